@@ -11,8 +11,9 @@ import numpy as np
 from benchmarks._tiles import write_volume
 from hushpore import Volume
 from hushpore.base.events import result_of
-from hushpore.cluster import segmenting
+from hushpore.cluster import stages
 from hushpore.cluster.connection import connect
+from hushpore.cluster.segmenting import segment_pores
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
@@ -60,16 +61,16 @@ class Run:
                 runners.append(self)
 
         self.folder = path.with_name("result")
-        segmenting.StageRunner, kept = Watched, segmenting.StageRunner  # type: ignore[misc]
+        stages.StageRunner, kept = Watched, stages.StageRunner  # type: ignore[misc]
         try:
             start = time.perf_counter()
-            job = segmenting.segment_pores(
+            job = segment_pores(
                 path, self.folder, PoreSettings(), where=client, overwrite=True, **options
             )
             self.written = result_of(job)
             self.wall = time.perf_counter() - start
         finally:
-            segmenting.StageRunner = kept  # type: ignore[misc]
+            stages.StageRunner = kept  # type: ignore[misc]
         (runner,) = runners
         self.runner, self.slabs = runner, len(runner.plan.slabs)
         self.tasks = [each for tasks in runner.finished.values() for each in tasks]

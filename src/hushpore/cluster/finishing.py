@@ -133,27 +133,24 @@ def count_layers(image: ZarrImage, level: int) -> int:
     return int(-(-array.shape[0] // array.shards[0]))
 
 
-def write_tables(
-    content: Path,
-    volume: Volume,
-    pores: Mapping[str, npt.NDArray[Any]],
-    throats: Mapping[str, npt.NDArray[Any]],
-    sample: npt.NDArray[np.int64],
-    pore_voxels: npt.NDArray[np.int64],
-) -> None:
-    """Write the tables of a result.
+def profile_of(
+    volume: Volume, sample: npt.NDArray[np.int64], pore_voxels: npt.NDArray[np.int64]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the porosity of each slice.
 
-    `volume`: the input, for the places of its slices. `pores`, `throats`: columns, see
-    `hushpore.pores.measures`. `sample`, `pore_voxels`: (z,), int64: voxels of each slice that are
-    of the sample, and that are pore.
+    `volume`: the input, for the places of its slices. `sample`, `pore_voxels`: (z,), int64: voxels
+    of each slice that are of the sample, and that are pore.
     """
-    import pandas as pd
-
     slices = np.arange(sample.size)
     porosity = np.full(sample.shape, np.nan)
     np.divide(pore_voxels, sample, out=porosity, where=sample > 0)
     position = volume.origin[0] + volume.spacing[0] * slices
-    profile = {"slice": slices, "position": position, "porosity": porosity}
-    for name, table in (("pores", pores), ("throats", throats), ("profile", profile)):
-        path = content / f"{name}.csv"
-        pd.DataFrame(table).to_csv(path, index=False, lineterminator="\n", encoding="utf-8")
+    return {"slice": slices, "position": position, "porosity": porosity}
+
+
+def write_table(content: Path, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write a table of a result."""
+    import pandas as pd
+
+    path = content / f"{name}.csv"
+    pd.DataFrame(columns).to_csv(path, index=False, lineterminator="\n", encoding="utf-8")

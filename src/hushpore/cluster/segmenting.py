@@ -1,76 +1,32 @@
-"""Pores of a volume in blocks on the workers of a cluster: the same labels and tables as on one.
-
-The stages are those of `hushpore.pores.passes`, each with a task for every slab. Between two stages
-the client puts together what all slabs have to know of each other, which are few numbers.
-"""
+"""Pores of a volume in blocks on the workers of a cluster: the same labels and tables as on one."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
-import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from hushpore._version import __version__
-from hushpore.base.errors import DeviceError, InputError, OutputError
-from hushpore.base.events import Note, Progress
-from hushpore.base.partial import new_file
-from hushpore.base.provenance import make_provenance
-from hushpore.base.volume import Volume, readable_count, require_range
-from hushpore.cluster.air import room_of
-from hushpore.cluster.blocks import Blocks, Plan, save_arrays, whole
+from hushpore.base.errors import DeviceError
+from hushpore.base.events import Progress
+from hushpore.base.volume import Volume, readable_count
 from hushpore.cluster.connection import connect, device_on
-from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
-from hushpore.cluster.gpus import gpus_of
-from hushpore.cluster.merging import peaks_of
-from hushpore.cluster.parts import join_shared
-from hushpore.cluster.plan import check_settings, cut_volume
-from hushpore.cluster.scan import as_zarr, folders_of, inputs_of, open_beside
-from hushpore.cluster.stage_runner import StageRunner
-from hushpore.cluster.void import digest_of, histogram_of, range_of
-from hushpore.cluster.watershed import follow_through, join_marks
-from hushpore.io.results import write_json
+from hushpore.cluster.scan import as_zarr, inputs_of, open_beside
+from hushpore.cluster.stages import Segmentation
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import PROVENANCE, check_target, require_apart
-from hushpore.pores.grey import step_of
-from hushpore.pores.job import outside_totals, void_totals, warnings_of
-from hushpore.pores.measures import pore_columns, throat_columns, walls_of
-from hushpore.pores.merging import find_height, number_groups, number_pores
-from hushpore.pores.passes import (
-    Threshold,
-    check_hysteresis,
-    local_threshold,
-    require_sample,
-    require_solid,
-    threshold_of,
-)
-from hushpore.pores.result import basins_left_out, summary_of, totals_of
+from hushpore.io.target import check_target, require_apart
 from hushpore.pores.sums import SUMS
-from hushpore.pores.surroundings import find_surroundings
 from hushpore.runs.pipeline import Written, part_of
 from hushpore.runs.source import Source, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    import os
     from pathlib import Path
 
-    import numpy.typing as npt
     from distributed import Client
 
-    from hushpore.base.events import Event, Job
-    from hushpore.cluster.blocks import Report
-    from hushpore.cluster.parts import Joined
-    from hushpore.io.resumable import Unfinished
-    from hushpore.pores.graph import BasinGraph
+    from hushpore.base.events import Job
     from hushpore.pores.settings import PoreSettings
-
-#: Bytes a voxel on disk at most while the work goes on: phase twice, basins, labels as packed.
-_BYTES_ON_DISK = 8
 
 
 def segment_pores(
@@ -156,7 +112,7 @@ def segment_pores(
         wanted = device_on(where, device)
         beside = scan.auxiliary if isinstance(scan, Volume) else {}
         opened = open_beside(image, number, beside, settings, work.scratch, trust=trust)
-        job = _Segmentation(client, work, opened, settings, threads, thickness, wanted)
+        job = Segmentation(client, work, opened, settings, threads, thickness, wanted)
         count = len(client.scheduler_info(n_workers=-1)["workers"])
         name = where if isinstance(where, str) else "the cluster of the client that was given"
         place = f"{readable_count(count, 'worker')} of {name}"
@@ -190,356 +146,6 @@ def segment_on(
     return segment_pores(scan, path, settings, where=where, device=device, **how)
 
 
-class _Basins(NamedTuple):
-    """What slabs have told of the void once its basins are found."""
-
-    crossings: npt.NDArray[np.int64]  # ways out of the void, by direction
-    border_crossings: npt.NDArray[np.int64]  # of these the cuts
-    euler_number: int
-    h: float  # height to merge by
-    merged_by: dict[str, Any]  # what the record says of it
-    # basins that have a marker, sorted, and the lowest of each; None where there are no markers
-    marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
-
-
-class _Segmentation:
-    """One job: its plan, its workers, and what slabs have told so far."""
-
-    def __init__(
-        self,
-        client: Client,
-        work: Unfinished,
-        volume: Volume,
-        settings: PoreSettings,
-        threads: int,
-        thickness: int | None,
-        device: str,
-    ) -> None:
-        self.client, self.given, self.volume = client, settings, volume
-        check_settings(self.volume, settings)
-        self.surroundings = find_surroundings(self.volume, settings)
-        self.settings = settings = self.surroundings.apply(settings)
-        _check_folders(client, *folders_of(volume), work.scratch)
-        self.gpus = gpus_of(client, device, math.prod(self.volume.shape[1:]))
-        cut = cut_volume(self.volume, settings, client, threads, thickness, self.gpus.slices)
-        self.scratch, self.content = work.scratch, work.content
-        depth, height, width = self.volume.shape
-        shape = depth, height, width
-        # a band for each worker that carries planes along z
-        bands = min(len(client.scheduler_info(n_workers=-1)["workers"]), height)
-        begun = self._begun(cut.thickness, bands, thickness)
-        self.plan = Plan(
-            self.volume,
-            str(work.scratch),
-            str(work.content),
-            settings,
-            shape,
-            *begun,
-            threads,
-            self.surroundings.padding,
-            self.gpus.device,
-        )
-        self.most_basins = cut.most_basins
-        # tasks that an earlier run has left done
-        self.earlier = len(list(self.scratch.glob("done-*.arrays")))
-        if not self.earlier:
-            _check_disk(self.scratch, math.prod(self.volume.shape))
-        self.runner = StageRunner(client, self.plan)
-        self.slabs = len(self.plan.slabs)
-        self.notes: list[str] = []
-        self.ran_out: set[int] = set()
-        self.padded = np.zeros(0, np.int64)
-        self.grey_range = (0.0, 1.0)
-
-    def run(self, origin: dict[str, Any], where: str) -> Generator[Event, Any, tuple[Any, str]]:
-        """Do all of it; returns the record of the job and the result in a sentence."""
-        thickness = self.plan.thickness
-        if self.gpus.names:
-            where = f"{where}, each with a GPU: {', '.join(self.gpus.names)}"
-        if self.gpus.problem:
-            yield from self._note(self.gpus.problem, warning=True)
-        yield from self._note(
-            f"Worked on in {self.slabs} blocks of {thickness} slices, on {where}."
-        )
-        if self.earlier:
-            yield from self._note(
-                f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
-            )
-        digest, threshold, phase, reports = yield from self._find_void()
-        sample, parts = yield from self._classify_void(phase, reports)
-        voxels = math.prod(self.plan.shape)
-        share = float(voxels - sample.sum()) / voxels
-        for warning in warnings_of(self.volume, self.given, self.surroundings, share):
-            yield from self._note(warning, warning=True)
-        found = yield from self._find_basins()
-        graph, root = yield from self._merge(found.border_crossings, found.h)
-        grey_step = step_of(self.volume.dtype, *self.grey_range)
-        graph = dataclasses.replace(graph, grey_step=grey_step)
-        group_of = np.arange(graph.count + 1, dtype=np.int32)
-        if found.marks is not None:
-            marked, marker = found.marks
-            group_of[:] = 0
-            has_one = np.isin(root, marked)
-            own = marker[np.searchsorted(marked, root[has_one])]
-            group_of[1:][has_one] = np.unique(own, return_inverse=True)[1] + 1
-        left_out = basins_left_out(graph, self.settings, self.volume)
-        number = number_pores if found.marks is None else number_groups
-        numbering = number(graph, group_of, self.settings.minimum_voxels, left_out)
-        save_arrays(
-            self.scratch / "labels-0.arrays", {"root": root, "label": numbering.label_of[1:]}
-        )
-        pore_voxels = yield from self._write_labels()
-        least = self.settings.minimum_shape_voxels
-        pores = pore_columns(graph, numbering, self.volume, least)
-        throats = throat_columns(graph, numbering, self.volume)
-        write_tables(self.content, self.volume, pores, throats, sample, pore_voxels)
-        walls = walls_of(found.crossings, found.border_crossings)
-        opened, closed = parts.voxels
-        known = void_totals(
-            sample, (opened, closed), parts.components, threshold, walls, graph, self.volume
-        )
-        totals = totals_of(
-            {"_pore_columns": pores, "_throat_columns": throats},
-            self.volume,
-            {
-                **known,
-                "euler_number": found.euler_number,
-                "merged_by": found.merged_by,
-                **outside_totals(self.surroundings, share),
-            },
-        )
-        yield from self._note(
-            f"{self.runner.computed} tasks were done, "
-            f"{self.runner.reused} taken from an earlier run."
-        )
-        timing = self.runner.timing()
-        yield timing
-        provenance = make_provenance(
-            "pores", self.volume, self.given, where, timing, self.notes, digest
-        )
-        provenance["result"] = totals
-        summary = summary_of(totals, self.settings)
-        whole = {"summary": summary, "source": origin, "jobs": [provenance], "files": FILES}
-        write_json(self.content / PROVENANCE, whole)
-        return provenance, summary
-
-    def _find_void(
-        self,
-    ) -> Generator[Event, Any, tuple[dict[str, str], Threshold, str, list[Report]]]:
-        """Part void and solid.
-
-        Returns what tells the input, the threshold, the stack, and of slabs what they tell of it.
-        """
-        settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
-        is_void, method = dtype.kind == "b", settings.threshold
-        is_local = not is_void and settings.is_local
-        wants = isinstance(method, str) and not is_local and not is_void
-        reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
-        digest = digest_of(reports)
-        threshold, local, strict = Threshold(None), None, None
-        if not is_void:
-            found, histogram = range_of(reports, dtype)
-            require_range(self.volume, found.low, found.high, found.bad)
-            self.grey_range = float(found.low), float(found.high)
-            if wants and histogram is None:
-                reports = yield from self._slabs(
-                    "levels", "threshold", 0.12, low=found.low, high=found.high
-                )
-                histogram = histogram_of(reports)
-            if is_local:
-                local = local_threshold(self.volume, settings, self.plan.shape[0], found)
-            else:
-                threshold = threshold_of(settings, found.low, found.high, histogram)
-                check_hysteresis(settings, threshold.value)
-                strict = settings.hysteresis
-                if threshold.problem:
-                    yield from self._note(threshold.problem, warning=True)
-        phase = "raw"
-        how: dict[str, Any] = {"threshold": threshold.value, "local": local, "strict": strict}
-        reports = yield from self._slabs("threshold", "void", 0.18, target=phase, **how)
-        all_void = all(bool(part["is_all_void"]) for part in reports)
-        # of each slice, where there is such
-        self.padded = np.concatenate(
-            [part.get("padded", np.zeros(0, np.int64)) for part in reports]
-        )
-        if strict is not None:
-            joined = yield from self._join("hysteresis-parts", reports, 0.19)
-            each = [{"kept": part} for part in joined.marked]
-            yield from self._slabs(
-                "hysteresis", "void", 0.2, each=each, source=phase, target="kept"
-            )
-            self._remove(f"{phase}-*.slab")
-            phase = "kept"
-        if settings.removes_air and not settings.sample_mask:
-            require_solid(self.volume, not all_void)
-        return digest, threshold, phase, reports
-
-    def _classify_void(
-        self, phase: str, reports: list[Report]
-    ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
-        """Tell open void from closed; returns the voxels of the sample in each slice, and both.
-
-        `reports`: what slabs told of the void.
-        """
-        sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
-        settings = self.settings
-        if settings.removes_air or settings.sample_mask:
-            stage = "mask" if settings.sample_mask else "air"
-            if stage == "air" and settings.outside == "remove":
-                stage = yield from self._roll_ball(phase)
-            reports = yield from self._slabs(stage, "void", 0.22, source=phase, target="aired")
-            self._remove(f"{phase}-*.slab")
-            self._remove("reached-*.slab")
-            phase = "aired"
-            air = np.concatenate([each["air"] for each in reports])
-            sample -= air
-            if settings.sample_mask:
-                require_sample(self.volume, settings, air)
-            elif not air.any():
-                problem = "No air was found outside the sample: the ball cannot reach any."
-                yield from self._note(problem, warning=True)
-        elif self.padded.size:
-            sample -= self.padded
-        if "shared_marked" not in reports[0] or self.settings.hysteresis is not None:
-            reports = yield from self._slabs("parts", "void", 0.25, source=phase)
-        joined = yield from self._join("join", reports, 0.27)
-        self.void, self.is_open = phase, [{"shared_open": part} for part in joined.marked]
-        if self.settings.mode != "all":
-            yield from self._slabs("paint", "void", 0.3, each=self.is_open, source=phase)
-            self._remove(f"{phase}-*.slab")
-            self.void = "void"
-        return sample, joined
-
-    def _roll_ball(self, phase: str) -> Generator[Event, Any, str]:
-        """Find where the ball gets to that finds the air; returns the stage that marks that."""
-        with Blocks(self.plan) as blocks, room_of(blocks) as (room, _):
-            slabs = range(len(room.plan.slabs))
-        balls = [(slab, {"source": phase}) for slab in slabs]
-        reports = yield from self.runner.run("balls", "void", 0.205, balls)
-        joined = yield from self._join("balls-join", reports, 0.21)
-        reached = [(slab, {"shared_outside": joined.marked[slab]}) for slab in slabs]
-        yield from self.runner.run("reach", "void", 0.215, reached)
-        self._remove("balls-*.slab")
-        return "covered"
-
-    def _join(
-        self, stage: str, reports: list[Report], until: float
-    ) -> Generator[Event, Any, Joined]:
-        """Join the parts that slabs share over their faces."""
-        faces: list[Any] = [(slab, {}) for slab in range(len(reports) - 1)]
-        pairs = yield from self.runner.run(stage, "void", until, faces)
-        return join_shared(reports, pairs)
-
-    def _find_basins(self) -> Generator[Event, Any, _Basins]:
-        """Find basins and their graphs."""
-        bands: list[Any] = [(band, {}) for band in range(self.plan.bands)]
-        yield from self.runner.run("along", "distance", 0.32, bands)
-        self._remove("along-*.planes")
-        grey: dict[str, Any] = {"grey_range": self.grey_range}
-        how = {"source": self.void, "most_basins": self.most_basins, **grey}
-        found = yield from self._slabs("basins", "basins", 0.68, each=self.is_open, **how)
-        if self.ran_out:
-            yield from self._note(
-                f"The GPUs' memory ran out in {len(self.ran_out)} of {self.slabs} blocks, which "
-                "were worked on by the CPU.",
-                warning=True,
-            )
-        self._remove(f"{self.void}-*.slab")
-        self._remove("carried-*.planes")
-        basins = np.cumsum([0, *(int(each["count"]) for each in found)])
-        back = np.array([int(each["back"]) for each in found])
-        exits = np.cumsum([0, *(back + [int(each["ahead"]) for each in found])])
-        if basins[-1] >= 2**31 - 1:
-            raise InputError("There are too many basins to number. Denoise the volume, or crop it.")
-        counts = {"basins_before": basins.tolist(), "exits_before": exits.tolist()}
-        faces = [(slab, counts) for slab in range(self.slabs - 1)]
-        met = yield from self.runner.run("stitch", "merging", 0.7, faces)
-        if any(each["through"].size for each in met):
-            through = np.unique(np.concatenate([each["through"] for each in met]))
-            follow_through(self.scratch, through, int(basins[-1]), exits, back)
-        reduced = yield from self._slabs(
-            "reduce", "merging", 0.74, basins_before=basins.tolist(), **grey
-        )
-        # known before anything is merged
-        height = find_height(self.settings.h, *peaks_of(reduced), self.volume.n_spatial)
-        merged_by, marks = height.to_dict(), None
-        if self.settings.markers:
-            marks = join_marks(reduced)
-            merged_by = {"markers": np.unique(marks[1]).size}
-        marked = None if marks is None else marks[0]
-        yield from self._slabs("merge", "merging", 0.75, h=height.h, marked=marked)
-        self._remove("undecided-*.arrays")
-        crossings, border_crossings = np.zeros((2, 13), np.int64)
-        for each in [*found, *reduced]:
-            if "border_crossings" in each:
-                crossings += each["crossings"]
-                border_crossings += each["border_crossings"]
-        euler_number = sum(int(each["euler_number"]) for each in found)
-        return _Basins(crossings, border_crossings, euler_number, height.h, merged_by, marks)
-
-    def _merge(
-        self, border_crossings: npt.NDArray[np.int64], h: float
-    ) -> Generator[Event, Any, tuple[BasinGraph, npt.NDArray[np.int64]]]:
-        """Merge up the tree of slabs; returns the graph of all pores, and their roots."""
-        level, count = 0, self.slabs
-        while count > 1:
-            level, count = level + 1, -(-count // 2)
-            nodes = [(number, {"level": level, "h": h}) for number in range(count)]
-            yield from self.runner.run(f"union {level}", "merging", 0.76, nodes)
-        yield from self._slabs("finish", "measuring", 0.8, levels=level + 1)
-        return collect(self.scratch, self.slabs, border_crossings)
-
-    def _write_labels(self) -> Generator[Event, Any, npt.NDArray[np.int64]]:
-        """Write the labels and their coarser levels; returns the voxels of pores in each slice."""
-        image = open_labels(self.content, self.volume)
-        layers = [(layer, {"thickness": image.depth}) for layer in range(count_layers(image, 0))]
-        reports = yield from self.runner.run("labels", "labels", 0.96, layers)
-        for level in range(1, len(image.levels)):
-            coarser = [(layer, {"level": level}) for layer in range(count_layers(image, level))]
-            yield from self.runner.run(f"coarser {level}", "coarser levels", 0.99, coarser)
-        return np.concatenate([each["pore_voxels"] for each in reports])
-
-    def _slabs(
-        self,
-        stage: str,
-        shown: str,
-        until: float,
-        each: list[dict[str, Any]] | None = None,
-        **arguments: Any,
-    ) -> Generator[Event, Any, list[Report]]:
-        """Run a stage with a task for every slab, with arguments for all and for each."""
-        own = each or [{}] * self.slabs
-        keys = [(slab, {**arguments, **own[slab]}) for slab in range(self.slabs)]
-        reports = yield from self.runner.run(stage, shown, until, keys)
-        self.ran_out.update(slab for slab, each in enumerate(reports) if "ran_out" in each)
-        return reports
-
-    def _note(self, message: str, warning: bool = False) -> Generator[Event, Any, None]:
-        self.notes.append(message)
-        yield Note(message, warning=warning)
-
-    def _begun(self, thickness: int, bands: int, asked: int | None) -> tuple[int, int]:
-        """Return thickness and bands that an earlier run began with, if one can go on with them."""
-        file = self.scratch / "plan.json"
-        if file.is_file():
-            with whole(file):
-                earlier, earlier_bands = map(int, json.loads(file.read_text(encoding="utf-8")))
-            # more workers may have less memory each
-            if earlier == thickness or (asked is None and earlier <= thickness):
-                return int(earlier), int(earlier_bands)
-            for item in self.scratch.iterdir():
-                if item.is_file():
-                    item.unlink()
-        with new_file(file, overwrite=True) as part:
-            part.write_text(json.dumps([thickness, bands]), encoding="utf-8")
-        return thickness, bands
-
-    def _remove(self, pattern: str) -> None:
-        """Give back the disk that files take, once nothing will read them any more."""
-        for file in self.scratch.glob(pattern):
-            file.unlink(missing_ok=True)
-
-
 def _stop_tasks(scratch: Path) -> None:
     """Take the folder from tasks that are still at work somewhere, which can go no further then."""
     until = time.monotonic() + 1
@@ -557,24 +163,3 @@ def _origin(scan: Any, series: str | None, settings: PoreSettings) -> dict[str, 
             return {"volume": scan.facts, "id": id(scan)}
         scan = folder
     return origin_of(Source(str(scan), series or ""), [settings])
-
-
-def _check_folders(client: Client, *folders: str | Path) -> None:
-    """Refuse workers that do not see the files under the same path."""
-    for folder in map(str, folders):
-        for worker, is_there in client.run(os.path.isdir, folder).items():
-            if not is_there:
-                raise InputError(
-                    f"The worker {worker} does not see {folder}. Scan and result must lie on a "
-                    "disk that all workers have under the same path."
-                )
-
-
-def _check_disk(folder: Path, voxels: int) -> None:
-    free = shutil.disk_usage(folder).free
-    needed = voxels * _BYTES_ON_DISK
-    if needed > free:
-        raise OutputError(
-            f"The work needs {needed / 1e9:.1f} GB in {folder.parent.parent} until it is complete; "
-            f"{free / 1e9:.1f} GB are free. Name a folder on another disk."
-        )
