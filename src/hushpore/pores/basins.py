@@ -131,7 +131,9 @@ class Watershed:
             self._leads.append(_numbered(self._last_slice[back], self._exits[-2]))
         self._ahead = found.ahead
         self._exits.append(before + back.size + found.ahead.size)
-        self._last_slice = slab[slab.size - size :].copy()
+        self._done += len(basins)
+        if self._done < self.depth:
+            self._last_slice = slab[slab.size - size :].copy()
 
 
 class SlabWatershed(NamedTuple):

@@ -144,7 +144,7 @@ Piece: TypeAlias = tuple[
 ]
 
 
-def scan_slices(
+def scan_rows(
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
     grey: npt.NDArray[np.int32] | None,
@@ -154,24 +154,25 @@ def scan_slices(
     first: int,
     last: int,
 ) -> Piece:
-    """Sum up the basins in a range of slices, and find the contacts of its voxels.
+    """Sum up the basins in a range of rows along x, and find the contacts of its voxels.
 
-    The slices are those from `offset` on of a stack of the given shape. `grey` are grey values as
-    whole numbers, where there is a sum that takes them.
+    The rows are those of the slices from `offset` on of a stack of the given shape. `grey` are grey
+    values as whole numbers, where there is a sum that takes them.
     """
-    low, high = span(basins, first, last)
+    low, high = span(basins.reshape(-1, shape[2]), first, last)
     sums = _no_sums(high - low, grey)
     crossings = np.zeros((high - low, N_DIRECTIONS), np.int64)
     border_crossings = np.zeros(N_DIRECTIONS, np.int64)
     tables = (sums, crossings, border_crossings)
     ways = _WAYS_OVER_FACES if faces_only else _WAYS
     slab = Slab(shape, offset, basins.reshape(-1), distance.reshape(-1), ways, low)
-    edges, used = _no_edges(1 << 10), 0
+    # for all that a row can find
+    edges, used = _no_edges(1 << (N_DIRECTIONS * shape[2] - 1).bit_length()), 0
     runs = _no_runs(shape[2])
-    row, end = first * shape[1], last * shape[1]
-    while row < end:
-        used, row = _scan_rows(slab, runs, *tables, edges, used, row, end)
-        if row < end:
+    row = first
+    while row < last:
+        used, row = _scan_rows(slab, runs, *tables, edges, used, row, last)
+        if row < last:
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
     edges.place[:] += offset * shape[1] * shape[2]
@@ -285,7 +286,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
                         slot = _find(table, keys, key)
                         if table[slot] < 0:
                             table[slot] = used
-                            keys[used] = key
+                            keys[used], saddle[used] = key, -1
                             used += 1
                         edge, known = int(table[slot]), key
                     if r < len(_ROWS):
@@ -376,11 +377,14 @@ def _highest_way(
 
 
 def _no_edges(room: int) -> Edges:
-    """Return a table with room for some edges, and for as many again before it is slow."""
+    """Return a table with room for some edges, a power of two, and for as many again when it fills.
+
+    What is not filled here takes no memory until there is an edge.
+    """
     return Edges(
         np.full(4 * room, -1, np.int32),
-        np.full(room, -1, np.int64),
-        np.full(room, -1.0, np.float32),
+        np.empty(room, np.int64),
+        np.empty(room, np.float32),
         np.zeros(room, np.int64),
         np.zeros((room, N_DIRECTIONS), np.int32),
     )
@@ -454,10 +458,10 @@ def count_closed(
 
 
 @kernel
-def span(basins: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:
-    """Return the lowest basin in a range of slices, and one more than the highest."""
+def span(rows: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:
+    """Return the lowest basin in a range of rows, (rows, x), and one more than the highest."""
     # without a sign one less than 0 is above all, so that no voxel has to be asked what it is
-    flat = basins[first:last].reshape(-1).view(np.uint32)
+    flat = rows[first:last].reshape(-1).view(np.uint32)
     low, high = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(flat.size):
         basin = flat[i]

@@ -110,20 +110,21 @@ def _distances(
     shape = (1 if gpu is None else 2, slabs.thickness, *phase.shape[1:])
     rooms = itertools.cycle(np.empty(shape, np.float32) if out is None else [])
     edge = edge_plane(phase.shape, solid_outside[0])
-    # what comes from the slices before each slab
-    carried = scratch.stack("carried", (len(slabs), *edge.shape), np.float32)
+    # what comes from the slices before each slab but the first
+    carried = scratch.stack("carried", (len(slabs) - 1, *edge.shape), np.float32)
     before = edge
     for slab, (first, last) in enumerate(slabs):
-        carried.write(slab, before[None])
         if last < slabs.depth:
             before = carry(phase.read(first, last), before, threads, highest)
+            carried.write(slab, before[None])
 
     def parts() -> Iterator[tuple[int, _Given]]:
         after = edge
         for slab in reversed(range(len(slabs))):
             first, last = slabs[slab]
             part = phase.read(first, last)
-            yield first, (part, carried.read(slab, slab + 1)[0], after)
+            before = carried.read(slab - 1, slab)[0] if slab else edge
+            yield first, (part, before, after)
             if slab:
                 after = carry(part, after, threads, highest, back=True)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.contacts import N_DIRECTIONS, count_closed, scan_slices
+from hushpore.pores.contacts import N_DIRECTIONS, count_closed, scan_rows
 from hushpore.pores.sums import SUMS, index_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     #: Squared distances at peaks, how many basins have each, and how many of these touch no other.
     Peaks = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
+
+#: Voxels that are gone through at a time, so that what is found stays in the cache of a thread.
+_AT_A_TIME = 1 << 20
 
 #: What the names of its arrays begin with in a file.
 _PREFIX = "graph_"
@@ -146,7 +149,7 @@ class Tables:
 
     `shape`: (z, y, x) of the stack. `peaks`: (n,), int64: flat index of each basin's peak.
     `faces_only`: whether one crosses between basins over the faces of voxels only. `scan`: does
-    what `contacts.scan_slices` does to all slices of a slab in one piece, elsewhere.
+    what `contacts.scan_rows` does to all slices of a slab in one piece, elsewhere.
     """
 
     def __init__(
@@ -191,7 +194,9 @@ class Tables:
         own = slices if last is None else last - first
         where = (basins, distance, grey, self._shape, self._faces_only, first)
         if self._scan is None:
-            pieces = threads.over(own, scan_slices, *where, smallest=8)
+            most = max(1, _AT_A_TIME // width)
+            smallest = min(8 * height, most)
+            pieces = threads.over(own * height, scan_rows, *where, smallest=smallest, largest=most)
         else:
             pieces = [self._scan(*where, own)]
         for low, sums, bounds, crossings, border_crossings, edges in pieces:

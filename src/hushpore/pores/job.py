@@ -464,8 +464,9 @@ def _as_decided(outside: str) -> str:
 
 def _warm_up(kind: WarmUpKind) -> Job:
     """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
-    # rows are so long that the table of edges has to grow; there is more than one slab
-    grey = np.random.default_rng(0).integers(0, 256, (6, 8, 80), np.uint8)
+    # a row can find almost as many edges as there is room for first, so that the table of them has
+    # to grow; there is more than one slab
+    grey = np.random.default_rng(0).integers(0, 256, (6, 8, 78), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
     slabs = Slabs(len(grey), 3, kind.on_disk)
     decided = Surroundings(kind.settings.outside, kind.settings.outside_radius)

@@ -89,16 +89,23 @@ class KernelThreads:
         self._pool.shutdown()
 
     def over(
-        self, count: int, function: Callable[..., Any], *arguments: Any, smallest: int = 1
+        self,
+        count: int,
+        function: Callable[..., Any],
+        *arguments: Any,
+        smallest: int = 1,
+        largest: int | None = None,
     ) -> list[Any]:
         """Call ``function(*arguments, first, last)`` for ranges that cover ``range(count)``.
 
         `count`: length of the range that is cut up. `function`: safe to run at the same time on
         ranges that do not overlap. `smallest`: least length of a range that is worth a call of its
-        own.
+        own. `largest`: greatest length, also on one thread: what a range needs stays small.
         Returns: what the calls returned, in the order of the ranges.
         """
         parts = 1 if self.count == 1 else 4 * self.count
+        if largest is not None:
+            parts = max(parts, -(-count // largest))
         parts = max(1, min(parts, count // smallest))
         todo = deque(enumerate(ranges(count, parts)))
         found: list[Any] = [None] * len(todo)

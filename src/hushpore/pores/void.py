@@ -131,6 +131,10 @@ class Components:
 
     def join(self) -> None:
         """Join what is connected across slabs, once all are added."""
+        if len(self._found) == 1:
+            self.voxels, self.is_open = self._found.pop()
+            self._component = np.arange(self.voxels.size, dtype=np.int32)
+            return
         voxels = np.concatenate([voxels for voxels, _ in self._found])
         touches = np.concatenate([touches for _, touches in self._found])
         pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)

@@ -143,8 +143,8 @@ class GpuSlabs:
         offset: int,
         own: int,
     ) -> Piece:
-        """Do as `hushpore.pores.contacts.scan_slices` of the `own` first slices."""
-        low, high = span(basins, 0, own)
+        """Do as `hushpore.pores.contacts.scan_rows` of the `own` first slices."""
+        low, high = span(basins.reshape(-1, basins.shape[2]), 0, own * basins.shape[1])
         labels, heights, *values = self._put(basins, distance, *([] if grey is None else [grey]))
         where = (shape, (low, high), offset, own)
         found = self._gpu.scan(labels, heights, *where, *values, faces_only=faces_only)
