@@ -31,6 +31,8 @@ _WAYS_OVER_FACES = np.array([0, 0, -1, -1, 1], np.int64)
 
 N_DIRECTIONS = len(DIRECTIONS)
 
+_NEAR = 4  # slots of a table that are looked at beside each other
+
 
 class Slab(NamedTuple):
     """Some slices of a stack."""
@@ -484,9 +486,14 @@ def _power(base: int, exponent: int) -> int:
 @kernel
 def _find(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], key: int) -> int:
     """Return the slot of a key in an open-addressed table, or the free slot where it belongs."""
+    # basins near each other have numbers near each other, and so have the slots of what touches at
+    # a time, which stay in the cache; where many are taken steps that mix the key lead far away
     mask = table.size - 1
-    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    slot = int(mixed >> np.uint64(24)) & mask
+    slot = (int(key >> 32) * 8 + int(key & 0xFFFFFFFF) * 3) & mask
+    step, tries = 1, 0
     while table[slot] >= 0 and keys[table[slot]] != key:
-        slot = (slot + 1) & mask
+        if tries == _NEAR:
+            mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+            step = int(mixed >> np.uint64(24)) | 1
+        slot, tries = (slot + step) & mask, tries + 1
     return slot
