@@ -184,7 +184,7 @@ def _with_peers(groups: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
     for name, ways in groups.items():
         earlier = kept.get(name, {})
         if earlier.get("auto", {}).get("of") == ways["auto"]["of"]:
-            ways.update({way: earlier[way] for way in _PEERS})
+            ways.update({way: earlier[way] for way in _PEERS if way in earlier})
     return groups
 
 
