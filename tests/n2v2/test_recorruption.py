@@ -74,6 +74,18 @@ def test_drawn_noise_has_the_covariance_of_the_scan_in_units_of_its_scale(
     assert products(drawn, drawn, lag) == pytest.approx(expected, abs=0.1 * 3.0**2 / 2.0**2)
 
 
+@pytest.mark.parametrize(("edge", "grid"), [(20, 25), (32, 40)])
+def test_white_noise_is_drawn_white_at_every_pixel(edge: int, grid: int) -> None:
+    drawing = Recorruption.of(known_noise(np.ones((1, 1)), 2.0), SCALE, (edge, edge), 0, "cpu")
+    assert drawing.grid[-1] == grid  # numbers that stand for one are others there
+    drawn = drawing.draw(4000, torch.Generator().manual_seed(0))[:, 0].numpy()
+    # five deviations of a variance, and of a product of two, of 4,000 draws
+    assert np.abs(drawn.var(0) - 1).max() < 5 * np.sqrt(2 / 4000)
+    for line in (drawn[:, 3], drawn[:, :, 5], drawn.diagonal(axis1=1, axis2=2)):
+        covariance = line.T @ line / 4000
+        assert np.abs(covariance - np.diag(np.diag(covariance))).max() < 5 / np.sqrt(4000)
+
+
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_input_and_target_have_noise_that_is_independent_of_each_other(dimensions: int) -> None:
     rng = np.random.default_rng(0)
@@ -179,7 +191,9 @@ def test_as_much_of_the_input_is_given_back_as_lowers_the_error_most() -> None:
     assert learner.average.input_share == pytest.approx(expected, abs=0.02)
     seen = torch.from_numpy(image[:1, None]).float()
     error = (learner.average(seen) - expected * seen).abs() / seen.abs()
-    assert error.max() < 0.05
+    # that of the smallest group of pixels comes to 0.07 in one of twelve draws
+    assert error.max() < 0.08
+    assert error.mean() < 0.02
 
 
 def test_a_scan_of_which_next_to_nothing_would_be_removed_is_returned_as_it_is() -> None:
