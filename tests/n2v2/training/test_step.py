@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from typing import Any
@@ -14,7 +15,13 @@ from hushpore.n2v2.images import Images
 from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import Architecture, UNet, build_network
 from hushpore.n2v2.training.schedule import learning_rate
-from hushpore.n2v2.training.step import Adam, BatchSampler, Learner, choose_precision
+from hushpore.n2v2.training.step import (
+    Adam,
+    BatchSampler,
+    Learner,
+    channels_last,
+    choose_precision,
+)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +158,41 @@ def test_precision_is_as_asked() -> None:
     assert choose_precision("auto", Backend()) in (torch.float32, torch.bfloat16)
 
 
-def test_in_3d_the_cpu_computes_in_float32() -> None:
+@pytest.mark.parametrize("has_tiles", [False, True])
+def test_in_3d_the_cpu_computes_in_float32_unless_told(
+    has_tiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_tiles, raising=False)
     assert choose_precision("auto", Backend(), 3) == torch.float32
+    if has_tiles:
+        assert choose_precision("bfloat16", Backend(), 3) == torch.bfloat16
+        return
     with pytest.raises(InputError, match="precision='bfloat16' is not reliable"):
         choose_precision("bfloat16", Backend(), 3)
+
+
+@pytest.mark.skipif(
+    not getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)(),
+    reason="needs a processor with tiles of bfloat16 (AMX)",
+)
+def test_in_3d_bfloat16_trains_alike_whatever_memory_holds() -> None:
+    found = []
+    for _ in range(3):
+        network = build_network(Architecture(3, "r2r"), torch.Generator().manual_seed(0))
+        learner = Learner(network, torch.bfloat16)
+        batch = channels_last(
+            torch.randn(2, 1, 8, 16, 16, generator=torch.Generator().manual_seed(1))
+        )
+        # what is not written before it is read would be no number
+        poison = [torch.full((2**n,), math.nan) for n in range(8, 22)]
+        del poison
+        learner._features_of(network, batch).float().square().mean().backward()
+        assert learner._low is not None
+        learner._low.take_gradients()
+        found.append([each.grad for each in network.parameters() if each.grad is not None])
+    for first, *others in zip(*found, strict=True):
+        assert first.isfinite().all()
+        assert all(torch.equal(first, other) for other in others)
 
 
 def weights() -> list[torch.nn.Parameter]:

@@ -428,15 +428,19 @@ def _certain_mean(values: torch.Tensor) -> torch.Tensor:
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
     """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it.
 
-    Raises InputError if bfloat16 is asked for in 3D on the CPU: there PyTorch 2.13 trains
-    differently each time, and now and then the loss is not a number, from the same seed and
-    weights.
+    Raises InputError if bfloat16 is asked for in 3D on a CPU without tiles of it: there PyTorch
+    2.13 trains differently each time, and now and then the loss is not a number, from the same seed
+    and weights.
     """
+    # PyTorch has no public way to ask
+    has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
     if dimensions == 3 and not backend.is_cuda:
+        if wanted == "bfloat16" and has_tiles:
+            return torch.bfloat16
         if wanted == "bfloat16":
             raise InputError(
-                "In 3D on the CPU, precision='bfloat16' is not reliable in PyTorch; "
-                "choose 'float32' or 'auto'."
+                "In 3D on a processor without tiles of bfloat16 (AMX), precision='bfloat16' is not "
+                "reliable in PyTorch; choose 'float32' or 'auto'."
             )
         return torch.float32
     if wanted != "auto":
@@ -445,9 +449,9 @@ def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torc
     if backend.is_cuda:
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        # PyTorch has no public way to ask. Without tiles of bfloat16 (AMX) a step took 1.3 to 1.4
-        # times as long as in float32, also where the processor has vectors of it (AVX512-BF16)
-        fast = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
+        # without tiles of bfloat16 (AMX) a step took 1.3 to 1.4 times as long as in float32, also
+        # where the processor has vectors of it (AVX512-BF16)
+        fast = has_tiles
     return torch.bfloat16 if fast else torch.float32
 
 
