@@ -114,7 +114,8 @@ class Segmentation:
         depth, height, width = self.volume.shape
         shape = depth, height, width
         # a band for each worker that carries planes along z
-        bands = min(len(client.scheduler_info(n_workers=-1)["workers"]), height)
+        # dask asks for no workers now and then, and may give that answer
+        bands = max(1, min(len(client.scheduler_info(n_workers=-1)["workers"]), height))
         begun = self._begun(cut.thickness, bands, thickness)
         self.plan = Plan(
             self.volume,
