@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 QUICK = {"patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
 
 #: A filter that correlates noise along every axis, and along y in another way than along x.
+WHITE = np.ones((1, 1, 1))
 KERNEL = np.einsum(
     "z,y,x->zyx", np.array([0.5, 1, 0.5]), np.array([1.0, 1.0]), np.array([0.2, 1, 0.2])
 )
@@ -346,6 +347,24 @@ def test_the_record_says_by_which_noise_it_was_trained() -> None:
     kept = result.provenance["noise_model"]
     assert kept["deviation"] == pytest.approx(100, rel=0.15)
     np.testing.assert_array_equal(kept["autocovariance"], model.autocovariance)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "deviation", "method"),
+    [(WHITE, 400, "n2v2"), (WHITE, 150, "r2r"), (KERNEL, 400, "r2r")],
+)
+def test_pixels_are_hidden_where_noise_is_strong_and_independent(
+    kernel: np.ndarray, deviation: float, method: str
+) -> None:
+    rng = np.random.default_rng(0)
+    clean = balls(rng, (16, 96, 96))
+    noisy = Volume(clean + deviation * correlated(rng, clean.shape, kernel))
+    assert clean.std() == pytest.approx(300, rel=0.1)
+    result = hushpore.denoise(noisy, steps=2, **QUICK)
+    assert result.provenance["network"]["method"] == method
+    assert any("noise is strong" in note for note in result.notes) == (method == "n2v2")
+    insisted = hushpore.denoise(noisy, steps=2, method="r2r", **QUICK)
+    assert insisted.provenance["network"]["method"] == "r2r"
 
 
 def test_where_the_noise_is_not_known_for_sure_pixels_are_hidden_and_it_is_said() -> None:

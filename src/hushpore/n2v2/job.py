@@ -33,6 +33,7 @@ from hushpore.n2v2.plan import (
     BATCH,
     architecture_for,
     context_for,
+    hides_strong_noise,
     masked_share,
     may_draw_noise,
     method_for,
@@ -165,6 +166,8 @@ class DenoisingRun:
             backend = Backend(reason="places to train at are drawn by numbers of 64 bits")
         self.volume, self.settings, self.backend = volume, settings, backend
         self._known_scale = scale
+        if scale is not None:
+            self.scale = scale
         self.pair = pair_of(volume, settings)
         self.source = Source(volume, settings.dimensions, self.pair)
         self.trained = load_model(settings.model) if settings.model else None
@@ -211,9 +214,7 @@ class DenoisingRun:
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
-        if self._known_scale is not None:
-            self.scale = self._known_scale
-        else:
+        if self._known_scale is None:
             # every value is looked at, also for NaN, before anything is made of them
             measuring = measure_scale_in_pieces(self.source)
             self.scale = yield from self._run_stage("reading", measuring, self.volume.nbytes)
@@ -307,6 +308,17 @@ class DenoisingRun:
                 self.noise_model = None
                 doubts += " So pixels are hidden instead (method n2v2)."
             yield self._note(doubts)
+        elif (
+            model is not None
+            and self.noise.is_independent
+            and hides_strong_noise(self.settings, model, self.scale.std[0])
+        ):
+            self.noise_model = None
+            yield self._note(
+                "The noise is strong, and independent from voxel to voxel: pixels are hidden "
+                "(method n2v2), which learns more from such noise.",
+                warning=False,
+            )
         model = self.noise_model if self.pair is None and self.count is None else None
         if model is not None and model.unevenness:
             yield self._note(model.unevenness, warning=False)

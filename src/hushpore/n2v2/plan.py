@@ -28,6 +28,9 @@ BATCH = {2: 16, 3: 4}
 #: times as many steps than from twice as many channels (``benchmarks/denoise_correlated.py``).
 FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 32, "n2v": 32}
 
+#: Share of the variance of a scan from which on its noise is strong.
+STRONG = 0.3
+
 #: Neighbouring slices to either side that are seen where the settings leave it open.
 CONTEXT = 2
 
@@ -56,6 +59,18 @@ def may_draw_noise(volume: Volume, settings: DenoiseSettings) -> bool:
         )
     hides = n_channels > 1 or settings.correlated_along != "none" or bool(settings.pair)
     return settings.method == "r2r" or (settings.method == "auto" and not hides)
+
+
+def hides_strong_noise(settings: DenoiseSettings, noise: NoiseModel, deviation: float) -> bool:
+    """Return whether hiding pixels teaches more than drawing noise does, if the method is open.
+
+    Targets with drawn noise have three times the variance of the scan's. Where that is much of what
+    there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the better
+    target. `deviation`: of the grey values of the scan.
+    """
+    if settings.method != "auto" or settings.dimensions != 2:
+        return False
+    return noise.is_independent and noise.deviation**2 >= STRONG * deviation**2
 
 
 def method_for(settings: DenoiseSettings, noise: NoiseModel | None) -> str:

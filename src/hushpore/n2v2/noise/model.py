@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+#: Correlation of any two voxels up to which noise is independent.
+_INDEPENDENT = 0.05
+
 #: By how much the deviation far from the middle differs from that near it, where it is said.
 _NOTABLE_RIM = 0.1
 
@@ -88,6 +91,13 @@ class NoiseModel:
         alone = np.zeros_like(self.autocovariance)
         alone[self.reach] = 1.0
         return alone
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether no two voxels have noise in common, at any lag that is looked at."""
+        others = np.abs(self.correlation)
+        others[self.reach] = 0.0
+        return bool(others.max() <= _INDEPENDENT)
 
     @property
     def unevenness(self) -> str:
