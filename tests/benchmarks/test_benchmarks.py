@@ -83,6 +83,7 @@ TINY: dict[str, dict[str, Any]] = {
     "pores": {"SIZES": (16, 20, 24), "ROCK": 24, "ROUNDS": 1},
     "pores_on_disk": {"SIZE": 48, "_tiles.TILE": 24, "BUDGET": 0.001},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
+    "reading_disk": {"ROUNDS": 1, "SHAPES": {"tiny": (2, 32, 32)}},
     "reading_ahead": {"READ": 0.001, "SLICES": 3, "REPEATS": 1, "TRIALS": 5, "WORK": (0.001,)},
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
     "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN, **SMALL_RINGS},

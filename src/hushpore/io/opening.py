@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.errors import InputError
 from hushpore.base.text import harmless
 from hushpore.base.volume import Volume
-from hushpore.io.folders import files_below, natural_key, shortened
+from hushpore.io.folders import files_below, natural_key, read_beginnings_ahead, shortened
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def _require_text(path: Path) -> None:
 
 def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
     """Open the slices among some files; those that their names order only right in `places`."""
+    read_beginnings_ahead(files)
     kinds = [(path, kind_of_one(path)) for path in files]
     for name, reader in READERS.items():
         if not reader.slices_by:

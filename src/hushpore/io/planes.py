@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 #: Note about a stack that is damaged while others of the same folder are not.
 LEFT_OUT = "A series was left out. {}"
 
-# reading and decoding release the interpreter's lock; beyond a few threads the disk is the limit
-_THREADS = min(8, os.cpu_count() or 1)
+# reading and decoding release the interpreter's lock; one waits for the disk while another copies,
+# and beyond a few threads the disk is the limit
+_THREADS = min(8, 2 * (os.cpu_count() or 1))
 
 
 class DiskArray:

@@ -92,11 +92,17 @@ class ZarrStack(DiskArray):
         values: npt.NDArray[Any] = layer[(slice(None),) * before + (shifted,)].copy()
         return values
 
-    def _read(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read(self, keys: list[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Return the values at an index, in `out` where that is given."""
         rest = iter(keys)
-        full = [next(rest) if isinstance(i, slice) else i for i in self._index]
+        full = tuple(next(rest) if isinstance(i, slice) else i for i in self._index)
         try:
-            return np.asarray(self._array[tuple(full)])
+            if out is None:
+                return np.asarray(self._array[full])
+            from zarr.buffer.cpu import NDBuffer
+
+            self._array.get_basic_selection(full, out=NDBuffer.from_numpy_array(out))
+            return out
         except (HushporeError, OSError, MemoryError, IndexError, NotImplementedError):
             raise
         except Exception as error:
@@ -112,7 +118,7 @@ class ZarrStack(DiskArray):
         rest = [slice(None)] * (self.ndim - 1)
         for start in range(0, self.shape[0], self.chunks[0]):
             end = min(start + self.chunks[0], self.shape[0])
-            values[start:end] = self._read([slice(start, end), *rest])
+            self._read([slice(start, end), *rest], values[start:end])
             yield end * planes if self.ndim > 2 else 1
 
 
