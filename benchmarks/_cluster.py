@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks._tiles import write_volume
 from hushpore import Volume
 from hushpore.base.events import result_of
-from hushpore.cluster import stages
+from hushpore.cluster import beginning
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.cluster.stage_runner import StageRunner
@@ -61,7 +61,7 @@ class Run:
                 runners.append(self)
 
         self.folder = path.with_name("result")
-        stages.StageRunner, kept = Watched, stages.StageRunner  # type: ignore[misc]
+        beginning.StageRunner, kept = Watched, beginning.StageRunner  # type: ignore[misc]
         try:
             start = time.perf_counter()
             job = segment_pores(
@@ -70,7 +70,7 @@ class Run:
             self.written = result_of(job)
             self.wall = time.perf_counter() - start
         finally:
-            stages.StageRunner = kept  # type: ignore[misc]
+            beginning.StageRunner = kept  # type: ignore[misc]
         (runner,) = runners
         self.runner, self.slabs = runner, len(runner.plan.slabs)
         self.tasks = [each for tasks in runner.finished.values() for each in tasks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def plan(tmp_path: Path) -> Plan:
     image = write_zarr(tmp_path / "scan.ome.zarr", Volume(np.zeros((10, 4, 3), np.uint8)))
     folder = str(tmp_path)
-    return Plan(open_zarr(image)[0], folder, folder, PoreSettings(), (10, 4, 3), 4, bands=3)
+    return Plan(open_zarr(image)[0], folder, folder, PoreSettings(), (10, 4, 3), 4, 10, bands=3)
 
 
 def test_slices_are_read_from_all_slabs_that_they_lie_in(
@@ -36,6 +37,32 @@ def test_slices_are_read_from_all_slabs_that_they_lie_in(
         for first, last in ((0, 10), (3, 5), (-2, 9), (8, 12), (4, 8), (7, 8)):
             found = blocks.read("basins", first, last)
             np.testing.assert_array_equal(found, values[max(first, 0) : last])
+
+
+@pytest.mark.parametrize("highest", [65_535, 65_536])
+def test_basins_take_two_bytes_where_these_hold_their_numbers(
+    plan: Plan, tmp_path: Path, highest: int
+) -> None:
+    basins = np.zeros((4, 4, 3), np.int32)
+    basins[2, 1, 0] = highest
+    with Blocks(plan) as blocks:
+        blocks.write_basins(0, basins, highest)
+        found = blocks.read("basins", 1, 4)
+    np.testing.assert_array_equal(found, basins[1:])
+    assert found.dtype == np.int32
+    size = (tmp_path / "basins-0.slab").stat().st_size
+    assert size == basins.size * (2 if highest < 65_536 else 4) + 4 * 8
+
+
+def test_grey_values_lie_in_layers_of_their_own(plan: Plan, rng: np.random.Generator) -> None:
+    values = rng.integers(0, 255, plan.shape, np.uint8)
+    plan = dataclasses.replace(plan, layer=3)
+    with Blocks(plan) as blocks:
+        for number, (first, last) in enumerate(plan.layers):
+            blocks.write("grey", number, values[first:last])
+        stored = blocks.work.volume.data
+        for key in (7, slice(2, 9), (0, slice(None, None, 2), 1), (slice(5, 7), 3)):
+            np.testing.assert_array_equal(stored[key], values[key])
 
 
 def test_bands_cover_all_rows_once(plan: Plan) -> None:

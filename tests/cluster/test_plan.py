@@ -8,60 +8,74 @@ import numpy as np
 import pytest
 
 from hushpore import InputError, Volume
-from hushpore.base.errors import MemoryLimitError
+from hushpore.base.errors import DeviceError, MemoryLimitError
+from hushpore.cluster import task_runner
 from hushpore.cluster.plan import PROCESS, cut_volume
 from hushpore.pores.settings import PoreSettings
 
 
-class Workers:
-    """Stands in for a client: so many workers of so much memory."""
-
-    def __init__(self, count: int, gigabytes: float, threads: int = 1) -> None:
-        worker = {"memory_limit": int(gigabytes * 1e9), "nthreads": threads}
-        self.workers = {f"tcp://{number}": worker for number in range(count)}
-
-    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
-        assert n_workers == -1, "by default dask tells of five workers only"
-        return {"workers": self.workers}
+def workers(count: int, gigabytes: float, threads: int = 1) -> list[dict[str, Any]]:
+    return [{"memory_limit": int(gigabytes * 1e9), "nthreads": threads}] * count
 
 
 def volume(*shape: int) -> Volume:
     return Volume(np.broadcast_to(np.zeros(1, np.uint8), shape))
 
 
-def thickness(shape: tuple[int, ...], workers: Workers, **values: Any) -> int:
+def thickness(shape: tuple[int, ...], on: list[dict[str, Any]], **values: Any) -> int:
     settings = PoreSettings(**values)
-    return cut_volume(volume(*shape), settings, workers, 1, None).thickness  # type: ignore[arg-type]
+    return cut_volume(volume(*shape), settings, on, 1, None).thickness
 
 
 def test_what_fits_is_dealt_out_to_all_workers() -> None:
-    assert thickness((256, 64, 64), Workers(1, 4)) == 256
-    assert thickness((256, 64, 64), Workers(4, 4)) == 64
+    assert thickness((256, 64, 64), workers(1, 4)) == 256
+    assert thickness((256, 64, 64), workers(4, 4)) == 64
     # but not thinner than is worth it
-    assert thickness((256, 64, 64), Workers(100, 4)) == 16
+    assert thickness((256, 64, 64), workers(100, 4)) == 16
 
 
 def test_less_memory_makes_thinner_blocks() -> None:
     shape = (2000, 2000, 2000)
-    thick, thin = (thickness(shape, Workers(2, size)) for size in (16, 6))
+    thick, thin = (thickness(shape, workers(2, size)) for size in (16, 6))
     assert 2 < thin < thick < 2000
     # a worker of several threads has as many tasks at once
-    assert thickness(shape, Workers(2, 16, threads=2)) < thick
-    assert thickness(shape, Workers(2, 16), memory_budget=6) == thin
-    assert thickness(shape, Workers(2, 16), threshold="sauvola", window=255) < thick
+    assert thickness(shape, workers(2, 16, threads=2)) < thick
+    assert thickness(shape, workers(2, 16), memory_budget=6) == thin
+    assert thickness(shape, workers(2, 16), threshold="sauvola", window=255) < thick
 
 
 def test_what_does_not_fit_in_the_thinnest_blocks_is_refused() -> None:
     with pytest.raises(MemoryLimitError, match=r"workers of at least [\d.]+ GB"):
-        thickness((2000, 2000, 2000), Workers(2, 1.5))
+        thickness((2000, 2000, 2000), workers(2, 1.5))
     with pytest.raises(MemoryLimitError, match="fewer threads"):
-        thickness((64, 64, 64), Workers(2, PROCESS / 1e9))
+        thickness((64, 64, 64), workers(2, PROCESS / 1e9))
 
 
 def test_a_thickness_that_is_asked_for_is_taken() -> None:
-    workers: Any = Workers(2, 4)
-    cut = cut_volume(volume(64, 64, 64), PoreSettings(), workers, 1, 5)
+    cut = cut_volume(volume(64, 64, 64), PoreSettings(), workers(2, 4), 1, 5)
     assert cut.thickness == 5
     assert cut.most_basins > 10_000
     with pytest.raises(InputError, match="2 slices thick at least; got 1"):
-        cut_volume(volume(64, 64, 64), PoreSettings(), workers, 1, 1)
+        cut_volume(volume(64, 64, 64), PoreSettings(), workers(2, 4), 1, 1)
+
+
+class Client:
+    """Stands in for one that is told of its workers only when it asks again."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        assert n_workers == -1, "by default dask tells of five workers only"
+        return {"workers": self.answers.pop(0) if self.answers else {}}
+
+
+def test_workers_that_are_not_named_for_a_moment_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(task_runner, "LOOK", 0)
+    (worker,) = workers(1, 4)
+    client: Any = Client({}, {}, {"tcp://0": worker})
+    assert task_runner.workers_of(client) == [worker]
+    with pytest.raises(DeviceError, match="no workers"):
+        task_runner.workers_of(client)

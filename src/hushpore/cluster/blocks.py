@@ -8,6 +8,7 @@ in it, as a run may go on after a crash, or in a folder that others can write to
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import zipfile
@@ -22,7 +23,7 @@ from safetensors.numpy import save_file
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.partial import new_file
-from hushpore.io.planes import read_uncompressed
+from hushpore.io.planes import DiskArray, read_uncompressed
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work
 from hushpore.pores.slabs import Scratch, Slabs
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     Report = dict[str, Any]
 
 
+# basins have numbers of so many bits where these suffice: half as much is written and read
+_NARROW = np.dtype(np.uint16)
+
 # added to each sum, so that zeros have one too
 _SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
 
@@ -54,6 +58,7 @@ class Plan:
     settings: PoreSettings  # how to segment
     shape: tuple[int, int, int]  # (z, y, x) of the image
     thickness: int  # slices of a slab; the last may have fewer
+    layer: int  # slices of the scan that are read at a time, likewise
     # into how many ranges of rows the volume is cut where slabs are passed one after another
     bands: int = 1
     threads: int = 1  # on which a task runs
@@ -65,6 +70,11 @@ class Plan:
         """How the image is cut."""
         return Slabs(self.shape[0], self.thickness, on_disk=True)
 
+    @property
+    def layers(self) -> Slabs:
+        """How the scan is cut where it is read."""
+        return Slabs(self.shape[0], self.layer, on_disk=True)
+
     def rows(self, band: int) -> tuple[int, int]:
         """Return the first row of a band, and the one after its last."""
         height = self.shape[1]
@@ -74,7 +84,8 @@ class Plan:
 class Blocks:
     """The blocks of a job, as one task reads and writes them; a context manager.
 
-    `work`: what the passes of a segmentation need to know. `moved`: bytes read and written so far.
+    `work`: what the passes of a segmentation need to know; its volume has the grey values that lie
+    here, as they were read from the scan. `moved`: bytes read and written so far.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -82,7 +93,7 @@ class Blocks:
         self.folder = Path(plan.scratch)
         self.threads = KernelThreads(plan.threads)
         self.work = Work(
-            plan.volume,
+            dataclasses.replace(plan.volume, data=_StoredGrey(self)),
             plan.settings,
             plan.slabs,
             Scratch(False),
@@ -101,26 +112,39 @@ class Blocks:
         """Return some slices of a stack, as far as there are any, from all slabs they lie in."""
         depth, *plane = self.plan.shape
         first, last = max(first, 0), min(last, depth)
+        kinds = {"basins": np.dtype(np.int32), "grey": self.plan.volume.dtype.newbyteorder("=")}
         # all others are phases
-        values = np.empty((last - first, *plane), np.int32 if stack == "basins" else np.uint8)
-        size = math.prod(plane) * values.itemsize
-        for slab in range(first // self.plan.thickness, -(-last // self.plan.thickness)):
-            begin, end = self.plan.slabs[slab]
+        values = np.empty((last - first, *plane), kinds.get(stack, np.uint8))
+        slabs = self.plan.layers if stack == "grey" else self.plan.slabs
+        for slab in range(first // slabs.thickness, -(-last // slabs.thickness)):
+            begin, end = slabs[slab]
             low, high = max(first, begin), min(last, end)
             room, file = values[low - first : high - first], self._file(stack, slab)
-            read_uncompressed(file, (low - begin) * size, values.dtype, room)
+            dtype, length = values.dtype, math.prod(plane)
+            if stack == "basins" and file.stat().st_size < (end - begin) * length * dtype.itemsize:
+                dtype = _NARROW
+            size = length * dtype.itemsize
+            stored = np.empty(room.shape, dtype) if dtype != room.dtype else room
+            read_uncompressed(file, (low - begin) * size, dtype, stored)
             sums = np.empty(high - low, np.uint64)
             read_uncompressed(file, (end - begin) * size + 8 * (low - begin), sums.dtype, sums)
-            if (sums != _sums(room)).any():
+            if (sums != _sums(stored)).any():
                 raise _changed(file)
-        self.moved += values.nbytes
+            if stored is not room:
+                room[...] = stored
+            self.moved += stored.nbytes
         return values
 
     def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
-        """Store a slab of a stack, and behind it a sum of each slice."""
+        """Store a slab of a stack, or a layer of grey values, and behind it a sum of each slice."""
         with self.create(self._file(stack, slab)) as add:
             add(values)
             add(_sums(values))
+
+    def write_basins(self, slab: int, basins: npt.NDArray[np.int32], highest: int) -> None:
+        """Store the basins of a slab, in 16 bits where that holds the highest of them."""
+        is_narrow = highest <= np.iinfo(_NARROW).max
+        self.write("basins", slab, basins.astype(_NARROW) if is_narrow else basins)
 
     @contextmanager
     def create(self, path: Path) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
@@ -163,6 +187,23 @@ class Blocks:
 
     def _file(self, stack: str, slab: int) -> Path:
         return self.folder / f"{stack}-{slab}.slab"
+
+
+class _StoredGrey(DiskArray):
+    """The grey values of a scan, read from the layers that lie in the folder of its tasks."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        super().__init__(blocks.plan.shape, blocks.plan.volume.dtype)
+        self._blocks = blocks
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        places, rest = range(self.shape[0])[keys[0]], keys[1:]
+        own: Any = slice(None, None, getattr(places, "step", None))
+        if isinstance(places, int):
+            places, own = range(places, places + 1), 0
+        values: npt.NDArray[Any]
+        values = self._blocks.read("grey", places.start, places.stop)[(own, *rest)]
+        return values
 
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> int:

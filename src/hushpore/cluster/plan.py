@@ -16,7 +16,7 @@ from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.result import require_points
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from collections.abc import Sequence
 
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
@@ -82,17 +82,17 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
 def cut_volume(
     volume: Volume,
     settings: PoreSettings,
-    client: Client,
+    workers: Sequence[dict[str, Any]],
     threads: int,
     thickness: int | None,
     on_gpu: int | None = None,
 ) -> Cut:
     """Return slabs as thick as the memory of the workers allows, and some for each of them.
 
+    `workers`: what dask knows of each, see `hushpore.cluster.task_runner.workers_of`.
     `on_gpu`: slices that the smallest GPU holds, where workers have one.
     Raises MemoryLimitError if the thinnest slabs do not fit.
     """
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
     limit = min(_memory(worker) for worker in workers)
     if settings.memory_budget is not None:
         limit = min(limit, settings.memory_budget * 1e9)

@@ -13,6 +13,7 @@ from hushpore.base.volume import Volume, readable_count
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.scan import as_zarr, inputs_of, open_beside
 from hushpore.cluster.stages import Segmentation
+from hushpore.cluster.task_runner import workers_of
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, require_apart
 from hushpore.pores.sums import SUMS
@@ -113,7 +114,7 @@ def segment_pores(
         beside = scan.auxiliary if isinstance(scan, Volume) else {}
         opened = open_beside(image, number, beside, settings, work.scratch, trust=trust)
         job = Segmentation(client, work, opened, settings, threads, thickness, wanted)
-        count = len(client.scheduler_info(n_workers=-1)["workers"])
+        count = len(workers_of(client))
         name = where if isinstance(where, str) else "the cluster of the client that was given"
         place = f"{readable_count(count, 'worker')} of {name}"
         try:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: What tasks do, by names that their records have.
 TASKS: dict[str, Callable[..., Report]] = {
+    "reading": void.copy_scan,
     "survey": void.survey,
     "levels": void.count_levels,
     "threshold": void.find_void,

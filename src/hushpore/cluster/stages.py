@@ -7,22 +7,19 @@ client puts together what all slabs have to know of each other, which are few nu
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hushpore.base.errors import InputError, OutputError
+from hushpore.base.errors import InputError
 from hushpore.base.events import Note
-from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.air import room_of
-from hushpore.cluster.blocks import Blocks, Plan, save_arrays, whole
+from hushpore.cluster.beginning import begin
+from hushpore.cluster.blocks import Blocks, save_arrays
 from hushpore.cluster.finishing import (
     FILES,
     collect,
@@ -34,10 +31,8 @@ from hushpore.cluster.finishing import (
 from hushpore.cluster.gpus import gpus_of
 from hushpore.cluster.merging import peaks_of
 from hushpore.cluster.parts import join_shared
-from hushpore.cluster.plan import check_settings, cut_volume
-from hushpore.cluster.scan import folders_of
-from hushpore.cluster.stage_runner import StageRunner
-from hushpore.cluster.void import digest_of, histogram_of, range_of
+from hushpore.cluster.plan import check_settings
+from hushpore.cluster.void import histogram_of, range_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.io.results import write_json
 from hushpore.io.target import PROVENANCE
@@ -54,11 +49,10 @@ from hushpore.pores.passes import (
     threshold_of,
 )
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
-from hushpore.pores.surroundings import find_surroundings
+from hushpore.pores.sums import grey_power
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
     import numpy.typing as npt
     from distributed import Client
@@ -72,10 +66,6 @@ if TYPE_CHECKING:
     from hushpore.pores.settings import PoreSettings
 
     Columns: TypeAlias = dict[str, npt.NDArray[Any]]
-
-
-#: Bytes a voxel on disk at most while the work goes on: phase twice, basins, labels as packed.
-_BYTES_ON_DISK = 8
 
 
 class _Basins(NamedTuple):
@@ -103,38 +93,11 @@ class Segmentation:
         thickness: int | None,
         device: str,
     ) -> None:
-        self.client, self.given, self.volume = client, settings, volume
-        check_settings(self.volume, settings)
-        self.surroundings = find_surroundings(self.volume, settings)
-        self.settings = settings = self.surroundings.apply(settings)
-        _check_folders(client, *folders_of(volume), work.scratch)
-        self.gpus = gpus_of(client, device, math.prod(self.volume.shape[1:]))
-        cut = cut_volume(self.volume, settings, client, threads, thickness, self.gpus.slices)
+        check_settings(volume, settings)
+        self.given, self.volume = settings, volume
+        self.gpus = gpus_of(client, device, math.prod(volume.shape[1:]))
         self.scratch, self.content = work.scratch, work.content
-        depth, height, width = self.volume.shape
-        shape = depth, height, width
-        # a band for each worker that carries planes along z
-        # dask asks for no workers now and then, and may give that answer
-        bands = max(1, min(len(client.scheduler_info(n_workers=-1)["workers"]), height))
-        begun = self._begun(cut.thickness, bands, thickness)
-        self.plan = Plan(
-            self.volume,
-            str(work.scratch),
-            str(work.content),
-            settings,
-            shape,
-            *begun,
-            threads,
-            self.surroundings.padding,
-            self.gpus.device,
-        )
-        self.most_basins = cut.most_basins
-        # tasks that an earlier run has left done
-        self.earlier = len(list(self.scratch.glob("done-*.arrays")))
-        if not self.earlier:
-            _check_disk(self.scratch, math.prod(self.volume.shape))
-        self.runner = StageRunner(client, self.plan)
-        self.slabs = len(self.plan.slabs)
+        self._how = client, work, volume, settings, threads, thickness, self.gpus
         self.notes: list[str] = []
         self.ran_out: set[int] = set()
         self.padded = np.zeros(0, np.int64)
@@ -142,19 +105,22 @@ class Segmentation:
 
     def run(self, origin: dict[str, Any], where: str) -> Generator[Event, Any, tuple[Any, str]]:
         """Do all of it; returns the record of the job and the result in a sentence."""
-        thickness = self.plan.thickness
+        begun = yield from begin(*self._how)
+        self.runner, self.surroundings, self.most_basins, digest, earlier = begun
+        self.plan = self.runner.plan
+        self.settings, self.slabs = self.plan.settings, len(self.plan.slabs)
         if self.gpus.names:
             where = f"{where}, each with a GPU: {', '.join(self.gpus.names)}"
         if self.gpus.problem:
             yield from self._note(self.gpus.problem, warning=True)
         yield from self._note(
-            f"Worked on in {self.slabs} blocks of {thickness} slices, on {where}."
+            f"Worked on in {self.slabs} blocks of {self.plan.thickness} slices, on {where}."
         )
-        if self.earlier:
+        if earlier:
             yield from self._note(
-                f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
+                f"Goes on from an earlier run, which has left {earlier} finished tasks."
             )
-        digest, threshold, phase, reports = yield from self._find_void()
+        threshold, phase, reports = yield from self._find_void()
         sample, parts = yield from self._classify_void(phase, reports)
         voxels = math.prod(self.plan.shape)
         share = float(voxels - sample.sum()) / voxels
@@ -213,21 +179,18 @@ class Segmentation:
         write_json(self.content / PROVENANCE, whole)
         return provenance, summary
 
-    def _find_void(
-        self,
-    ) -> Generator[Event, Any, tuple[dict[str, str], Threshold, str, list[Report]]]:
+    def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
         """Part void and solid.
 
-        Returns what tells the input, the threshold, the stack, and of slabs what they tell of it.
+        Returns the threshold, the stack, and of slabs what they tell of it.
         """
         settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
         is_void, method = dtype.kind == "b", settings.threshold
         is_local = not is_void and settings.is_local
         wants = isinstance(method, str) and not is_local and not is_void
-        reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
-        digest = digest_of(reports)
         threshold, local, strict = Threshold(None), None, None
         if not is_void:
+            reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
             found, histogram = range_of(reports, dtype)
             require_range(self.volume, found.low, found.high, found.bad)
             self.grey_range = float(found.low), float(found.high)
@@ -247,6 +210,8 @@ class Segmentation:
         phase = "raw"
         how: dict[str, Any] = {"threshold": threshold.value, "local": local, "strict": strict}
         reports = yield from self._slabs("threshold", "void", 0.18, target=phase, **how)
+        if not grey_power():
+            self._remove("grey-*.slab")
         all_void = all(bool(part["is_all_void"]) for part in reports)
         # of each slice, where there is such
         self.padded = np.concatenate(
@@ -262,7 +227,7 @@ class Segmentation:
             phase = "kept"
         if settings.removes_air and not settings.sample_mask:
             require_solid(self.volume, not all_void)
-        return digest, threshold, phase, reports
+        return threshold, phase, reports
 
     def _classify_void(
         self, phase: str, reports: list[Report]
@@ -350,6 +315,7 @@ class Segmentation:
         reduced = yield from self._slabs(
             "reduce", "merging", 0.74, basins_before=basins.tolist(), **grey
         )
+        self._remove("grey-*.slab")
         # known before anything is merged
         height = find_height(self.settings.h, *peaks_of(reduced), self.volume.n_spatial)
         merged_by, marks = height.to_dict(), None
@@ -417,44 +383,7 @@ class Segmentation:
         self.notes.append(message)
         yield Note(message, warning=warning)
 
-    def _begun(self, thickness: int, bands: int, asked: int | None) -> tuple[int, int]:
-        """Return thickness and bands that an earlier run began with, if one can go on with them."""
-        file = self.scratch / "plan.json"
-        if file.is_file():
-            with whole(file):
-                earlier, earlier_bands = map(int, json.loads(file.read_text(encoding="utf-8")))
-            # more workers may have less memory each
-            if earlier == thickness or (asked is None and earlier <= thickness):
-                return int(earlier), int(earlier_bands)
-            for item in self.scratch.iterdir():
-                if item.is_file():
-                    item.unlink()
-        with new_file(file, overwrite=True) as part:
-            part.write_text(json.dumps([thickness, bands]), encoding="utf-8")
-        return thickness, bands
-
     def _remove(self, pattern: str) -> None:
         """Give back the disk that files take, once nothing will read them any more."""
         for file in self.scratch.glob(pattern):
             file.unlink(missing_ok=True)
-
-
-def _check_folders(client: Client, *folders: str | Path) -> None:
-    """Refuse workers that do not see the files under the same path."""
-    for folder in map(str, folders):
-        for worker, is_there in client.run(os.path.isdir, folder).items():
-            if not is_there:
-                raise InputError(
-                    f"The worker {worker} does not see {folder}. Scan and result must lie on a "
-                    "disk that all workers have under the same path."
-                )
-
-
-def _check_disk(folder: Path, voxels: int) -> None:
-    free = shutil.disk_usage(folder).free
-    needed = voxels * _BYTES_ON_DISK
-    if needed > free:
-        raise OutputError(
-            f"The work needs {needed / 1e9:.1f} GB in {folder.parent.parent} until it is complete; "
-            f"{free / 1e9:.1f} GB are free. Name a folder on another disk."
-        )

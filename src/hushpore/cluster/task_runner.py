@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _AHEAD = 2
 #: Seconds after which one looks up from waiting, to hear of a cancel.
 LOOK = 0.2
+#: How often one asks for workers, with that time in between, until there is one.
+_ASKED = 50
 
 
 def spread(
@@ -103,8 +106,7 @@ def loss_in_words() -> Iterator[None]:
 
 def memory_of(client: Client) -> float:
     """Return the bytes that a task may take on the smallest worker; 0: there is no limit."""
-    with loss_in_words():
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    workers = workers_of(client)
     limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
     return min(limits, default=0)
 
@@ -112,15 +114,33 @@ def memory_of(client: Client) -> float:
 def in_words(client: Client) -> str:
     """Return how many workers there are, and where."""
     with loss_in_words():
-        known = client.scheduler_info(n_workers=-1)
-    count = len(known["workers"])
-    return f"{readable_count(count, 'worker')} of dask.distributed at {known['address']}"
+        address = client.scheduler_info()["address"]
+    return f"{readable_count(len(workers_of(client)), 'worker')} of dask.distributed at {address}"
 
 
-def _threads(client: Client) -> int:
+def workers_of(client: Client) -> list[dict[str, Any]]:
+    """Return what is known of each worker, of which there is one at least.
+
+    To be asked once for what has to fit together: workers come and go.
+    Raises DeviceError if there is none, or the scheduler is lost.
+    """
+    for _ in range(_ASKED):
+        with loss_in_words():
+            known = _workers(client)
+        if known:
+            return known
+        # dask itself asks for none now and then, and may give that answer
+        time.sleep(LOOK)
+    raise DeviceError("The cluster has no workers. Start some, and run the same again.")
+
+
+def _workers(client: Client) -> list[dict[str, Any]]:
     known = client.scheduler_info(n_workers=-1)
     if "workers" not in known:
         # the client knows of the end before anything is asked of the scheduler
         raise require_distributed().comm.CommClosedError("The scheduler is gone.")
-    workers = known["workers"].values()
-    return max(1, sum(int(worker["nthreads"]) for worker in workers))
+    return list(known["workers"].values())
+
+
+def _threads(client: Client) -> int:
+    return max(1, sum(int(worker["nthreads"]) for worker in _workers(client)))

@@ -49,33 +49,39 @@ if TYPE_CHECKING:
     from hushpore.pores.local_threshold import LocalThreshold
 
 
-def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
-    """Look at the grey values of a slab: their range, or where that is one reading all levels."""
-    first, last = blocks.plan.slabs[slab]
-    grey = _grey(blocks).read(first, last)
+def copy_scan(blocks: Blocks, layer: int) -> Report:
+    """Read a layer of the scan, and write it as it is: it is unpacked no second time.
+
+    Writes the stack ``grey``.
+    """
+    first, last = blocks.plan.layers[layer]
+    grey = GreyValues(blocks.plan.volume, blocks.plan.layers).read(first, last)
+    blocks.write("grey", layer, grey)
     blocks.moved += grey.nbytes
     digests = b"".join(bytes.fromhex(fingerprint(plane)) for plane in grey)
-    report: Report = {"slices": np.frombuffer(digests, np.uint8)}
+    return {"slices": np.frombuffer(digests, np.uint8)}
+
+
+def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
+    """Look at the grey values of a slab: their range, or where that is one reading all levels."""
+    grey = blocks.read("grey", *blocks.plan.slabs[slab])
     counted = counted_once(grey.dtype) if with_histogram else None
-    if grey.dtype == np.bool_:
-        return report
     own = measured(grey, blocks.plan.padding)
     if counted is not None:
-        return {**report, **_counts(own, blocks, counted)}
+        return _counts(own, blocks, counted)
     if not own.size:
-        return {**report, "range": np.zeros(0, grey.dtype), "bad": 0}
+        return {"range": np.zeros(0, grey.dtype), "bad": 0}
 
     def look(gpu: Gpu | None) -> Report:
         found = find_range(own, blocks.threads) if gpu is None else _on(gpu, own).ends()
         return {"range": np.array([found.low, found.high], grey.dtype), "bad": found.bad}
 
-    return {**report, **on_gpu_or_cpu(_device(blocks, own), look)}
+    return on_gpu_or_cpu(_device(blocks, own), look)
 
 
 def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
     """Count the grey values of a slab between the ends of all."""
-    grey = _grey(blocks).read(*blocks.plan.slabs[slab])
-    blocks.moved += grey.nbytes
+    grey = blocks.read("grey", *blocks.plan.slabs[slab])
     among = Range(low, high)
     report = _counts(measured(grey, blocks.plan.padding), blocks, among)
     return {**report, "centers": bins_of(grey.dtype, among)[0]}
@@ -109,8 +115,7 @@ def find_void(
     first, last = blocks.plan.slabs[slab]
     bright = blocks.plan.settings.pores_are == "bright"
     wanted = (first, last) if local is None else local.slices(first, last)
-    grey = _grey(blocks).read(*wanted)
-    blocks.moved += grey.nbytes
+    grey = blocks.read("grey", *wanted)
     own = grey[first - wanted[0] :][: last - first]
 
     def find(gpu: Gpu | None) -> Report:
@@ -312,7 +317,3 @@ def _device(blocks: Blocks, values: npt.NDArray[Any]) -> str:
 
 def _on(gpu: Gpu, values: npt.NDArray[Any]) -> GpuGrey:
     return GpuGrey(gpu, Volume(values))
-
-
-def _grey(blocks: Blocks) -> GreyValues:
-    return GreyValues(blocks.work.volume, blocks.plan.slabs)

@@ -105,7 +105,7 @@ def _watershed(
     basins, distance = basins[own], distance[own]
     peak_squared_distance = distance.reshape(-1)[found.peaks]
     blocks.threads.over(basins.size, _number_exits, basins.reshape(-1), count, smallest=1 << 14)
-    blocks.write("basins", slab, basins)
+    blocks.write_basins(slab, basins, count + exits)
     blocks.save("edges", slab, first=distance[0], last=distance[-1])
     void = phase[own.start : own.stop + 1]
     void = (void != SOLID) & (void != AIR)
