@@ -1,6 +1,8 @@
+import contextlib
 import ctypes
 import gc
 import sys
+import threading
 
 import pint
 import pytest
@@ -75,3 +77,23 @@ def test_pytorch_finds_what_the_system_has_loaded(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: type("C", (), {"dlopen": Loader()})())
     preloading.load_torch_libraries()
     assert loaded == ["libtorch_global_deps.so", "libtorch_python.so"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of the loader of Linux")
+def test_a_second_thread_asks_the_system_for_nothing_while_a_first_loads_pytorch(monkeypatch):
+    both, together = threading.Barrier(2), []
+
+    class Loader:
+        def __init__(self, name):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                together.append(both.wait(0.05))
+            self.dlopen = lambda path, mode: None
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", Loader)
+    threads = [threading.Thread(target=preloading.load_torch_libraries) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == []

@@ -29,7 +29,7 @@ from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.layers.origin import find_layer, identity
 from hushpore.viewer.patches.live_patches import LatestBatch
-from hushpore.viewer.running.preloading import UNTIL_DRAWN
+from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_torch_libraries
 from hushpore.viewer.running.target import capture
 
 if TYPE_CHECKING:
@@ -344,6 +344,8 @@ class NoiseLine(QObject):
             self._waiting.pop(0).start()
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
+        # others do so now, and this needs libraries of SciPy
+        load_torch_libraries()
         with self._one_looks:
             # those that were removed while another was looked at need nothing
             if layer() is not None:

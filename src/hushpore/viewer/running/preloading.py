@@ -18,7 +18,7 @@ from qtpy.QtCore import QObject, QTimer
 #: Milliseconds in which a widget that was opened is there and drawn.
 UNTIL_DRAWN = 300
 
-_loading_units = threading.Lock()
+_loading_units, _loading_torch = threading.Lock(), threading.Lock()
 
 #: Libraries of PyTorch, each with what it needs; symbols of the first are those of all.
 _LIBRARIES = {"libtorch_global_deps.so": True, "libtorch_python.so": False}
@@ -62,10 +62,13 @@ def load_torch_libraries() -> None:
     While Python itself loads a library it keeps its lock, and the window stands still: 0.44 s for
     PyTorch. For a C function it gives the lock away, and the one that loads is such. Where they are
     elsewhere, or cannot be loaded, nothing is done: the import says why.
+
+    Two threads load them one after the other: the system has a lock of its own, and whoever asks
+    for a library meanwhile holds Python's and waits for that, which stopped the window for 0.2 s.
     """
     if sys.platform != "linux" or "torch" in sys.modules:
         return
-    with suppress(AttributeError, ImportError, OSError, ValueError):
+    with _loading_torch, suppress(AttributeError, ImportError, OSError, ValueError):
         found = find_spec("torch")
         load = ctypes.CDLL(None).dlopen
         load.restype, load.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_int)
