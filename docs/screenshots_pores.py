@@ -1,18 +1,22 @@
-"""Make the pictures of the form of pores: lines that are dragged, and pores coloured by kinds.
+"""Make the pictures of the form of pores, and of what it measures beside them.
 
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_pores.py [FOLDER]
 
-Writes ``pores-threshold.png`` (two thresholds in the histogram, and the void that they make) and
-``pores-kinds.png`` (pores by whether a face of the volume cuts them) into FOLDER, by default
-``docs/images``.
+Writes ``pores-threshold.png`` (two thresholds in the histogram, and the void that they make),
+``pores-kinds.png`` (pores by whether a face of the volume cuts them), ``intervals.png`` (the band
+of thresholds in the histogram, and the intervals), ``rev.png`` (all figures, and the representative
+volume) and ``thickness.png`` (local thickness as a layer and as a distribution) into FOLDER, by
+default ``docs/images``.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from screenshots import SIZE, finish, own_settings, press_run, save, settle, wait, widget
+from screenshots_results import close_docks
 
 
 def main(folder: Path) -> None:
@@ -44,7 +48,33 @@ def main(folder: Path) -> None:
     viewer.reset_view()
     results.colours.by.choose("touches_border")
     save(viewer, folder / "pores-kinds.png")
+    viewer.layers.remove(viewer.layers[-1])
+    close_docks(viewer)
+    picture_measures(viewer, folder)
     viewer.close()
+
+
+def picture_measures(viewer: Any, folder: Path) -> None:
+    """Measure how sure and how thick, and picture each where it is shown."""
+    pores, _ = widget(viewer, "Segment pores")
+    wait(lambda: not pores.greys.is_busy, 60)
+    pores.form.local_thickness.value = "both"
+    pores.form.tortuosity.value = pores.form.intervals.value = True
+    press_run(pores)
+    finish(pores)
+    save(viewer, folder / "intervals.png")
+    plots, dock = viewer.window.add_plugin_dock_widget("hushpore", "Plots", tabify=True)[::-1]
+    results, _ = widget(viewer, "Results")
+    settle()
+    dock.raise_()
+    plots._kind.setCurrentText("Representative volume")
+    results._fold.button.click()
+    save(viewer, folder / "rev.png")
+    results._fold.button.click()
+    for layer in viewer.layers:
+        layer.visible = layer.name.endswith("thickness")
+    plots._kind.setCurrentText("Local thickness")
+    save(viewer, folder / "thickness.png")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_results.py [FOLDER [SECONDS]]
 
 Segments the foam phantom before and after denoising, and writes ``compare.png`` (both side by
-side), ``batch.png`` (a batch of five scans at work, one of them broken) and ``preferences.png``
-into FOLDER, by default ``docs/images``. The denoiser trains for SECONDS, by default 40.
+side), ``batch.png`` (a batch of five scans at work, one of them broken), ``batch-plot.png`` (these
+scans by groups) and ``preferences.png`` into FOLDER, by default ``docs/images``. The denoiser
+trains for SECONDS, by default 40.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from screenshots import SIZE, own_settings, save, wait, widget
+from screenshots import SIZE, own_settings, save, settle, wait, widget
 
 
 def main(folder: Path, seconds: float) -> None:
@@ -59,21 +60,28 @@ def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
     from hushpore.io.results import write_image
     from hushpore.sample_data import foam_phantom
 
-    scans = scratch / "scans"
-    scans.mkdir()
+    scans = []
     for number in range(1, 6):
-        volume = foam_phantom((40, 128, 128), seed=number, noise=0.2).volume
-        write_image(scans / f"bread {number}.tif", volume)
-    (scans / "bread 3.tif").write_text("The disk was full.")
+        group, voxel = ("wheat", 0.05) if number <= 3 else ("rye", 0.04)
+        (scratch / group).mkdir(exist_ok=True)
+        scans.append(scratch / group / f"bread {number}.tif")
+        volume = foam_phantom((40, 128, 128), seed=number, voxel=voxel, noise=0.12).volume
+        write_image(scans[-1], volume)
+    scans[2].write_text("The disk was full.")
     close_docks(viewer)
     batch, _ = widget(viewer, "Batch of scans")
-    batch.add(str(scan) for scan in sorted(scans.iterdir()))
+    batch.add(map(str, scans))
+    batch.groups.value = "folder"
     batch.output.value = scratch / "results"
     batch.denoise.value = False
     batch.run()
     wait(lambda: done(batch) >= 3 or not batch.is_running, 300)
     save(viewer, path)
     wait(lambda: not batch.is_running, 300)
+    # a window of its own
+    plot = batch.plot()
+    settle()
+    plot.window().grab().save(str(path.with_stem("batch-plot")))
 
 
 def close_docks(viewer: Any) -> None:

@@ -116,6 +116,16 @@ def total_of(name: str) -> Total | None:
     return next((each for each in TOTALS if each.name == name), None)
 
 
+def totals_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return title and value, as they are read, of all totals that a record holds."""
+    unit = str(result.get("unit", "pixel"))
+    return [
+        (total.title, total.in_words(value, unit))
+        for total in TOTALS
+        if (value := result.get(total.name)) is not None
+    ]
+
+
 def is_of_interval(name: str) -> bool:
     """Whether an entry of a record is of an interval, of the pores as they were merged then."""
     ends = {f"{figure}_{end}" for figure in INTERVALS for end in ("low", "high")}

@@ -20,7 +20,7 @@ from hushpore.jobs import JOBS
 from hushpore.pores.measures import PORES, summarised
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
-from hushpore.pores.totals import TOTALS
+from hushpore.pores.totals import totals_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,7 +100,7 @@ def pore_page(
         [_picture("Slices before and after, and pore sizes", picture)],
         [
             "<h2>Totals</h2>",
-            _table(_totals(made["result"], unit)),
+            _table(totals_in_words(made["result"])),
             f'<p class="faint">{_text(made["result"].get("merged_by", {}).get("why", ""))}</p>',
             "<h2>Distributions</h2>",
             _plots(tables["pores"], tables["profile"], unit),
@@ -181,13 +181,6 @@ def _page(
         f"<title>{_text(name)}: {_text(made['job'])}</title><style>{_STYLE}</style></head>"
     )
     return f"{head}\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
-
-
-def _totals(result: Mapping[str, Any], unit: str) -> Iterable[tuple[str, str]]:
-    for total in TOTALS:
-        value = result.get(total.name)
-        if value is not None:
-            yield total.title, total.in_words(value, unit)
 
 
 def _titles(pores: pd.DataFrame, given: Mapping[str, Any]) -> dict[str, str]:

@@ -40,12 +40,12 @@ def test_what_can_wait_is_folded_away(viewer, panel, made_of_cubes):
     result = made_of_cubes([2, 3])
     result.provenance["result"]["anisotropy"] = 0.04
     viewer.layers.selection.active = add(viewer, result, "with chords")
-    assert "Mean chords" not in panel._summary.text()
+    assert "anisotropy" not in panel._summary.text()
     panel.show()
-    assert not panel._further.isVisible()
+    assert not panel.figures.isVisible()
     panel._fold.button.click()
-    assert panel._further.isVisible()
-    assert "Mean chords" in panel._further.text()
+    assert panel.figures.isVisible()
+    assert "Degree of anisotropy" in panel.figures.text()
 
 
 def test_without_a_result_it_says_how_to_get_one(qtbot):

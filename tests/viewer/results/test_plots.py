@@ -100,6 +100,12 @@ def test_the_porosity_of_cubes_is_plotted_with_where_it_settles(plots, layer):
     mean, settled = plots.axes.lines
     np.testing.assert_allclose(mean.get_ydata(), [30, 30])
     assert settled.get_xdata()[0] == 4.0
+    plots.view.tables.totals["representative_edge"] = None
+    plots.draw()
+    title = plots.axes.get_legend().get_title()
+    assert title.get_text() == "not settled within half the scan"
+    # as everything else in the plot: black on a dark ground cannot be read
+    assert title.get_color() == plots.axes.xaxis.label.get_color()
 
 
 def test_the_axes_span_the_pores_and_no_more(plots):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
 from hushpore.pores.measures import PORES, THROATS, measure_of
+from hushpore.pores.totals import totals_in_words
 from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
@@ -34,7 +36,7 @@ from hushpore.viewer.results.colour_choice import (
     columns_of,
     is_numeric,
 )
-from hushpore.viewer.results.pore_layer import further_lines, summary_lines
+from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.row_filter import filter_rows
 from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
@@ -117,11 +119,10 @@ class ResultsWidget(LayerTrackingWidget):
         shown, count = int(self.view.shown.sum()), len(self.view.shown)
         of = f"{shown:,} of {count:,}" if shown < count else f"{count:,}"
         self._tabs.setTabText(0, f"&Pores ({of})")
-        further = further_lines(self.view.tables)
-        lines = summary_lines(self.view.tables, self.view.shown)
-        self._summary.setText("\n".join(line for line in lines if line not in further))
-        self._further.setText("\n".join(further))
-        self._fold.setVisible(bool(further))
+        self._summary.setText("\n".join(summary_lines(self.view.tables, self.view.shown)))
+        figures = totals_in_words(self.view.tables.totals)
+        self.figures.setText(_as_table(figures))
+        self._fold.setVisible(bool(figures))
         self.pores.rows.show_only(self.view.shown)
 
     def _show_selected(self, by: object = None) -> None:
@@ -251,8 +252,9 @@ class ResultsWidget(LayerTrackingWidget):
     def _build(self) -> None:
         self._title, self._summary = QLabel(textFormat=Qt.TextFormat.RichText), plain_label()
         # folded away, they leave the controls in sight
-        self._further, self._fold = plain_label(), Fold("More figures")
-        self._fold.add(self._further)
+        self.figures, self._fold = plain_label(), Fold("All figures")
+        self.figures.setTextFormat(Qt.TextFormat.RichText)
+        self._fold.add(self.figures)
         # a long name is cut, and widens nothing
         self._title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._problem, self._limit = RichLabel(self._viewer), RichLabel(self._viewer)
@@ -391,3 +393,12 @@ class ResultsWidget(LayerTrackingWidget):
             around = margins.top() + margins.bottom() + tabs + 2
             height = self.pores.height_of(ROWS) + around
             window.resizeDocks([dock], [height], Qt.Orientation.Vertical)
+
+
+def _as_table(rows: list[tuple[str, str]]) -> str:
+    """Return titles and values side by side, in HTML."""
+    cells = "".join(
+        f'<tr><td>{html.escape(title)}</td><td align="right">&nbsp;{html.escape(value)}</td></tr>'
+        for title, value in rows
+    )
+    return f'<table cellspacing="2">{cells}</table>'

@@ -79,5 +79,6 @@ class PlotCanvas(FigureCanvasQTAgg):
             axes.spines[["top", "right"]].set_visible(False)
             legend = axes.get_legend()
             words = [axes.xaxis.label, axes.yaxis.label, *axes.texts]
-            for text in words + (legend.get_texts() if legend else []):
+            words += [*legend.get_texts(), legend.get_title()] if legend else []
+            for text in words:
                 text.set_color(ink)

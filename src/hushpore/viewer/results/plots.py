@@ -215,7 +215,8 @@ class PlotsWidget(LayerTrackingWidget):
         title = "not settled within half the scan" if settled is None else None
         self.axes.set_xlabel(f"edge of a cube ({unit})")
         self.axes.set_ylabel("porosity (%)")
-        self.axes.legend(frameon=False, fontsize=9, labelcolor="linecolor", title=title)
+        look = {"frameon": False, "fontsize": 9, "title_fontsize": 9, "loc": "lower right"}
+        self.axes.legend(title=title, **look)
 
     def _say(self, text: str) -> None:
         """Say in place of a plot why there is none."""

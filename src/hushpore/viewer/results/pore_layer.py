@@ -214,19 +214,13 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
     pores, throats = tables.pores, tables.throats
     more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
     lines = [_void(tables.totals), _count(pores, tables.unit, more)]
-    lines += [intervals_in_words(tables.totals), *further_lines(tables)]
+    lines.append(intervals_in_words(tables.totals))
     if shown is not None and not shown.all():
         volume = pores["num_voxels"].to_numpy()
         share = readable_percent(volume[shown].sum() / max(volume.sum(), 1))
         part = _count(pores[shown], tables.unit, f", {share} of pore volume")
         lines.append(f"Shown: {part}")
     return [line for line in lines if line]
-
-
-def further_lines(tables: PoreTables) -> list[str]:
-    """Return those of the sentences that can wait: thickness, chords, what is connected."""
-    tellers = (_thickness, _chords, _connection)
-    return [line for tell in tellers if (line := tell(tables.totals))]
 
 
 def _tables_metadata(result: Pores) -> dict[str, Any]:
@@ -251,52 +245,6 @@ def _void(totals: Mapping[str, Any]) -> str:
         per_length = readable_unit(totals.get("unit", "pixel"), -1)
         text += f" · specific surface {readable_number(totals['specific_surface'], 4)} {per_length}"
     return text
-
-
-def _thickness(totals: Mapping[str, Any]) -> str:
-    """Mean and standard deviation of the local thickness, of each phase where it was measured."""
-    unit = readable_unit(totals.get("unit", "pixel"))
-    parts = []
-    for phase, of in (("void", "pores"), ("solid", "solid")):
-        mean, deviation = (totals.get(f"{phase}_thickness{end}") for end in ("", "_deviation"))
-        if mean is not None and deviation is not None:
-            values = f"{readable_number(mean, 4)} ± {readable_number(deviation, 3)} {unit}"
-            parts.append(f"of the {of} {values}")
-    return f"Local thickness (mean ± deviation): {', '.join(parts)}" if parts else ""
-
-
-def _chords(totals: Mapping[str, Any]) -> str:
-    """Mean chords of each phase along z, y and x, and how much directions differ."""
-    unit = readable_unit(totals.get("unit", "pixel"))
-    parts = []
-    for phase, of in (("void", "pores"), ("solid", "solid")):
-        chords = [totals.get(f"{phase}_chord_{axis}") for axis in "zyx"]
-        known = [readable_number(chord, 3) for chord in chords if chord is not None]
-        if known:
-            parts.append(f"{of} {' × '.join(known)} {unit}")
-    if totals.get("anisotropy") is not None:
-        parts.append(f"anisotropy {readable_number(totals['anisotropy'], 2)}")
-    return f"Mean chords: {' · '.join(parts)}" if parts else ""
-
-
-def _connection(totals: Mapping[str, Any]) -> str:
-    """How much of the void is connected from face to face, on which ways, and its Euler number."""
-    parts = [
-        f"{axis} {readable_percent(share)}"
-        for axis in "zyx"
-        if (share := totals.get(f"percolating_{axis}")) is not None
-    ]
-    found = [f"Connected from face to face: {', '.join(parts)} of the void"] if parts else []
-    ways = [
-        f"{axis} {readable_number(value, 3)}"
-        for axis in "zyx"
-        if (value := totals.get(f"tortuosity_{axis}")) is not None
-    ]
-    if ways:
-        found.append(f"tortuosity {', '.join(ways)}")
-    if totals.get("euler_number") is not None:
-        found.append(f"Euler number {totals['euler_number']:,}")
-    return " · ".join(found)
 
 
 def _count(pores: pd.DataFrame, unit: str, more: str) -> str:
