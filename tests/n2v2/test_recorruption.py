@@ -273,7 +273,7 @@ def test_a_training_that_was_too_short_does_no_harm() -> None:
     assert error < 1.05 * np.mean((noisy.data - clean) ** 2)
     assert result.provenance["result"]["input_share"] > 0.8
     (said,) = (note for note in result.notes if "of the result is the scan as it was" in note)
-    assert "hardly any noise" in said
+    assert said.endswith("hardly any noise to remove, or 2 steps are too few.")
     # nor is the image looked for in the little that was removed
     assert not any(note.startswith("What was removed") for note in result.notes)
 

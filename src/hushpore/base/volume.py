@@ -435,6 +435,18 @@ def readable_percent(share: float) -> str:
     return f"{percent:.0f} %" if abs(percent) >= 10 else f"{percent:.2g} %"
 
 
+def percent_digits(share: float) -> str:
+    """Write a share that was measured in per cent, to a tenth unless it is smaller.
+
+    >>> percent_digits(0.0411), percent_digits(0.0003), percent_digits(1e-6), percent_digits(0)
+    ('4.1', '0.03', '<0.01', '0.0')
+    """
+    percent = 100 * share
+    if 0 < percent < 0.01:
+        return "<0.01"
+    return f"{percent:.2f}" if 0 < percent < 0.1 else f"{percent:.1f}"
+
+
 def readable_count(count: int, noun: str, plural: str = "") -> str:
     """Write how many there are of something.
 

@@ -14,7 +14,7 @@ import torch
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Batch, Job, Note, Progress
 from hushpore.base.provenance import fingerprint, make_provenance
-from hushpore.base.volume import readable_percent
+from hushpore.base.volume import readable_count, readable_percent
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
@@ -388,7 +388,8 @@ class DenoisingRun:
                 self.blocks.close()
         self.notes += loop.notes
         self.ended = loop.ended
-        if loop.schedule.is_open and not loop.notes:
+        is_full = loop.schedule.is_open and not loop.notes
+        if is_full:
             yield self._note(f"Trained for {state.step:,} steps: {self.ended}.", warning=False)
         self.model = self._to_model(state.learner.average)
         self.curves, self.steps, self.elapsed = state.curves, state.step, state.elapsed
@@ -401,7 +402,8 @@ class DenoisingRun:
             short = f", for which the training was short.{advice}" if advice else "."
             why = f"there is little noise{short}"
             if share > MOST_OF_IT:
-                why = "there is hardly any noise to remove."
+                few = "" if is_full else f", or {readable_count(state.step, 'step')} are too few"
+                why = f"there is hardly any noise to remove{few}."
             kept = f"{readable_percent(share)} of the result is the scan as it was"
             yield self._note(f"{kept}: {why}", warning=False)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.volume import readable_percent
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -49,15 +50,12 @@ class ChosenHeight:
         """Why it is that, in a sentence; empty where it was given."""
         if self.radius is None:
             return ""
-        why = {LEAST: "the least that auto takes", MOST: "the most that auto takes"}
-        between = (
-            f"auto takes {LEAST:g} up to a radius of {SMALL:g}, {MOST:g} from {LARGE:g} on, and "
-            f"{MOST:g} of those that lie apart"
-        )
+        h = float(f"{self.h:.2g}")
+        between = f", between {LEAST:g} for small pores that touch and {MOST:g} for the others"
+        why = {LEAST: ", its least", MOST: ", its most"}.get(h, between)
         return (
-            f"Pores have a typical radius of {self.radius:.3g} voxels, {100 * self.apart:.0f} % of "
-            "them by volume lie apart from all others, and they are merged by a height of "
-            f"{self.h:.3g} voxels: {why.get(self.h, between)}."
+            f"Auto takes {h:g} voxels{why}: the typical radius is {self.radius:.3g} voxels, and "
+            f"{readable_percent(self.apart)} of the pores, by volume, touch no other."
         )
 
     def to_dict(self) -> dict[str, Any]:

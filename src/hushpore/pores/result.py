@@ -15,6 +15,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.result import Offer, ResultFiles
 from hushpore.base.volume import (
+    percent_digits,
     readable_count,
     readable_number,
     readable_percent,
@@ -423,17 +424,17 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     """Return the totals of a record in one sentence."""
     count = result["count"]
     is_open, is_closed = result["open_porosity"], result["closed_porosity"]
-    parts = f"open {100 * is_open:.1f}, closed {100 * is_closed:.1f}"
+    parts = f"open {percent_digits(is_open)}, closed {percent_digits(is_closed)}"
     void, porosity = is_open + is_closed, result["porosity"]
     if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
         # pores that are left out are void all the same
-        parts = f"all void {100 * void:.1f}: {parts}"
+        parts = f"all void {percent_digits(void)}: {parts}"
     said = phases_in_words(result, settings), outside_in_words(result), noise_in_words(result)
     first = " ".join(filter(None, said))
     of_sample = result.get("outside_share") or settings.removes_air or settings.sample_mask
     sentence = (
         f"{first}{' ' if first else ''}"
-        f"Porosity {100 * porosity:.1f} % "
+        f"Porosity {percent_digits(porosity)} % "
         f"{'of the sample ' if of_sample else ''}"
         f"({parts}), {readable_count(count, 'pore')}"
     )
@@ -505,8 +506,8 @@ def noise_in_words(result: Mapping[str, Any]) -> str:
         return ""
     return (
         f"Most pores, {tiny:,} of {count:,}, have fewer than {RELIABLE} voxels: their number may "
-        "be that of noise. Denoise the scan first, set a stricter threshold, or leave them out: "
-        f"smallest pore, {RELIABLE} voxels."
+        "be that of noise. Denoise the scan first, set a stricter threshold, or take "
+        f"{RELIABLE} voxels as the smallest pore."
     )
 
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.volume import readable_number, readable_unit
+from hushpore.base.volume import percent_digits, readable_number, readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Total:
         '2.599 mm⁻¹'
         """
         if self.is_share:
-            return f"{100 * value:.2f} %"
+            return f"{percent_digits(value)} %"
         if math.isnan(value):
             return "–"
         is_whole = math.isfinite(value) and value == int(value)

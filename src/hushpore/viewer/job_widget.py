@@ -122,8 +122,8 @@ class JobWidget(WorkerContainer):
         self.layer.changed.connect(self._follow_layer)
         self._follow_layer()
         napari_viewer.layers.events.removed.connect(self._forget)
-        napari_viewer.layers.events.inserted.connect(self._show_scale_bar)
-        self._show_scale_bar()
+        napari_viewer.layers.events.inserted.connect(self._follow_others)
+        show_scale_bar(napari_viewer)
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
@@ -357,12 +357,14 @@ class JobWidget(WorkerContainer):
         self._presenter.end()
         self._show_facts()
 
-    def _show_scale_bar(self, event: Any = None) -> None:
+    def _follow_others(self, event: Any = None) -> None:
+        """Show a scale bar, or say why there is none, now that there are other layers."""
         show_scale_bar(self._viewer)
+        self._show_facts()
 
     def _forget(self, event: Any) -> None:
         """Let go of a result whose layers are all gone: it may hold gigabytes."""
-        self._show_scale_bar()
+        self._follow_others()
         if event.value in self._made:
             self._made.remove(event.value)
             if not self._made:

@@ -154,11 +154,17 @@ def test_another_scan_keeps_the_size_that_it_has(viewer, widget, scan):
     assert tuple(other.scale) == (2, 0.5, 0.5)
 
 
-def test_a_scale_bar_is_shown_as_soon_as_a_unit_is_known(viewer, widget, scan):
+def test_a_scale_bar_is_shown_once_all_units_are_known_and_what_is_missing_is_said(
+    viewer, widget, scan
+):
     assert not viewer.canvas.overlays.scale_bar.visible
-    viewer.layers.clear()
-    viewer.add_image(scan, name="known", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    assert "No scale bar" not in widget._facts.text()
+    widget.layer.value = viewer.add_image(scan, name="known", units=("mm",) * 3)
+    assert not viewer.canvas.overlays.scale_bar.visible
+    assert "No scale bar: the voxel size of scan is unknown." in widget._facts.text()
+    del viewer.layers["scan"]
     assert viewer.canvas.overlays.scale_bar.visible
+    assert "No scale bar" not in widget._facts.text()
 
 
 def test_the_sentence_on_the_result_is_in_the_new_unit(qtbot, viewer, widget, scan):

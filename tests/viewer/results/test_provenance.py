@@ -80,8 +80,8 @@ def test_figures_have_the_words_and_units_of_the_tables(viewer, panel):
     shown = lines(panel)
     assert shown["job",] == "Segment pores"
     assert shown["date",] == "2026-01-02 03:04:05+00:00"
-    assert shown["result", "porosity"] == "54.08 %"
-    assert shown["result", "closed porosity"] == "0.00 %"
+    assert shown["result", "porosity"] == "54.1 %"
+    assert shown["result", "closed porosity"] == "<0.01 %"
     assert shown["result", "specific surface"] == "2.599 mm⁻¹"
     assert shown["result", "median equivalent diameter"] == "0.9384 mm"
     assert shown["result", "pores"] == "1,350"

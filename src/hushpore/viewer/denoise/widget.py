@@ -376,9 +376,8 @@ def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
         return "no noise found"
     if noise.rings:
         return f"noise: rings about the middle ⚠ ({RINGS_WORDS})"
-    if noise.is_independent and find_count(volume) is not None:
-        return "noise: that of counts ✓"
-    if model.doubts:
+    count = find_count(volume) if noise.is_independent else None
+    if count is None and model.doubts:
         axes = noise.correlated_axes
         if len(axes) == 1:
             return (
@@ -392,9 +391,13 @@ def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
         else "independent from voxel to voxel"
     )
     strength = f"{readable_number(model.deviation)} {volume.metadata.get('value_unit', '')}".strip()
-    text = f"noise: {strength}, {kind} ✓"
     step = [max(1, n // _SAMPLED) for n in volume.shape]
-    low, high = np.percentile(volume.data[tuple(slice(None, None, n) for n in step)], (2, 98))
+    sample = volume.data[tuple(slice(None, None, n) for n in step)]
+    if count is not None:
+        mean = readable_number(float(np.mean(sample)) / count, 2)
+        strength, kind = "that of counts", f"of which a voxel has {mean} in the mean"
+    text = f"noise: {strength}, {kind} ✓"
+    low, high = np.percentile(sample, (2, 98))
     share = model.deviation / (high - low) if high > low else 1.0
     if share < _LOW:
         text += (

@@ -13,10 +13,11 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QSizePolicy
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.volume import readable_count
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.forms.rich_label import RichLabel, link
-from hushpore.viewer.layers.conversion import known_of, volume_of
+from hushpore.viewer.layers.conversion import is_length, known_of, volume_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -179,12 +180,22 @@ class LayerFacts(RichLabel):
                 volume = volume_of(layer, self.labels_of_axes(layer.ndim))
                 facts = _UNBROKEN.sub("\u00a0", self._describe(volume))
                 text, reason = "\n".join([facts, *volume.notes]), ""
+                if volume.unit != "pixel":
+                    text += self._missing_scale_bar()
                 self.volume = volume
             except HushporeError as error:
                 text = reason = str(error)
         self._plain = text
         self.say(self._with_link(html.escape(text, quote=False)))
         return reason
+
+    def _missing_scale_bar(self) -> str:
+        """Say why a layer with a unit has no scale bar; empty where it has one."""
+        unknown = [one.name for one in self._viewer.layers if not is_length(one.units[-1])]
+        if not unknown:
+            return ""
+        more = f" and of {readable_count(len(unknown) - 1, 'other layer')}" if unknown[1:] else ""
+        return f"\nNo scale bar: the voxel size of {unknown[0]}{more} is unknown."
 
     def _with_link(self, text: str) -> str:
         if self.volume is not None:

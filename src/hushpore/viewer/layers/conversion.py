@@ -238,6 +238,11 @@ def pint_name(unit: str) -> str:
         return "pixel"
 
 
+def is_length(unit: Any) -> bool:
+    """Whether the unit of a layer tells a voxel size."""
+    return str(unit) not in ("pixel", "dimensionless")
+
+
 def _axes(layer: Any, ndim: int, labels: Sequence[str] | None = None) -> str:
     """Letters of the axes, or nothing where the labels do not name them all."""
     given = layer.axis_labels if labels is None else labels
@@ -261,6 +266,6 @@ def _spacing(layer: Any, n_spatial: int) -> tuple[tuple[float, ...], str]:
     units, name = layer.units[-n_spatial:], "pixel"
     with contextlib.suppress(pint.errors.DimensionalityError):
         factors = [float((1 * unit).to(units[-1]).magnitude) for unit in units]
-        if str(units[-1]) not in ("pixel", "dimensionless"):
+        if is_length(units[-1]):
             scale, name = scale * factors, f"{units[-1]:~}".replace("µ", "u")
     return tuple(float(step) for step in scale), name

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Image, Labels
 from qtpy.QtCore import QTimer
 
+from hushpore.viewer.layers.conversion import is_length
 from hushpore.viewer.layers.origin import scan_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
     `units`: of layers that it does not have yet.
     """
     of_all = [*units, *(layer.units[-1] for layer in viewer.layers)]
-    known = [str(unit) not in ("pixel", "dimensionless") for unit in of_all]
+    known = [is_length(unit) for unit in of_all]
     if any(known):
         viewer.canvas.overlays.scale_bar.visible = all(known)
 

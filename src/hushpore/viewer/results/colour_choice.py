@@ -55,7 +55,7 @@ class ColourChoice(QWidget):
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setVerticalSpacing(4)
-        for column, (box, share) in enumerate(((self.by, 2), (self.map, 1))):
+        for column, (box, share) in enumerate(((self.by, 3), (self.map, 1))):
             grid.setColumnStretch(column, share)
             grid.addWidget(box, 0, column)
         grid.addWidget(self.bar, 1, 0, 1, 2)

@@ -16,6 +16,7 @@ from napari.layers import Labels
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, Colormap
 
 from hushpore.base.volume import (
+    percent_digits,
     readable_count,
     readable_number,
     readable_percent,
@@ -237,10 +238,11 @@ def _tables_metadata(result: Pores) -> dict[str, Any]:
 def _void(totals: Mapping[str, Any]) -> str:
     if "porosity" not in totals:
         return ""
-    text = f"Porosity {100 * totals['porosity']:.2f} %"
+    text = f"Porosity {percent_digits(totals['porosity'])} %"
     if "open_porosity" in totals:
-        is_open, is_closed = totals["open_porosity"], totals["closed_porosity"]
-        text += f" · open void {100 * is_open:.2f} %, closed {100 * is_closed:.2f} %"
+        is_open = percent_digits(totals["open_porosity"])
+        is_closed = percent_digits(totals["closed_porosity"])
+        text += f" · open void {is_open} %, closed {is_closed} %"
     if totals.get("specific_surface") is not None:
         per_length = readable_unit(totals.get("unit", "pixel"), -1)
         text += f" · specific surface {readable_number(totals['specific_surface'], 4)} {per_length}"
