@@ -109,7 +109,7 @@ def test_a_height_is_found_by_the_size_of_pores_that_open_into_each_other(
     row = [(i, i + 1, 0.5) for i in range(1, len(radii))]
     found = height_of(make_graph(radii, row), "auto", n_spatial)
     assert (found.radius, found.h) == (pytest.approx(typical), pytest.approx(h))
-    assert f"typical radius of {typical:.3g} voxels" in found.reason
+    assert f"the typical radius is {typical:.3g} voxels" in found.reason
     assert height_of(make_graph(radii, []), 0.7, n_spatial).to_dict() == {"h": 0.7}
 
 
@@ -128,7 +128,7 @@ def test_the_more_pores_lie_apart_the_more_merge(
     found = height_of(make_graph([1, 1, 2], edges), "auto", n_spatial)
     assert (found.apart, found.h) == (pytest.approx(apart), pytest.approx(h))
     assert found.to_dict()["apart_share"] == found.apart
-    assert f" {100 * found.apart:.0f} % of them by volume lie apart" in found.reason
+    assert f"{100 * found.apart:.0f} % of the pores, by volume, touch no other" in found.reason
 
 
 def test_pores_lie_apart_where_they_touch_over_edges_of_voxels_and_only_faces_are_ways() -> None:
