@@ -19,8 +19,11 @@ height merges what does not touch.
 A volume is resolvable if any height from 0 to 2, chosen with the truth in hand, finds a number of
 pores within 5 % with an F1 of 0.9 or more: with less, more than one pore in ten is split or lost,
 and the number is right by accident. Which of these ``"auto"`` misses is listed; and for each kind
-of walls, shape and size, and for all three together (one to five volumes each), how far its F1 lies
-below that of the best fixed height or SNOW, chosen with the truth in hand.
+of walls, shape and size, and for all three together, how far its F1 lies below that of the best
+fixed height or SNOW, chosen with the truth in hand. A pore that is split or lost is 0.8 % of the F1
+of 128, so that one or two volumes cannot tell 0.02: of what was held out groups are of twelve
+volumes that are drawn for this alone, and each group that lies farther below is listed with the
+standard error of that.
 """
 
 from __future__ import annotations
@@ -90,11 +93,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class Volumes:
-    """A set of volumes: shapes by name, diameters in voxels, seeds of small and of large pores."""
+    """A set of volumes: shapes by name, diameters in voxels, seeds of small and of large pores.
+
+    `f1_seeds`: of volumes of which F1 is compared by groups; none: of those of `seeds`.
+    """
 
     shapes: dict[str, Shape]
     sizes: tuple[int, ...]
     seeds: tuple[int, ...]
+    f1_seeds: tuple[int, ...] = ()
 
 
 SETS = {
@@ -105,8 +112,9 @@ SETS = {
             "foam, narrow windows": Shape("foam", 0.4),
             "foam of many sizes": Shape("foam", 0.5, spread=0.5),
         },
-        (5, 7, 10, 14, 18, 24),
+        (4, 5, 7, 10, 14, 18, 24, 40),
         (10, 11),
+        tuple(range(200, 212)),
     ),
     "held out again": Volumes(
         {
@@ -117,6 +125,7 @@ SETS = {
         },
         (6, 7, 9, 12, 16),
         (20, 21),
+        tuple(range(200, 212)),
     ),
     "chosen on": Volumes(
         {
@@ -160,20 +169,23 @@ def _measured(
 ) -> Iterator[dict[str, object]]:
     for name, volumes in SETS.items():
         rows: list[dict[str, Any]] = []
+        grouped: list[dict[str, Any]] = []
         for shape in volumes.shapes:
-            kinds = [
-                (name, shape, walls, size, seed, peers is None)
-                for walls in WALLS
-                for size in volumes.sizes
-                for seed in volumes.seeds[: 1 if size >= _LARGE else None]
+            kinds = [(name, shape, walls, size) for walls in WALLS for size in volumes.sizes]
+            once = [
+                (*kind, seed, peers is None)
+                for kind in kinds
+                for seed in volumes.seeds[: 1 if kind[-1] >= _LARGE else None]
             ]
-            rows += workers.map(_compared, *zip(*kinds, strict=True))
+            rows += workers.map(_compared, *zip(*once, strict=True))
+            again = [(*kind, seed) for kind in kinds for seed in volumes.f1_seeds]
+            grouped += workers.map(_scored, *zip(*again, strict=True)) if again else ()
             found[name] = {
                 "volumes": len(rows),
                 "missed": [
                     _name(row) for row in rows if row["resolvable"] and not _is_near(row["auto"])
                 ],
-                "f1_below_best": below_best(rows),
+                "f1_below_best": below_best(grouped or rows),
                 **_with_peers(summed_up(rows), (peers or {"figures": {}})["figures"].get(name, {})),
             }
             yield found
@@ -191,27 +203,40 @@ def _with_peers(groups: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
 def below_best(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return how far F1 of auto lies below that of the best fixed height or SNOW: the worst group.
 
-    By kind of walls, shape and size, and by all three together. Below 0 auto is the better one.
+    By kind of walls, shape and size, and by all three together; 0 where auto is the best.
     """
     ways = [way for way in rows[0] if way.startswith("h = ") or "SNOW" in way]
     found = {}
     for kinds in (("walls",), ("shape",), ("size",), ("shape", "walls", "size")):
-        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        groups: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
-            groups.setdefault(tuple(row[kind] for kind in kinds), []).append(row)
-        f1 = {
-            group: {way: np.mean([row[way]["f1"] for row in own]) for way in ("auto", *ways)}
-            for group, own in groups.items()
-        }
-        below = {group: max(own.values()) - own["auto"] for group, own in f1.items()}
-        worst = max(below, key=lambda group: below[group])
+            groups.setdefault(", ".join(str(row[kind]) for kind in kinds), []).append(row)
+        below = {group: _below(own, ways) for group, own in groups.items()}
+        worst = max(below, key=lambda group: below[group][0])
         found[" x ".join(kinds)] = {
-            "worst": round(float(below[worst]), 4),
-            "of": ", ".join(map(str, worst)),
-            "within": sum(bool(each <= _CLOSE) for each in below.values()),
+            "worst": round(below[worst][0], 4),
+            "of": worst,
+            "within": sum(each <= _CLOSE for each, _, _ in below.values()),
             "groups": len(below),
+            "volumes": len(groups[worst]),
+            "not_within": [
+                f"{group}: {each:.3f} ± {error:.3f} below {way}"
+                for group, (each, error, way) in below.items()
+                if each > _CLOSE
+            ],
         }
     return found
+
+
+def _below(rows: list[dict[str, Any]], ways: list[str]) -> tuple[float, float, str]:
+    """Return how far the mean F1 of auto lies below the best, with its standard error; and which.
+
+    `ways`: of which the best is chosen; auto itself is the best where none is better.
+    """
+    apart = {way: np.array([row[way]["f1"] - row["auto"]["f1"] for row in rows]) for way in ways}
+    best = max(apart, key=lambda way: apart[way].mean())
+    error = apart[best].std(ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.nan
+    return max(float(apart[best].mean()), 0.0), float(error), best
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -246,22 +271,41 @@ def summed_up(rows: list[dict[str, Any]]) -> dict[str, object]:
     }
 
 
-def _compared(
-    name: str, shape: str, walls: str, size: int, seed: int, with_peers: bool
-) -> dict[str, Any]:
-    volumes = SETS[name]
+def _drawn_volume(
+    name: str, shape: str, walls: str, size: int, seed: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32]]:
+    """Return a volume of a set, and its pores; see `volume_of`."""
     # the seed of a shape is its place in its set
-    which = list(volumes.shapes).index(shape)
-    void, truth = volume_of(volumes.shapes[shape], walls, size, (seed, size, which))
+    shapes = SETS[name].shapes
+    return volume_of(shapes[shape], walls, size, (seed, size, list(shapes).index(shape)))
+
+
+def _scored(name: str, shape: str, walls: str, size: int, seed: int) -> dict[str, Any]:
+    """Return what a volume is, and the score of each way of ours."""
+    return _ours(shape, walls, size, *_drawn_volume(name, shape, walls, size, seed))[0]
+
+
+def _ours(
+    shape: str, walls: str, size: int,
+    void: npt.NDArray[np.bool_], truth: npt.NDArray[np.int32],
+) -> tuple[dict[str, Any], Pores]:  # fmt: skip
     common = {"minimum_voxels": _SPECK, "outside": "keep", "device": "cpu"}
     found = hushpore.segment_pores(void, **common)
     row: dict[str, Any] = {"shape": shape, "walls": walls, "size": size}
     row["auto"] = score(found.labels, truth)
-    row["resolvable"] = _is_resolvable(found, truth)
     for h in HEIGHTS:
         row[f"h = {h:g}"] = score(found.remerge(h).labels, truth)
     snow = hushpore.segment_pores(void, merging="snow", **common)
     row["SNOW"] = score(snow.labels, truth)
+    return row, found
+
+
+def _compared(
+    name: str, shape: str, walls: str, size: int, seed: int, with_peers: bool
+) -> dict[str, Any]:
+    void, truth = _drawn_volume(name, shape, walls, size, seed)
+    row, found = _ours(shape, walls, size, void, truth)
+    row["resolvable"] = _is_resolvable(found, truth)
     if not with_peers:
         return row
     row["PoreSpy SNOW"] = score(_without_specks(_porespy_snow(void)), truth)
