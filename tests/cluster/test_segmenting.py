@@ -106,11 +106,11 @@ DONE: list[dict[str, Any]] = [
     {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
     {"threshold": "niblack", "window": 7, "window_in_slice": True, "local_k": 0.4},
     {"connectivity": "faces", "threshold": 110},
+    {"merging": "snow"},
 ]
 
 #: What it refuses.
 REFUSED: list[dict[str, Any]] = [
-    {"merging": "snow"},
     {"local_thickness": "void"},
     {"tortuosity": True},
     {"intervals": True},
@@ -234,12 +234,22 @@ def ramps(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return (y % 20) * 3 < z + 3 + (x // 9) % 4
 
 
-@pytest.mark.parametrize(("make", "h"), [(smooth, 0.5), (noise, 0.0), (ramps, 3.0)])
+@pytest.mark.parametrize(
+    ("make", "values"),
+    [
+        (smooth, {"h": 0.5}),
+        (noise, {"h": 0.0}),
+        (ramps, {"h": 3.0}),
+        # blocks thinner than the ball in which peaks are the highest
+        (smooth, {"merging": "snow"}),
+    ],
+)
 def test_merging_in_thin_blocks_is_that_of_the_whole(
-    tmp_path: Path, client: Client, rng: np.random.Generator, make: Any, h: float
+    tmp_path: Path, client: Client, rng: np.random.Generator, make: Any, values: dict[str, Any]
 ) -> None:
     path = store(make(rng, (31, 30, 26)), tmp_path)
-    assert_same(run(path, client, 4, h=h), hushpore.segment_pores(hushpore.read(path), h=h))
+    expected = hushpore.segment_pores(hushpore.read(path), **values)
+    assert_same(run(path, client, 4, **values), expected)
 
 
 @pytest.mark.parametrize("value", [False, True])

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: of what lies there beside the grey values, before.
 _BYTES_ON_DISK, _BESIDE_GREY = 8, 3
 
+#: Bytes a voxel of the distance, which lies there where peaks are sought in it.
+_BYTES_OF_DISTANCE = 4
+
 
 class Beginning(NamedTuple):
     """What is known once a segmentation has begun."""
@@ -89,8 +92,9 @@ def begin(
         known, around = {}, None
     earlier = len(list(scratch.glob("done-*.arrays")))
     if not earlier:
-        size = volume.dtype.itemsize
-        _check_disk(scratch, math.prod(volume.shape) * max(_BYTES_ON_DISK, _BESIDE_GREY + size))
+        of_work = _BYTES_ON_DISK + _BYTES_OF_DISTANCE * settings.by_snow
+        most_bytes = max(of_work, _BESIDE_GREY + volume.dtype.itemsize)
+        _check_disk(scratch, math.prod(volume.shape) * most_bytes)
     if not known:
         # whole chunks, each of which is unpacked once
         chunk = volume.data.chunks[0]

@@ -112,7 +112,8 @@ class Blocks:
         """Return some slices of a stack, as far as there are any, from all slabs they lie in."""
         depth, *plane = self.plan.shape
         first, last = max(first, 0), min(last, depth)
-        kinds = {"basins": np.dtype(np.int32), "grey": self.plan.volume.dtype.newbyteorder("=")}
+        kinds: dict[str, Any] = {"basins": np.int32, "distance": np.float32}
+        kinds["grey"] = self.plan.volume.dtype.newbyteorder("=")
         # all others are phases
         values = np.empty((last - first, *plane), kinds.get(stack, np.uint8))
         slabs = self.plan.layers if stack == "grey" else self.plan.slabs

@@ -39,8 +39,8 @@ def finish(blocks: Blocks, slab: int, levels: int) -> Report:
     basin, *columns = blocks.load("slab", slab, "basin", *BASINS, *EDGES)
     table = dict(zip((*BASINS, *EDGES), columns, strict=True))
     numbers, whole = blocks.load("numbers", slab, "numbers"), np.concatenate([[0], basin])
-    root = roots(blocks, slab, levels, whole)
-    blocks.save("roots", slab, root=roots(blocks, slab, levels, numbers))
+    root = roots(blocks, slab, levels, whole, "pores")
+    blocks.save("roots", slab, root=roots(blocks, slab, levels, numbers, "pores"))
     a, b = (np.searchsorted(whole, table[end]) for end in ("a", "b"))
     rows = {name: np.concatenate([table[name][:1], table[name]]) for name in BASINS}
     edges = {"a": a, "b": b, **{name: table[name] for name in EDGES[2:]}}

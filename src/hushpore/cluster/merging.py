@@ -73,26 +73,30 @@ def peaks_of(reports: Sequence[Report]) -> Peaks:
     )
 
 
-def merge_slab(blocks: Blocks, slab: int, h: float, marked: npt.NDArray[np.int64] | None) -> Report:
+def merge_slab(
+    blocks: Blocks, slab: int, h: float, marked: npt.NDArray[np.int64] | None, purpose: str
+) -> Report:
     """Merge what can be merged within a slab.
 
     `h`: merge height in voxels. `marked`: numbers of basins to merge to, whatever the height.
+    `purpose`: what tells this merging from others.
     """
     whole = Reduced(*blocks.load("undecided", slab, *_REDUCED))
     if marked is not None:
         radius = np.where(np.isin(whole.group, marked), np.inf, -np.inf)
         whole = dataclasses.replace(whole, radius=radius)
-    return {"open_bytes": _decide(blocks, 0, slab, whole, h)}
+    return {"open_bytes": _decide(blocks, purpose, 0, slab, whole, h)}
 
 
-def union_ranges(blocks: Blocks, number: int, level: int, h: float) -> Report:
+def union_ranges(blocks: Blocks, number: int, level: int, h: float, purpose: str) -> Report:
     """Merge what two ranges of slabs left open, `number` and the next one of the level below."""
-    parts = [_open(blocks, level - 1, 2 * number)]
-    if (blocks.folder / f"open-{level - 1}-{2 * number + 1}.arrays").is_file():
-        parts.append(_open(blocks, level - 1, 2 * number + 1))
+    below = f"{purpose}-open-{level - 1}"
+    parts = [Reduced(*blocks.load(below, 2 * number, *_REDUCED))]
+    if (blocks.folder / f"{below}-{2 * number + 1}.arrays").is_file():
+        parts.append(Reduced(*blocks.load(below, 2 * number + 1, *_REDUCED)))
     whole = combine(*parts) if len(parts) == 2 else parts[0]
     return {
-        "open_bytes": _decide(blocks, level, number, whole, h),
+        "open_bytes": _decide(blocks, purpose, level, number, whole, h),
         "received_bytes": sum(part.nbytes for part in parts),
         "groups": whole.group.size,
         "edges": whole.a.size,
@@ -100,25 +104,22 @@ def union_ranges(blocks: Blocks, number: int, level: int, h: float) -> Report:
 
 
 def roots(
-    blocks: Blocks, slab: int, levels: int, numbers: npt.NDArray[np.int64]
+    blocks: Blocks, slab: int, levels: int, numbers: npt.NDArray[np.int64], purpose: str
 ) -> npt.NDArray[np.int64]:
     """Return the basin that stands for the pore of each basin of a slab, 0 for 0."""
     names = ("keys", "values")
-    maps = [blocks.load(f"map-{level}", slab >> level, *names) for level in range(levels)]
+    maps = [blocks.load(f"{purpose}-map-{level}", slab >> level, *names) for level in range(levels)]
     return look_up(numbers, maps)
 
 
-def _decide(blocks: Blocks, level: int, number: int, whole: Reduced, h: float) -> int:
+def _decide(blocks: Blocks, purpose: str, level: int, number: int, whole: Reduced, h: float) -> int:
     left, becomes = contract(whole, h)
     changed = becomes != whole.group
-    blocks.save(f"map-{level}", number, keys=whole.group[changed], values=becomes[changed])
-    _save(blocks, f"open-{level}", number, left)
+    arrays = {"keys": whole.group[changed], "values": becomes[changed]}
+    blocks.save(f"{purpose}-map-{level}", number, **arrays)
+    _save(blocks, f"{purpose}-open-{level}", number, left)
     return left.nbytes
 
 
 def _save(blocks: Blocks, name: str, number: int, groups: Reduced) -> None:
     blocks.save(name, number, **{column: getattr(groups, column) for column in _REDUCED})
-
-
-def _open(blocks: Blocks, level: int, number: int) -> Reduced:
-    return Reduced(*blocks.load(f"open-{level}", number, *_REDUCED))

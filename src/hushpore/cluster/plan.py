@@ -66,7 +66,6 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
     if markers is not None and tuple(markers.shape) != volume.shape:
         require_points(whole_markers(markers), volume.shape)
     not_here = {
-        "merging 'snow'": settings.merging == "snow" and not settings.markers,
         "local thickness": bool(settings.thick_phases),
         "geodesic tortuosity": settings.tortuosity,
         "interval": settings.intervals,
@@ -74,8 +73,8 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
     for name, is_asked in not_here.items():
         if is_asked:
             raise InputError(
-                f"On a cluster there is no {name}: use merging 'height', local_thickness 'none', "
-                "tortuosity off and no intervals; or run it on one machine."
+                f"On a cluster there is no {name}: use local_thickness 'none', tortuosity off and "
+                "no intervals; or run it on one machine."
             )
 
 

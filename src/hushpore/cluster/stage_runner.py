@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster import air, finishing, merging, parts, void, watershed
+from hushpore.cluster import air, finishing, merging, parts, snow, void, watershed
 from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory
@@ -45,6 +45,8 @@ TASKS: dict[str, Callable[..., Report]] = {
     "basins": watershed.watershed,
     "stitch": watershed.stitch,
     "reduce": watershed.reduce_basins,
+    "peaks": snow.find_slab_peaks,
+    "widths": snow.look_up_widths,
     "merge": merging.merge_slab,
     "union": merging.union_ranges,
     "finish": finishing.finish,

@@ -49,6 +49,7 @@ from hushpore.pores.passes import (
     threshold_of,
 )
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
+from hushpore.pores.snow import middle_of, widest
 from hushpore.pores.sums import grey_power
 
 if TYPE_CHECKING:
@@ -322,8 +323,13 @@ class Segmentation:
         if self.settings.markers:
             marks = join_marks(reduced)
             merged_by = {"markers": np.unique(marks[1]).size}
+        elif self.settings.by_snow:
+            peaks = yield from self._find_peaks(basins.tolist())
+            marks = peaks, np.arange(peaks.size)
+            merged_by = {"peaks": peaks.size}
         marked = None if marks is None else marks[0]
-        yield from self._slabs("merge", "merging", 0.75, h=height.h, marked=marked)
+        how = {"h": height.h, "purpose": "pores"}
+        yield from self._slabs("merge", "merging", 0.75, marked=marked, **how)
         self._remove("undecided-*.arrays")
         crossings, border_crossings = np.zeros((2, 13), np.int64)
         for each in [*found, *reduced]:
@@ -337,13 +343,42 @@ class Segmentation:
         self, border_crossings: npt.NDArray[np.int64], h: float
     ) -> Generator[Event, Any, tuple[BasinGraph, npt.NDArray[np.int64]]]:
         """Merge up the tree of slabs; returns the graph of all pores, and their roots."""
+        levels = yield from self._unite(0.76, h=h, purpose="pores")
+        yield from self._slabs("finish", "measuring", 0.8, levels=levels)
+        return collect(self.scratch, self.slabs, border_crossings)
+
+    def _unite(self, until: float, **how: Any) -> Generator[Event, Any, int]:
+        """Go up the tree of slabs; returns how many levels it has."""
         level, count = 0, self.slabs
         while count > 1:
             level, count = level + 1, -(-count // 2)
-            nodes = [(number, {"level": level, "h": h}) for number in range(count)]
-            yield from self.runner.run(f"union {level}", "merging", 0.76, nodes)
-        yield from self._slabs("finish", "measuring", 0.8, levels=level + 1)
-        return collect(self.scratch, self.slabs, border_crossings)
+            nodes = [(number, {"level": level, **how}) for number in range(count)]
+            yield from self.runner.run(f"union {how['purpose']} {level}", "merging", until, nodes)
+        return level + 1
+
+    def _find_peaks(self, basins_before: list[int]) -> Generator[Event, Any, npt.NDArray[Any]]:
+        """Find the basins that hold a peak by the rule of SNOW; returns their numbers, sorted."""
+        how: dict[str, Any] = {"h": 0.0, "purpose": "flat"}
+        yield from self._slabs("merge flat", "merging", 0.742, marked=None, **how)
+        levels = yield from self._unite(0.743, **how)
+        of_basins: dict[str, Any] = {
+            "basins_before": basins_before,
+            "levels": levels,
+            "purpose": "flat",
+        }
+        found = yield from self._slabs("peaks", "merging", 0.746, **of_basins)
+        basin, middle = middle_of(
+            *(np.concatenate([each[name] for each in found]) for name in ("place", "basin"))
+        )
+        slab = middle[:, 0] // self.plan.thickness
+        each = [{"place": middle[slab == number]} for number in range(self.slabs)]
+        told = yield from self._slabs("widths", "merging", 0.748, each=each)
+        squared = np.empty(basin.size, np.float32)
+        for number, own in enumerate(told):
+            squared[slab == number] = own["squared"]
+        self._remove("distance-*.slab")
+        with Blocks(self.plan) as blocks:
+            return basin[widest(middle, squared, blocks.work.spacing)]
 
     def _write_tables(self, graph: BasinGraph, numbering: Numbering) -> tuple[Columns, Columns]:
         """Write the tables of pores and of throats, and return their columns."""

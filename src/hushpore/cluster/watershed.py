@@ -106,6 +106,8 @@ def _watershed(
     peak_squared_distance = distance.reshape(-1)[found.peaks]
     blocks.threads.over(basins.size, _number_exits, basins.reshape(-1), count, smallest=1 << 14)
     blocks.write_basins(slab, basins, count + exits)
+    if plan.settings.by_snow:
+        blocks.write("distance", slab, distance)
     blocks.save("edges", slab, first=distance[0], last=distance[-1])
     void = phase[own.start : own.stop + 1]
     void = (void != SOLID) & (void != AIR)

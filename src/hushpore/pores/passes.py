@@ -559,7 +559,7 @@ def find_snow_peaks(
     work: Work, basins: Stack, distance: Stack, graph: BasinGraph
 ) -> Pass[npt.NDArray[np.bool_] | None]:
     """Find which basins hold a peak, where pores are parted by peaks, and else None."""
-    if work.settings.merging == "height" or work.settings.markers:
+    if not work.settings.by_snow:
         return None
     return (yield from find_peaks(distance, basins, work.slabs, graph, work.spacing, work.threads))
 

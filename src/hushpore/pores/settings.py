@@ -285,6 +285,11 @@ class PoreSettings(Settings):
         return bool(self.thick_phases) or self.intervals
 
     @property
+    def by_snow(self) -> bool:
+        """Whether pores are parted by the peaks of SNOW."""
+        return self.merging == "snow" and not self.markers
+
+    @property
     def removes_air(self) -> bool:
         """Whether a ball finds the air around the sample; with ``"auto"`` that is not decided."""
         return self.outside.startswith("remove") and not self.sample_mask

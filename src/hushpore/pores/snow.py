@@ -28,7 +28,7 @@ watershed segmentation". https://doi.org/10.1103/PhysRevE.96.023307
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -42,6 +42,14 @@ if TYPE_CHECKING:
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs, Stack
+
+
+class Slices(Protocol):
+    """Of a stack the slices that there are of those asked for."""
+
+    def read(self, first: int, last: int, /) -> npt.NDArray[Any]:
+        """Return them."""
+
 
 #: Standard deviation of the smoothing and radius of the ball, in voxels: SNOW's defaults.
 SIGMA, RADIUS = 0.4, 4
@@ -72,36 +80,67 @@ def find_peaks(
 
     Several peaks in one basin count as one, in the middle between them. Takes 4 bytes a voxel.
     """
-    from scipy import ndimage
-
     # basins merge at height 0 where a plateau leads from one peak up to another
     level = graph.peak_squared_distance[merge_by_height(graph, 0.0)]
     level[0] = -1
     places, owners = [], []
     for first, last in slabs:
-        low = max(first - _HALO, 0)
-        heights = distance.read(low, last + _HALO)
         labels = basins.read(first, last)
-        place = _peak_plateaus(heights[first - low :], labels, level, threads)
-        place[:, 0] += first - low
-        smooth = np.sqrt(heights)
-        ndimage.gaussian_filter(smooth, SIGMA, output=smooth)
-        place = _highest_around(place, smooth, heights)
-        del smooth
-        place[:, 0] += low
+        place, owner = find_in_slab(distance, first, labels, level, threads)
         places.append(place)
-        owners.append(labels[place[:, 0] - first, place[:, 1], place[:, 2]])
+        owners.append(owner)
         yield last / slabs.depth
-    place = np.concatenate(places)
-    basin, which = np.unique(np.concatenate(owners), return_inverse=True)
-    total = np.zeros((basin.size, 3))
-    np.add.at(total, which, place)
-    middle = np.floor(total / np.bincount(which, minlength=basin.size)[:, None]).astype(np.int64)
-    radius = np.sqrt(_values_at(distance, slabs, middle).astype(np.float64))
-    kept = _widest(middle * (np.asarray(spacing) / min(spacing)), radius)
+    basin, middle = middle_of(np.concatenate(places), np.concatenate(owners))
     is_peak = np.zeros(graph.count + 1, np.bool_)
-    is_peak[basin[kept]] = True
+    is_peak[basin[widest(middle, _values_at(distance, slabs, middle), spacing)]] = True
     return is_peak
+
+
+def find_in_slab(
+    distance: Slices,
+    first: int,
+    basins: npt.NDArray[np.int32],
+    level: npt.NDArray[np.float32],
+    threads: KernelThreads,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Find the voxels of a slab that are peaks, if no other is near them.
+
+    `distance`: as for `find_peaks`, of which slices beside the slab are read too. `basins`: those
+    of the slab, from slice `first` on. `level`: (n + 1,): how high each leads; -1 for 0.
+    Returns: (m, 3) voxels of the stack; (m,) their basins.
+    """
+    from scipy import ndimage
+
+    low = max(first - _HALO, 0)
+    heights = distance.read(low, first + len(basins) + _HALO)
+    place = _peak_plateaus(heights[first - low :], basins, level, threads)
+    place[:, 0] += first - low
+    smooth = np.sqrt(heights)
+    ndimage.gaussian_filter(smooth, SIGMA, output=smooth)
+    place = _highest_around(place, smooth, heights)
+    place[:, 0] += low
+    return place, basins[place[:, 0] - first, place[:, 1], place[:, 2]]
+
+
+def middle_of(
+    place: npt.NDArray[np.int64], basin: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Return the basins in which voxels (m, 3) lie, sorted, and the middle of those in each."""
+    found, which = np.unique(basin, return_inverse=True)
+    total = np.zeros((found.size, 3))
+    np.add.at(total, which, place)
+    middle = np.floor(total / np.bincount(which, minlength=found.size)[:, None])
+    return found, middle.astype(np.int64)
+
+
+def widest(
+    middle: npt.NDArray[np.int64],
+    squared_distance: npt.NDArray[np.float32],
+    spacing: Sequence[float],
+) -> npt.NDArray[np.bool_]:
+    """Return which of the peaks at some voxels (m, 3) no wider one is too near to."""
+    radius = np.sqrt(squared_distance.astype(np.float64))
+    return _widest(middle * (np.asarray(spacing) / min(spacing)), radius)
 
 
 def _values_at(stack: Stack, slabs: Slabs, place: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
