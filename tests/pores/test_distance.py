@@ -49,6 +49,18 @@ def test_any_spacing_agrees_with_scipy(
 
 
 @settings(max_examples=100, deadline=None)
+@given(voids, st.sampled_from([CUBIC, (2.0, 1.0, 1.0), (2.5, 4.75, 3.0)]), st.floats(0, 50))
+def test_of_what_is_farther_than_asked_only_that_is_told(
+    threads: KernelThreads, void: np.ndarray, spacing: tuple[float, float, float], within: float
+) -> None:
+    whole = squared_distance(void, spacing, NOWHERE, threads)
+    found = squared_distance(void, spacing, NOWHERE, threads, within)
+    near = whole <= within
+    np.testing.assert_array_equal(found[near], whole[near])
+    assert (found[~near] > within).all()
+
+
+@settings(max_examples=100, deadline=None)
 @given(voids, st.tuples(st.booleans(), st.booleans(), st.booleans()))
 def test_solid_outside_is_a_layer_of_solid_around(
     threads: KernelThreads, void: np.ndarray, outside: tuple[bool, bool, bool]

@@ -97,7 +97,7 @@ def fit_balls(blocks: Blocks, slab: int, source: str) -> Report:
         phase = blocks.read(source, first - 2 * before, last)
         place = max(2 * before - first, 0)
         free[place:][: len(phase)][:, *inner] = phase != SOLID
-        distance = squared_distance(free, ball.spacing, _NO_WALLS, blocks.threads)
+        distance = squared_distance(free, ball.spacing, _NO_WALLS, blocks.threads, ball.limit)
         fits = (distance[before:][: last - first] > ball.limit).view(np.uint8)
         del free, distance
         room.write("balls", slab, fits)
@@ -128,7 +128,7 @@ def mark_covered(blocks: Blocks, slab: int, source: str, target: str) -> Report:
         before, *inner = ball.inner[0].start, *ball.inner[1:]
         # with as many slices on both sides as the ball reaches
         unreached = room.read("reached", first, last + 2 * before) != OPEN
-    distance = squared_distance(unreached, ball.spacing, _NO_WALLS, blocks.threads)
+    distance = squared_distance(unreached, ball.spacing, _NO_WALLS, blocks.threads, ball.limit)
     near = distance[before:][: last - first][:, *inner] <= ball.limit
     phase = blocks.read(source, first, last)
     phase[near & (phase != SOLID)] = AIR

@@ -17,7 +17,9 @@ transforms in linear time". https://doi.org/10.1007/0-306-47025-X_36
 from __future__ import annotations
 
 import itertools
+import math
 from contextlib import closing
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -49,11 +51,13 @@ def squared_distance(
     spacing: Sequence[float],
     solid_outside: Sequence[bool],
     threads: KernelThreads,
+    within: float = math.inf,
 ) -> npt.NDArray[np.float32]:
     """Return the squared distance from each void voxel to the nearest solid voxel's centre.
 
     `void`: (z, y, x), bool, C order. `spacing`: voxel size in z, y, x order. `solid_outside`: for
     each axis, whether a layer of solid is taken to lie before its first and after its last voxel.
+    `within`: squared distance above which it is only told that it is above.
     Returns: (z, y, x), float32, in squared voxels of the smallest spacing; 0 in the solid, infinite
     everywhere where there is no solid at all.
 
@@ -61,7 +65,9 @@ def squared_distance(
     """
     distance = np.empty(void.shape, np.float32)
     edge = edge_plane(void.shape, solid_outside[0])
-    fill_distance(void.view(np.uint8), distance, edge, edge, spacing, solid_outside, threads)
+    fill_distance(
+        void.view(np.uint8), distance, edge, edge, spacing, solid_outside, threads, within=within
+    )
     return distance
 
 
@@ -75,19 +81,20 @@ def distances(
     highest: int = 1,
     out: npt.NDArray[np.float32] | None = None,
     gpu: GpuSlabs | None = None,
+    within: float = math.inf,
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     """Find the squared distance in a stack slab by slab, from its last to its first.
 
     `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: makes room for
-    one slice a slab. `spacing`, `solid_outside`: as for `squared_distance`. `out`: (z, y, x),
-    float32: where they go, if there is room for all of them. `gpu`: does what `fill_distance` does,
-    elsewhere.
+    one slice a slab. `spacing`, `solid_outside`, `within`: as for `squared_distance`. `out`: (z, y,
+    x), float32: where they go, if there is room for all of them. `gpu`: does what `fill_distance`
+    does, elsewhere, without `within`.
     Yields: first slice of a slab, and its squared distance, float32; without `out` the next slab
     overwrites it.
     """
     if gpu is None:
         yield from _distances(
-            phase, slabs, scratch, spacing, solid_outside, threads, highest, out, None
+            phase, slabs, scratch, spacing, solid_outside, threads, highest, out, None, within
         )
         return
     steps = _distances(phase, slabs, scratch, spacing, solid_outside, threads, highest, out, gpu)
@@ -105,6 +112,7 @@ def _distances(
     highest: int,
     out: npt.NDArray[np.float32] | None,
     gpu: GpuSlabs | None,
+    within: float = math.inf,
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     # on a GPU the one before is still on its way when the next is begun
     shape = (1 if gpu is None else 2, slabs.thickness, *phase.shape[1:])
@@ -129,7 +137,7 @@ def _distances(
                 after = carry(part, after, threads, highest, back=True)
 
     given = parts() if gpu is None else gpu.ahead(parts(), itemgetter(1))
-    fill = fill_distance if gpu is None else gpu.fill_distance
+    fill = partial(fill_distance, within=within) if gpu is None else gpu.fill_distance
     for first, (part, before, after) in given:
         depth = len(part)
         distance = next(rooms)[:depth] if out is None else out[first : first + depth]
@@ -171,6 +179,7 @@ def fill_distance(
     solid_outside: Sequence[bool],
     threads: KernelThreads,
     highest: int = 1,
+    within: float = math.inf,
 ) -> None:
     """Write the squared distance of every voxel of a slab, see `squared_distance`.
 
@@ -181,10 +190,14 @@ def fill_distance(
     """
     smallest = min(spacing)
     weights = tuple((step / smallest) ** 2 for step in spacing)
+    if not all(weight.is_integer() for weight in weights[1:]):
+        # near and far are rounded in other ways, and it would show how far was looked
+        within = math.inf
+    most = tuple(int(min(math.sqrt(within / weight) + 1, _REACH)) for weight in weights)
     edges = tuple(np.float32(0.0 if solid else np.inf) for solid in solid_outside)
     depth, height, _ = phase.shape
     threads.over(height, _along_z, phase, distance, before, after, highest)
-    threads.over(depth, _in_slices, distance, weights, edges)
+    threads.over(depth, _in_slices, distance, weights, edges, most)
 
 
 @kernel
@@ -245,12 +258,17 @@ def _in_slices(
     distance: npt.NDArray[np.float32],
     weights: tuple[float, float, float],
     edges: tuple[np.float32, np.float32, np.float32],
+    most: tuple[int, int, int],
     first: int,
     last: int,
 ) -> None:
-    """Turn distances along z into squared distances in space, in slices `first` to `last`."""
+    """Turn distances along z into squared distances in space, in slices `first` to `last`.
+
+    `most`: voxels along each axis beyond which nothing is looked for.
+    """
     _, height, width = distance.shape
     _, edge_y, edge_x = edges
+    _, most_y, most_x = most
     weight_z, weight_y, weight_x = weights
     scale = np.float32(weight_z)
     scratch = np.empty((height, width), np.float32)
@@ -263,19 +281,23 @@ def _in_slices(
             row = plane[y]
             for x in range(width):
                 row[x] = row[x] * row[x] * scale
-        if not _near_in_y(plane, weight_y, edge_y, scratch):
+        if not _near_in_y(plane, weight_y, edge_y, most_y, scratch):
             _far_in_y(plane, weight_y, edge_y, scratch)
         for y in range(height):
             _copy(scratch[y], line[_REACH : _REACH + width])
-            if not _near_in_x(line, weight_x, plane[y]):
+            if not _near_in_x(line, weight_x, most_x, plane[y]):
                 _lower_envelope(line[_REACH - 1 : _REACH + width + 1], weight_x, plane[y])
 
 
 @kernel
 def _near_in_y(
-    plane: npt.NDArray[np.float32], weight: float, edge: np.float32, out: npt.NDArray[np.float32]
+    plane: npt.NDArray[np.float32],
+    weight: float,
+    edge: np.float32,
+    most: int,
+    out: npt.NDArray[np.float32],
 ) -> bool:
-    """Take the minimum along y over near rows, whole rows at a time.
+    """Take the minimum along y over near rows, `most` at most, whole rows at a time.
 
     Returns whether that was far enough: in most slices of most volumes it is, and then it takes a
     fraction of the time of an envelope.
@@ -285,7 +307,7 @@ def _near_in_y(
         best = out[y]
         _copy(plane[y], best)
         is_far, away = _any_above(best, np.float32(weight)), 0
-        while is_far:
+        while is_far and away < most:
             away += 1
             if away == _REACH:
                 return False
@@ -307,15 +329,17 @@ def _near_in_y(
 
 
 @kernel
-def _near_in_x(line: npt.NDArray[np.float32], weight: float, best: npt.NDArray[np.float32]) -> bool:
-    """Take the minimum along x over near voxels of a line that is padded on both sides.
+def _near_in_x(
+    line: npt.NDArray[np.float32], weight: float, most: int, best: npt.NDArray[np.float32]
+) -> bool:
+    """Take the minimum along x over near voxels, `most` at most, of a line padded on both sides.
 
     Returns whether that was far enough.
     """
     width = best.size
     _copy(line[_REACH : _REACH + width], best)
     is_far, away = _any_above(best, np.float32(weight)), 0
-    while is_far:
+    while is_far and away < most:
         away += 1
         if away == _REACH:
             return False

@@ -109,7 +109,7 @@ def mark_outside(
         balls.write(first, room)
     no_walls = (False, False, False)
     steps = (balls, around, scratch, spacing, no_walls, threads)
-    for first, distance in distances(*steps):
+    for first, distance in distances(*steps, within=limit):
         # where the ball fits
         balls.write(first, (distance > limit).view(np.uint8))
         yield 0.5 * (1 - first / around.depth)
@@ -122,7 +122,7 @@ def mark_outside(
         parts.paint(slab, part, parts.is_open.view(np.uint8), threads)
         # and where it does not get to
         balls.write(first, np.bitwise_xor(part, 1, out=part))
-    for first, distance in distances(*steps):
+    for first, distance in distances(*steps, within=limit):
         place = max(first, before)
         part = phase.read(place - before, first + len(distance) - before)
         near = distance[place - first :][: len(part)][:, *inner] <= limit
@@ -140,7 +140,7 @@ def outside_of_slices(
     padded = np.ones(ball.shape, np.bool_)
     padded[ball.inner] = void
     no_walls = (False, False, False)
-    distance = squared_distance(padded, ball.spacing, no_walls, threads)
+    distance = squared_distance(padded, ball.spacing, no_walls, threads, ball.limit)
     centres = np.greater(distance, ball.limit, out=padded)
     del distance
     # a row of solid between slices, and one below the other they are an image
@@ -149,7 +149,7 @@ def outside_of_slices(
     parts = find_components(parted, (False, False, True), threads)
     parts.paint(0, parted, parts.is_open.view(np.uint8), threads)
     unreached = np.logical_not(centres, out=centres)
-    distance = squared_distance(unreached, ball.spacing, no_walls, threads)
+    distance = squared_distance(unreached, ball.spacing, no_walls, threads, ball.limit)
     return (distance[ball.inner] <= ball.limit) & void
 
 
