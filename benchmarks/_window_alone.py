@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks._window import own_settings
 from benchmarks.live import tiled_foam, wait
-from benchmarks.window_steps import AFTER, MOVES, PAUSE, SHAPE, Beats
+from benchmarks.window_steps import AFTER, LOOK, MOVES, PAUSE, SHAPE, Beats
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,6 +37,7 @@ def first_dock() -> dict[str, dict[str, float]]:
     beats = Beats()
     with beats.during("open Denoise first of all"):
         viewer.window.add_dock_widget(_fields(), name="Denoise", tabify=True)
+        wait(LOOK)
     return beats.figures()
 
 
@@ -59,6 +60,7 @@ def session(
     for name in ("Denoise", "Segment pores", "Show patches"):
         with beats.during(f"open {name}"):
             viewer.window.add_dock_widget(_fields(), name=name, tabify=True)
+            wait(LOOK)
     colours = CyclicLabelColormap(colors=["transparent", "red", "orange"])
     with beats.during("first drag of the threshold"):
         layer = viewer.add_labels(void[:1].copy(), colormap=colours, opacity=0.6)

@@ -45,7 +45,8 @@ MOVES, PAUSE = 60, 0.012
 #: Seconds after a step in which what it began may still come.
 AFTER = 1.2
 
-#: Seconds in which a scan that was dropped, or a form, is looked at.
+#: Seconds in which a scan that was dropped, or a form, is looked at; in those of a form, which are
+#: watched, what a first line on the canvas needs is made ready.
 LOOK = 2.0
 
 #: What is kept of the gaps of a step.
@@ -155,6 +156,7 @@ def first_widget() -> dict[str, dict[str, float]]:
     beats = Beats()
     with beats.during("open Denoise first of all"):
         viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
+        wait(LOOK)
     return beats.figures()
 
 
@@ -172,7 +174,7 @@ def session(folder: Path) -> dict[str, dict[str, float]]:  # noqa: PLR0915 - one
     for name in ("Denoise", "Segment pores", "Show patches"):
         with beats.during(f"open {name}"):
             _, widgets[name] = viewer.window.add_plugin_dock_widget("hushpore", name)
-        wait(LOOK)
+            wait(LOOK)
     pores, patches = widgets["Segment pores"], widgets["Show patches"]
     until(lambda: "looking" not in pores.device.native.line.text(), 120)
     until(lambda: not pores._kernel_warmup._timer.isActive(), 300)

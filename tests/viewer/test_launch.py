@@ -1,4 +1,6 @@
 import builtins
+import subprocess
+import sys
 
 import napari
 import numpy as np
@@ -53,3 +55,9 @@ def test_without_napari_the_command_that_installs_it_is_given(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", blocked)
     with pytest.raises(MissingPackageError, match=r'pip install "hushpore\[all\]"'):
         launch.open_viewer()
+
+
+def test_a_widget_is_opened_before_the_engine_of_pores_and_the_formats_of_images_are_there():
+    later = "{'hushpore.pores.measures', 'hushpore.io'}"
+    code = f"import sys, hushpore.viewer.denoise.widget; assert not {later} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.partial import new_file
 from hushpore.base.text import LONGEST_SETTINGS, read_text
-from hushpore.io.target import check_target
 from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:
@@ -84,6 +83,9 @@ def write_settings(
     OutputError
         If it cannot be written.
     """
+    # what only reads settings does so without all formats of images
+    from hushpore.io.target import check_target
+
     target = check_target(path, overwrite, suffixes=(SUFFIX,))
     given = settings or {job: kind.settings() for job, kind in JOBS.items()}
     with new_file(target, overwrite) as part:

@@ -40,12 +40,12 @@ from hushpore.viewer.layers.origin import (
     watch_painting,
 )
 from hushpore.viewer.layers.presenting import show_scale_bar
-from hushpore.viewer.layers.voxel_size import follow_voxel_size, set_voxel_size
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
 from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.preloading import start_once_drawn
+from hushpore.viewer.running.priority import unsearched
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
 from hushpore.viewer.running.run_buttons import RunButtons
@@ -117,7 +117,8 @@ class JobWidget(WorkerContainer):
         self._said: Message | None = None
         self._hint: Message | None = None
         self._description = jobs.JOBS[self.job]
-        self._build()
+        with unsearched():
+            self._build()
         self._make_ready()
         self.layer.changed.connect(self._follow_layer)
         self._follow_layer()
@@ -290,6 +291,8 @@ class JobWidget(WorkerContainer):
         """Say what came of the job, whose layers are all there."""
         assert self._now is not None
         target, early = self._now.target, self._now.worker.finished_early
+        from hushpore.viewer.layers.voxel_size import follow_voxel_size
+
         follow_voxel_size(self._viewer, made, target)
         self._finish()
         self.result, self._made = outcome.result, made
@@ -439,6 +442,9 @@ class JobWidget(WorkerContainer):
             self._buttons.show_idle(reason)
 
     def _set_voxel_size(self, text: str) -> None:
+        # widgets open without it: it needs the pore engine
+        from hushpore.viewer.layers.voxel_size import set_voxel_size
+
         layer = self.layer.value
         try:
             outdated = set_voxel_size(self._viewer, layer, text)

@@ -9,8 +9,6 @@ from typing import Any
 import npe2
 from napari.layers import Layer
 
-from hushpore.io.results import write_image
-from hushpore.io.zarr import write_zarr
 from hushpore.viewer.layers.conversion import volume_of
 
 
@@ -26,6 +24,7 @@ def write_labels_layer(path: str, data: Any, attributes: dict[str, Any]) -> list
 
 def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], str]]) -> list[str]:
     """Write an image layer and labels layers over it as one OME-Zarr image with labels."""
+    from hushpore.io.zarr import write_zarr
     from hushpore.viewer.layers.saved import SavedLayer
 
     image, *labels = sorted(layers, key=lambda layer: layer[2] != "image")
@@ -51,7 +50,8 @@ def _is_not_ours(entry: Any) -> bool:
 
 
 def _write(path: str, layer: Any) -> list[str]:
-    # widgets open without it: pandas and all of the pore engine take 0.3 s
+    # widgets open without them: pandas and all of the pore engine take 0.3 s
+    from hushpore.io.results import write_image
     from hushpore.viewer.layers.saved import SavedLayer
 
     saved = SavedLayer.of(layer)

@@ -22,7 +22,6 @@ from hushpore.base.volume import (
     readable_percent,
     readable_unit,
 )
-from hushpore.pores.measures import measure_of
 from hushpore.pores.totals import intervals_in_words
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
@@ -76,10 +75,15 @@ class PoreTables:
 
     def unit_of(self, column: str) -> str:
         """Return the unit of a column of the table of pores, as it is printed."""
+        # widgets open without it: it is the pore engine
+        from hushpore.pores.measures import measure_of
+
         return measure_of(column).unit(self.unit, self.n_spatial)
 
     def titled(self, column: str) -> str:
         """Return the title of a column of the table of pores, as it stands on an axis."""
+        from hushpore.pores.measures import measure_of
+
         return measure_of(column).titled(self.unit, self.n_spatial)
 
 
