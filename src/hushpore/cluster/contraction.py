@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.cluster.tables import starts_of_pairs
+from hushpore.pores.graph import number_keys
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -132,14 +132,11 @@ def combine(first: Reduced, second: Reduced) -> Reduced:
     whole = {name: column[~partial] for name, column in edges.items()}
     some = {name: column[partial] for name, column in edges.items()}
     # parts of the same edge
-    order = np.lexsort((some["b"], some["a"]))
-    a, b = some["a"][order], some["b"][order]
-    start = starts_of_pairs(a, b)
-    a, b = a[start], b[start]
-    saddle, contacts = some["saddle"][order], some["contacts"][order]
-    if start.size:
-        saddle = np.maximum.reduceat(saddle, start)
-        contacts = np.add.reduceat(contacts, start)
+    key, which = number_keys((some["a"] << 32) | some["b"])
+    a, b = key >> 32, key & 0xFFFFFFFF
+    saddle, contacts = np.full(key.size, -1, np.float32), np.zeros(key.size, np.int64)
+    np.maximum.at(saddle, which, some["saddle"])
+    np.add.at(contacts, which, some["contacts"])
     still = is_face[np.searchsorted(group, a)] & is_face[np.searchsorted(group, b)]
     joined = {"u": a, "v": b, "a": a, "b": b, "saddle": saddle, "contacts": contacts}
     columns = {name: np.concatenate([whole[name], joined[name]]) for name in joined}

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.pores.graph import number_keys
+from hushpore.pores.sums import add_rows
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -46,7 +49,7 @@ def join_tables(
         same = a == b
         # what was two numbers of one basin has no surface in between
         inner = np.searchsorted(basin, a[same])
-        np.subtract.at(joined["crossings"], inner, columns["contacts"][same].astype(np.int64))
+        add_rows(-columns["contacts"][same], inner, joined["crossings"])
         apart = ~same
         ends = (np.minimum(a, b)[apart], np.maximum(a, b)[apart])
         edges.append((*ends, *(columns[name][apart] for name in EDGES[2:])))
@@ -62,19 +65,15 @@ def join_edges(
     contacts: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[Any], ...]:
     """Join edges between the same two: the highest saddle, the first place of it, all contacts."""
-    order = np.lexsort((saddle_at, -saddle, b, a))
-    a, b = a[order], b[order]
-    start = starts_of_pairs(a, b)
-    contacts = contacts[order].astype(np.int64)
-    if start.size:
-        contacts = np.add.reduceat(contacts, start, axis=0)
-    return a[start], b[start], saddle[order][start], saddle_at[order][start], contacts
-
-
-def starts_of_pairs(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return where another pair begins in two sorted columns."""
-    changes = (np.diff(a) != 0) | (np.diff(b) != 0)
-    return np.flatnonzero(np.concatenate([[True], changes])[: a.size])
+    key, which = number_keys((a << 32) | b)
+    highest = np.full(key.size, -1, np.float32)
+    np.maximum.at(highest, which, saddle)
+    is_highest = saddle == highest[which]
+    place = np.full(key.size, ELSEWHERE)
+    np.minimum.at(place, which[is_highest], saddle_at[is_highest])
+    total = np.zeros((key.size, contacts.shape[1]), np.int64)
+    add_rows(contacts, which, total)
+    return key >> 32, key & 0xFFFFFFFF, highest, place, total
 
 
 def _add_up(
@@ -89,8 +88,11 @@ def _add_up(
     joins = {"peak": np.minimum, "peak_squared_distance": np.maximum}
     for row, column in zip(rows, columns, strict=True):
         if name == "bounds":
-            np.minimum.at(total[:, :3], row, column[:, :3])
-            np.maximum.at(total[:, 3:], row, column[:, 3:])
+            # NumPy does that fast in one dimension alone
+            for axis in range(6):
+                (np.minimum if axis < 3 else np.maximum).at(total[:, axis], row, column[:, axis])
+        elif column.ndim > 1:
+            add_rows(column, row, total)
         else:
             joins.get(name, np.add).at(total, row, column)
     return total
