@@ -8,6 +8,7 @@ from hushpore.viewer.results.plots import (
     BY_VOLUME,
     PROFILE,
     REV,
+    REV_PORES,
     SCATTER,
     PlotsWidget,
     size_distribution,
@@ -85,26 +86,42 @@ def test_an_unknown_profile_is_said(plots, layer):
     assert "not known" in plots.axes.texts[0].get_text()
 
 
-def test_the_porosity_of_cubes_is_plotted_with_where_it_settles(plots, layer):
+def test_porosity_and_pores_of_cubes_are_plotted_with_where_they_settle(plots, layer):
     choose(plots, REV)
     assert "Not measured" in plots.axes.texts[0].get_text()
     known = layer.metadata["hushpore"]
-    figures = {"edge": [2.0, 4.0], "porosity": [0.3, 0.3]}
+    figures = {"edge": [2.0, 4.0], "porosity": [0.3, 0.3], "density": [5.0, 6.0]}
     ends = {"porosity_low": [0.1, 0.29], "porosity_high": [0.6, 0.31]}
+    more = {"density_low": [0.0, 5.0], "density_high": [9.0, 7.0]}
     totals = {**known["provenance"]["result"], "representative_edge": 4.0}
     provenance = {**known["provenance"], "result": totals}
-    rev = pd.DataFrame({**figures, **ends})
+    rev = pd.DataFrame({**figures, **ends, **more})
     layer.metadata = {"hushpore": {**known, "rev": rev, "provenance": provenance}}
     plots.view._reread()
     plots.draw()
     mean, settled = plots.axes.lines
     np.testing.assert_allclose(mean.get_ydata(), [30, 30])
     assert settled.get_xdata()[0] == 4.0
-    plots.view.tables.totals["representative_edge"] = None
+    choose(plots, REV_PORES)
+    np.testing.assert_allclose(plots.axes.lines[0].get_ydata(), [5, 6])
+    assert plots.axes.get_ylabel() == "pores in a volume (1/µm³)"
+    # pores that were merged anew
+    del rev["density"]
     plots.draw()
+    assert "Not measured" in plots.axes.texts[0].get_text()
+
+
+def test_a_legend_is_of_the_colour_of_the_axes(plots, layer):
+    known = layer.metadata["hushpore"]
+    rev = pd.DataFrame(
+        {"edge": [1.0], "porosity": [0.5], "porosity_low": [0.4], "porosity_high": [0.6]}
+    )
+    layer.metadata = {"hushpore": {**known, "rev": rev}}
+    plots.view._reread()
+    choose(plots, REV)
     title = plots.axes.get_legend().get_title()
-    assert title.get_text() == "not settled within half the scan"
-    # as everything else in the plot: black on a dark ground cannot be read
+    assert title.get_text() == "porosity not settled"
+    # black on a dark ground cannot be read
     assert title.get_color() == plots.axes.xaxis.label.get_color()
 
 

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from hushpore.viewer.results.pore_view import PoreView
 
 #: What is plotted, by its name in the combo box.
-BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, SCATTER = (
+BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, SCATTER = (
     "Sizes by number", "Sizes by volume", "Porosity profile", "Local thickness",
-    "Representative volume", "Scatter plot",
+    "Representative volume", "Representative volume, pores", "Scatter plot",
 )  # fmt: skip
 
 #: Milliseconds without other numbers after which they are plotted: matplotlib takes 60 to 90.
 SETTLED = 250
 
 #: Plots whose axes are their own.
-_OWN_AXES = (PROFILE, THICKNESS, REV)
+_OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES)
 
 _LINE, _MARK = "#4c9be8", "#f5a623"
 
@@ -129,7 +129,11 @@ class PlotsWidget(LayerTrackingWidget):
             elif kind == THICKNESS:
                 self._draw_thickness(self.view)
             elif kind == REV:
-                self._draw_rev(self.view)
+                self._draw_rev(self.view, "porosity", "porosity (%)", 100)
+            elif kind == REV_PORES:
+                tables = self.view.tables
+                volume = readable_unit(tables.unit, tables.n_spatial)
+                self._draw_rev(self.view, "density", f"pores in a volume (1/{volume})")
             elif kind == SCATTER:
                 self._draw_scatter(self.view)
             else:
@@ -196,27 +200,27 @@ class PlotsWidget(LayerTrackingWidget):
         self.axes.set_ylim(bottom=0)
         self.axes.legend(frameon=False, fontsize=9, labelcolor="linecolor")
 
-    def _draw_rev(self, view: PoreView) -> None:
-        """Draw the porosity of cubes of the sample by their edge, and where it settles."""
+    def _draw_rev(self, view: PoreView, figure: str, title: str, factor: float = 1) -> None:
+        """Draw a figure of cubes of the sample by their edge, and where the porosity settles."""
         table = view.tables.rev
-        if table is None or table.empty:
+        if table is None or figure not in table:
             self._say("Not measured for this layer: choose\n'90 % intervals' in 'Segment pores'.")
             return
         self.canvas.numbers = table
         unit = readable_unit(view.tables.unit)
         edges = table["edge"]
-        low, mean, high = (100 * table[f"porosity{end}"] for end in ("_low", "", "_high"))
+        low, mean, high = (factor * table[f"{figure}{end}"] for end in ("_low", "", "_high"))
         self.axes.fill_between(edges, low, high, color=_LINE, alpha=0.3, label="nine cubes in ten")
         self.axes.plot(edges, mean, color=_LINE, linewidth=1.8, label="mean")
         settled = view.tables.totals.get("representative_edge")
         if settled is not None:
-            label = f"settled from {readable_number(settled)} {unit}"
+            label = f"porosity settled from {readable_number(settled)} {unit}"
             self.axes.axvline(settled, color=_MARK, linewidth=1.5, label=label)
-        title = "not settled within half the scan" if settled is None else None
+        heading = "porosity not settled" if settled is None else None
         self.axes.set_xlabel(f"edge of a cube ({unit})")
-        self.axes.set_ylabel("porosity (%)")
-        look = {"frameon": False, "fontsize": 9, "title_fontsize": 9, "loc": "lower right"}
-        self.axes.legend(title=title, **look)
+        self.axes.set_ylabel(title)
+        look = {"frameon": False, "fontsize": 9, "title_fontsize": 9}
+        self.axes.legend(title=heading, **look)
 
     def _say(self, text: str) -> None:
         """Say in place of a plot why there is none."""
@@ -299,7 +303,7 @@ class PlotsWidget(LayerTrackingWidget):
             make(minimumContentsLength=8, accessibleName=name, toolTip=tip)
             for make, (name, tip) in zip(kinds, tips.items(), strict=True)
         ]
-        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, SCATTER])
+        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, SCATTER])
         for box in boxes:
             box.currentIndexChanged.connect(self.draw)
         self._log = QCheckBox("&log", toolTip="A logarithmic horizontal axis.", toggled=self.draw)
