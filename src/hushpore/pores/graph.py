@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.pores.contacts import N_DIRECTIONS, count_closed, scan_rows
-from hushpore.pores.sums import SUMS, index_of
+from hushpore.pores.parallel import kernel
+from hushpore.pores.sums import SUMS, add_rows, index_of, row_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,9 +107,10 @@ class BasinGraph:
     def by_neck(self) -> npt.NDArray[np.int64]:
         """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
         ways = np.flatnonzero(self.saddle >= 0)
-        contacts = self.contacts[ways].sum(axis=1, dtype=np.int64)
+        contacts = np.empty(self.a.size, np.int64)
+        row_sums(self.contacts, contacts)
         # the bits of floats from 0 on are in order as integers
-        key = -(self.saddle[ways].view(np.int32).astype(np.int64) << 32) - contacts
+        key = -(self.saddle[ways].view(np.int32).astype(np.int64) << 32) - contacts[ways]
         # edges are sorted, so that of equal ones the first come first: those of the lower basins
         rank = number_keys(key)[1]
         order: npt.NDArray[np.int64] = np.sort(rank << 32 | np.arange(ways.size)) & 0xFFFFFFFF
@@ -256,13 +258,28 @@ def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
         # within a piece every edge is there once
         at = which[first : first + piece.keys.size]
         first += piece.keys.size
-        contacts[at] += piece.contacts
-        higher = piece.saddle > saddle[at]
-        # pieces come in the order of their slices, but a way across may begin in the last one
-        before = (piece.saddle == saddle[at]) & (piece.place < place[at])
-        better = higher | before
-        saddle[at[better]] = piece.saddle[better]
-        place[at[better]] = piece.place[better]
+        add_rows(piece.contacts, at, contacts)
+        widest_ways(piece.saddle, piece.place, at, saddle, place)
     a = (keys >> 32).astype(np.int32)
     b = (keys & 0xFFFFFFFF).astype(np.int32)
     return {"a": a, "b": b, "saddle": saddle, "saddle_at": place, "contacts": contacts}
+
+
+@kernel
+def widest_ways(
+    saddle: npt.NDArray[np.float32],
+    place: npt.NDArray[np.int64],
+    to: npt.NDArray[np.int64],
+    highest: npt.NDArray[np.float32],
+    earliest: npt.NDArray[np.int64],
+) -> None:
+    """Take over, for each edge, its saddle into a row of another table where it is the highest.
+
+    `saddle`, `place`, `to`: (n,): squared distance, where it is, and the row. `highest`,
+    `earliest`: (m,): those so far, -1 and 0 at first. Of equal ones the first in memory counts.
+    """
+    for i in range(saddle.size):
+        at = to[i]
+        if saddle[i] > highest[at] or (saddle[i] == highest[at] and place[i] < earliest[at]):
+            highest[at] = saddle[i]
+            earliest[at] = place[i]

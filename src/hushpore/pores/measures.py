@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hushpore.base.volume import readable_unit
-from hushpore.pores.graph import number_keys
+from hushpore.pores.graph import number_keys, widest_ways
 from hushpore.pores.sums import SUMS, add_rows, index_of
 from hushpore.pores.surface import area_per_crossing, surface_area
 
@@ -301,11 +301,8 @@ class ThroatSums:
         contacts = np.zeros((pair.size, graph.contacts.shape[1]), np.int64)
         add_rows(graph.contacts, throat, contacts)
         # the widest edge, and of equal ones that first in memory
-        saddle = np.full(pair.size, -1, np.float32)
-        np.maximum.at(saddle, throat, graph.saddle)
-        is_widest = graph.saddle == saddle[throat]
-        place = np.full(pair.size, np.iinfo(np.int64).max)
-        np.minimum.at(place, throat[is_widest], graph.saddle_at[is_widest])
+        saddle, place = np.full(pair.size, -1, np.float32), np.zeros(pair.size, np.int64)
+        widest_ways(graph.saddle, graph.saddle_at, throat, saddle, place)
         # all contacts count, also where basins touch without a way; without any it is no throat
         leads = (saddle >= 0) & (pair > 0)
         pair = pair[leads]

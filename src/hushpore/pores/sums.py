@@ -62,15 +62,24 @@ SUMS = [
 
 
 @kernel
-def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[np.int64]) -> None:
+def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[Any]) -> None:
     """Add each row of a table to a row of another one: ``np.add.at(out, to, rows)``.
 
-    `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns), int64.
+    `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns).
     """
     for i in range(len(rows)):
         at = to[i]
         for k in range(rows.shape[1]):
             out[at, k] += rows[i, k]
+
+
+@kernel
+def row_sums(rows: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
+    """Add up each row of a table: ``rows.sum(axis=1, out=out)``."""
+    for i in range(len(rows)):
+        out[i] = 0
+        for k in range(rows.shape[1]):
+            out[i] += rows[i, k]
 
 
 def index_of(name: str) -> int:
