@@ -374,7 +374,7 @@ def classify_void(work: Work, phase: Stack, air: npt.NDArray[np.int64]) -> Pass[
         components.add(runs, marked)
         yield 0.5 * last / depth
     components.join()
-    phase_of = np.where(components.is_open, OPEN, CLOSED).astype(np.uint8)
+    phase_of = np.where(components.is_open, np.uint8(OPEN), np.uint8(CLOSED))
     if work.settings.mode != "all":
         phase_of[components.is_open != (work.settings.mode == "open")] = SOLID
     for share in _paint(work, phase, components, phase_of):

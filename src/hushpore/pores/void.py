@@ -137,12 +137,13 @@ class Components:
             return
         voxels = np.concatenate([voxels for voxels, _ in self._found])
         touches = np.concatenate([touches for _, touches in self._found])
+        self._found.clear()
         pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
         self._component, count = join_pairs(np.zeros(voxels.size, np.int32), pairs)
-        self.voxels = np.bincount(self._component, voxels, count).astype(np.int64)
+        self.voxels = np.zeros(count, np.int64)
+        _add_voxels(voxels, self._component, self.voxels)
         self.is_open = np.zeros(count, np.bool_)
         self.is_open[self._component[touches]] = True
-        self._found.clear()
         self._pairs.clear()
         if self.slabs.on_disk:
             self._runs.clear()
@@ -427,6 +428,17 @@ def _voxels_of_parts(
     for run in range(part.size):
         voxels[part[run]] += end[run] - begin[run]
     return voxels
+
+
+@kernel
+def _add_voxels(
+    voxels: npt.NDArray[np.int64],
+    component: npt.NDArray[np.int32],
+    out: npt.NDArray[np.int64],
+) -> None:
+    """Add the voxels of each part to those of its component."""
+    for part in range(voxels.size):
+        out[component[part]] += voxels[part]
 
 
 def touching(
