@@ -1,12 +1,13 @@
 """Local thickness against PoreSpy and the package localthickness: time, memory and values.
 
 All run in turn in one process; CPU time is that of all threads, and the smallest of the rounds
-counts. Values are compared with those of hushpore, which are exact: a property test compares them
-with every ball for every voxel. PoreSpy 3 takes whole radii alone, rounded down; its former way,
-``method="legacy"``, takes any, one distance map for each: with every distance that there is it is
-exact, too, with one in each half voxel it is as coarse as PoreSpy 2 was by default, or finer. What
-takes minutes is run once. Volumes: the void and the solid of Berea sandstone, 200^3, and a foam of
-256^3. What a package that is not installed would do is left out.
+counts. Values are compared with those of hushpore in the same run: widths between walls, where
+earlier runs had diameters of balls about voxels. How far each is from a known truth is measured in
+`thickness_truth`. PoreSpy 3 takes whole radii alone, rounded down; its former way,
+``method="legacy"``, takes any, one distance map for each: with every distance that there is it
+finds every ball about a voxel, with one in each half voxel it is as coarse as PoreSpy 2 was by
+default, or finer. What takes minutes is run once. Volumes: the void and the solid of Berea
+sandstone, 200^3, and a foam of 256^3. What a package that is not installed would do is left out.
 
 With ``--peers FILE`` only hushpore is measured, and the rows of an earlier run are kept beside it,
 hushpore's of that run among them, named by its commit: every size takes PoreSpy more than 1,000 s
@@ -59,12 +60,13 @@ print((status("VmHWM") - before) / phase.size)
 
 
 def hushpore_thickness(phase: np.ndarray) -> np.ndarray:
-    """Diameters, exact, and their distribution; with the distance that they need."""
+    """Diameters and their distribution; with the distance that they need."""
     with KernelThreads() as threads:
-        distance = squared_distance(phase, (1, 1, 1), (False,) * 3, threads)
+        ends = False, False, False
+        distance = squared_distance(phase, (1, 1, 1), ends, threads)
         found = Stack(distance.shape, np.float32, None)
         slabs = Slabs(len(phase), max(8, AT_A_TIME // phase[0].size))
-        result_of(find_thickness(Stack.of(distance), slabs, found, (1, 1, 1), threads))
+        result_of(find_thickness(Stack.of(distance), slabs, found, (1, 1, 1), ends, threads))
     return found.array()
 
 
@@ -77,7 +79,7 @@ def porespy_thickness(phase: np.ndarray) -> np.ndarray:
 
 
 def porespy_every_size(phase: np.ndarray) -> np.ndarray:
-    """By PoreSpy with every distance that there is: exact."""
+    """By PoreSpy with every distance that there is: every ball about a voxel."""
     return _porespy_sizes(phase, None)
 
 
@@ -138,7 +140,7 @@ def _compared(phase: np.ndarray, contestants: Iterable[str]) -> dict[str, Any]:
                 continue
             used = (time.perf_counter() - wall, time.process_time() - cpu)
             times.setdefault(name, []).append(used)
-    own, exact = min(cpu for _, cpu in times["hushpore"]), values["hushpore"].astype(np.float64)
+    own, ours = min(cpu for _, cpu in times["hushpore"]), values["hushpore"].astype(np.float64)
     return {
         name: {
             "wall_s": round(min(wall for wall, _ in used), 2),
@@ -146,9 +148,9 @@ def _compared(phase: np.ndarray, contestants: Iterable[str]) -> dict[str, Any]:
             "cpu_ratio": round(min(cpu for _, cpu in used) / own, 2),
             "mean": round(float(values[name].mean(dtype=np.float64)), 3),
             "distinct_values": len(np.unique(values[name])),
-            "mean_difference": round(float((values[name] - exact).mean()), 3),
-            "rms_difference": round(float(np.sqrt(((values[name] - exact) ** 2).mean())), 3),
-            "largest_difference": round(float(np.abs(values[name] - exact).max()), 3),
+            "mean_difference": round(float((values[name] - ours).mean()), 3),
+            "rms_difference": round(float(np.sqrt(((values[name] - ours) ** 2).mean())), 3),
+            "largest_difference": round(float(np.abs(values[name] - ours).max()), 3),
         }
         for name, used in times.items()
     }

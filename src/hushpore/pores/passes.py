@@ -461,11 +461,12 @@ def find_local_thickness(
 
     `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up.
     """
+    # beyond the faces of the volume the solid goes on
+    outside = (False,) * 3 if name == "solid" else solid_beyond(work)
     if name == "solid":
         distance = work.scratch.stack("solid distance", work.shape, np.float32)
         out = None if work.slabs.on_disk else distance.array()
-        # beyond the faces of the volume the solid goes on
-        how = work.slabs, work.scratch, work.spacing, (False,) * 3, work.threads
+        how = work.slabs, work.scratch, work.spacing, outside, work.threads
         solid: Any = _SolidOf(phase)
         for first, part in distances(solid, *how, 1, out):
             distance.write(first, part)
@@ -473,7 +474,7 @@ def find_local_thickness(
     elif distance is None:
         distance = yield from find_distance(work, phase)
     thickness = work.scratch.stack(f"{name} thickness", work.shape, np.float32)
-    finding = find_thickness(distance, work.slabs, thickness, work.spacing, work.threads)
+    finding = find_thickness(distance, work.slabs, thickness, work.spacing, outside, work.threads)
     found = yield from finding
     distance.close()
     diameter = work.scratch.keep(thickness).array().reshape(work.volume.shape)
