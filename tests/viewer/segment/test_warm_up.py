@@ -3,7 +3,8 @@ import threading
 import pytest
 
 from hushpore.base.events import Progress
-from hushpore.viewer.segment import widget
+from hushpore.pores import job
+from hushpore.viewer.segment import void_preview, widget
 from hushpore.viewer.segment.widget import KernelWarmup
 
 
@@ -68,3 +69,16 @@ def test_the_real_one_comes_to_its_end(qtbot):
     qtbot.waitUntil(lambda: bool(ends) or not label._worker.is_running, timeout=120_000)
     qtbot.waitUntil(lambda: not label._timer.isActive(), timeout=10_000)
     assert ends in ([], ["returned"])
+
+
+def test_kernels_wait_for_the_libraries_that_other_threads_load(monkeypatch):
+    loaded = []
+
+    def prepare(kind):
+        loaded.append("kernels")
+        return iter(())
+
+    monkeypatch.setattr(void_preview, "load_torch_libraries", lambda: loaded.append("libraries"))
+    monkeypatch.setattr(job, "prepare", prepare)
+    assert list(void_preview.prepare_kernels()) == []
+    assert loaded == ["libraries", "kernels"]

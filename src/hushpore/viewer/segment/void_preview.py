@@ -10,6 +10,7 @@ from napari.layers import Labels
 from napari.utils.colormaps import CyclicLabelColormap
 
 from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.running.preloading import load_torch_libraries
 from hushpore.viewer.running.slice_preview import SlicePreview
 from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 
@@ -67,7 +68,10 @@ def _find(
 
 def prepare_kernels(settings: PoreSettings | None = None) -> Job:
     """Compile or load the kernels that settings need, by default those of a form just opened."""
-    from hushpore.pores.job import prepare, warm_up_kind
     from hushpore.pores.settings import PoreSettings
+
+    # others do so now, and kernels need libraries of Numba
+    load_torch_libraries()
+    from hushpore.pores.job import prepare, warm_up_kind
 
     yield from prepare(warm_up_kind(settings or PoreSettings()))
