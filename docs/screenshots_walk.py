@@ -3,11 +3,12 @@
     xvfb-run -a -s "-screen 0 2000x1200x24" python docs/screenshots_walk.py [FOLDER [WIDTHxHEIGHT]]
 
 Drops a core of concrete as a TIFF without a voxel size, a scan of snow and a DICOM series (both
-where ``../shared/data`` has them; else a series is made), and a folder of slices; segments each,
-looks at table, plots and 3D, gives the voxel size, and denoises. Stops where a result is not the
-truth that is known of it. Writes a picture of each step into FOLDER, dark and light, of windows of
-1366 x 768 and 1920 x 1080 pixels, or of the one that is named; without a FOLDER those that
-docs/walkthrough.md shows into ``docs/images``.
+where ``../shared/data`` has them; else snow is left out, and a series made), a folder of slices
+and a file with nothing in it; segments each, looks at table, plots and 3D, gives the voxel size,
+and denoises. Stops where a result is not the known truth.
+Writes a picture of each step into FOLDER, dark and light, of windows of 1366 x 768 and 1920 x 1080
+pixels, or of the one that is named (with ``QT_SCALE_FACTOR=2`` at 200 %, on a screen as large);
+without a FOLDER those that docs/walkthrough.md shows into ``docs/images``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from screenshots import own_settings, save, settle, wait
 SIZES = ("1366x768", "1920x1080")
 IMAGES = Path(__file__).parent / "images"
 #: Steps that docs/walkthrough.md shows.
-SHOWN = ("core-dropped", "core-void-preview", "core-pores", "core-table", "core-3d")
+SHOWN = (
+    "core-dropped", "core-void-preview", "core-pores", "core-voxel-size", "core-table", "core-3d",
+    "snow-denoised", "series-dropped", "empty-problem",
+)  # fmt: skip
 #: Seconds after which a step hangs: a busy computer compiles kernels for minutes.
 PATIENCE = 600
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -43,6 +47,8 @@ class Walk:
         self._count += 1
         if self._folder == IMAGES:
             if name in SHOWN:
+                # one of them as it is for those who like it light
+                self.viewer.theme = "light" if name.startswith("series") else "dark"
                 save(self.viewer, IMAGES / f"walk-{name}.png")
             return
         for theme in ("light", "dark"):
@@ -51,7 +57,7 @@ class Walk:
 
     def drop(self, path: Path, layers: int = 1) -> Any:
         """Drop a file or folder on the canvas; return the new layer that is on top."""
-        from qtpy.QtCore import QMimeData, Qt, QUrl
+        from qtpy.QtCore import QMimeData, Qt, QTimer, QUrl
         from qtpy.QtGui import QDragEnterEvent, QDropEvent
         from qtpy.QtWidgets import QApplication
 
@@ -60,29 +66,15 @@ class Walk:
         place = self.viewer.window._qt_viewer
         how = Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier(0)
         at = place.rect().center()
-        self._answer_soon()
+        asked = QTimer(self.window, interval=200)
+        asked.timeout.connect(choose_hushpore)
+        asked.start()
         QApplication.sendEvent(place, QDragEnterEvent(at, *how))
         QApplication.sendEvent(place, QDropEvent(at.toPointF(), *how))
         wait(lambda: len(self.viewer.layers) >= before + layers, PATIENCE)
+        asked.stop()
         settle()
         return self.viewer.layers[-1]
-
-    def _answer_soon(self) -> None:
-        """Where napari asks which plugin shall read it, choose hushpore."""
-        from qtpy.QtCore import QTimer
-        from qtpy.QtWidgets import QApplication, QDialogButtonBox, QRadioButton
-
-        def answer() -> None:
-            dialog = QApplication.activeModalWidget()
-            if dialog is None:
-                return
-            for button in dialog.findChildren(QRadioButton):
-                if button.text() == "hushpore":
-                    button.click()
-            box = dialog.findChild(QDialogButtonBox)
-            click(box.button(QDialogButtonBox.StandardButton.Ok))
-
-        QTimer.singleShot(700, answer)
 
     def tab(self, name: str) -> None:
         """Click on the tab of a widget."""
@@ -111,6 +103,20 @@ class Walk:
         text = re.sub(r"<[^>]*>", "", job._result.text())
         print(f"  {text}")
         return text
+
+
+def choose_hushpore() -> None:
+    """Where napari asks which plugin shall read what was dropped, choose hushpore."""
+    from qtpy.QtWidgets import QApplication, QDialogButtonBox, QRadioButton
+
+    dialog = QApplication.activeModalWidget()
+    if dialog is None:
+        return
+    for button in dialog.findChildren(QRadioButton):
+        if button.text() == "hushpore":
+            button.click()
+    box = dialog.findChild(QDialogButtonBox)
+    click(box.button(QDialogButtonBox.StandardButton.Ok))
 
 
 def click(widget: Any, place: Any = None) -> None:
@@ -176,9 +182,11 @@ def go(folder: Path, size: str) -> None:
     walk.picture("begin")
     data = Path(tempfile.mkdtemp())
     core(walk, data)
+    core_results(walk)
     snow(walk, SHARED / "ct" / "snow.tif")
     series(walk, data)
     slices(walk, data)
+    empty(walk, data)
     viewer.close()
 
 
@@ -216,6 +224,11 @@ def core(walk: Walk, data: Path) -> None:
     QTest.keyClick(pores._voxel_size._across, Qt.Key.Key_Return)
     settle()
     check("20 x 20 x 20 µm" in pores._facts.text().replace("\xa0", " "), "the voxel size is known")
+
+
+def core_results(walk: Walk) -> None:
+    """The core's table, plots and 3D."""
+    pores = walk.widget("Segment pores")
     click_link(pores._result, "See them in tables")
     results = walk.widget("Results")
     settle()
@@ -327,6 +340,20 @@ def slices(walk: Walk, data: Path) -> None:
     walk.picture("slices-pores")
     check("Air around" not in text, "the void of a foam is no air around it")
     check(near(pores.result.porosity, phantom.porosity, 0.05), f"porosity {phantom.porosity:.1%}")
+
+
+def empty(walk: Walk, data: Path) -> None:
+    """A file of one grey value: the reason why nothing can be done stands under Run."""
+    import numpy as np
+    import tifffile
+
+    print("a file with nothing in it")
+    path = data / "empty.tif"
+    tifffile.imwrite(path, np.full((16, 64, 64), 7, np.uint16))
+    walk.drop(path)
+    text = walk.run(walk.widget("Segment pores"))
+    walk.picture("empty-problem")
+    check("every value is 7" in text, "it is said why there are no pores")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ class ColourChoice(QWidget):
         self._view: PoreView | None = None
         self.by = ColumnBox(toolTip="Colour the labels by a column of the table.")
         self.map = compact_combo_box(toolTip=_FIRST, accessibleName="Colour map")
+        # for the whole of 'Equivalent diameter' beside it
+        self.map.setMinimumContentsLength(3)
         self.map.addItems(COLORMAPS)
         for box in (self.by, self.map):
             box.currentIndexChanged.connect(self._colour)
@@ -55,7 +57,7 @@ class ColourChoice(QWidget):
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setVerticalSpacing(4)
-        for column, (box, share) in enumerate(((self.by, 3), (self.map, 1))):
+        for column, (box, share) in enumerate(((self.by, 2), (self.map, 1))):
             grid.setColumnStretch(column, share)
             grid.addWidget(box, 0, column)
         grid.addWidget(self.bar, 1, 0, 1, 2)
