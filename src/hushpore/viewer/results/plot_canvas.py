@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QTimer
 
@@ -33,15 +34,19 @@ class PlotCanvas(FigureCanvasQTAgg):
     """
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__(Figure(figsize=(3.4, 2.8), layout="constrained"))  # type: ignore[no-untyped-call]
+        super().__init__(Figure(figsize=(3.4, 2.8)))  # type: ignore[no-untyped-call]
         self._viewer = viewer
         self.numbers = pd.DataFrame()
-        # in a turn of its own: matplotlib takes a twentieth of a second
-        self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self.draw_idle)
+        # a figure that has it lays itself out whenever it is drawn, as for another slice to mark:
+        # half of the twentieth of a second that matplotlib takes
+        self._layout = ConstrainedLayoutEngine()
+        self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._lay_out)
 
     def clear(self) -> None:
         """Plot nothing."""
-        self.figure.clear()
+        # not that of the figure, which makes each plot anew before it removes it
+        for axes in self.figure.axes:
+            axes.remove()
         self.numbers = pd.DataFrame()
 
     def show_figure(self) -> None:
@@ -66,9 +71,21 @@ class PlotCanvas(FigureCanvasQTAgg):
         picture = io.BytesIO()
         # on paper: whatever the window looks like
         self._colour("black", "white")
+        self._lay_out()
         self.figure.savefig(picture, format=kind, dpi=200)
         self.show_figure()
         save_with(path.with_suffix(f".{kind}"), lambda part: part.write_bytes(picture.getvalue()))
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        """Lay the plots out in their new size."""
+        super().resizeEvent(event)  # type: ignore[no-untyped-call]
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Give the plots the room that their words leave; they are drawn in a turn of its own."""
+        if self.figure.axes:
+            self._layout.execute(self.figure)
+        self.draw_idle()  # type: ignore[no-untyped-call]
 
     def _colour(self, ink: str, paper: str) -> None:
         self.figure.set_facecolor(paper)
