@@ -139,7 +139,7 @@ class Pores:
         """The labels as a volume in the place of the input."""
         return self.volume.replace(self.labels, name=f"{self.volume.name} pores")
 
-    @property
+    @cached_property
     def porosity_profile(self) -> npt.NDArray[np.float64]:
         """Share of the sample in each slice (row, in 2D) that is pore; NaN where there is none."""
         pore = np.array([np.count_nonzero(plane) for plane in self.labels], np.float64)

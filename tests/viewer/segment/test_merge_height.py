@@ -1,8 +1,12 @@
+import threading
+from functools import cached_property
+
 import numpy as np
 import pytest
 from napari.layers import Layer
 
 import hushpore
+from hushpore.pores.result import Pores
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of
 from hushpore.viewer.segment.merge_height import MergeHeight
@@ -88,6 +92,20 @@ def test_another_height_changes_labels_tables_and_record_in_place(qtbot, viewer,
     assert height_of(layer) == 5.0
     assert shown[-1].summary == expected.summary
     assert viewer.layers == [layer]
+
+
+def test_what_takes_a_look_at_all_labels_is_done_in_the_thread(
+    qtbot, viewer, control, result, monkeypatch
+):
+    made_in = []
+    profile = cached_property(lambda merged: made_in.append(threading.current_thread()))
+    profile.__set_name__(Pores, "porosity_profile")
+    show(viewer, result)
+    monkeypatch.setattr(Pores, "porosity_profile", profile)
+    control._box.setValue(3)
+    wait(qtbot, control)
+    assert made_in
+    assert threading.main_thread() not in made_in
 
 
 def test_only_the_newest_of_many_heights_is_computed_last(qtbot, viewer, control, result):

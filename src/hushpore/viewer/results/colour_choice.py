@@ -19,7 +19,7 @@ from hushpore.viewer.results.pore_view import COLORMAPS, is_categorical
 from hushpore.viewer.results.table import cell_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import pandas as pd
 
@@ -125,14 +125,12 @@ class ColumnBox(QComboBox):
         policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         super().__init__(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
 
-    def list_columns(self, names: Iterable[str], chosen: str) -> None:
+    def list_columns(self, names: list[str], chosen: str) -> None:
         """List columns, by the names that they have in a table, without telling so."""
         with signals_blocked(self):
-            self.clear()
-            for row, name in enumerate(names):
-                self.addItem(_in_words(name), name)
-                tip = measure_of(name).meaning
-                self.setItemData(row, tip, Qt.ItemDataRole.ToolTipRole)
+            # with each step of a drag they are of another result, and nearly always the same
+            if names != [self.itemData(row) for row in range(self.count())]:
+                self._list(names)
             self.choose(chosen)
 
     def column(self) -> str:
@@ -142,6 +140,12 @@ class ColumnBox(QComboBox):
     def choose(self, name: str) -> None:
         """Choose a column by its name."""
         self.setCurrentIndex(self.findData(name))
+
+    def _list(self, names: list[str]) -> None:
+        self.clear()
+        for row, name in enumerate(names):
+            self.addItem(_in_words(name), name)
+            self.setItemData(row, measure_of(name).meaning, Qt.ItemDataRole.ToolTipRole)
 
 
 def _in_words(name: str) -> str:

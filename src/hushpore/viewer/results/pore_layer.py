@@ -148,6 +148,16 @@ def thickness_layer(
     return data, keywords, kind
 
 
+def with_tables(result: Pores) -> Pores:
+    """Return a result once all is made that its layer carries.
+
+    In a worker's thread: the porosity of each slice takes a look at all labels.
+    """
+    features_of(result.pores)
+    _tables_metadata(result)
+    return result
+
+
 def update_pore_layer(layer: Any, result: Pores) -> None:
     """Show another result of the same volume, for example merged anew, in a layer."""
     known = {

@@ -92,7 +92,9 @@ class PoreView(QObject):
         self.shown: npt.NDArray[np.bool_]
         self.selected: npt.NDArray[np.bool_]
         self._reread_timer = QTimer(self, singleShot=True, interval=0, timeout=self._reread)
-        self._read()
+        tables = tables_of(layer)
+        assert tables is not None
+        self._read(tables)
         self._followed = (
             # data, features and metadata are replaced one after another
             (layer.events.features, self._schedule_reread),
@@ -212,10 +214,8 @@ class PoreView(QObject):
 
     # ---- what it takes
 
-    def _read(self) -> None:
-        tables = tables_of(self.layer)
-        assert tables is not None
-        self.tables: PoreTables = tables
+    def _read(self, tables: PoreTables) -> None:
+        self.tables = tables
         self.labels: npt.NDArray[np.int64] = tables.pores["label"].to_numpy(np.int64)
         self._highest = int(self.labels.max(initial=0))
         self.shown = np.ones(len(self.labels), np.bool_)
@@ -225,10 +225,11 @@ class PoreView(QObject):
         self._reread_timer.start()
 
     def _reread(self) -> None:
-        if tables_of(self.layer) is None:
+        tables = tables_of(self.layer)
+        if tables is None:
             self.close()
             return
-        self._read()
+        self._read(tables)
         if self.column not in self.tables.pores:
             self.column = ""
         self.paint()

@@ -23,7 +23,7 @@ from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.forms.shortcuts import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.layers.origin import scan_of
-from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
+from hushpore.viewer.results.pore_layer import result_of, update_pore_layer, with_tables
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.worker import calling
 
@@ -180,7 +180,8 @@ class MergeHeight(QWidget):
         if self._wanted is None or self._result is None:
             return
         h, self._wanted = self._wanted, None
-        self._worker.submit(partial(calling, self._result.remerge, h), self.layer)
+        work = partial(calling, lambda result: with_tables(result.remerge(h)), self._result)
+        self._worker.submit(work, self.layer)
 
     def _returned(self, layer: Any, result: Pores) -> None:
         if layer is self.layer:
