@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,12 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
 
     with KernelThreads(2) as threads, pytest.raises(ValueError, match="0 to"):
         threads.over(10, fail)
+
+
+def test_threads_end_with_the_block_that_they_are_for() -> None:
+    with KernelThreads(3) as threads:
+        at_work = threads.over(3, lambda *_: threading.current_thread())
+    assert not any(each.is_alive() for each in at_work)
 
 
 def test_a_kernel_that_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:

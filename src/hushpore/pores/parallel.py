@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numba
@@ -75,7 +75,9 @@ class KernelThreads:
 
     def __init__(self, count: int | None = None) -> None:
         self.count = count or cpu_threads()
-        self._pool = ThreadPoolExecutor(self.count, "hushpore-pores")
+        # a future for each call of a thread would cost the caller several times as much
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> KernelThreads:
         return self
@@ -86,7 +88,10 @@ class KernelThreads:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pool.shutdown()
+        for _ in self._threads:
+            self._calls.put(None)
+        while self._threads:
+            self._threads.pop().join()
 
     def over(
         self,
@@ -109,20 +114,38 @@ class KernelThreads:
         parts = max(1, min(parts, count // smallest))
         todo = deque(enumerate(ranges(count, parts)))
         found: list[Any] = [None] * len(todo)
+        ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
         def work() -> None:
-            # one range after another: to submit each would cost the caller more
-            while True:
-                try:
-                    index, (first, last) = todo.popleft()
-                except IndexError:
-                    return
-                found[index] = function(*arguments, first, last)
+            # one range after another: to hand out each would cost the caller more
+            try:
+                while True:
+                    try:
+                        index, (first, last) = todo.popleft()
+                    except IndexError:
+                        break
+                    found[index] = function(*arguments, first, last)
+            except BaseException as error:  # for the caller
+                todo.clear()
+                ended.put(error)
+            else:
+                ended.put(None)
 
-        calls = [self._pool.submit(work) for _ in range(min(self.count, len(todo)))]
-        for call in calls:
-            call.result()
+        calls = min(self.count, len(todo))
+        while len(self._threads) < calls:
+            thread = threading.Thread(target=self._run, name="hushpore-pores", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        for _ in range(calls):
+            self._calls.put(work)
+        for error in [ended.get() for _ in range(calls)]:
+            if error is not None:
+                raise error
         return found
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
 
 
 class WarmUp(Generic[K]):
