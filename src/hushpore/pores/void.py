@@ -463,12 +463,15 @@ def _mark_touching(
     start, begin, end = lines
     at_first, at_last, along_y, along_x = faces
     for row in range(depth * height):
+        first, last = start[row], start[row + 1] - 1
         z, y = row // height, row % height
         is_edge = (at_first and z == 0) or (at_last and z == depth - 1)
-        is_edge |= along_y and (y in (0, height - 1))
-        for run in range(start[row], start[row + 1]):
-            if is_edge or (along_x and (begin[run] == 0 or end[run] == width)):
+        if is_edge or (along_y and y in (0, height - 1)):
+            for run in range(first, last + 1):
                 touches[part[run]] = True
+        elif along_x and first <= last:
+            touches[part[first]] |= begin[first] == 0
+            touches[part[last]] |= end[last] == width
 
 
 @kernel
