@@ -23,6 +23,7 @@ import numpy as np
 
 from hushpore.base.volume import readable_unit
 from hushpore.pores.graph import number_keys, widest_ways
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.sums import SUMS, add_rows, index_of
 from hushpore.pores.surface import area_per_crossing, surface_area
 
@@ -263,7 +264,14 @@ class PoreSums:
         n_spatial = self.volume.n_spatial
         values = np.full((has_shape.size, n_spatial), np.nan)
         vectors = np.full((has_shape.size, n_spatial, n_spatial), np.nan)
-        values[has_shape], vectors[has_shape] = np.linalg.eigh(moments[:, -n_spatial:, -n_spatial:])
+        rows = np.flatnonzero(has_shape)
+
+        def find_axes(first: int, last: int) -> None:
+            own = moments[first:last, -n_spatial:, -n_spatial:]
+            values[rows[first:last]], vectors[rows[first:last]] = np.linalg.eigh(own)
+
+        with KernelThreads() as threads:
+            threads.over(rows.size, find_axes, smallest=256)
         return values, vectors
 
 
