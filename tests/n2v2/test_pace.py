@@ -13,6 +13,7 @@ from hushpore.n2v2.settings import DenoiseSettings
 def record_of(steps: int) -> dict[str, Any]:
     """Return what the record of a run has of its time: 0.1 s a step, 1 ms a voxel."""
     return {
+        "settings": {},
         "input": {"shape": (10, 10, 10)},
         "result": {"steps": steps, "training_seconds": 0.1 * steps},
         "timings": {"denoising": 1.0, "diagnosis": 4.0},

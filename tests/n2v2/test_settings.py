@@ -38,8 +38,8 @@ def test_settings_are_known_by_their_names_of_before(before, now):
 
 def test_how_long_it_will_take_is_said_by_what_the_last_run_took() -> None:
     volume = Volume(np.zeros((10, 100, 100), np.uint8))
-    known = {"volume": volume, "pace": {"step": 0.1, "voxel": 1e-4, "rest": 5.0}}
-    # the most steps, 100,000 voxels and the rest
+    known = {"volume": volume, "pace": {"step": 0.1, "voxel": 1.25e-5, "rest": 5.0}}
+    # the most steps, 100,000 voxels in 8 orientations, and the rest
     most = readable_duration(0.1 * STEPS + 15)
     assert f"About {most} in all at most" in DenoiseSettings().hints(known)["steps"]
     assert "About 25 s" in DenoiseSettings(steps=100).hints(known)["steps"]
@@ -47,8 +47,17 @@ def test_how_long_it_will_take_is_said_by_what_the_last_run_took() -> None:
     # what ends first
     assert "About 25 s" in DenoiseSettings(steps=100, time_budget=30).hints(known)["steps"]
     assert "About 15 s" in DenoiseSettings(model="foam.safetensors").hints(known)["model"]
+    once = DenoiseSettings(steps=100, test_time_augmentation=False)
+    assert "About 16 s" in once.hints(known)["steps"]
     assert "steps" not in DenoiseSettings(repeat="result.json").hints(known)
     assert "steps" not in DenoiseSettings().hints({"volume": volume, "pace": {}})
+
+
+@pytest.mark.parametrize(("asked", "small", "large"), [(None, 8, 1), (True, 8, 8), (False, 1, 1)])
+def test_a_small_volume_is_averaged_over_orientations_unless_refused(asked, small, large) -> None:
+    settings = DenoiseSettings(test_time_augmentation=asked)
+    assert settings.orientations((200, 200, 200)) == small
+    assert settings.orientations((200, 200, 201)) == large
 
 
 def test_runs_whose_steps_take_as_long_are_of_one_kind() -> None:

@@ -42,11 +42,7 @@ def run_demo(
     echo(f"{noisy.name}: {noisy.facts}")
     for note in noisy.notes:
         echo(f"  - {note}")
-    settings: dict[str, Any] = {"time_budget": time_budget}
-    if phantom:
-        # seconds on so small a volume, and worth more there than as long a training
-        settings["test_time_augmentation"] = True
-    denoised = drive(start("denoise", noisy, settings, device), "Denoise")
+    denoised = drive(start("denoise", noisy, {"time_budget": time_budget}, device), "Denoise")
     found = drive(start("pores", denoised.volume, {}, device), "Segment pores")
     accuracy: dict[str, Any] = {}
     if phantom:

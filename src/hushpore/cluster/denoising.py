@@ -297,9 +297,8 @@ class _Denoising:
                 f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "
                 "values may differ from those of one machine in the last digits."
             )
-        options = PredictionOptions(
-            self.device, self.dtype, core, self.settings.test_time_augmentation
-        )
+        augment = self.settings.orientations(self.volume.shape) > 1
+        options = PredictionOptions(self.device, self.dtype, core, augment)
         self.progress = Progress("denoising", written, len(blocks), "blocks", _LEARNT)
         with loss_in_words():
             # by its file, so that it can be read again; each worker gets it once

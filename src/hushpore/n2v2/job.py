@@ -476,9 +476,10 @@ class DenoisingRun:
         # where the whole volume is there, its result is counted with it
         if self.images is None and not isinstance(self.denoised, np.memmap):
             memory -= 0 if self.backend.is_cuda else self.denoised.nbytes
+        augment = self.settings.orientations(self.volume.shape) > 1
         predictor = VolumePredictor(
             self.model.network, self.arrangement, self.scale, memory, self.dtype,
-            self.settings.test_time_augmentation, TRAINING_SHARE if self.steps else 0.0, self.timer,
+            augment, TRAINING_SHARE if self.steps else 0.0, self.timer,
         )  # fmt: skip
         prediction = predictor.predict(self.source, self.denoised, self.backend, self.images)
         self.backend = yield from self._keep_notes(prediction)

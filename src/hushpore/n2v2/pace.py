@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hushpore.device.speeds import keep_speeds, known_speeds
+from hushpore.n2v2.settings import DenoiseSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hushpore.base.volume import Volume
-    from hushpore.n2v2.settings import DenoiseSettings
 
 #: Steps from which on their time tells that of more: the first take longer.
 _TELLING = 25
@@ -38,14 +38,19 @@ def keep_pace(settings: DenoiseSettings, device: str, provenance: Mapping[str, A
 
 
 def pace_of(provenance: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a step, a voxel and the rest took, by the record of a training; in s."""
+    """Return what a training took by its record, in s.
+
+    Returns: of a ``step``, of a predicted ``voxel`` in one orientation, and of the ``rest``.
+    """
     result, times = provenance.get("result", {}), provenance.get("timings", {})
     if result.get("steps", 0) < _TELLING or "denoising" not in times:
         return {}
-    voxels = math.prod(provenance["input"]["shape"])
+    shape = provenance["input"]["shape"]
+    settings = DenoiseSettings.of(provenance["settings"])
+    predicted = settings.orientations(shape) * math.prod(shape)
     before_and_after = {"reading", "diagnosis", "examination"} & set(times)
     return {
         "step": result["training_seconds"] / result["steps"],
-        "voxel": times["denoising"] / voxels,
+        "voxel": times["denoising"] / predicted,
         "rest": sum(times[each] for each in before_and_after),
     }

@@ -12,11 +12,15 @@ from hushpore.base.volume import readable_duration
 from hushpore.patches.settings import explain_share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 #: Fraction of masked pixels in the papers on N2V and N2V2.
 PAPER_SHARE = 0.00198
+
+#: Flipped and turned copies that a result is averaged over, and voxels up to which it is where the
+#: settings leave it open: it takes seconds there, and minutes would be noticed.
+ORIENTATIONS, AVERAGED = 8, 8_000_000
 
 #: Steps of a training where neither steps nor a time are given, at most.
 STEPS = 1500
@@ -79,12 +83,14 @@ class DenoiseSettings(Settings):
         label="Correct rings",
         more=True,
     )
-    test_time_augmentation: bool = option(
-        False,
-        "Average the result over 8 flipped and rotated copies (test-time augmentation): a little "
-        "cleaner, and 8 times as long once the training is over.",
-        label="Average 8 orientations",
+    test_time_augmentation: bool | None = option(
+        None,
+        f"Average the result over {ORIENTATIONS} flipped and rotated copies (test-time "
+        f"augmentation): cleaner, and {ORIENTATIONS} times as long once the training is over. "
+        f"None: automatic. That is up to {AVERAGED // 1_000_000} million voxels.",
+        label=f"Average {ORIENTATIONS} orientations",
         formerly=("symmetries",),
+        before=False,
         more=True,
     )
     restore_detail: bool = option(
@@ -274,16 +280,23 @@ class DenoiseSettings(Settings):
         """What the time of a training step and of a denoised voxel depends on, in words."""
         names = [
             "dimensions", "method", "context", "channels", "patch_size", "patch_depth",
-            "batch_size", "precision", "correlated_along", "test_time_augmentation",
+            "batch_size", "precision", "correlated_along",
         ]  # fmt: skip
         kind = {name: getattr(self, name) for name in names} | {"pair": bool(self.pair)}
         return " ".join(f"{name}={value}" for name, value in kind.items())
+
+    def orientations(self, shape: Sequence[int]) -> int:
+        """Return over how many orientations the result is averaged. `shape`: of the volume."""
+        wanted = self.test_time_augmentation
+        if wanted is None:
+            wanted = math.prod(shape) <= AVERAGED
+        return ORIENTATIONS if wanted else 1
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return how long it will take, and what the fraction of masked pixels comes to.
 
         `known`: beside the ``volume``, ``pace``: seconds of a training ``step``, of a denoised
-        ``voxel``, and of the ``rest``, in the last run of this `pace_kind`.
+        ``voxel`` in one orientation, and of the ``rest``, in the last run of this `pace_kind`.
         """
         return self.time_hint(known) | self._share_hint()
 
@@ -292,7 +305,8 @@ class DenoiseSettings(Settings):
         pace, volume = known.get("pace"), known.get("volume")
         if not pace or volume is None or self.repeat:
             return {}
-        rest = math.prod(volume.shape) * pace["voxel"] + pace["rest"]
+        predicted = self.orientations(volume.shape) * math.prod(volume.shape)
+        rest = predicted * pace["voxel"] + pace["rest"]
         steps, training = "steps", (self.steps or STEPS) * pace["step"]
         if self.model:
             steps, training = "model", 0.0

@@ -19,6 +19,7 @@ from hushpore.device.backend import choose_backend
 from hushpore.n2v2.images import arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, VolumePredictor
 from hushpore.n2v2.model import Architecture, UNet
+from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Scale, Source, measure_scale
 from hushpore.n2v2.tensor_file import ODD, check_file_target, not_whole, read_tensors, write_tensors
 
@@ -87,7 +88,7 @@ class Model:
         device: str = "auto",
         *,
         out: Any = None,
-        test_time_augmentation: bool = False,
+        test_time_augmentation: bool | None = None,
         memory: float | None = None,
         symmetries: bool | None = None,
     ) -> Volume:
@@ -104,7 +105,7 @@ class Model:
             Where to write: of the shape of the volume, assignable by slices, such as a memory map
             or a Zarr array. By default an array in memory.
         test_time_augmentation : bool, optional
-            Average over 8 flipped and rotated copies.
+            Average over 8 flipped and rotated copies; by default as the job does.
         memory : float, optional
             Bytes that it may take, beside the result; by default nine tenths of what is free. Where
             the smallest tiles take more, it takes that.
@@ -129,9 +130,9 @@ class Model:
         measure_scale(source)
         out = np.empty(noisy.shape, np.float32) if out is None else out
         budget = memory or FREE_SHARE * backend.free_memory()
-        predictor = VolumePredictor(
-            self.network, arrangement, self.scale, budget, augment=test_time_augmentation
-        )
+        settings = DenoiseSettings(test_time_augmentation=test_time_augmentation)
+        augment = settings.orientations(noisy.shape) > 1
+        predictor = VolumePredictor(self.network, arrangement, self.scale, budget, augment=augment)
         result_of(predictor.predict(source, out, backend))
         return noisy.replace(out, name=f"{noisy.name} denoised")
 

@@ -27,6 +27,7 @@ class Example(Settings):
     threshold: str | float = option("otsu", "Where to cut.", choices=("otsu", "li"))
     kind: str = option("dark", "Which.", choices=("dark", "bright"), more=True)
     closed: bool = option(False, "Whether it is closed.", label="Closed border", more=True)
+    sharp: bool | None = option(None, "Whether it is sharpened; None: automatic.", more=True)
     rank: int = option(2, "2 or 3.", minimum=2, maximum=3, more=True)
     name: str = option("", "Any text.", more=True)
 
@@ -44,6 +45,7 @@ VALUES = st.fixed_dictionaries(
         "threshold": st.sampled_from(["otsu", "li"]) | st.integers(-32768, 65535).map(float),
         "kind": st.sampled_from(["dark", "bright"]),
         "closed": st.booleans(),
+        "sharp": st.none() | st.booleans(),
         "rank": st.sampled_from([2, 3]),
         "name": st.text(st.characters(categories=("L", "N", "Zs")), max_size=8),
     }
@@ -77,6 +79,14 @@ def test_what_is_set_is_what_is_read(form, values):
     read = form.value.to_dict()
     assert read.pop("rate") == pytest.approx(wanted.rate)
     assert read == {name: value for name, value in wanted.to_dict().items() if name != "rate"}
+
+
+def test_what_may_be_left_open_is_asked_in_words(form):
+    box = form.sharp.native
+    assert [box.itemText(row) for row in range(box.count())] == ["Automatic", "Yes", "No"]
+    assert box.currentText() == "Automatic"
+    box.setCurrentText("No")
+    assert form.value.sharp is False
 
 
 def test_a_small_number_is_not_shown_as_zero(form):

@@ -30,6 +30,9 @@ _DIALOGS = {"file": "r", "new file": "w", "folder": "d"}
 #: What the entry of a combo box that opens a number's spin box is called.
 VALUE = "Manual"
 
+#: What the values are called of a setting that may be left open.
+_YES_OR_NO = {None: "Automatic", True: "Yes", False: "No"}
+
 #: Units that are counted, and so have a singular.
 COUNTED = ("voxels", "slices")
 
@@ -48,7 +51,7 @@ class Field(BaseValueWidget):
         self.option = option
         words = {"name": option.name, "label": option.label, "tooltip": option.help}
         given = words | {key: word for key, word in given.items() if word not in (None, "")}
-        given |= {"annotation": type_of(option), "nullable": option.optional}
+        given = {"nullable": option.optional} | given | {"annotation": type_of(option)}
         super().__init__(value=option.default if value is Undefined else value, **given)
 
     def _post_init(self) -> None:
@@ -80,13 +83,16 @@ class CheckField(Field, CheckBox):
 
 
 class ChoiceField(Field, ComboBox):
-    """One of a few words or small whole numbers."""
+    """One of a few words or small whole numbers, or yes, no, or neither said."""
 
     def __init__(self, option: Option, **given: Any) -> None:
         choices = choices_of(option)
-        if option.choice_labels:
+        if bool in option.types:
+            choices = tuple((_YES_OR_NO[choice], choice) for choice in choices)
+        elif option.choice_labels:
             choices = tuple((option.in_words(choice), choice) for choice in choices)
-        super().__init__(option, **{"choices": choices, **given})
+        # None is one of the choices where it is accepted, and not magicgui's line of dashes
+        super().__init__(option, **{"choices": choices, "nullable": False, **given})
 
     def _post_init(self) -> None:
         super()._post_init()
@@ -284,7 +290,12 @@ class _WheelLeaver(QObject):
 
 
 def choices_of(option: Option) -> tuple[Any, ...]:
-    """Return the values of a setting, where they are words or a few whole numbers; else nothing."""
+    """Return the values of a setting, where they are few; else nothing.
+
+    They are words, whole numbers, or yes, no and None.
+    """
+    if bool in option.types and option.optional:
+        return None, True, False
     if option.choices and float not in option.types:
         return option.choices
     low, high = option.minimum, option.maximum

@@ -205,7 +205,7 @@ def field_class(option: Option) -> type[Field]:
     """Return the class of the field that suits a setting."""
     if option.auxiliary:
         return LayerField
-    if bool in option.types:
+    if bool in option.types and not option.optional:
         return CheckField
     if str in option.types and float in option.types:
         return WordOrNumberField
