@@ -77,7 +77,7 @@ def test_the_page_tells_totals_settings_and_fingerprint(found: Pores) -> None:
     parser = Balanced()
     parser.feed(page_of(found))
     words = parser.words
-    assert f"{100 * found.porosity:.2f} %" in words
+    assert f"{100 * found.porosity:.1f} %" in words
     assert words[words.index("Pores") + 1] == "2"
     assert fingerprint(found.labels) in words
     row = words.index("Pores at the edge")
