@@ -239,9 +239,9 @@ def test_a_line_under_a_control_says_what_its_value_comes_to(telling):
     line = telling._lines["length"]
     assert line.text() == "Twice is 2 ."
     telling.know(unit="mm")
-    assert line.text() == "Twice is 2 mm."
+    assert line.text() == "Twice is 2\xa0mm."
     telling.length.value = 4.0
-    assert line.text() == "Twice is 8 mm."
+    assert line.text() == "Twice is 8\xa0mm."
     telling.length.value = 0.0
     assert line.isHidden()
     assert telling._lines["name"].isHidden()

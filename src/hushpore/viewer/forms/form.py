@@ -24,7 +24,7 @@ from hushpore.viewer.forms.fields import (
 from hushpore.viewer.forms.layer_field import LayerField
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.native import PlacedContainer
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.rich_label import plain_label, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,7 +181,7 @@ class SettingsForm(PlacedContainer):
             if self._explained.get(name) == explained:
                 continue
             self._explained[name] = explained
-            self._lines[name].setText(explained[0])
+            self._lines[name].setText(unbroken(explained[0]))
             self._lines[name].setVisible(name in said)
             field.enabled = name not in unused
             field.tooltip = explained[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +15,13 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import readable_count
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.native import shown_by
-from hushpore.viewer.forms.rich_label import RichLabel, link
+from hushpore.viewer.forms.rich_label import RichLabel, link, unbroken
 from hushpore.viewer.layers.conversion import is_length, known_of, volume_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hushpore.base.volume import Volume
-
-#: Spaces at which a line of facts should not end: before units, signs and the dots between facts.
-_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[·✓⚠])(?:\s|$))")
 
 #: What is said where there is no layer.
 _BEGIN = "Drop a CT stack on the window to begin, or try one: File > Open Sample > hushpore."
@@ -178,7 +174,7 @@ class LayerFacts(RichLabel):
         if layer is not None:
             try:
                 volume = volume_of(layer, self.labels_of_axes(layer.ndim))
-                facts = _UNBROKEN.sub("\u00a0", self._describe(volume))
+                facts = unbroken(self._describe(volume))
                 text, reason = "\n".join([facts, *volume.notes]), ""
                 if volume.unit != "pixel":
                     text += self._missing_scale_bar()
@@ -199,7 +195,7 @@ class LayerFacts(RichLabel):
 
     def _with_link(self, text: str) -> str:
         if self.volume is not None:
-            size = _UNBROKEN.sub("\u00a0", self.volume.size_in_words)
+            size = unbroken(self.volume.size_in_words)
             words = size if self.volume.unit != "pixel" else f"{size}:\u00a0set\u00a0it"
             text = text.replace(size, link(VOXEL_SIZE, words), 1)
             for words, target in self._links.items():

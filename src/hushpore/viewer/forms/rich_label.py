@@ -31,6 +31,10 @@ COPY = "copy"
 _ADDRESS = re.compile(r"https?://[^\s<]+")
 
 
+#: Spaces at which a line should not end: before units, signs and the dots between facts.
+_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[%·✓⚠])(?!\w))")
+
+
 class RichLabel(QLabel):
     """A wrapped line of text that can be copied; hidden while there is nothing to say."""
 
@@ -69,6 +73,11 @@ class RichLabel(QLabel):
         for name, colour in colours.items():
             text = text.replace(name, colour)
         self.setText(text)
+
+
+def unbroken(text: str) -> str:
+    """Return a text with each number and its unit on one line."""
+    return _UNBROKEN.sub("\u00a0", text)
 
 
 def link(target: str, text: str) -> str:
