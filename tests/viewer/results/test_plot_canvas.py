@@ -1,3 +1,6 @@
+from qtpy.QtCore import QSize
+from qtpy.QtGui import QResizeEvent
+
 from hushpore.viewer.results.plot_canvas import PlotCanvas
 
 
@@ -17,3 +20,7 @@ def test_words_have_room_and_a_mark_that_moves_lays_nothing_out(qtbot, viewer):
     axes.set_ylabel("")
     canvas.draw()
     assert axes.get_position().bounds == placed
+    axes.set_ylabel("a long\nname in\nmany\nlines")
+    canvas.resizeEvent(QResizeEvent(QSize(200, 150), canvas.size()))
+    canvas.draw()
+    assert is_within()

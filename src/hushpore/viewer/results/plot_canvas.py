@@ -39,8 +39,8 @@ class PlotCanvas(FigureCanvasQTAgg):
         self.numbers = pd.DataFrame()
         # a figure that has it lays itself out whenever it is drawn, as for another slice to mark:
         # half of the twentieth of a second that matplotlib takes
-        self._layout = ConstrainedLayoutEngine()
-        self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._lay_out)
+        self._layout, self._is_laid_out = ConstrainedLayoutEngine(), False
+        self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._take_turn)
 
     def clear(self) -> None:
         """Plot nothing."""
@@ -53,6 +53,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         """Show what was plotted, in the colours of the window."""
         theme = get_theme(self._viewer.theme)
         self._colour(theme.text.as_hex(), theme.background.as_hex())
+        self._is_laid_out = False
         self._turn.start()
 
     def ask_and_save(self, name: str) -> None:
@@ -77,15 +78,25 @@ class PlotCanvas(FigureCanvasQTAgg):
         save_with(path.with_suffix(f".{kind}"), lambda part: part.write_bytes(picture.getvalue()))
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Lay the plots out in their new size."""
+        """Have the plots laid out in their new size, when they are drawn in it."""
+        self._is_laid_out = False
         super().resizeEvent(event)  # type: ignore[no-untyped-call]
+
+    def draw(self) -> None:
+        """Draw the plots."""
         self._lay_out()
+        super().draw()  # type: ignore[no-untyped-call]
+
+    def _take_turn(self) -> None:
+        """Lay the plots out; they are drawn in another turn."""
+        self._lay_out()
+        self.draw_idle()  # type: ignore[no-untyped-call]
 
     def _lay_out(self) -> None:
-        """Give the plots the room that their words leave; they are drawn in a turn of its own."""
-        if self.figure.axes:
+        """Give the plots the room that their words leave, unless that is done."""
+        if self.figure.axes and not self._is_laid_out:
             self._layout.execute(self.figure)
-        self.draw_idle()  # type: ignore[no-untyped-call]
+        self._is_laid_out = True
 
     def _colour(self, ink: str, paper: str) -> None:
         self.figure.set_facecolor(paper)
