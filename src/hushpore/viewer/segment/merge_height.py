@@ -24,6 +24,7 @@ from hushpore.viewer.forms.shortcuts import REDO_MERGE, UNDO_MERGE, bind, with_k
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.layers.origin import scan_of
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer, with_tables
+from hushpore.viewer.running.drawing import coalesce_redraws
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.worker import calling
 
@@ -194,6 +195,8 @@ class MergeHeight(QWidget):
 
     def _show_result(self, result: Pores) -> None:
         self._result = result
+        # tables follow in a turn of their own: all is drawn once, after them
+        coalesce_redraws(self)
         update_pore_layer(self.layer, result)
         self._show_state()
         self.merged.emit(result)
