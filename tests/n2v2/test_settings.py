@@ -21,7 +21,8 @@ def test_nothing_is_said_of_it_where_other_pixels_are_hidden_too_or_none():
 
 def test_settings_without_effect_say_what_they_are_for():
     assert set(DenoiseSettings().unused({})) == {"correlated_reach", "patch_depth"}
-    assert not DenoiseSettings(dimensions=3, correlated_along="z").unused({})
+    reasons = DenoiseSettings(dimensions=3, correlated_along="z").unused({})
+    assert set(reasons) == {"test_time_augmentation"}
     reasons = DenoiseSettings(model="foam.safetensors").unused({})
     assert "a trained model is applied" in reasons["steps"]
     assert "test_time_augmentation" not in reasons
@@ -58,6 +59,9 @@ def test_a_small_volume_is_averaged_over_orientations_unless_refused(asked, smal
     settings = DenoiseSettings(test_time_augmentation=asked)
     assert settings.orientations((200, 200, 200)) == small
     assert settings.orientations((200, 200, 201)) == large
+    # stripes of a turned copy would run along another axis
+    striped = DenoiseSettings(test_time_augmentation=asked, correlated_along="x")
+    assert striped.orientations((200, 200, 200)) == 1
 
 
 def test_runs_whose_steps_take_as_long_are_of_one_kind() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
@@ -56,6 +57,13 @@ def test_the_average_over_copies_goes_by_its_name_of_before_too(trained: Denoise
     np.testing.assert_array_equal(before.data, augmented.data)
 
 
+def test_a_model_that_has_never_seen_a_turned_patch_is_shown_none(trained: Denoised) -> None:
+    values = np.random.default_rng(1).normal(100, 20, (41, 23))
+    striped = dataclasses.replace(trained.model, is_turned=False)
+    plain = trained.model.predict(values, test_time_augmentation=False)
+    np.testing.assert_array_equal(striped.predict(values).data, plain.data)
+
+
 def test_channels_must_be_as_many_as_were_trained_on(trained: Denoised) -> None:
     two = Volume(np.random.default_rng(1).normal(size=(2, 3, 8, 8)), axes="czyx")
     with pytest.raises(InputError, match="trained on 1 channels; volume has 2"):
@@ -66,6 +74,10 @@ def test_a_model_comes_back_from_its_file_as_it_was(trained: Denoised, tmp_path:
     path = trained.model.save(tmp_path / "bread.safetensors")
     again = hushpore.load_model(path)
     assert (again.mean, again.std) == (trained.model.mean, trained.model.std)
+    assert again.is_turned
+    striped = dataclasses.replace(trained.model, is_turned=False).save(tmp_path / "s.safetensors")
+    assert not hushpore.load_model(striped).is_turned
+    striped.unlink()
     for name, value in again.network.state_dict().items():
         assert torch.equal(value, trained.model.network.state_dict()[name])
     assert list(tmp_path.iterdir()) == [path]

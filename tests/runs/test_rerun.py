@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import tifffile
 from click.testing import CliRunner
@@ -160,6 +161,18 @@ def test_another_outcome_is_told_with_what_differs(folder: Path, tmp_path: Path)
     assert "the device was a quantum computer and is CPU" in done.output
     assert "memory was at most 1 GB (as preferred) and is not limited" in done.output
     assert "hushpore was 0.0.1 and is" in done.output
+
+
+@pytest.mark.parametrize(("factor", "is_told"), [(1 + 1e-14, False), (1 + 1e-6, True)])
+def test_a_table_differs_by_more_than_its_last_digits(
+    folder: Path, tmp_path: Path, factor: float, is_told: bool
+) -> None:
+    table = pd.read_csv(folder / "pores.csv")
+    table["sphericity"] *= factor
+    table.to_csv(folder / "pores.csv", index=False)
+    done = call("rerun", folder, "-o", tmp_path / "again", "--device", "cpu")
+    assert ("sphericity in pores.csv differs" in done.output) is is_told
+    assert done.exit_code == (2 if is_told else 0)
 
 
 def test_a_scan_that_is_gone_or_has_changed_is_refused(

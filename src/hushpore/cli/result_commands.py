@@ -37,8 +37,8 @@ def rerun_command(
     """Make a result again, from the result.json in the folder RESULT, and compare.
 
     Reads the same scan, after a look at its fingerprint, and runs the same jobs with the same
-    settings. Says whether the result is identical to the bit, or what differs; ends with status 2
-    where it does.
+    settings. Says whether the result is identical (images to the bit, tables to nine digits), or
+    what differs; ends with status 2 where it does.
     """
     from hushpore.runs.rerun import rerun
 

@@ -297,7 +297,7 @@ class _Denoising:
                 f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "
                 "values may differ from those of one machine in the last digits."
             )
-        augment = self.settings.orientations(self.volume.shape) > 1
+        augment = model.augments(self.settings, self.volume.shape)
         options = PredictionOptions(self.device, self.dtype, core, augment)
         self.progress = Progress("denoising", written, len(blocks), "blocks", _LEARNT)
         with loss_in_words():

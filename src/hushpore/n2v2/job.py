@@ -465,7 +465,10 @@ class DenoisingRun:
 
     def _to_model(self, network: UNet) -> Model:
         scale = self.scale
-        return Model(network, scale.mean, scale.std, self.settings.channels, self.context)
+        is_turned = self.settings.correlated_along == "none"
+        return Model(
+            network, scale.mean, scale.std, self.settings.channels, self.context, is_turned
+        )
 
     def predict(self) -> Job:
         """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""
@@ -476,7 +479,7 @@ class DenoisingRun:
         # where the whole volume is there, its result is counted with it
         if self.images is None and not isinstance(self.denoised, np.memmap):
             memory -= 0 if self.backend.is_cuda else self.denoised.nbytes
-        augment = self.settings.orientations(self.volume.shape) > 1
+        augment = self.model.augments(self.settings, self.volume.shape)
         predictor = VolumePredictor(
             self.model.network, self.arrangement, self.scale, memory, self.dtype,
             augment, TRAINING_SHARE if self.steps else 0.0, self.timer,

@@ -288,7 +288,9 @@ class DenoiseSettings(Settings):
     def orientations(self, shape: Sequence[int]) -> int:
         """Return over how many orientations the result is averaged. `shape`: of the volume."""
         wanted = self.test_time_augmentation
-        if wanted is None:
+        if self.correlated_along != "none":
+            wanted = False  # turned, stripes would run along another axis
+        elif wanted is None:
             wanted = math.prod(shape) <= AVERAGED
         return ORIENTATIONS if wanted else 1
 
@@ -331,6 +333,11 @@ class DenoiseSettings(Settings):
         reasons = {}
         if self.correlated_along == "none":
             reasons["correlated_reach"] = "Not used: no axis is chosen (Stripes or rings along)."
+        else:
+            reasons["test_time_augmentation"] = (
+                "Not used: stripes of a turned copy would run along another axis (Stripes or rings "
+                "along)."
+            )
         if self.dimensions == 2:
             reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
         if self.method == "r2r" or self.pair:

@@ -25,6 +25,7 @@ from hushpore.n2v2.tensor_file import ODD, check_file_target, not_whole, read_te
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from hushpore.n2v2.images import Arrangement
 
@@ -52,6 +53,9 @@ class Model:
         ``"independent"`` or ``"together"``: how it sees channels.
     context : int
         Neighbouring slices to either side that it sees beside each.
+    is_turned : bool
+        Whether it was trained on patches turned by 90 degrees, too: not where stripes run along one
+        axis.
     """
 
     network: UNet
@@ -59,6 +63,7 @@ class Model:
     std: tuple[float, ...]
     channels: str = "independent"
     context: int = 0
+    is_turned: bool = True
 
     @property
     def scale(self) -> Scale:
@@ -81,6 +86,13 @@ class Model:
                 f"The model was trained on {len(self.mean)} channels; {volume.name} has {count}."
             )
         return arrange(volume, dimensions, self.channels, self.context)
+
+    def augments(self, settings: DenoiseSettings, shape: Sequence[int]) -> bool:
+        """Return whether a result is averaged over mirrored and turned copies.
+
+        `shape`: of the volume.
+        """
+        return self.is_turned and settings.orientations(shape) > 1
 
     def predict(
         self,
@@ -131,7 +143,7 @@ class Model:
         out = np.empty(noisy.shape, np.float32) if out is None else out
         budget = memory or FREE_SHARE * backend.free_memory()
         settings = DenoiseSettings(test_time_augmentation=test_time_augmentation)
-        augment = settings.orientations(noisy.shape) > 1
+        augment = self.augments(settings, noisy.shape)
         predictor = VolumePredictor(self.network, arrangement, self.scale, budget, augment=augment)
         result_of(predictor.predict(source, out, backend))
         return noisy.replace(out, name=f"{noisy.name} denoised")
@@ -228,6 +240,7 @@ class Model:
             "std": list(self.std),
             "channels": self.channels,
             "context": self.context,
+            "is_turned": self.is_turned,
         }
 
 
@@ -270,7 +283,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     except (*ODD, RuntimeError) as error:
         raise not_whole(path, error) from error
     _require_sensible(path, weights, mean, std)
-    return Model(network.eval(), mean, std, channels, context)
+    return Model(network.eval(), mean, std, channels, context, bool(facts.get("is_turned", True)))
 
 
 def _require_sensible(

@@ -60,7 +60,7 @@ def test_blocks_make_up_what_is_predicted_at_once(name, rng):
     values = rng.integers(0, 200, shape).astype(np.uint16)
     volume = Volume(values, axes=axes)
     model = model_of(architecture, 2 if "c" in axes else 1, **more)
-    expected = model.predict(volume, "cpu").data
+    expected = model.predict(volume, "cpu", test_time_augmentation=False).data
     size = (8, 16, 16) if model.network.dimensions == 3 else (8, 32, 32)[-volume.n_spatial :]
     predictor = BlockPredictor(model, volume, Backend(), StageTimer())
     found = np.full(shape, np.nan, np.float32)
