@@ -206,6 +206,16 @@ def test_a_scan_of_which_next_to_nothing_would_be_removed_is_returned_as_it_is()
     torch.testing.assert_close(learner.average(seen), seen, rtol=1e-6, atol=1e-6)
 
 
+def test_a_result_that_is_the_scan_says_so_and_no_number() -> None:
+    rng = np.random.default_rng(0)
+    ramp = 10.0 * np.arange(96)
+    scan = Volume((ramp + 0.1 * rng.normal(size=(16, 96, 96))).astype(np.float32))
+    result = hushpore.denoise(scan, steps=1, method="r2r", **QUICK)
+    assert result.summary.startswith("Denoised: nothing removed, 1 training step in ")
+    assert any(note.startswith("The result is the scan as it was: ") for note in result.notes)
+    np.testing.assert_allclose(result.volume.data, scan.data, atol=1e-3)
+
+
 def test_the_mean_grey_value_is_that_of_the_scan_whatever_was_learnt() -> None:
     rng = np.random.default_rng(0)
     image = 0.2 + 0.5 * rng.normal(size=(8, 80, 80))

@@ -43,7 +43,7 @@ from hushpore.n2v2.plan import (
 )
 from hushpore.n2v2.recorruption import Recorruption
 from hushpore.n2v2.regions import PLACES_BYTES, Regions, has_regions, regions_fingerprint
-from hushpore.n2v2.result import Denoised, TrainingResult, make_result
+from hushpore.n2v2.result import ALL_OF_IT, Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source, measure_scale_in_pieces
 from hushpore.n2v2.thinning import Thinning
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
@@ -405,6 +405,8 @@ class DenoisingRun:
                 few = "" if is_full else f", or {readable_count(state.step, 'step')} are too few"
                 why = f"there is hardly any noise to remove{few}."
             kept = f"{readable_percent(share)} of the result is the scan as it was"
+            if share > ALL_OF_IT:
+                kept = "The result is the scan as it was"
             yield self._note(f"{kept}: {why}", warning=False)
 
     def _noise_of_targets(self, batches: BatchSampler) -> float | None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from hushpore.n2v2.trained import Model
 
 
+#: Share of the scan itself in a result from which on it is the scan, to rounding.
+ALL_OF_IT = 1 - 1e-6
+
+
 @dataclass(frozen=True, eq=False)
 class Denoised:
     """Result of the denoising job.
@@ -57,6 +61,8 @@ class Denoised:
         unit = self.volume.metadata.get("value_unit", "")
         noise = f"{readable_number(result['noise_removed'])} {unit}".strip()
         removed = f"Denoised: {noise} of noise removed (standard deviation)"
+        if result.get("input_share", 0.0) > ALL_OF_IT:
+            removed = "Denoised: nothing removed"
         if not result["steps"]:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
         seconds = f"{result['training_seconds']:,.0f} s"
