@@ -71,9 +71,10 @@ class Run:
             self.wall = time.perf_counter() - start
         finally:
             beginning.StageRunner = kept  # type: ignore[misc]
-        (runner,) = runners
-        self.runner, self.slabs = runner, len(runner.plan.slabs)
-        self.tasks = [each for tasks in runner.finished.values() for each in tasks]
+        # none where one task does all
+        for runner in runners:
+            self.runner, self.slabs = runner, len(runner.plan.slabs)
+            self.tasks = [each for tasks in runner.finished.values() for each in tasks]
 
     def figures(self) -> dict[str, Any]:
         """Time, traffic and memory."""

@@ -1,6 +1,6 @@
-"""Pores in blocks by one worker of one thread, against the plain run on one thread.
+"""Pores by one worker of one thread, in one piece and in four blocks, against one thread alone.
 
-Both read the same OME-Zarr and write labels and tables in the same formats.
+All read the same OME-Zarr and write labels and tables in the same formats, in turn.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hushpore.jobs import segment_pores
 from hushpore.pores import parallel
 
 SIZES = (256, 512, 768)
+BLOCKS = 4
 WARMED = 128  # edge of what workers do before, so that libraries are loaded
 
 
@@ -30,17 +31,29 @@ def measure() -> dict[str, Any]:
         with warmed(1, 6, small) as client:
             for size in SIZES:
                 path = foam(folder, size)
-                times = [
-                    (_plain(path, folder), Run(path, client).wall) for _ in range(1 + (size < 512))
+                rounds = [
+                    _in_turn(path, client, -(-size // BLOCKS)) for _ in range(1 + (size < 512))
                 ]
-                (without, plain), blocks = (min(each) for each in zip(*times, strict=True))
+                without, plain, whole, blocks = (min(each) for each in zip(*rounds, strict=True))
                 found[f"{size}^3"] = {
                     "plain, s": round(plain, 2),
                     "of it without writing, s": round(without, 2),
+                    "in one piece, s": round(whole, 2),
                     "in blocks, s": round(blocks, 2),
+                    "factor in one piece": round(whole / plain, 3),
                     "factor": round(blocks / plain, 3),
                 }
     return found
+
+
+def _in_turn(path: Path, client: Any, thickness: int) -> tuple[float, float, float, float]:
+    """Return the seconds of a run on one thread, without and with writing, and of two by a worker.
+
+    `thickness`: of the blocks of the second.
+    """
+    alone = _plain(path, path.parent)
+    whole, blocks = (Run(path, client, thickness=each).wall for each in (None, thickness))
+    return *alone, whole, blocks
 
 
 def _plain(path: Path, folder: Path) -> tuple[float, float]:

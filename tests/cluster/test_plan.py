@@ -10,7 +10,7 @@ import pytest
 from hushpore import InputError, Volume
 from hushpore.base.errors import DeviceError, MemoryLimitError
 from hushpore.cluster import task_runner
-from hushpore.cluster.plan import PROCESS, cut_volume
+from hushpore.cluster.plan import PROCESS, cut_volume, memory_for_one
 from hushpore.pores.settings import PoreSettings
 
 
@@ -57,6 +57,26 @@ def test_a_thickness_that_is_asked_for_is_taken() -> None:
     assert cut.most_basins > 10_000
     with pytest.raises(InputError, match="2 slices thick at least; got 1"):
         cut_volume(volume(64, 64, 64), PoreSettings(), workers(2, 4), 1, 1)
+
+
+def memory_of_one(shape: tuple[int, ...], on: list[dict[str, Any]], **values: Any) -> float | None:
+    return memory_for_one(volume(*shape), PoreSettings(**values), on, 1)
+
+
+def test_one_task_does_what_one_worker_holds() -> None:
+    available = memory_of_one((256, 64, 64), workers(1, 4))
+    assert available is not None
+    assert available < 4e9 - PROCESS
+    # where there are more they are given blocks, but of what is of the whole
+    assert memory_of_one((256, 64, 64), workers(4, 4)) is None
+    assert memory_of_one((256, 64, 64), workers(4, 4), tortuosity=True) == available
+    # what does not fit is cut
+    assert memory_of_one((1000, 1000, 1000), workers(1, 4)) is None
+    with pytest.raises(MemoryLimitError, match=r"measures tortuosity \(tortuosity\), intervals"):
+        memory_of_one((1000, 1000, 1000), workers(1, 4), tortuosity=True, intervals=True)
+    assert memory_of_one((1000, 1000, 1000), workers(1, 60), tortuosity=True) is not None
+    # nor what has more voxels than can be indexed
+    assert memory_of_one((1300, 1300, 1300), workers(1, 600)) is None
 
 
 class Client:

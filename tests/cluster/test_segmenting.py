@@ -57,7 +57,11 @@ def store(values: np.ndarray, folder: Path) -> Path:
 
 
 def run(
-    path: Path, client: Client, thickness: int, events: list[Event] | None = None, **values: Any
+    path: Path,
+    client: Client,
+    thickness: int | None,
+    events: list[Event] | None = None,
+    **values: Any,
 ) -> Path:
     """Segment on the cluster, and return the result folder."""
     folder = path.with_name("result")
@@ -109,16 +113,16 @@ DONE: list[dict[str, Any]] = [
     {"merging": "snow"},
 ]
 
-#: What it refuses.
-REFUSED: list[dict[str, Any]] = [
-    {"local_thickness": "void"},
+#: What needs the whole volume, which one worker holds.
+OF_THE_WHOLE: list[dict[str, Any]] = [
+    {"local_thickness": "both", "border_is_solid": True},
     {"tortuosity": True},
     {"intervals": True},
 ]
 
 
 def test_every_setting_is_tried_on_a_cluster() -> None:
-    tried = {"sample_mask", "markers"}.union(*DONE, *REFUSED)
+    tried = {"sample_mask", "markers"}.union(*DONE, *OF_THE_WHOLE)
     assert tried == {each.name for each in dataclasses.fields(PoreSettings)}
 
 
@@ -373,12 +377,43 @@ def test_a_result_that_is_there_is_not_replaced_unasked(path: Path, client: Clie
         next(segment_pores(path, folder, PoreSettings(), where=client))
 
 
-@pytest.mark.parametrize("values", REFUSED, ids=" ".join)
-def test_what_there_is_not_on_a_cluster_is_refused(
+@pytest.mark.parametrize("values", [{}, *OF_THE_WHOLE], ids=" ".join)
+def test_what_one_worker_holds_is_one_task_as_on_one_machine(
     path: Path, client: Client, values: dict[str, Any]
 ) -> None:
-    with pytest.raises(InputError, match="On a cluster there is no"):
+    events: list[Event] = []
+    folder = run(path, client, None, events, **values)
+    expected = hushpore.segment_pores(hushpore.read(path), **values)
+    assert_same(folder, expected)
+    record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert sorted(record["files"]) == sorted(each.name for each in folder.iterdir())
+    assert record["jobs"][0]["settings"] == PoreSettings(**values).to_dict()
+    for phase in expected.thickness:
+        (stored,) = open_zarr(folder / f"{phase}_thickness.ome.zarr")
+        np.testing.assert_array_equal(np.asarray(stored.data), expected.thickness[phase].diameter)
+        # a viewer knows it by that
+        assert stored.name == f"{phase}_thickness"
+    notes = [event.message for event in events if isinstance(event, Note)]
+    assert notes[0].startswith("Worked on in one piece, by one of 2 workers")
+    assert [event.fraction for event in events if isinstance(event, Progress)][-1] == 1
+    assert "basins" in [event for event in events if isinstance(event, Timing)][-1].stages
+
+
+def test_cancelling_one_task_leaves_nothing(path: Path, client: Client) -> None:
+    job = segment_pores(path, path.with_name("result"), PoreSettings(), where=client)
+    next(event for event in job if isinstance(event, Note))
+    job.close()
+    assert sorted(each.name for each in path.parent.iterdir()) == ["scan.ome.zarr"]
+
+
+@pytest.mark.parametrize("values", OF_THE_WHOLE, ids=" ".join)
+def test_what_needs_the_whole_is_not_cut_into_blocks(
+    path: Path, client: Client, values: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="leave the thickness of blocks out"):
         run(path, client, 9, **values)
+    with pytest.raises(MemoryLimitError, match=r"one worker measures .*Give the workers more"):
+        run(path, client, None, memory_budget=0.3, **values)
 
 
 def test_an_image_is_refused(tmp_path: Path, client: Client) -> None:

@@ -682,3 +682,19 @@ def test_what_does_not_fit_into_memory_is_refused_with_both_figures(
     monkeypatch.setattr(Backend, "free_memory", lambda self: 1000)
     with pytest.raises(MemoryLimitError, match=r"needs at least .* GB .* are free"):
         drive(Volume(scan))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_kernels_run_on_as_many_threads_as_the_backend_says(
+    scan: np.ndarray, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    counts = []
+
+    class Watched(parallel.KernelThreads):
+        def __init__(self, count: int | None = None) -> None:
+            super().__init__(count)
+            counts.append(self.count)
+
+    monkeypatch.setattr("hushpore.pores.job.KernelThreads", Watched)
+    drive(Volume(scan[:8]), Backend(threads=threads))
+    assert counts[-1] == threads

@@ -43,6 +43,10 @@ _BYTES_ON_DISK, _BESIDE_GREY = 8, 3
 _BYTES_OF_DISTANCE = 4
 
 
+#: Name of the file that says how a volume is cut.
+_PLAN = "plan.json"
+
+
 class Beginning(NamedTuple):
     """What is known once a segmentation has begun."""
 
@@ -51,6 +55,11 @@ class Beginning(NamedTuple):
     most_basins: int  # that a slab may have
     digest: dict[str, str]  # what tells the input from others
     earlier: int  # tasks that an earlier run has left done
+
+
+def has_begun(work: Unfinished) -> bool:
+    """Whether an earlier run has begun to work in slabs."""
+    return (work.scratch / _PLAN).is_file()
 
 
 def begin(
@@ -67,8 +76,8 @@ def begin(
     Raises InputError for workers that do not see the files; OutputError if the disk is too small;
     MemoryLimitError if the thinnest slabs do not fit.
     """
-    scratch, file = work.scratch, work.scratch / "plan.json"
-    _check_folders(client, *folders_of(volume), scratch)
+    scratch, file = work.scratch, work.scratch / _PLAN
+    check_folders(client, *folders_of(volume), scratch)
     depth, height, width = volume.shape
     known: dict[str, Any] = {}
     if file.is_file():
@@ -129,7 +138,7 @@ def _write(file: Path, known: dict[str, Any]) -> None:
         part.write_text(json.dumps(known), encoding="utf-8")
 
 
-def _check_folders(client: Client, *folders: str | Path) -> None:
+def check_folders(client: Client, *folders: str | Path) -> None:
     """Refuse workers that do not see the files under the same path."""
     for folder in map(str, folders):
         for worker, is_there in client.run(os.path.isdir, folder).items():

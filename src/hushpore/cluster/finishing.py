@@ -11,7 +11,6 @@ import numpy as np
 from hushpore.cluster.blocks import load_arrays
 from hushpore.cluster.merging import roots
 from hushpore.cluster.tables import BASINS, EDGES, join_tables
-from hushpore.io.target import PROVENANCE
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.basins import apply_labels
 from hushpore.pores.graph import BasinGraph
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.io.zarr.image import Block
-
-
-#: Names in a result.
-FILES = [LABELS_IN_BLOCKS, "pores.csv", "profile.csv", PROVENANCE, "throats.csv"]
 
 
 def finish(blocks: Blocks, slab: int, levels: int) -> Report:

@@ -12,7 +12,7 @@ from hushpore.pores.job import whole_markers
 from hushpore.pores.local_threshold import BYTES_IN_WINDOW
 from hushpore.pores.outside import ball_around
 from hushpore.pores.passes import check_local, window_of
-from hushpore.pores.plan import BYTES_A_BASIN
+from hushpore.pores.plan import BYTES_A_BASIN, bytes_in_memory
 from hushpore.pores.result import require_points
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ class Cut(NamedTuple):
     most_basins: int
 
 
-def check_settings(volume: Volume, settings: PoreSettings) -> None:
-    """Refuse what cannot be segmented in blocks, before any of it is read.
+def check_settings(volume: Volume, settings: PoreSettings, thickness: int | None) -> None:
+    """Refuse what cannot be segmented on a cluster, before any of it is read.
 
+    `thickness`: of blocks, where that is asked for.
     Raises InputError: with what to change.
     """
     if volume.axes != "zyx":
@@ -65,17 +66,47 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
     markers = volume.auxiliary_of(settings, "markers")
     if markers is not None and tuple(markers.shape) != volume.shape:
         require_points(whole_markers(markers), volume.shape)
-    not_here = {
-        "local thickness": bool(settings.thick_phases),
-        "geodesic tortuosity": settings.tortuosity,
-        "interval": settings.intervals,
+    wanted = _of_the_whole(settings)
+    if wanted and thickness is not None:
+        raise InputError(
+            f"On a cluster one worker measures {wanted}, with the whole volume in memory: leave "
+            "the thickness of blocks out."
+        )
+
+
+def _of_the_whole(settings: PoreSettings) -> str:
+    """Return what is asked for that slabs do not give, in words."""
+    wants = {
+        "local thickness (local_thickness)": bool(settings.thick_phases),
+        "tortuosity (tortuosity)": settings.tortuosity,
+        "intervals (intervals)": settings.intervals,
     }
-    for name, is_asked in not_here.items():
-        if is_asked:
-            raise InputError(
-                f"On a cluster there is no {name}: use local_thickness 'none', tortuosity off and "
-                "no intervals; or run it on one machine."
-            )
+    return ", ".join(name for name, is_asked in wants.items() if is_asked)
+
+
+def memory_for_one(
+    volume: Volume, settings: PoreSettings, workers: Sequence[dict[str, Any]], threads: int
+) -> float | None:
+    """Return the bytes of a single task that does all on one worker; None where slabs are cut.
+
+    One task is enough where one slab is, and needed where slabs do not give what is asked for.
+    `workers`, `threads`: as for `cut_volume`.
+    Raises MemoryLimitError if such figures are asked for, and no worker holds the volume.
+    """
+    available = _memory_of_tasks(workers, settings)
+    needed = bytes_in_memory(volume, settings) / (1 - _TABLES)
+    wanted = _of_the_whole(settings)
+    if wanted and needed > available:
+        raise MemoryLimitError(
+            f"On a cluster one worker measures {wanted}, with all of {volume.name} in memory: that "
+            f"takes {_with_process(needed) / 1e9:.3g} GB, and a task has "
+            f"{_with_process(available) / 1e9:.3g} GB. Give the workers more memory or fewer "
+            "threads, leave it out, or bin the volume."
+        )
+    if needed > available or math.prod(volume.shape) >= 2**31:
+        return None
+    is_one = cut_volume(volume, settings, workers, threads, None).thickness >= volume.shape[0]
+    return available if wanted or is_one else None
 
 
 def cut_volume(
@@ -92,12 +123,9 @@ def cut_volume(
     `on_gpu`: slices that the smallest GPU holds, where workers have one.
     Raises MemoryLimitError if the thinnest slabs do not fit.
     """
-    limit = min(_memory(worker) for worker in workers)
-    if settings.memory_budget is not None:
-        limit = min(limit, settings.memory_budget * 1e9)
     depth, *plane = volume.shape
     size = math.prod(plane)
-    available = _SHARE * limit - PROCESS
+    available = _memory_of_tasks(workers, settings)
     a_slice = size * (BYTES_IN_SLAB + 2 * volume.dtype.itemsize)
     beside = size * BYTES_IN_SLICE
     if settings.is_local:
@@ -112,11 +140,11 @@ def cut_volume(
     most = int(((1 - _TABLES) * available - beside) / a_slice)
     least = min(2, depth)
     if most < least:
-        needed = ((least * a_slice + beside) / (1 - _TABLES) + PROCESS) / _SHARE
+        needed = _with_process((least * a_slice + beside) / (1 - _TABLES))
         raise MemoryLimitError(
             f"Segmenting {volume.name} needs workers of at least {needed / 1e9:.3g} GB, in the "
-            f"thinnest slabs, and a task has {limit / 1e9:.3g} GB. Give each worker more memory, "
-            "or fewer threads."
+            f"thinnest slabs, and a task has {_with_process(available) / 1e9:.3g} GB. Give each "
+            "worker more memory, or fewer threads."
         )
     basins = int(max(_TABLES * available, 5e7) / BYTES_A_BASIN)
     if thickness is not None:
@@ -131,6 +159,19 @@ def cut_volume(
     # some for each worker, as far as slabs do not get too thin
     count = max(count, min(-(-count // together) * together, depth // _THIN))
     return Cut(max(least, -(-depth // count)), basins)
+
+
+def _memory_of_tasks(workers: Sequence[dict[str, Any]], settings: PoreSettings) -> float:
+    """Return the bytes that a task has on the smallest worker, beside the worker's process."""
+    limit = min(_memory(worker) for worker in workers)
+    if settings.memory_budget is not None:
+        limit = min(limit, settings.memory_budget * 1e9)
+    return _SHARE * limit - PROCESS
+
+
+def _with_process(available: float) -> float:
+    """Return the memory that a worker has for its task whose work may take so much."""
+    return (available + PROCESS) / _SHARE
 
 
 def _memory(worker: dict[str, Any]) -> float:

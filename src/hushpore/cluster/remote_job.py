@@ -51,7 +51,10 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
             if bundle is None and done:
                 return outcome(future)
             if bundle is None:
-                time.sleep(LOOK)
+                # the end is heard of at once
+                end = contextlib.suppress(TimeoutError, distributed.CancelledError)
+                with end, client.as_current():
+                    distributed.wait([future], timeout=LOOK)
             where, told = bundle or (place, [newest])
             if place and where != place:
                 yield Note("The worker was lost; another begins anew.", warning=True)

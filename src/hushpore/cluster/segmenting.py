@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,17 @@ from hushpore._version import __version__
 from hushpore.base.errors import DeviceError
 from hushpore.base.events import Progress
 from hushpore.base.volume import Volume, readable_count
+from hushpore.cluster.beginning import has_begun
 from hushpore.cluster.connection import connect, device_on
+from hushpore.cluster.gpus import gpus_of
+from hushpore.cluster.in_one import in_one_task
+from hushpore.cluster.plan import check_settings, memory_for_one
 from hushpore.cluster.scan import as_zarr, inputs_of, open_beside
 from hushpore.cluster.stages import Segmentation
 from hushpore.cluster.task_runner import workers_of
+from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import check_target, require_apart
+from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.pores.sums import SUMS
 from hushpore.runs.pipeline import Written, part_of
 from hushpore.runs.source import Source, origin_of
@@ -113,12 +119,29 @@ def segment_pores(
         wanted = device_on(where, device)
         beside = scan.auxiliary if isinstance(scan, Volume) else {}
         opened = open_beside(image, number, beside, settings, work.scratch, trust=trust)
-        job = Segmentation(client, work, opened, settings, threads, thickness, wanted)
-        count = len(workers_of(client))
+        check_settings(opened, settings, thickness)
+        gpus = gpus_of(client, wanted, math.prod(opened.shape[1:]))
+        workers = workers_of(client)
+        memory_of_one = None
+        # what was begun in blocks is gone on with
+        if thickness is None and not has_begun(work):
+            memory_of_one = memory_for_one(opened, settings, workers, threads)
         name = where if isinstance(where, str) else "the cluster of the client that was given"
-        place = f"{readable_count(count, 'worker')} of {name}"
+        place = f"{readable_count(len(workers), 'worker')} of {name}"
+        if gpus.names:
+            place = f"{place}, each with a GPU: {', '.join(gpus.names)}"
+        job: Job
+        if memory_of_one is None:
+            job = Segmentation(client, work, opened, settings, threads, thickness, gpus).run(place)
+        else:
+            how = memory_of_one, gpus, threads, place
+            job = in_one_task(client, work, opened, settings, *how)
         try:
-            provenance, summary = yield from job.run(origin, place)
+            provenance, summary = yield from job
+            # a record names itself
+            files = sorted([*(each.name for each in work.content.iterdir()), PROVENANCE])
+            whole = {"summary": summary, "source": origin, "jobs": [provenance], "files": files}
+            write_json(work.content / PROVENANCE, whole)
         except DeviceError:
             raise
         except BaseException:

@@ -21,21 +21,16 @@ from hushpore.cluster.air import room_of
 from hushpore.cluster.beginning import begin
 from hushpore.cluster.blocks import Blocks, save_arrays
 from hushpore.cluster.finishing import (
-    FILES,
     collect,
     count_layers,
     open_labels,
     profile_of,
     write_table,
 )
-from hushpore.cluster.gpus import gpus_of
 from hushpore.cluster.merging import peaks_of
 from hushpore.cluster.parts import join_shared
-from hushpore.cluster.plan import check_settings
 from hushpore.cluster.void import histogram_of, range_of
 from hushpore.cluster.watershed import follow_through, join_marks
-from hushpore.io.results import write_json
-from hushpore.io.target import PROVENANCE
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
 from hushpore.pores.measures import pore_columns, throat_columns, walls_of
@@ -60,6 +55,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.cluster.blocks import Report
+    from hushpore.cluster.gpus import Gpus
     from hushpore.cluster.parts import Joined
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
@@ -92,28 +88,24 @@ class Segmentation:
         settings: PoreSettings,
         threads: int,
         thickness: int | None,
-        device: str,
+        gpus: Gpus,
     ) -> None:
-        check_settings(volume, settings)
-        self.given, self.volume = settings, volume
-        self.gpus = gpus_of(client, device, math.prod(volume.shape[1:]))
+        self.given, self.volume, self.problem = settings, volume, gpus.problem
         self.scratch, self.content = work.scratch, work.content
-        self._how = client, work, volume, settings, threads, thickness, self.gpus
+        self._how = client, work, volume, settings, threads, thickness, gpus
         self.notes: list[str] = []
         self.ran_out: set[int] = set()
         self.padded = np.zeros(0, np.int64)
         self.grey_range = (0.0, 1.0)
 
-    def run(self, origin: dict[str, Any], where: str) -> Generator[Event, Any, tuple[Any, str]]:
+    def run(self, where: str) -> Generator[Event, Any, tuple[dict[str, Any], str]]:
         """Do all of it; returns the record of the job and the result in a sentence."""
         begun = yield from begin(*self._how)
         self.runner, self.surroundings, self.most_basins, digest, earlier = begun
         self.plan = self.runner.plan
         self.settings, self.slabs = self.plan.settings, len(self.plan.slabs)
-        if self.gpus.names:
-            where = f"{where}, each with a GPU: {', '.join(self.gpus.names)}"
-        if self.gpus.problem:
-            yield from self._note(self.gpus.problem, warning=True)
+        if self.problem:
+            yield from self._note(self.problem, warning=True)
         yield from self._note(
             f"Worked on in {self.slabs} blocks of {self.plan.thickness} slices, on {where}."
         )
@@ -175,10 +167,7 @@ class Segmentation:
             "pores", self.volume, self.given, where, timing, self.notes, digest
         )
         provenance["result"] = totals
-        summary = summary_of(totals, self.settings)
-        whole = {"summary": summary, "source": origin, "jobs": [provenance], "files": FILES}
-        write_json(self.content / PROVENANCE, whole)
-        return provenance, summary
+        return provenance, summary_of(totals, self.settings)
 
     def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
         """Part void and solid.

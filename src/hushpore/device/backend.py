@@ -53,6 +53,8 @@ class Backend:
     on_trial: bool = False  # whether the job is to compare it with the CPU, and keep the faster
     # what the jobs of a chain leave on it for each other
     resident: Resident | None = field(default=None, repr=False)
+    # of the processor, that the kernels of pores run on; None: as many as it has cores
+    threads: int | None = None
 
     @property
     def is_cuda(self) -> bool:

@@ -136,7 +136,7 @@ def _segment(
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         scratch = at_end.enter_context(closing(Scratch(slabs.on_disk)))
-        threads = at_end.enter_context(KernelThreads())
+        threads = at_end.enter_context(KernelThreads(backend.threads))
         work = Work(
             volume, decided, slabs, scratch, threads, backend.choices, stages.timer, padding
         )
@@ -274,7 +274,8 @@ def _certainty(
         return None
 
     def segment(settings: PoreSettings) -> Job:
-        return _segment(volume, settings, surroundings, Backend(), slabs, Stages(volume), [])
+        host = Backend(threads=work.threads.count)
+        return _segment(volume, settings, surroundings, host, slabs, Stages(volume), [])
 
     assert phase is not None, "it was kept for this"
     arrays = phase.array(), labels.array()

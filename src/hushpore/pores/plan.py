@@ -71,12 +71,12 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         whose = "are free" if memory_limit() is None else "are free, or allowed as preferred"
     else:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
-    if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
+    if bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
         return _even(depth, max(LEAST_SLICES, cpu_threads() * AT_A_TIME // slice_voxels))
     if settings.tortuosity:
         raise MemoryLimitError(
             f"The geodesic tortuosity needs {volume.name} in memory in one piece, "
-            f"{_gb(_bytes_in_memory(volume, settings))} GB, and {_gb(budget)} GB {whose}. Leave "
+            f"{_gb(bytes_in_memory(volume, settings))} GB, and {_gb(budget)} GB {whose}. Leave "
             "it out (tortuosity=False), crop the volume or bin it."
         )
     if settings.removes_air:
@@ -140,7 +140,8 @@ def check_tables(volume: Volume, settings: PoreSettings, slabs: Slabs, basins: i
         )
 
 
-def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
+def bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
+    """Return the memory that a segmentation takes that has no temporary files, but for tables."""
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
     needed = count * (BYTES_A_VOXEL + BYTES_OF_THICKNESS * len(settings.thick_phases))
