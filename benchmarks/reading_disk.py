@@ -5,10 +5,10 @@ Before each reading the pages of its files are dropped from the cache of the ope
 disk's rate is that of reading the same files into memory of its own, in pieces of 4 MiB, with as
 many threads as our reader has, and nothing done with them. Ours is opened, which reads the headers,
 and then read slab by slab, as a job does with what is larger than memory; or opened and read whole.
-Rates are of stored bytes, OME-Zarr's compressed; those where the system holds all of the files tell
-what is not the disk's. All in turn; the median of the rounds counts. Two scans of the same size:
-many small slices, as of a medical scanner, of which the headers take time, and few large ones, as
-of a laboratory's.
+Rates are of stored bytes, OME-Zarr's compressed, beside what its codec alone makes of chunks in
+memory on all cores; those where the system holds all of the files tell what is not the disk's. All
+in turn; the median of the rounds counts. Two scans of the same size: many small slices, as of a
+medical scanner, of which the headers take time, and few large ones, as of a laboratory's.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from hushpore.io import describe
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.io.slabs import slabs
+from hushpore.io.zarr.reader import ZarrStack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 ROUNDS = 7
 SHAPES = {"500 slices of 512 x 512": (500, 512, 512), "32 slices of 2048 x 2048": (32, 2048, 2048)}
@@ -94,6 +96,7 @@ def _rates(path: Path) -> dict[str, float]:
         "opening, s": round(median(cold["opening"]), 3),
         "opening, s, files held": round(median(held["opening"]), 3),
         "disk, MB/s": round(megabytes / median(floor)),
+        **_decoding(data, megabytes),
         **{
             figure: value
             for name in ("slab by slab", "whole")
@@ -104,6 +107,22 @@ def _rates(path: Path) -> dict[str, float]:
             )
         },
     }
+
+
+def _decoding(data: Any, megabytes: float) -> dict[str, float]:
+    """Return the rate of a codec by itself, of what is compressed."""
+    if not isinstance(data, ZarrStack) or data.files is None:
+        return {}
+    files = data.files
+    parts = files.parts([slice(0, length) for length in data.shape])
+    stored = [files.stored(path, place) for path, place, _ in parts if path is not None]
+
+    def decode() -> None:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            deque(pool.map(files.decode, stored), maxlen=0)
+
+    seconds = median(_seconds(decode) for _ in range(ROUNDS))
+    return {"codec alone, MB/s": round(megabytes / seconds)}
 
 
 def _seconds(read: Callable[[], object]) -> float:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 #: Note about a stack that is damaged while others of the same folder are not.
 LEFT_OUT = "A series was left out. {}"
 
-# reading and decoding release the interpreter's lock; one waits for the disk while another copies,
-# and beyond a few threads the disk is the limit
-_THREADS = min(8, 2 * (os.cpu_count() or 1))
+#: Threads that read: one waits for the disk while another copies or decodes, without the
+#: interpreter's lock, and beyond a few threads the disk is the limit.
+THREADS = min(8, 2 * (os.cpu_count() or 1))
 
 
 class DiskArray:
@@ -182,7 +182,7 @@ class PlaneStack(DiskArray):
             fill(0)
             yield 1
             return
-        pool = ThreadPoolExecutor(_THREADS, "hushpore reads")
+        pool = ThreadPoolExecutor(THREADS, "hushpore reads")
         try:
             tasks = [pool.submit(fill, index) for index in range(len(numbers))]
             for done, task in enumerate(as_completed(tasks), start=1):

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Bytes of a slab, where one slice is not larger.
-SLAB = 64_000_000
+#: Bytes of a slab, where one slice is not larger: what is freed of up to 32 MB the C library gives
+#: again, and larger arrays it takes from the system anew, page by page.
+SLAB = 32_000_000
 
 
 def slabs(

@@ -14,6 +14,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numcodecs import get_codec
 from numcodecs.abc import Codec
 from zarr import Array, AsyncArray
 from zarr.abc.codec import BytesBytesCodec
@@ -70,7 +71,7 @@ def bounded(array: Any, gate: Gate) -> Any:
     gate.require_room(size, "the values of a chunk")
     if metadata.zarr_format == 2:
         filters = tuple(metadata.filters or ())
-        known = [_name(each) for each in (metadata.compressor, *filters) if each is not None]
+        known = [codec_name(each) for each in (metadata.compressor, *filters) if each is not None]
         _require_known(known, (*_SIZES, *_FILTERS), gate)
         # what filters make of a value may be wider than the value
         most = size * (16 if filters else 1) + _SLACK
@@ -92,11 +93,11 @@ def _bounded_codecs(
 ) -> tuple[Any, ...]:
     found: list[Any] = []
     for codec in codecs:
-        name = _name(codec)
+        name = codec_name(codec)
         _require_known([name], (*_SIZES, *_ARRAY_CODECS), gate)
         if name == "sharding_indexed":
             for each in codec.index_codecs:
-                _require_known([_name(each)], _INDEX_CODECS, gate)
+                _require_known([codec_name(each)], _INDEX_CODECS, gate)
             within = math.prod(codec.chunk_shape) * dtype.itemsize + _SLACK
             found.append(
                 type(codec)(
@@ -107,11 +108,11 @@ def _bounded_codecs(
                 )
             )
         else:
-            found.append(_Bounded3(codec, gate, most) if name in _SIZES else codec)
+            found.append(Bounded3(codec, gate, most) if name in _SIZES else codec)
     return tuple(found)
 
 
-def _name(codec: Any) -> str:
+def codec_name(codec: Any) -> str:
     """Return what a codec of either version is called."""
     name = getattr(codec, "codec_id", None) or codec.to_dict().get("name", "")
     return str(name)
@@ -157,7 +158,7 @@ class _Bounded2(Codec):  # type: ignore[misc]
     def decode(self, buf: Any, out: Any = None) -> Any:
         """Decompress."""
         if self.codec_id in _SIZES:
-            content = memoryview(buf).cast("B").tobytes()
+            content = buf if isinstance(buf, bytes) else memoryview(buf).cast("B").tobytes()
             _require_size(self.codec_id, content, self._most, self._gate)
         return self._codec.decode(buf, out)
 
@@ -167,7 +168,7 @@ class _Bounded2(Codec):  # type: ignore[misc]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Bounded3(BytesBytesCodec):
+class Bounded3(BytesBytesCodec):
     """A codec of Zarr 3 that looks at a chunk before it decodes it."""
 
     codec: Any
@@ -175,8 +176,14 @@ class _Bounded3(BytesBytesCodec):
     most: int
     is_fixed_size = False
 
+    def decoded(self, content: bytes) -> Any:
+        """Decompress the bytes of a chunk."""
+        name = codec_name(self.codec)
+        _require_size(name, content, self.most, self.gate)
+        return get_codec({"id": name}).decode(content)
+
     async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
-        _require_size(_name(self.codec), chunk_bytes.to_bytes(), self.most, self.gate)
+        _require_size(codec_name(self.codec), chunk_bytes.to_bytes(), self.most, self.gate)
         return await self.codec._decode_single(chunk_bytes, chunk_spec)
 
     async def _encode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:

@@ -18,7 +18,7 @@ from hushpore.io.planes import DiskArray
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -34,13 +34,18 @@ class ZarrStack(DiskArray):
 
     `index`: applied first: drops axes of length one.
     `chunks`: shape of a chunk, on the axes that are kept.
+    `files`: how chunks are stored, where threads read them; None where zarr does.
     """
 
     def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
         kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
         super().__init__(tuple(int(array.shape[axis]) for axis in kept), array.dtype)
+        # zarr may not be installed, and then there is no array
+        from hushpore.io.zarr.chunks import ChunkFiles
+
         self._array, self._index = array, index
         self.chunks: tuple[int, ...] = tuple(int(array.chunks[axis]) for axis in kept)
+        self.files = ChunkFiles.of(array)
         self._lock = threading.Lock()
         self._kept_layer: tuple[Any, npt.NDArray[Any]] | None = None
 
@@ -96,7 +101,17 @@ class ZarrStack(DiskArray):
         """Return the values at an index, in `out` where that is given."""
         rest = iter(keys)
         full = tuple(next(rest) if isinstance(i, slice) else i for i in self._index)
+        region = _region(full, self._array.shape)
         try:
+            if self.files is not None and region is not None:
+                kept = tuple(0 if isinstance(each, int) else slice(None) for each in full)
+                if out is None:
+                    whole = np.empty([each.stop - each.start for each in region], self.dtype)
+                    self.files.read(region, whole)
+                    return np.asarray(whole[kept])
+                added = tuple(None if isinstance(each, int) else slice(None) for each in full)
+                self.files.read(region, out[added])
+                return out
             if out is None:
                 return np.asarray(self._array[full])
             from zarr.buffer.cpu import NDBuffer
@@ -182,6 +197,22 @@ def _labels(group: Any) -> dict[str, Any]:
     inner = group["labels"]
     listed = inner.attrs.get("ome", inner.attrs).get("labels", [])
     return {str(name): inner[name] for name in listed if name in inner}
+
+
+def _region(keys: Sequence[Any], shape: Sequence[int]) -> list[slice] | None:
+    """Return what an index takes as slices with both ends; None where that leaves voxels out.
+
+    Raises IndexError for a number beyond an axis.
+    """
+    found = []
+    for key, length in zip(keys, shape, strict=True):
+        places = range(length)[key]
+        if isinstance(places, int):
+            places = range(places, places + 1)
+        if places.step != 1 or not places:
+            return None
+        found.append(slice(places.start, places.stop))
+    return found
 
 
 def _first_and_last(key: Any, length: int) -> tuple[int | None, int | None]:
