@@ -87,7 +87,6 @@ def test_a_model_is_kept_and_the_record_told(address: str, scan: Path, tmp_path:
     [
         (["-o", "clean.tif", "--cluster", "local:1"], "must end in .zarr"),
         (["-o", "c.zarr", "--cluster", "nowhere.json"], "no place to run"),
-        (["-o", "c.zarr", "--cluster", "local:1", "--restore-detail"], "detail cannot be restored"),
         (["-o", "c.zarr", "--cluster", "local:1", "--picture", "p.png"], "--picture needs"),
     ],
 )

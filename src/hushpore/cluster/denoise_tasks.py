@@ -32,7 +32,7 @@ from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.blocks import BlockPredictor
 from hushpore.n2v2.inference.tiles import halve_core
 from hushpore.n2v2.job import train
-from hushpore.n2v2.noise.residual import examine_residual
+from hushpore.n2v2.noise.residual import MARGIN, examine_residual, restore_detail
 from hushpore.n2v2.rings import Found, centre_of, find_profiles, ring_free
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.training.step import choose_precision
@@ -70,6 +70,8 @@ class Paths:
     rings: tuple[str, ...] = ()
     # whether all of them are read even if compressed as no scan is
     trust: bool = False
+    # OME-Zarr folder of what is predicted, where detail is restored in it; else it is the result
+    unrestored: str = ""
 
     def volume(self) -> Volume:
         """Open the noisy volume, with the second scan beside it; all values stay on disk."""
@@ -103,6 +105,10 @@ class Paths:
     def image(self) -> ZarrImage:
         """Open the result."""
         return ZarrImage.open(self.content)
+
+    def predicted(self) -> ZarrImage:
+        """Open the image that predictions are written to."""
+        return ZarrImage.open(self.unrestored or self.content)
 
     def done(self, block: Block) -> Path:
         """Return the file that says that a block is written, and what was found in it."""
@@ -252,8 +258,38 @@ def denoise_block(
     with timer.stage("writing", nbytes=denoised.nbytes):
         # else this work was given up, and its folder is gone
         if Path(paths.scratch).is_dir():
-            paths.image().levels[0][block] = denoised
-            _tell(paths.done(block), noisy, denoised)
+            paths.predicted().levels[0][block] = denoised
+            if not paths.unrestored:
+                _tell(paths.done(block), noisy, denoised)
+    return None, timer.timing()
+
+
+def restore_block(paths: Paths, noise: NoiseDiagnosis, block: Block) -> tuple[None, Timing]:
+    """Restore the detail of a block, and write it, and then what was removed from it."""
+    timer, volume, margin = StageTimer(), paths.volume(), (0,) * (len(block) - 2) + (MARGIN,) * 2
+    around: list[int | slice] = []
+    inside: list[slice] = []
+    for each, more, length in zip(block, margin, volume.shape, strict=True):
+        if isinstance(each, int):
+            around.append(each)
+            continue
+        first = max(each.start - more, 0)
+        around.append(slice(first, min(each.stop + more, length)))
+        inside.append(slice(each.start - first, each.stop - first))
+    with timer.stage("reading") as run:
+        noisy = np.asarray(volume.data[tuple(around)])
+        denoised = np.asarray(paths.predicted().levels[0][tuple(around)])
+        run.nbytes = noisy.nbytes + denoised.nbytes
+    with timer.stage("detail restoration"):
+        # a slice at a time, as it takes several times the memory
+        for index in np.ndindex(denoised.shape[:-2]):
+            restored = restore_detail(noisy[index].astype(np.float32), denoised[index], noise)
+            denoised[index] = restored
+    own = tuple(inside)
+    with timer.stage("writing", nbytes=denoised[own].nbytes):
+        if Path(paths.scratch).is_dir():
+            paths.image().levels[0][block] = denoised[own]
+            _tell(paths.done(block), [noisy[own]], denoised[own])
     return None, timer.timing()
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from hushpore._version import __version__
-from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, Timing
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
@@ -36,6 +35,7 @@ from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.tiles import CORES, core_within
 from hushpore.n2v2.inference.volumes import FREE_SHARE, TILE_SHARE
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
+from hushpore.n2v2.noise.residual import NOT_RESTORED
 from hushpore.n2v2.pair import pair_of
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.rings import parts_of, ring_facts
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.cluster.scan import Scan
+    from hushpore.io.zarr.image import Block
     from hushpore.n2v2.noise.residual import Residual
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.trained import Model
@@ -59,13 +60,8 @@ if TYPE_CHECKING:
     Counted: TypeAlias = Generator[Event, None, list[Any]]
 
 #: Shares of the whole that are over after each part.
-_CONVERTED, _MEASURED, _LEARNT, _PREDICTED, _COARSER = 0.05, 0.1, 0.4, 0.9, 0.97
-
-#: What of the settings has no meaning where only blocks are in memory.
-_WHOLE = (
-    "detail cannot be restored on a cluster, where no machine has whole slices: leave it off, or "
-    "run on one machine."
-)
+_CONVERTED, _MEASURED, _LEARNT, _PREDICTED, _RESTORED = 0.05, 0.1, 0.4, 0.85, 0.9
+_COARSER = 0.97
 
 
 def denoise_on(
@@ -90,11 +86,12 @@ def denoise_on(
     is a second scan of the same thing, which the settings name by its path, or that lies beside the
     volume.
     `path`: where to write, a name that ends in ``.zarr``, on a disk that all workers see. The
-    record of the job is written beside it as JSON. `settings`: how to denoise; without
-    ``restore_detail``. `device`: as for `hushpore.denoise`, on each worker. `series`: which of
-    several image stacks, as for `hushpore.read`. `memory`: GB for each process, where they are
-    started here. `overwrite`: replace an OME-Zarr folder of that name. `trust`: as for
-    `hushpore.read`, of the scan and of files that the settings name.
+    record of the job is written beside it as JSON. `settings`: how to denoise; to restore detail
+    takes 4 bytes a voxel more of that disk until it is complete. `device`: as for
+    `hushpore.denoise`, on each worker. `series`: which of several image stacks, as for
+    `hushpore.read`. `memory`: GB for each process, where they are started here. `overwrite`:
+    replace an OME-Zarr folder of that name. `trust`: as for `hushpore.read`, of the scan and of
+    files that the settings name.
     Yields: as on one machine; timings are those of the workers.
     Returns: its volume lies on disk.
     Raises InputError, OutputError, MemoryLimitError: as on one machine; DeviceError if the cluster
@@ -105,8 +102,6 @@ def denoise_on(
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
     beside = check_provenance_target(target, overwrite)
     require_apart([target, beside], inputs_of(scan, settings))
-    if settings.restore_detail:
-        raise InputError(_WHOLE)
 
     def work() -> Job:
         stamp = stamp_of(scan, series)
@@ -183,7 +178,12 @@ class _Denoising:
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
         yield from self._correct_rings()
         learnt = yield from self._learn()
-        written, blocks = yield from self._predict(learnt.model)
+        if self.settings.restore_detail and learnt.noise_model is None and learnt.pair is None:
+            yield from self._keep_unrestored(learnt.noise)
+        blocks = yield from self._predict(learnt.model)
+        if self.paths.unrestored:
+            yield from self._restore(learnt.noise)
+        written = [_found_in(self.paths.done(block)) for block in self.image.blocks()]
         yield from self._make_coarser()
         count, total, square = (
             sum(each[k] for each in written) for k in ("count", "sum", "square")
@@ -278,13 +278,38 @@ class _Denoising:
         ]
         return scale
 
-    def _predict(self, model: Model) -> Generator[Event, None, tuple[list[dict[str, Any]], int]]:
-        """Predict the blocks that are not written, and return what is known of all of them."""
+    def _keep_unrestored(self, noise: NoiseDiagnosis) -> Generator[Event, None, None]:
+        """Have predictions written to an image of their own, where the noise allows to tell."""
+        if not noise.is_independent:
+            yield self._note(NOT_RESTORED)
+            return
+        folder = Path(self.paths.scratch, "unrestored.ome.zarr")
+        empty = self.volume.replace(np.broadcast_to(np.float32(0), self.volume.shape))
+        # of the blocks of the result
+        ZarrImage.begin(folder, empty, are_labels=False, memory=math.inf)
+        self.paths = dataclasses.replace(self.paths, unrestored=str(folder))
+
+    def _restore(self, noise: NoiseDiagnosis) -> Generator[Event, None, None]:
+        """Restore detail in all blocks, each with a margin of what is predicted around it."""
         blocks = list(self.image.blocks())
+        missing = [block for block in blocks if not self._is_done(block)]
+        done = len(blocks) - len(missing)
+        self.progress = Progress("detail restoration", done, len(blocks), "blocks", _PREDICTED)
+        tasks = spread(self.client, remote.restore_block, missing, self.paths, noise)
+        yield from self._timed(tasks, _RESTORED)
+
+    def _is_done(self, block: Block) -> bool:
+        """Whether a block of the result is written, and what was found in it."""
+        return self.paths.done(block).exists() and self.image.is_written(block)
+
+    def _predict(self, model: Model) -> Generator[Event, None, int]:
+        """Predict the blocks that are not written; returns how many were."""
+        blocks, predicted = list(self.image.blocks()), self.paths.predicted()
+        of_result = not self.paths.unrestored
         missing = [
             block
             for block in blocks
-            if not (self.paths.done(block).exists() and self.image.is_written(block))
+            if not (self._is_done(block) if of_result else predicted.is_written(block))
         ]
         written = len(blocks) - len(missing)
         if written:
@@ -306,17 +331,16 @@ class _Denoising:
             shared = self.client.submit(load_model, file, pure=False)
         tasks = spread(self.client, remote.denoise_block, missing, self.paths, options, shared)
         yield from self._timed(tasks, _PREDICTED)
-        files = [self.paths.done(block) for block in blocks]
-        return [_found_in(file) for file in files], written
+        return written
 
     def _make_coarser(self) -> Job:
         total = sum(math.prod(level.shape) for level in self.image.levels[1:])
-        begin, done = _PREDICTED, 0
+        begin, done = _RESTORED, 0
         for level in range(1, len(self.image.levels)):
             blocks = [(level, block) for block in self.image.blocks(level)]
             missing = [each for each in blocks if not self.image.is_written(each[1], level)]
             done += math.prod(self.image.levels[level].shape)
-            end = _PREDICTED + (_COARSER - _PREDICTED) * done / total
+            end = _RESTORED + (_COARSER - _RESTORED) * done / total
             written = len(blocks) - len(missing)
             self.progress = Progress("coarser levels", written, len(blocks), "blocks", begin)
             yield from self._timed(

@@ -24,6 +24,7 @@ from hushpore.n2v2.noise.counts import find_count
 from hushpore.n2v2.noise.diagnosis import diagnose_noise
 from hushpore.n2v2.noise.estimation import estimate_noise
 from hushpore.n2v2.noise.residual import (
+    NOT_RESTORED,
     examine_residual,
     residual_moments,
     restore_detail_in_place,
@@ -504,10 +505,7 @@ class DenoisingRun:
     def restore_detail(self) -> Job:
         """Restore what was removed beyond the noise, where the noise allows to tell."""
         if not self.noise.is_independent:
-            yield self._note(
-                "No detail is restored: the noise of neighbours is correlated, and could not be "
-                "told from detail."
-            )
+            yield self._note(NOT_RESTORED)
             return
         # what the device holds is without it
         self.whole = None

@@ -42,6 +42,15 @@ NOTABLE_MEAN, NOTABLE_CORRELATION, NOTABLE_PATTERN = 0.05, 0.15, 2.0
 
 #: Deviation of the Gaussian over which the residual's variance is taken, in y and x, in pixels.
 REACH = 3.0
+#: As many pixels away a pixel counts in it: four deviations, as SciPy cuts a Gaussian off.
+MARGIN = 12
+
+
+#: Said where detail is to be restored, and is not.
+NOT_RESTORED = (
+    "No detail is restored: the noise of neighbours is correlated, and could not be told from "
+    "detail."
+)
 
 
 @dataclass(frozen=True)
@@ -175,8 +184,9 @@ def restore_detail(
     from scipy.ndimage import gaussian_filter
 
     residual = noisy - denoised
-    reach = (0,) * (residual.ndim - 2) + (REACH, REACH)
-    variance = np.maximum(gaussian_filter(residual**2, reach), np.finfo(np.float32).tiny)
+    reach, far = ((0,) * (residual.ndim - 2) + (each, each) for each in (REACH, MARGIN))
+    smooth = gaussian_filter(residual**2, reach, radius=far)
+    variance = np.maximum(smooth, np.finfo(np.float32).tiny)
     # the residual's own mean is part of what was removed, and counts
     share = np.maximum(1 - noise.variance_at(denoised) / variance, 0)
     result: npt.NDArray[np.float32] = denoised + share * residual
