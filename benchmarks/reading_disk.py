@@ -115,7 +115,7 @@ def _decoding(data: Any, megabytes: float) -> dict[str, float]:
         return {}
     files = data.files
     parts = files.parts([slice(0, length) for length in data.shape])
-    stored = [files.stored(path, place) for path, place, _ in parts if path is not None]
+    stored = [files.stored(path, place) for path, place, *_ in parts if path is not None]
 
     def decode() -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     #: From the bytes of a chunk to fewer or more; raises what a codec raises.
     Decode: TypeAlias = Callable[[bytes], Any]
+    #: File, offset and size there, first voxel and shape: without a file nothing is stored of it,
+    #: and without a place it is the whole file.
+    Part: TypeAlias = tuple[Path | None, tuple[int, int] | None, tuple[int, ...], tuple[int, ...]]
 
 #: What the index of a shard says of a chunk that is not there.
 _NONE = 2**64 - 1
@@ -111,41 +114,28 @@ class ChunkFiles:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def parts(
-        self, region: Sequence[slice]
-    ) -> Iterator[tuple[Path | None, tuple[int, int] | None, tuple[int, ...]]]:
-        """Yield the chunks of a region: file, where it lies there, and its first voxel.
-
-        Without a file there is no such chunk; without a place it is the whole file.
-        """
+    def parts(self, region: Sequence[slice]) -> Iterator[Part]:
+        """Yield what a region is read in: its chunks, and what of it is in no file."""
         for number in itertools.product(*map(_touched, region, self.file)):
-            corner = [n * length for n, length in zip(number, self.file, strict=True)]
-            inner = [
-                slice(max(each.start, start), min(each.stop, start + length))
-                for each, start, length in zip(region, corner, self.file, strict=True)
-            ]
-            path: Path | None = self.root / self.array.metadata.encode_chunk_key(number)
-            assert path is not None, "it has a name"
+            corner = tuple(n * length for n, length in zip(number, self.file, strict=True))
+            path = self.root / self.array.metadata.encode_chunk_key(number)
             if not path.exists():
-                path = None
-            elif not path.is_file():
+                yield None, None, corner, self.file
+                continue
+            if not path.is_file():
                 # one that waits for a writer would never end
                 raise InputError(
                     f"{path.name} in {self.root.name} is a pipe or a device, and no file."
                 )
-            places = None if path is None or self.index is None else self._places(path)
-            for own in itertools.product(*map(_touched, inner, self.chunk)):
-                start = tuple(n * length for n, length in zip(own, self.chunk, strict=True))
-                if places is None:
-                    yield path, None, start
-                    continue
-                within = (
-                    (a - b) // length
-                    for a, b, length in zip(start, corner, self.chunk, strict=True)
-                )
-                offset, size = (int(each) for each in places[tuple(within)])
-                is_there = not offset == size == _NONE
-                yield path if is_there else None, (offset, size), start
+            if self.index is None:
+                yield path, None, corner, self.chunk
+                continue
+            inner = [
+                slice(max(each.start, start), min(each.stop, start + length))
+                for each, start, length in zip(region, corner, self.file, strict=True)
+            ]
+            for place, start in self._places(path, self.index, corner, inner):
+                yield None if place is None else path, place, start, self.chunk
 
     def stored(self, path: Path, place: tuple[int, int] | None) -> bytes:
         """Return the bytes of a chunk as they are stored."""
@@ -158,33 +148,46 @@ class ChunkFiles:
             content = decode(content)
         return content
 
-    def _places(self, path: Path) -> npt.NDArray[np.uint64]:
-        """Return offset and size of each chunk of a shard."""
-        assert self.index is not None, "it is a shard"
+    def _places(
+        self, path: Path, form: _Index, corner: Sequence[int], inner: Sequence[slice]
+    ) -> list[tuple[tuple[int, int] | None, tuple[int, ...]]]:
+        """Return where chunks lie in a shard, offset and size or None, and their first voxels.
+
+        `form`: of its index. `corner`: its first voxel. `inner`: the part that is wanted.
+        """
         counts = [n // length for n, length in zip(self.file, self.chunk, strict=True)]
-        whole = 16 * math.prod(counts) + _CHECKSUM * self.index.has_checksum
+        whole = 16 * math.prod(counts) + _CHECKSUM * form.has_checksum
         with path.open("rb", buffering=0) as file:
-            if hasattr(os, "posix_fadvise"):
-                # its chunks will be read by several threads, in no order
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
             size = os.fstat(file.fileno()).st_size
-            content = _read(file, size - whole if self.index.at_end else 0, whole)
-        if self.index.has_checksum:
-            content = _checked(content)
-        return np.frombuffer(content, "<u8").reshape(*counts, 2)
+            content = _read(file, size - whole if form.at_end else 0, whole)
+            index = np.frombuffer(_checked(content) if form.has_checksum else content, "<u8")
+            index = index.reshape(*counts, 2)
+            found = []
+            for own in itertools.product(*map(_touched, inner, self.chunk)):
+                start = tuple(n * length for n, length in zip(own, self.chunk, strict=True))
+                within = (np.array(start) - corner) // self.chunk
+                at, n = (int(each) for each in index[tuple(within)])
+                found.append((None if at == n == _NONE else (at, n), start))
+            if hasattr(os, "posix_fadvise") and len(found) > 1:
+                # several threads will read them; the disk can begin, and with no others
+                for place, _ in found:
+                    if place is not None and sum(place) <= size:
+                        os.posix_fadvise(file.fileno(), *place, os.POSIX_FADV_WILLNEED)
+        return found
 
     def _fill(
         self,
         path: Path | None,
         place: tuple[int, int] | None,
         start: tuple[int, ...],
+        size: tuple[int, ...],
         region: Sequence[slice],
         out: npt.NDArray[Any],
     ) -> None:
-        """Put a chunk into its place."""
+        """Put a part into its place."""
         ends = [
             (max(each.start, at), min(each.stop, at + length))
-            for each, at, length in zip(region, start, self.chunk, strict=True)
+            for each, at, length in zip(region, start, size, strict=True)
         ]
         target = tuple(
             slice(a - each.start, b - each.start) for each, (a, b) in zip(region, ends, strict=True)
