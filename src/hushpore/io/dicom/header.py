@@ -5,6 +5,7 @@ Nothing that identifies a patient is taken from a header.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,14 @@ def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
     return slices, left_out
 
 
+@functools.cache
+def _tags() -> list[Any]:
+    """Return the tags of what is read, which pydicom would look up anew for each file."""
+    from pydicom.tag import Tag
+
+    return [Tag(each) for each in _TAGS]
+
+
 def _read_header(path: Path) -> tuple[list[Slice], str]:
     """Return the greyscale planes of a file, or why there are none."""
     import pydicom
@@ -97,7 +106,7 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
             _require_few_items(file, gate_of(path))
             content = inflated(file, HEADER) or file
             header = pydicom.dcmread(
-                content, stop_before_pixels=True, force=True, specific_tags=_TAGS
+                content, stop_before_pixels=True, force=True, specific_tags=_tags()
             )
             if str(header.file_meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR:
                 return [], ""
