@@ -10,26 +10,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from hushpore.pores.parallel import kernel
-from hushpore.pores.sums import SUMS
+from hushpore.pores.sums import SUMS, index_of
 from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.void import CLOSED
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# rows (z, y) after a voxel's own, and which directions lead there with x - 1, x and x + 1
-_ROWS = np.array([(0, 1, 4, 1, 3), (1, 0, 6, 0, 5), (1, 1, 10, 7, 9), (1, -1, 12, 8, 11)], np.int64)
 _ALONG_X = 2
 
-# rows (z, y) after a voxel's own of which runs are found: all where a walk begins, else the last
-_NEW = np.array([(0, 0), (1, -1), (1, 0), (0, 1), (1, 1)], np.int64)
+# rows (z, y) after a voxel's own, and last its own, where only what comes next counts
+_ROWS = np.array([(0, 1), (1, 0), (1, 1), (1, -1), (0, 0)], np.int64)
 
-# how far along x the voxels lie in each of these rows, and last in a voxel's own, to which a way
-# leads; -1 for none
+# which directions lead to each of them with x - 1, x and x + 1
+_LEADING = np.array(
+    [(4, 1, 3), (6, 0, 5), (10, 7, 9), (12, 8, 11), (_ALONG_X, _ALONG_X, _ALONG_X)], np.uint64
+)
+
+# how far along x the voxels lie in each of them to which a way leads; -1 for none
 _WAYS = np.array([1, 1, 1, 1, 1], np.int64)
 _WAYS_OVER_FACES = np.array([0, 0, -1, -1, 1], np.int64)
 
 N_DIRECTIONS = len(DIRECTIONS)
+
+# without a sign indices are not asked whether they count from the end
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 
 _NEAR = 4  # slots of a table that are looked at beside each other
 
@@ -79,15 +84,16 @@ def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
     )
 
 
-class RowRuns(NamedTuple):
-    """The runs of some rows, stretches of one basin along x, as a walk through the rows needs them.
+class SliceRuns(NamedTuple):
+    """The runs of the slice that a walk is in and of the next one, stretches of one basin along x.
 
-    Of a slice the row that the walk is at and the one after it, by y modulo 2; of the next slice
-    these and the one before, by y modulo 3, in the rooms after those.
+    Slices take turns in two rooms, by z modulo 2.
     """
 
-    counts: npt.NDArray[np.int64]  # (5,)
-    begin: npt.NDArray[np.int32]  # (5, x)
+    held: npt.NDArray[np.int64]  # (2, 3): of each room its slice, first row, and the one after last
+    start: npt.NDArray[np.uint64]  # (2, rows + 1): the first run of each row that is held
+    # (2 * rows * x,): of both rooms
+    begin: npt.NDArray[np.int32]
     end: npt.NDArray[np.int32]  # the voxel after the last
     basin: npt.NDArray[np.int32]
     # room, with eight voxels at once in words: whether the next voxel is of another basin, and
@@ -95,24 +101,25 @@ class RowRuns(NamedTuple):
     differs: npt.NDArray[np.uint8]
     words: npt.NDArray[np.uint64]
     places: npt.NDArray[np.int32]
-    # (4,): of each of the rows beside, where its runs are, and the first of them not passed yet
-    room: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
+    # (5,): of each of the rows beside, the first run not passed yet, and the one after the last
+    first: npt.NDArray[np.uint64]
+    last: npt.NDArray[np.uint64]
 
 
-def _no_runs(width: int) -> RowRuns:
-    """Return room for the runs of rows of some voxels, for one thread."""
+def _no_runs(rows: int, width: int) -> SliceRuns:
+    """Return room for the runs of some rows of two slices, for one thread."""
     differs = np.zeros(width // 8 * 8 + 8, np.uint8)
-    begin, end, basin = np.zeros((3, 5, width), np.int32)
-    return RowRuns(
-        np.zeros(5, np.int64),
+    begin, end, basin = np.empty((3, 2 * rows * width), np.int32)
+    return SliceRuns(
+        np.full((2, 3), -1, np.int64),
+        np.zeros((2, rows + 1), np.uint64),
         begin,
         end,
         basin,
         differs,
         differs.view(np.uint64),
         np.zeros(width + 9, np.int32),
-        *np.zeros((2, len(_ROWS)), np.int64),
+        *np.zeros((2, len(_ROWS)), np.uint64),
     )
 
 
@@ -170,7 +177,7 @@ def scan_rows(
     slab = Slab(shape, offset, basins.reshape(-1), distance.reshape(-1), ways, low)
     # for all that a row can find
     edges, used = _no_edges(1 << (N_DIRECTIONS * shape[2] - 1).bit_length()), 0
-    runs = _no_runs(shape[2])
+    runs = _no_runs(min(last - first, shape[1]) + 2, shape[2])
     row = first
     while row < last:
         used, row = _scan_rows(slab, runs, *tables, edges, used, row, last)
@@ -178,13 +185,15 @@ def scan_rows(
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
     edges.place[:] += offset * shape[1] * shape[2]
+    # all voxels but those that were found beside the same basin
+    crossings += sums.totals[:, [index_of("voxels")]]
     return low, sums.totals, sums.bounds, crossings, border_crossings, edges
 
 
 @kernel
 def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
     slab: Slab,
-    runs: RowRuns,
+    runs: SliceRuns,
     sums: Sums,
     crossings: npt.NDArray[np.int64],
     border_crossings: npt.NDArray[np.int64],
@@ -202,39 +211,49 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
     looked into: that takes longer than the work on a run. What is called is given arrays.
     """
     shape, offset, flat, heights, ways, low = slab
-    counts, begins, ends, basins, differs, words, places, rooms, firsts = runs
+    held, starts, begins, ends, basins, differs, words, places, firsts, lasts = runs
     totals, bounds, grey, in_row, along, which, row_factor, factor = sums
     table, keys, saddle, place, contacts = edges
     depth, height, width = shape
-    begun = row
     # a row cannot find more edges than its voxels have contacts
     while row < end_row and keys.size - used >= N_DIRECTIONS * width:
         z, y = row // height, row % height
         at_z = z + offset
         start = row * width
-        # where the walk begins, and in each slice, nothing is known from the row before
-        for new in range(0 if row == begun or y == 0 else 3, 5):
-            dz, dy = _NEW[new, 0], _NEW[new, 1]
-            room = 2 + (y + dy) % 3 if dz else (y + dy) % 2
-            counts[room] = 0
-            if not (0 <= y + dy < height and at_z + dz < depth):
+        for ahead in range(2):
+            # of a slice all rows that the walk comes to before the next, and those beside them
+            room, low_row = (z + ahead) % 2, max(y - ahead, 0)
+            high_row = min(y + end_row - row + 1, height)
+            is_held = held[room, 0] == at_z + ahead
+            if at_z + ahead == depth or (
+                is_held and held[room, 1] <= low_row and held[room, 2] >= high_row
+            ):
                 continue
-            at = start + (dz * height + dy) * width
-            line, all_but_last = flat[at : at + width], flat[at : at + width - 1]
-            where = begins[room], ends[room], basins[room]
-            counts[room] = _find_runs(line, all_but_last, differs, words, places, *where)
+            held[room, 0], held[room, 1], held[room, 2] = at_z + ahead, low_row, high_row
+            found = np.uint64(room * begins.size // 2)
+            for at_y in range(low_row, high_row):
+                starts[room, at_y - low_row] = found
+                at = ((z + ahead) * height + at_y) * width
+                line, all_but_last = flat[at : at + width], flat[at : at + width - 1]
+                where = begins, ends, basins, found
+                found = _find_runs(line, all_but_last, differs, words, places, *where)
+            starts[room, high_row - low_row] = found
+        for r in range(len(_ROWS)):
+            at_y, ahead = y + _ROWS[r, 1], _ROWS[r, 0]
+            firsts[r] = lasts[r] = 0
+            if 0 <= at_y < height and at_z + ahead < depth:
+                room = (z + ahead) % 2
+                firsts[r] = starts[room, at_y - held[room, 1]]
+                lasts[r] = starts[room, at_y - held[room, 1] + 1]
         for k in range(row_factor.size):
             row_factor[k] = _power(at_z, in_row[k, 0]) * _power(y, in_row[k, 1])
         inner = 0 < at_z < depth - 1 and 0 < y < height - 1
-        for r in range(len(_ROWS)):
-            rooms[r] = 2 + (y + _ROWS[r, 1]) % 3 if _ROWS[r, 0] else (y + 1) % 2
-            firsts[r] = 0
-        own_room = y % 2
-        known, edge = -1, 0
-        for run in range(counts[own_room]):
-            begin, end = int(begins[own_room, run]), int(ends[own_room, run])
-            a = basins[own_room, run]
-            own = a - low
+        known, edge = -1, np.uint64(0)
+        own_first, own_last = firsts[len(_ROWS) - 1], lasts[len(_ROWS) - 1]
+        for run in range(own_first, own_last):
+            begin, end = int(begins[run]), int(ends[run])
+            a = basins[run]
+            own = np.uint64(a - low)
             length = end - begin
             factor[0] = length
             factor[1] = (begin + end - 1) * length // 2
@@ -257,31 +276,28 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
             bounds[own, 5] = max(bounds[own, 5], end)
             if not inner or begin == 0 or end == width:
                 _add_border_crossings(border_crossings, shape, at_z, y, begin, end)
-            # what lies beside it: last, in its own row, the next run
-            crossings[own, _ALONG_X] += 1
-            for r in range(len(_ROWS) + 1):
-                if r < len(_ROWS):
-                    room, reach = rooms[r], ways[r]
-                    beside = start + (_ROWS[r, 0] * height + _ROWS[r, 1]) * width
-                    other, count = firsts[r], counts[room]
-                    while other < count and ends[room, other] < begin:
-                        other += 1
-                    firsts[r] = other
-                else:
-                    room, reach, beside = own_room, ways[r], start
-                    other, count = run + 1, min(run + 2, counts[room])
-                before, level, after = length, length, length
-                while other < count and begins[room, other] <= end:
-                    b = basins[room, other]
-                    first, last = int(begins[room, other]), int(ends[room, other])
-                    other += 1
+            # in its own row no basin is beside itself, so that each run is crossed once
+            crossings[own, _ALONG_X] -= length - 1
+            firsts[len(_ROWS) - 1], lasts[len(_ROWS) - 1] = run + _ONE, min(run + _TWO, own_last)
+            for r in range(len(_ROWS)):
+                reach = ways[r]
+                beside = start + (_ROWS[r, 0] * height + _ROWS[r, 1]) * width
+                other, beyond = firsts[r], lasts[r]
+                before, level, after = _LEADING[r, 0], _LEADING[r, 1], _LEADING[r, 2]
+                while other < beyond and ends[other] < begin:
+                    other += _ONE
+                firsts[r] = other
+                while other < beyond and begins[other] <= end:
+                    b = basins[other]
+                    first, last = int(begins[other]), int(ends[other])
+                    other += _ONE
                     at_before = max(0, min(end, last + 1) - max(begin, first + 1))
                     at_level = max(0, min(end, last) - max(begin, first))
                     at_after = max(0, min(end, last - 1) - max(begin, first - 1))
                     if b == a:
-                        before -= at_before
-                        level -= at_level
-                        after -= at_after
+                        crossings[own, before] -= at_before
+                        crossings[own, level] -= at_level
+                        crossings[own, after] -= at_after
                         continue
                     key = (int(min(a, b)) << 32) | int(max(a, b))
                     if key != known:
@@ -290,21 +306,22 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
                             table[slot] = used
                             keys[used], saddle[used] = key, -1
                             used += 1
-                        edge, known = int(table[slot]), key
-                    if r < len(_ROWS):
-                        contacts[edge, _ROWS[r, 2]] += at_before
-                        contacts[edge, _ROWS[r, 3]] += at_level
-                        contacts[edge, _ROWS[r, 4]] += at_after
-                    else:
-                        contacts[edge, _ALONG_X] += at_after
-                    saddle[edge], place[edge] = _highest_way(
-                        heights, start, beside, (begin, end), (first, last), reach,
-                        saddle[edge], place[edge],
-                    )  # fmt: skip
-                if r < len(_ROWS):
-                    crossings[own, _ROWS[r, 2]] += before
-                    crossings[own, _ROWS[r, 3]] += level
-                    crossings[own, _ROWS[r, 4]] += after
+                        edge, known = np.uint64(table[slot]), key
+                    contacts[edge, before] += at_before
+                    contacts[edge, level] += at_level
+                    contacts[edge, after] += at_after
+                    if reach < 0:
+                        continue
+                    # most ways are lower than one that is known
+                    x = start + max(begin, first - reach)
+                    stop = start + min(end, last + reach)
+                    while x < stop and heights[np.uint64(x)] < saddle[edge]:
+                        x += 1
+                    if x < stop:
+                        saddle[edge], place[edge] = _highest_way(
+                            heights, start, beside, (x - start, stop - start), (first, last), reach,
+                            saddle[edge], place[edge],
+                        )  # fmt: skip
         row += 1
     return used, row
 
@@ -319,10 +336,11 @@ def _find_runs(
     begins: npt.NDArray[np.int32],
     ends: npt.NDArray[np.int32],
     basins: npt.NDArray[np.int32],
-) -> int:
-    """Find the runs of a row; returns how many there are.
+    found: np.uint64,
+) -> np.uint64:
+    """Write the runs of a row from place `found` on; returns the place after them.
 
-    `all_but_last`: of its voxels. The other arrays are those of `RowRuns`.
+    `all_but_last`: of its voxels. The other arrays are those of `SliceRuns`.
     """
     for x in range(all_but_last.size):
         differs[x] = np.uint8(line[x + 1] != all_but_last[x])
@@ -333,12 +351,12 @@ def _find_runs(
                 places[count] = x + 1
                 count += int(differs[x])
     places[count] = line.size
-    found, begin = 0, 0
+    begin = 0
     for i in range(count + 1):
         begins[found] = begin
         ends[found] = places[i]
         basins[found] = line[begin]
-        found += int(line[begin] != 0)
+        found += np.uint64(line[begin] != 0)
         begin = int(places[i])
     return found
 
@@ -356,15 +374,12 @@ def _highest_way(
 ) -> tuple[np.float32, int]:
     """Return the highest way between two runs and where it is, or that given; of equals the first.
 
-    `run`: its first voxel and the one after its last, in the row from `start` on; `other`: in the
-    one from `beside` on. Ways lead `reach` voxels along x,
-    and none where that is below 0.
+    `run`: the first of its voxels that count, and the one after the last, in the row from `start`
+    on; `other`: the same of all of the other, in the row from `beside` on. Ways lead `reach` voxels
+    along x.
     """
-    begin, end = run
     first, last = other
-    if reach < 0:
-        return highest, earliest
-    for x in range(max(begin, first - reach), min(end, last + reach)):
+    for x in range(run[0], run[1]):
         here = heights[start + x]
         # no way from here on lies before it
         if here < highest or (here == highest and earliest <= start + x):
@@ -484,16 +499,16 @@ def _power(base: int, exponent: int) -> int:
 
 
 @kernel
-def _find(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], key: int) -> int:
+def _find(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], key: int) -> np.uint64:
     """Return the slot of a key in an open-addressed table, or the free slot where it belongs."""
     # basins near each other have numbers near each other, and so have the slots of what touches at
     # a time, which stay in the cache; where many are taken steps that mix the key lead far away
-    mask = table.size - 1
-    slot = (int(key >> 32) * 8 + int(key & 0xFFFFFFFF) * 3) & mask
-    step, tries = 1, 0
-    while table[slot] >= 0 and keys[table[slot]] != key:
+    mask, mixed = np.uint64(table.size - 1), np.uint64(key)
+    lower, higher = mixed >> np.uint64(32), mixed & np.uint64(0xFFFFFFFF)
+    slot = (lower * np.uint64(8) + higher * np.uint64(3)) & mask
+    step, tries = _ONE, 0
+    while table[slot] >= 0 and keys[np.uint64(table[slot])] != key:
         if tries == _NEAR:
-            mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-            step = int(mixed >> np.uint64(24)) | 1
+            step = (mixed * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24) | _ONE
         slot, tries = (slot + step) & mask, tries + 1
     return slot
