@@ -72,7 +72,8 @@ class Field(BaseValueWidget):
 
     def start_clean(self) -> None:
         """Show what another scan begins with."""
-        self.value = self.option.default
+        if not self.is_default:
+            self.value = self.option.default
 
     def _tell(self, *_: object) -> None:
         self.changed.emit(self.value)

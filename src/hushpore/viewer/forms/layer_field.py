@@ -42,6 +42,7 @@ class LayerField(Field):
         self._layers = [] if viewer is None else viewer.layers
         self._chosen: Any = None
         self._listed: list[Any] = []
+        self._shown: list[str] = []
         super().__init__(option, **given, **shown_by(QComboBox))
         for event in ("inserted", "removed", "reordered") if viewer is not None else ():
             getattr(viewer.layers.events, event).connect(self._refresh)
@@ -88,14 +89,20 @@ class LayerField(Field):
 
     def _refresh(self, event: Any = None) -> None:
         before, chosen = self._listed, self._chosen
-        for layer in before:
-            layer.events.name.disconnect(self._refresh)
         self._listed = [layer for layer in reversed(self._layers) if self._suits(layer)]
-        for layer in self._listed:
+        new = [layer for layer in self._listed if layer not in before]
+        # those of layers that stay are left alone: napari takes 0.2 ms to look at a callback
+        for layer in new:
             layer.events.name.connect(self._refresh)
-        self._chosen = self._kept([layer for layer in self._listed if layer not in before])
-        self.native.clear()
-        self.native.addItems([NOTHING, *self._entries()])
+        for layer in before:
+            if layer not in self._listed:
+                layer.events.name.disconnect(self._refresh)
+        self._chosen = self._kept(new)
+        entries = [NOTHING, *self._entries()]
+        if entries != self._shown:
+            self._shown = entries
+            self.native.clear()
+            self.native.addItems(entries)
         self.native.setCurrentIndex(self._position())
         if self._chosen is not chosen:
             self._tell()
