@@ -97,3 +97,15 @@ def test_without_a_canvas_nothing_is_done(qtbot, monkeypatch):
     ready._make_letter()
     assert next(ready._left) == LETTERS[1]
     qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+
+
+def test_while_a_scan_is_read_letters_alone_are_made_ready(qtbot, make_napari_viewer):
+    viewer = make_napari_viewer()
+    shown = []
+    viewer.canvas.overlays.text.events.visible.connect(shown.append)
+    parent = QObject()
+    ready = FontWarmup(parent)
+    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    (font,) = _fonts()
+    assert set(LETTERS) <= set(font._glyphs)
+    assert shown == []

@@ -125,8 +125,8 @@ def read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> N
     name = _name(path)
     choosing = getattr(viewer, "window", None) is not None
     if choosing:
-        # the numbers of the scale bar
-        FontWarmup(viewer.window._qt_window, viewer)
+        # the label of the scale bar
+        FontWarmup(viewer.window._qt_window)
     LoadingTask(
         f"Reading {name}",
         partial(_read, path, choosing, trust),

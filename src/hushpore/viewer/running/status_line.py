@@ -7,9 +7,9 @@ from typing import Any
 
 from qtpy.QtCore import QObject, QTimer
 
-#: What is written on the canvas: first the numbers of a scale bar, then names of layers, stages
-#: and units; and the letters by which the height of a line is measured.
-LETTERS = string.digits + string.ascii_letters + " :,.%/_-[]()µÉÑÅŐ"
+#: What is written on the canvas: first what a scale bar is labelled with, then names of layers,
+#: stages and units; and the letters by which the height of a line is measured.
+LETTERS = string.digits + " .mµ" + string.ascii_letters + ":,%/_-[]()ÉÑÅŐ"
 
 #: Milliseconds between two letters, each of which takes some ten.
 PAUSE = 15
@@ -58,13 +58,13 @@ class FontWarmup(QObject):
     187; `benchmarks live_ablation`). Where a napari keeps its fonts elsewhere nothing is done for
     them. The line is a blank one, shown for a moment.
 
-    `viewer`: on whose canvas the line will be.
+    `viewer`: on whose canvas the line will be; None: letters alone, while there is no job to come.
     """
 
-    def __init__(self, parent: QObject, viewer: Any) -> None:
+    def __init__(self, parent: QObject, viewer: Any = None) -> None:
         super().__init__(parent)
         self._left = iter(LETTERS)
-        self._line = StatusLine(viewer)
+        self._line = None if viewer is None else StatusLine(viewer)
         self._is_shown = False
         self._timer = QTimer(self)
         self._timer.setInterval(PAUSE)
@@ -85,7 +85,9 @@ class FontWarmup(QObject):
             self._timer.timeout.connect(self._show_blank_line)
 
     def _show_blank_line(self) -> None:
-        if self._is_shown:
+        if self._line is None:
+            self._timer.stop()
+        elif self._is_shown:
             self._line.remove()
             self._timer.stop()
         else:
