@@ -95,6 +95,17 @@ def test_a_job_needs_no_more_than_its_entry_to_be_run_in_the_window(widget, view
     assert widget.layer.value is viewer.layers["scan"]
 
 
+def test_settings_that_are_folded_away_are_items_in_their_place(qtbot, viewer):
+    widget = PatchesWidget(viewer)
+    qtbot.addWidget(widget.native)
+    assert len(widget.form.made) < len(jobs.JOBS["patches"].settings.options())
+    widget.seed.value = 3
+    names = [item.name for item in widget]
+    assert names == ["layer", *(field.name for field in widget.form), "device"]
+    assert widget["seed"] is widget.form.seed
+    assert widget.settings().seed == 3
+
+
 def test_the_end_of_a_job_is_told_with_its_result(widget):
     ends = []
     widget.called.connect(ends.append)

@@ -413,11 +413,28 @@ class JobWidget(WorkerContainer):
         # what is inside must fit beside a scroll bar: there is none for the width
         self.native.setMinimumWidth(354)
         # what has its place can be an item, and is by its name an attribute
-        self.extend([self.layer, *self.form, self.device])
+        items = [self.layer, *self.form.made, self.device]
         if job.cluster:
-            self.append(self.run_on)
+            items.append(self.run_on)
             device, run_on = self.device.native, self.run_on.native
             device.found.connect(lambda: run_on.offer_gpus(device.gpus))
+        for number, item in enumerate(items):
+            self.insert(number, item)
+        self.form.completed.connect(self._take_folded)
+
+    def complete(self) -> None:
+        """Have the form make the fields that are folded away."""
+        self.form.complete()
+
+    def _is_to_come(self, name: str) -> bool:
+        form = self.__dict__.get("form")
+        return form is not None and form._is_to_come(name)
+
+    def _take_folded(self, fields: list[Any]) -> None:
+        """Have the fields of the form that were made later among the items, before the device."""
+        first = 1 + len(self.form.made) - len(fields)
+        for number, field in enumerate(fields, first):
+            self.insert(number, field)
 
     def _follow_layer(self) -> None:
         """Take in another layer, or what has changed in it: another scan starts clean."""

@@ -43,7 +43,7 @@ def threshold(widget):
 
 def explained(widget, name="threshold"):
     line = widget.form._lines[name]
-    return "" if line.isHidden() else line.text()
+    return "" if line.isHidden() else line.text().replace("\u00a0", " ")
 
 
 def void(viewer):

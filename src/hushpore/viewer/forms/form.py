@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from magicgui import register_type
 from magicgui.types import Undefined
+from psygnal import Signal
 from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import InputError
@@ -40,11 +41,18 @@ class SettingsForm(PlacedContainer):
     also what magicgui makes of a class of `Settings` as a type hint, so that a function that is
     decorated with ``@magicgui`` can take settings.
 
+    Fields under 'More' are made in a turn of their own, or once they are asked for; until then
+    their settings have their defaults. `completed` tells of them.
+
     `annotation`: the class to make a form of. `value`: what to show first; the defaults where it is
     not given. `viewer`: whose layers settings can name; the current viewer where it is not given.
     `fields`: the fields of settings, by their names, where they are not those of `annotation_of`.
     ``**given``: as for `magicgui.widgets.Container`.
+    `made`: the fields that are there.
     """
+
+    #: The fields under 'More' have been made: a list of them.
+    completed = Signal(object)
 
     def __init__(
         self,
@@ -62,6 +70,7 @@ class SettingsForm(PlacedContainer):
         self._lines: dict[str, QLabel] = {}
         self._explained: dict[str, tuple[str, str]] = {}
         self._known: dict[str, Any] = {}
+        self.made: list[Any] = []
         column = self.native.layout()
         column.setSpacing(4)
         options = annotation.options()
@@ -69,9 +78,9 @@ class SettingsForm(PlacedContainer):
         tip = "Put every setting back to its default."
         self._reset = QPushButton("Reset", toolTip=tip, clicked=self.reset)
         self.more = Fold("More", self._reset)
-        folded = [option for option in options if option.more]
-        if folded:
-            self.more.add_later(self._grid(folded))
+        self._folded = [option for option in options if option.more]
+        if self._folded:
+            self.more.add_later(self._make_folded)
         column.addWidget(self.more)
         self.changed.connect(self._mark)
         if value is not Undefined:
@@ -84,7 +93,7 @@ class SettingsForm(PlacedContainer):
 
         Raises InputError if a value is not accepted.
         """
-        return self._class.of(self.asdict())
+        return self._class.of({field.name: field.value for field in self.made})
 
     @value.setter
     def value(self, settings: Settings) -> None:
@@ -96,6 +105,10 @@ class SettingsForm(PlacedContainer):
             values, default = settings.to_dict(), self._class().to_dict()
             self.update({name: one for name, one in values.items() if one != default[name]})
 
+    def complete(self) -> None:
+        """Make the fields under 'More'."""
+        self.more.add_now()
+
     def reset(self) -> None:
         """Show the defaults."""
         self.value = self._class()
@@ -106,7 +119,7 @@ class SettingsForm(PlacedContainer):
         `own`: what was chosen for this scan already, by names of settings.
         Returns: what was chosen for the one before.
         """
-        fields = [field for field in self if field.option.is_of_scan]
+        fields = [field for field in self.made if field.option.is_of_scan]
         left = {field.name: field.value for field in fields}
         for field in fields:
             if field.name in own:
@@ -122,6 +135,16 @@ class SettingsForm(PlacedContainer):
         """
         self._known |= known
         self._explain()
+
+    def _is_to_come(self, name: str) -> bool:
+        return any(option.name == name for option in self.__dict__.get("_folded", ()))
+
+    def _make_folded(self) -> QWidget:
+        folded, self._folded = self._folded, []
+        grid = self._grid(folded)
+        self._mark()
+        self.completed.emit(self.made[-len(folded) :])
+        return grid
 
     def _grid(self, options: list[Option]) -> QWidget:
         widget = QWidget()
@@ -139,7 +162,8 @@ class SettingsForm(PlacedContainer):
             grid.addWidget(label, 2 * row, 0)
             grid.addWidget(field.native, 2 * row, 1)
             grid.addWidget(line, 2 * row + 1, 0, 1, 2)
-            self.append(field)
+            self.insert(len(self.made), field)
+            self.made.append(field)
         return widget
 
     def _make_field(self, option: Option) -> Any:
@@ -154,12 +178,12 @@ class SettingsForm(PlacedContainer):
 
     def _mark(self) -> None:
         """Show which settings differ from their defaults, also where they are folded away."""
-        for field in self:
+        for field in self.made:
             changed = "" if field.is_default else " •"
             self._titles[field.name].setText(field.option.label + changed)
-        folded = sum(field.option.more and not field.is_default for field in self)
+        folded = sum(field.option.more and not field.is_default for field in self.made)
         self.more.set_title(f"More ({folded} changed)" if folded else "More")
-        self._reset.setVisible(any(not field.is_default for field in self))
+        self._reset.setVisible(any(not field.is_default for field in self.made))
         self._explain()
 
     def _explain(self) -> None:
@@ -172,7 +196,7 @@ class SettingsForm(PlacedContainer):
         except InputError:
             # said when Run is pressed; till then everything can be changed
             pass
-        for field in self:
+        for field in self.made:
             name = field.name
             tip = [unused[name]] if name in unused else []
             tip += [field.option.help_in_words]

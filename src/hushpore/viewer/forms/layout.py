@@ -17,6 +17,8 @@ from qtpy.QtWidgets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qtpy.QtGui import QShowEvent
 
 
@@ -180,10 +182,11 @@ class Fold(QWidget):
         if corner is not None:
             line.addWidget(corner)
         fill(QVBoxLayout(self), line, self._content, spacing=2)
-        self._corner, self._later = corner, list[QWidget]()
-        self.button.toggled.connect(self._add_now)
+        self._corner = corner
+        self._later: list[Callable[[], QWidget]] = []
+        self.button.toggled.connect(self.add_now)
         self._timer = QTimer(self, singleShot=True, interval=AFTER_FIRST_PAINT)
-        self._timer.timeout.connect(self._add_now)
+        self._timer.timeout.connect(self.add_now)
 
     def set_title(self, title: str) -> None:
         """Change the title."""
@@ -194,18 +197,21 @@ class Fold(QWidget):
         self._inner.addWidget(widget)
         self.button.show()
 
-    def add_later(self, widget: QWidget) -> None:
-        """Put a widget under the title in a turn of its own, or as soon as it is unfolded.
+    def add_later(self, make: Callable[[], QWidget]) -> None:
+        """Make a widget and put it under the title in a turn of its own, or once it is unfolded.
 
-        What is in the window takes on its style, whether it is seen or not: a widget of many
-        fields is there sooner without those that are folded away.
+        A widget of many fields is there sooner without those that are folded away: they take as
+        long to make as all the rest, and in the window they take on its style, seen or not.
         """
-        self._later.append(widget)
+        self._later.append(make)
         self.button.show()
         self._timer.start()
 
-    def _add_now(self) -> None:
-        for widget in self._later:
+    def add_now(self) -> None:
+        """Make what was to be made later, and put it under the title."""
+        later, self._later = self._later, []
+        for make in later:
+            widget = make()
             self.add(widget)
             # what joins a window late would be the last that the Tab key comes to
             before: QWidget = self.button if self._corner is None else self._corner
@@ -215,7 +221,6 @@ class Fold(QWidget):
                 if takes_tab and each.focusProxy() is None and each.window() is self.window():
                     QWidget.setTabOrder(before, each)
                     before = each
-        self._later = []
 
     def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
         """Wait anew: to make a widget and its dock may take as long as that."""

@@ -67,6 +67,9 @@ class PlacedContainer(Container):
     They are its items and attributes as in any container; where they lie is up to whoever makes it,
     in the column of its ``native`` widget.
 
+    A subclass may make some of them later; whoever asks for one of them, or for all there are, has
+    them made.
+
     ``**given``: as for `magicgui.widgets.Container`.
     """
 
@@ -78,3 +81,58 @@ class PlacedContainer(Container):
     def __repr__(self) -> str:
         """Show it as magicgui shows a function: what can be set, and its values."""
         return f"<{type(self).__name__} {self.__signature__}>"
+
+    # ---- what is made later
+
+    def complete(self) -> None:
+        """Make the items that are not there yet."""
+
+    def _is_to_come(self, name: str) -> bool:
+        """Whether an item of this name is not there yet."""
+        return False
+
+    def __len__(self) -> int:
+        """Return how many items there are."""
+        self.complete()
+        return int(super().__len__())
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return an item by its place or name, or several."""
+        if not isinstance(key, str):
+            self.complete()
+        return super().__getitem__(key)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an item by its name."""
+        if self._is_to_come(name):
+            self.complete()
+        return super().__getattr__(name)
+
+    def get_widget(self, name: str) -> Any:
+        """Return an item by its name, or None where there is none."""
+        if self._is_to_come(name):
+            self.complete()
+        return super().get_widget(name)
+
+    def update(self, mapping: Any = (), **values: Any) -> None:
+        """Show values by the names of the items."""
+        values = dict(mapping, **values)
+        if any(map(self._is_to_come, values)):
+            self.complete()
+        super().update(values)
+
+    def asdict(self) -> dict[str, Any]:
+        """Return the values by the names of the items."""
+        self.complete()
+        return dict(super().asdict())
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes and items."""
+        self.complete()
+        return list(super().__dir__())
+
+    @property
+    def __signature__(self) -> Any:
+        """The items as the parameters of a function, with their values as its defaults."""
+        self.complete()
+        return super().__signature__

@@ -53,7 +53,6 @@ class ThresholdPanel(GreyPanel):
         )  # fmt: skip
         super().__init__(viewer, layers, form, GreyHistogram(viewer), VoidPreview(viewer), shown)
         self._threshold: Any = form[THRESHOLD]
-        self._strict: Any = form[STRICT]
         self._method = "otsu"
         # of the newest result with intervals: the values, the threshold, those as good as it
         self._band: tuple[Any, float, tuple[float, float]] | None = None
@@ -104,7 +103,7 @@ class ThresholdPanel(GreyPanel):
         if self.greys is not None:
             ends = float(self.greys.range.low), float(self.greys.range.high)
             self._threshold.suit(self.histogram.step, self.greys.unit)
-            self._strict.suit(self.histogram.step, self.greys.unit, ends)
+            self._form[STRICT].suit(self.histogram.step, self.greys.unit, ends)
         self._form.know(greys=self.greys)
 
     # ---- in step with the form
