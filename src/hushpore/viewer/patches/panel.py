@@ -241,11 +241,12 @@ class PatchesPanel(QWidget):
         tiles = ranked[self._chosen[ranked]][:TILES]
         if self._marked is not None and self._marked not in tiles:
             tiles = np.concatenate([[self._marked], tiles[: TILES - 1]])
-        sheet = self.result.sheet(tiles)
-        layer.metadata[METADATA_KEY]["sheet"] = sheet
-        high = layer.scale[0] * layer.data.shape[0]
-        layer.data = sheet.image
-        layer.scale = (high / sheet.image.shape[0],) * 2
+        known = layer.metadata[METADATA_KEY]
+        # as a new one is already, mostly
+        if not np.array_equal(tiles, known["sheet"].patches):
+            high = layer.scale[0] * layer.data.shape[0]
+            known["sheet"] = sheet = self.result.sheet(tiles)
+            layer.scale = (high / sheet.image.shape[0],) * 2
         self._paint_sheet()
 
     def _paint_sheet(self) -> None:
@@ -264,7 +265,8 @@ class PatchesPanel(QWidget):
                 layer.contrast_limits[1]
             )
             image[tiles] = sheet.image[tiles]
-        layer.data = image
+        if image is not layer.data:
+            layer.data = image
 
     def _say(self, row: str = "") -> None:
         assert self.result is not None
