@@ -105,6 +105,8 @@ def test_labels_tables_and_record_follow_at_once(qtbot, viewer, widget, scan):
     give(widget, "15.4")
     assert viewer.dims.current_step[0] == 5
     assert tuple(labels.scale) == (15.4, 15.4, 15.4)
+    assert viewer.canvas.overlays.scale_bar.visible
+    assert "No scale bar" not in widget._facts.text()
     truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"))
     qtbot.waitUntil(lambda: results.view.tables.unit == "um")
     pd.testing.assert_frame_equal(results.view.tables.pores, truth.pores)

@@ -100,8 +100,9 @@ class LayerChoice(BaseValueWidget):
         # a preview may have become a result
         if event.type == "name" or self._suits(layer) != (layer in self._listed):
             self._refresh()
-        elif layer == self._layer:
-            self.changed.emit(layer)
+        elif layer == self._layer or event.type == "units":
+            # with the unit of any layer a scale bar may come or go
+            self.changed.emit(self._layer)
 
     def _choose(self, position: int) -> None:
         self.set_value(self._listed[position])
