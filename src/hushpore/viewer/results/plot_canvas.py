@@ -17,9 +17,10 @@ from napari.utils.theme import get_theme
 from qtpy.QtCore import QTimer
 
 from hushpore.viewer.results.saving import ask_for_file, save_table, save_with
-from hushpore.viewer.running.drawing import LAYOUT_DELAY
+from hushpore.viewer.running.drawing import LAYOUT_DELAY, in_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -38,7 +39,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         self._viewer = viewer
         self.numbers = pd.DataFrame()
         # a figure that has it lays itself out whenever it is drawn, as for another slice to mark:
-        # half of the twentieth of a second that matplotlib takes
+        # half of the twentieth of a second that matplotlib takes, and here in a turn of its own
         self._layout, self._is_laid_out = ConstrainedLayoutEngine(), False
         self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._take_turn)
 
@@ -88,8 +89,11 @@ class PlotCanvas(FigureCanvasQTAgg):
         super().draw()  # type: ignore[no-untyped-call]
 
     def _take_turn(self) -> None:
-        """Lay the plots out; they are drawn in another turn."""
+        in_turns(self, self._lay_out_and_draw())
+
+    def _lay_out_and_draw(self) -> Iterator[None]:
         self._lay_out()
+        yield
         self.draw_idle()  # type: ignore[no-untyped-call]
 
     def _lay_out(self) -> None:
