@@ -238,6 +238,7 @@ def core_results(walk: Walk) -> None:
     diameter = results.view.tables.pores["equivalent_diameter"]
     check(diameter.between(20, 2000).all(), "diameters are lengths now")
     walk.viewer.window.add_plugin_dock_widget("hushpore", "Plots")
+    settle()
     walk.picture("core-plots")
     click(results._in_3d)
     settle(2)
