@@ -1,7 +1,7 @@
 import pytest
 
 from hushpore.base.events import Note
-from hushpore.viewer.forms.rich_label import NoteMessages
+from hushpore.viewer.forms.rich_label import NoteMessages, link, unbroken
 
 
 @pytest.fixture
@@ -32,3 +32,8 @@ def test_without_notes_it_takes_no_room(notes):
     notes.show_notes(())
     assert notes.isHidden()
     assert not notes.text()
+
+
+def test_what_belongs_to_the_word_before_stays_on_its_line():
+    assert unbroken("0.067 % of 5 mm") == "0.067\u00a0% of 5\u00a0mm"
+    assert "Save result\u00a0…" in link("save", "Save result …")

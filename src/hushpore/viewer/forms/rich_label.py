@@ -31,8 +31,9 @@ COPY = "copy"
 _ADDRESS = re.compile(r"https?://[^\s<]+")
 
 
-#: Spaces at which a line should not end: before units, signs and the dots between facts.
-_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[%·✓⚠])(?!\w))")
+#: Spaces at which a line should not end: before units, signs, the dots between facts and those at
+#: the end of what opens a dialog.
+_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[%·✓⚠…])(?!\w))")
 
 
 class RichLabel(QLabel):
@@ -82,7 +83,7 @@ def unbroken(text: str) -> str:
 
 def link(target: str, text: str) -> str:
     """Return a link; Qt's own colour for links cannot be read on a dark ground."""
-    return f'<a href="{target}" style="color: {_TEXT}">{text}</a>'
+    return f'<a href="{target}" style="color: {_TEXT}">{unbroken(text)}</a>'
 
 
 def sign(is_error: bool) -> str:

@@ -19,7 +19,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.rich_label import plain_label, unbroken
 from hushpore.viewer.forms.shortcuts import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.layers.origin import scan_of
@@ -242,7 +242,7 @@ class MergeHeight(QWidget):
             word = "Merged by height now; undo leads back."
         elif self._initial is not None:
             word = f"{self._named(None)}: moving the slider merges by height instead."
-        self._note.setText(word)
+        self._note.setText(unbroken(word))
         self._note.setVisible(bool(word))
 
     def _named(self, h: str | float | None) -> str:
