@@ -611,8 +611,10 @@ def test_what_lies_elsewhere_and_fits_into_memory_is_read_once_and_a_few_slices_
     read: list[int] = []
 
     def slice_of(block_info: Any) -> np.ndarray:
-        read.append(block_info[None]["array-location"][0][0])
-        return scan[read[-1]][None]
+        # by several threads at once
+        number = block_info[None]["array-location"][0][0]
+        read.append(number)
+        return scan[number][None]
 
     chunks = ((1,) * len(scan), *((length,) for length in scan.shape[1:]))
     elsewhere = Volume(da.map_blocks(slice_of, chunks=chunks, dtype=scan.dtype, meta=scan[:0]))
