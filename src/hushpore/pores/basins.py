@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
 
 _MOST = 2**31 - 2  # basins that int32 can number
+_AT_A_TIME = 1 << 12  # voxels that are numbered before it is looked for exits among them
 
 
 class Watershed:
@@ -166,24 +167,29 @@ def watershed_slab(
     """
     _, height, width = distance.shape
     size = height * width
-    steepest_ascent(distance, pointers, first, last, threads, faces_only=faces_only)
+    peaks = steepest_ascent(distance, pointers, first, last, threads, faces_only=faces_only)
+    require_numbers(count + peaks.size)
     flat = pointers.reshape(-1)
     begin, end = first * size, last * size
-    # what lies beside the slab leads nowhere else
-    for beside, beyond in ((max(begin - size, 0), begin), (end, min(end + size, flat.size))):
-        threads.over(beyond - beside, _stay, flat, beside, smallest=1 << 14)
+    # ends of ways are below zero: -1 in the solid, -1 - n in the peak of basin n of the slab, and
+    # from there on in the slices beside it, whose voxels lead nowhere else
+    flat[peaks] = -2 - np.arange(peaks.size, dtype=np.int32)
+    lowest = -2 - peaks.size
+    for beside, beyond, place in (
+        (max(begin - size, 0), begin, 0),
+        (end, min(end + size, flat.size), size),
+    ):
+        where = (flat, beside, lowest - place)
+        threads.over(beyond - beside, _lead_out, *where, smallest=1 << 14)
     # a thread may read pointers that another one is writing: old or new, they lead the same way
-    found = threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
-    peaks: npt.NDArray[np.int64] = np.concatenate(found)
-    require_numbers(count + peaks.size)
-    exits = _find_exits(flat, begin, end, size, threads)
-    flat[exits] = np.arange(exits.size, dtype=np.int32)
-    numbers = np.arange(count + 1, count + 1 + peaks.size, dtype=np.int32)
-    flat[peaks] = -1 - numbers
-    threads.over(end - begin, _number, flat, begin, smallest=1 << 14)
-    flat[peaks] = numbers
-    back = exits < begin
-    return SlabWatershed(peaks - begin, exits[back] - (begin - size), exits[~back] - end)
+    threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
+    exits = _find_exits(flat, begin, end, size, lowest, threads)
+    exit_at = np.zeros(2 * size if exits.size else 0, np.int32)
+    exit_at[exits] = -1 - np.arange(exits.size)
+    numbering = (flat, begin, count, peaks.size, exit_at)
+    threads.over(end - begin, _number, *numbering, smallest=1 << 14)
+    back = exits < size
+    return SlabWatershed(peaks - begin, exits[back], exits[~back] - size)
 
 
 def require_numbers(count: int) -> None:
@@ -196,18 +202,25 @@ def require_numbers(count: int) -> None:
 
 
 def _find_exits(
-    flat: npt.NDArray[np.int32], begin: int, end: int, size: int, threads: KernelThreads
+    flat: npt.NDArray[np.int32],
+    begin: int,
+    end: int,
+    size: int,
+    lowest: int,
+    threads: KernelThreads,
 ) -> npt.NDArray[np.int64]:
-    """Return the voxels beside the slab to which voxels of it lead."""
+    """Return the voxels beside the slab to which voxels of it lead, of both slices.
+
+    `lowest`: what is written in the first of them.
+    """
     if begin == 0 and end == flat.size:
         return np.zeros(0, np.int64)
     marked = np.zeros(2 * size, np.bool_)
     # a way out leads over the first slice or the last, whose voxels then end where it does
     for slice_begin in {begin, end - size}:
-        where = (flat, slice_begin, begin, end, size, marked)
+        where = (flat, slice_begin, lowest, marked)
         threads.over(size, _mark_exits, *where, smallest=1 << 14)
-    place = np.flatnonzero(marked)
-    return np.where(place < size, begin - size + place, end - size + place)
+    return np.flatnonzero(marked)
 
 
 def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
@@ -216,78 +229,76 @@ def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64
 
 
 @kernel
-def _stay(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
-    """Make every pointer of a range lead to itself."""
-    for i in range(offset + first, offset + last):
-        pointers[i] = i
+def _lead_out(
+    pointers: npt.NDArray[np.int32], offset: int, lowest: int, first: int, last: int
+) -> None:
+    """Write where ways end in a range of a slice beside the slab, from `lowest` down."""
+    for i in range(first, last):
+        pointers[offset + i] = lowest - i
 
 
 @kernel
-def _compress_paths(
-    pointers: npt.NDArray[np.int32], offset: int, first: int, last: int
-) -> npt.NDArray[np.int64]:
-    """Make every pointer of a range lead straight to its end, by path compression in place.
-
-    Returns the peaks in the range, which lead to themselves.
-    """
-    peaks, count = np.empty(1 << 10, np.int64), 0
-    for start in range(offset + first, offset + last):
-        peak = pointers[start]
-        if peak < 0:
+def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
+    """Write what is at its end along the way of every voxel of a range, by path compression."""
+    for start in range(np.uint64(offset + first), np.uint64(offset + last)):
+        onward = pointers[start]
+        if onward < 0:
             continue
-        if peak == start:
-            if count == peaks.size:
-                wider = np.empty(2 * count, np.int64)
-                wider[:count] = peaks
-                peaks = wider
-            peaks[count] = start
-            count += 1
-            continue
-        while pointers[peak] != peak:
-            peak = pointers[peak]
-        at = start
-        while pointers[at] != peak:
+        end = pointers[np.uint64(onward)]
+        while end >= 0:
+            end = pointers[np.uint64(end)]
+        at = np.uint64(start)
+        while onward >= 0:
+            pointers[at] = end
+            at = np.uint64(onward)
             onward = pointers[at]
-            pointers[at] = peak
-            at = onward
-    return peaks[:count].copy()
 
 
 @kernel
 def _mark_exits(
     pointers: npt.NDArray[np.int32],
     offset: int,
-    begin: int,
-    end: int,
-    size: int,
+    lowest: int,
     marked: npt.NDArray[np.bool_],
     first: int,
     last: int,
 ) -> None:
-    """Mark the voxels beside a slab, of both slices, that those of a range point to.
+    """Mark the voxels beside a slab, of both slices, that those of a range lead to.
 
-    `begin`, `end`: of the slab. `offset`: where the range is counted from.
+    `offset`: where the range is counted from. `lowest`: what is written in the first of them.
     """
     for i in range(offset + first, offset + last):
-        target = pointers[i]
-        if target >= end:
-            marked[size + target - end] = True
-        elif 0 <= target < begin:
-            marked[size + target - begin] = True
+        if pointers[i] <= lowest:
+            marked[lowest - pointers[i]] = True
 
 
 @kernel
-def _number(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
-    """Replace pointers by basin numbers, and by -1 - n where they lead to exit n.
+def _number(
+    pointers: npt.NDArray[np.int32],
+    offset: int,
+    before: int,
+    count: int,
+    exit_at: npt.NDArray[np.int32],
+    first: int,
+    last: int,
+) -> None:
+    """Replace ends of ways by basin numbers, and by -1 - n where they lead to exit n.
 
-    Peaks hold ``-1 - number`` and are left as they are; exits hold theirs.
+    `before`, `count`: basins that come before this slab's, and its own. `exit_at`: what is written
+    for each voxel of the slices beside it.
     """
-    for i in range(offset + first, offset + last):
-        target = pointers[i]
-        if target >= 0:
-            pointers[i] = -1 - pointers[target]
-        elif target == -1:
-            pointers[i] = 0
+    none, most = np.int32(0), np.int32(count)
+    for begin in range(offset + first, offset + last, _AT_A_TIME):
+        part = pointers[begin : min(begin + _AT_A_TIME, offset + last)]
+        lowest = none
+        for i in range(part.size):
+            basin = np.int32(-1 - part[i])
+            number = np.int32(basin + before) if basin > none else none
+            number = np.int32(most - basin) if basin > most else number
+            part[i] = number
+            lowest = min(lowest, number)
+        if lowest < none:
+            _look_up(part, exit_at)
 
 
 @kernel
@@ -310,9 +321,22 @@ def _relabel_exits(
     basins: npt.NDArray[np.int32], table: npt.NDArray[np.int32], first: int, last: int
 ) -> None:
     """Replace exits, ``-1 - n``, by the basins that they lead to."""
-    for i in range(first, last):
-        if basins[i] < 0:
-            basins[i] = table[-1 - basins[i]]
+    for begin in range(first, last, _AT_A_TIME):
+        part = basins[begin : min(begin + _AT_A_TIME, last)]
+        # most parts have none, which is told without a branch a voxel
+        lowest = np.int32(0)
+        for i in range(part.size):
+            lowest = min(lowest, part[i])
+        if lowest < 0:
+            _look_up(part, table)
+
+
+@kernel
+def _look_up(part: npt.NDArray[np.int32], table: npt.NDArray[np.int32]) -> None:
+    """Replace what is below zero, ``-1 - n``, by row n of a table."""
+    for i in range(part.size):
+        if part[i] < 0:
+            part[i] = table[-1 - part[i]]
 
 
 @kernel
@@ -324,8 +348,9 @@ def relabel(
     last: int,
 ) -> None:
     """Write ``label_of[basins]`` for a range of a flat array."""
-    for i in range(first, last):
-        labels[i] = label_of[basins[i]]
+    # without a sign indices are not asked whether they count from the end
+    for i in range(np.uint64(first), np.uint64(last)):
+        labels[i] = label_of[np.uint64(basins[i])]
 
 
 def apply_labels(

@@ -7,6 +7,7 @@ is turned; then the lower index.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,8 +30,10 @@ def steepest_ascent(
     threads: KernelThreads,
     *,
     faces_only: bool,
-) -> None:
+) -> npt.NDArray[np.int64]:
     """Point the void voxels of some slices to their highest neighbour, the solid to -1.
+
+    Returns: (n,), int64: flat index of the voxels that are highest themselves, the peaks, sorted.
 
     `faces_only`: whether only the 6 neighbours that share a face count, or all 26. `distance`: (z,
     y, x), float32, C order: squared distance, 0 in the solid. `pointers`: (z, y, x), int32: where
@@ -45,7 +48,8 @@ def steepest_ascent(
     point = _ascend_over_faces if faces_only else _ascend
     bits = distance.view(np.int32)
 
-    def ascend(first: int, last: int) -> None:
+    def ascend(first: int, last: int) -> list[npt.NDArray[np.int64]]:
+        peaks = []
         for row_first, row_last, *slices in pieces[first:last]:
             rows = row_last - row_first
             carried = Carried(
@@ -56,9 +60,11 @@ def steepest_ascent(
                 np.zeros((3, width), np.int64),
                 np.zeros((3, rows + 2, width), np.int64),
             )
-            point(distance, bits, pointers, carried, *slices)
+            peaks.append(point(distance, bits, pointers, carried, *slices))
+        return peaks
 
-    threads.over(len(pieces), ascend)
+    found = itertools.chain.from_iterable(threads.over(len(pieces), ascend))
+    return np.sort(np.concatenate(list(found)))
 
 
 class Carried(NamedTuple):
@@ -82,20 +88,25 @@ def _ascend(
     carried: Carried,
     begin: int,
     end: int,
-) -> None:
+) -> npt.NDArray[np.int64]:
     """Point every void voxel of a range of slices and rows to its highest neighbour; solid to -1.
+
+    Returns the peaks.
 
     Box sum and maximum are both taken one dimension at a time, on three planes of each that are
     carried along z. A key of 63 bits holds the bits of the squared distance (those of floats above
     zero are in order as integers), the leading 27 bits of the box sum, and 5 bits that say which of
     the 27 voxels it is of, the lowest index highest.
     """
+    peaks, count = np.empty(1 << 10, np.int64), 0
     for z in range(begin - 2, end + 2):
         _sum_plane(distance, z, carried)
         if z >= begin:
             _highest_plane(bits, z - 1, carried)
         if z >= begin + 2:
             _ascend_plane(bits, z - 2, carried, pointers)
+            peaks, count = _add_peaks(pointers, z - 2, carried, peaks, count)
+    return peaks[:count].copy()
 
 
 @kernel
@@ -194,6 +205,34 @@ def _ascend_plane(
 
 
 @kernel
+def _add_peaks(
+    pointers: npt.NDArray[np.int32],
+    z: int,
+    carried: Carried,
+    peaks: npt.NDArray[np.int64],
+    count: int,
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Append the voxels of some rows of slice `z` that point to themselves, to a list with room."""
+    _, height, width = pointers.shape
+    for y in range(carried.row_first, carried.row_last):
+        line, start = pointers[z, y], (z * height + y) * width
+        # most rows have none, which is told without a branch a voxel
+        found = np.int32(0)
+        for x in range(width):
+            found += np.int32(line[x] == np.int32(start + x))
+        if found == 0:
+            continue
+        if count + width > peaks.size:
+            wider = np.empty(2 * peaks.size + width, np.int64)
+            wider[:count] = peaks[:count]
+            peaks = wider
+        for x in range(width):
+            peaks[count] = start + x
+            count += int(line[x] == start + x)
+    return peaks, count
+
+
+@kernel
 def _ascend_over_faces(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
@@ -201,17 +240,20 @@ def _ascend_over_faces(
     carried: Carried,
     begin: int,
     end: int,
-) -> None:
+) -> npt.NDArray[np.int64]:
     """Do what `_ascend` does, but to the highest of the 6 neighbours that share a face.
 
     The keys are the same but for their last bits, which are added for the comparison.
     """
+    peaks, count = np.empty(1 << 10, np.int64), 0
     for z in range(begin - 2, end + 2):
         _sum_plane(distance, z, carried)
         if z >= begin:
             _key_plane(bits, z - 1, carried)
         if z >= begin + 2:
             _ascend_plane_over_faces(bits, z - 2, carried, pointers)
+            peaks, count = _add_peaks(pointers, z - 2, carried, peaks, count)
+    return peaks[:count].copy()
 
 
 @kernel
