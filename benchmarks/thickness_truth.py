@@ -2,7 +2,8 @@
 
 Balls, cylinders, plates and lattices of round and square struts, 4 to 20 voxels wide, turned and
 shifted at random; the mean over each is compared with the truth, away from where a face of the
-volume cuts it and where struts cross. PoreSpy's is with every distance as a size.
+volume cuts it and where struts cross: about a crossing there is room for wider balls, but none of
+them reaches farther along a strut than that is wide. PoreSpy's is with every distance as a size.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def lattice(width: float, rng: np.random.Generator, *, is_round: bool) -> Shape:
     at = np.sort(abs((at + period / 2) % period - period / 2), axis=-1)
     near = np.hypot(at[..., 0], at[..., 1])
     phase = near < width / 2 if is_round else at[..., 1] < width / 2
-    is_between = (near < 0.45 * width) & (at[..., 2] > 0.85 * width)
+    is_between = (near < 0.45 * width) & (at[..., 2] > width)
     return phase, _inner(phase & is_between, width / 2), width
 
 

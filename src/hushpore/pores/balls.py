@@ -4,10 +4,11 @@ The width of a voxel is measured from wall to wall: of two opposite neighbours t
 the way between them. Where the middle of the phase lies between voxels, that is what a ball about
 the middle would have, where one about a voxel is smaller. But distances end at the centres of
 voxels, and a wall lies half a step before them; so a plate is a step thinner. A ball is not: its
-wall comes near some centre all around. How many walls stand opposite each other, one pair as of a
-plate or three as of a ball, is told by how the distance falls to both sides: of a unit step across
-a plate by the cosine to its normal, in a ball by 1 wherever it goes. The squares add up to 1, 2 and
-3 over axes at right angles.
+wall comes near some centre all around. Which of these it is, is told by how the distance falls to
+both sides: of a unit step across a plate by the cosine to its normal, in a ball by 1 wherever it
+goes. The squares add up to 1, 2 and 3 over axes at right angles in a plate, a tube and a ball. In a
+square bar the fall is that to the nearer pair of walls, and they come to 19 / 13. One step from the
+middle of a tube of few voxels cannot tell it from a square one; three steps can.
 """
 
 from __future__ import annotations
@@ -43,10 +44,19 @@ _RIDGE = 0.4
 #: The same along one way, with which walls count as opposite each other along it.
 _ACROSS = 0.2
 
-#: How round walls are, the more pairs of them stand opposite each other: not at all for one, and by
-#: half for 19 / 13. To that a square bar comes along the ways to neighbours, and a round bar of a
-#: radius of 6, whose distances about the middle are the same.
-_ROUND = 13 / 12
+#: Steps, in voxels along an axis, within the ball to which the fall of the distance is followed.
+_FAR = 3
+
+#: Slices beside those of some balls that their widths depend on.
+BESIDE = _FAR
+
+#: How much nearer walls are than the centres beyond them, in voxels, by how many pairs of walls
+#: stand opposite each other: flat ones, of plates and square bars; those of tubes; and of balls, of
+#: which balls about voxels leave out a little, since the middle mostly lies between voxels.
+_FLAT, _TUBE, _BALL = (1.5, 1.0), (1.75, 0.1), (3.0, -0.15)
+
+#: Squares of falls that are none.
+_NONE = 1e-9
 
 #: Squared radius, in squared voxels of the smallest spacing, above which balls are all painted:
 #: they are few, and the table of what lies in what grows with its cube.
@@ -221,31 +231,60 @@ def _width_at(
 ) -> np.float32:
     """Return the width about a voxel."""
     is_solid_outside, steps, ways, lengths, shares = around
-    own = np.sqrt(abs(distance[z, y, x]))
+    own = _root(distance[z, y, x])
     across, any_way, steepest = np.inf, np.inf, 0.0
     along_z, along_y, along_x = 0.0, 0.0, 0.0
+    depth, height, width = distance.shape
+    flat, place = distance.reshape(-1), (z * height + y) * width + x
+    is_inner = _FAR <= z < depth - _FAR and _FAR <= y < height - _FAR and _FAR <= x < width - _FAR
     for way in range(lengths.size):
         to_z, to_y, to_x = ways[way, 0], ways[way, 1], ways[way, 2]
-        both = _distance_at(distance, is_solid_outside, z + to_z, y + to_y, x + to_x)
-        both += _distance_at(distance, is_solid_outside, z - to_z, y - to_y, x - to_x)
-        width = both + 2 * lengths[way]
-        fall = max(own - both / 2, 0.0) / lengths[way]
-        any_way, steepest = min(any_way, width), max(steepest, fall)
-        if fall >= _ACROSS:
-            across = min(across, width)
+        # as far as the ball reaches; at its very end a step counts, however that was rounded
+        far = max(1, min(int(own / (lengths[way] * INSIDE)), _FAR))
+        if is_inner:
+            step = (to_z * height + to_y) * width + to_x
+            both = _root(flat[place + step]) + _root(flat[place - step])
+            step *= far
+            far_both = _root(flat[place + step]) + _root(flat[place - step])
+        else:
+            both = _distance_at(distance, is_solid_outside, z + to_z, y + to_y, x + to_x)
+            both += _distance_at(distance, is_solid_outside, z - to_z, y - to_y, x - to_x)
+            to_z, to_y, to_x = far * to_z, far * to_y, far * to_x
+            far_both = _distance_at(distance, is_solid_outside, z + to_z, y + to_y, x + to_x)
+            far_both += _distance_at(distance, is_solid_outside, z - to_z, y - to_y, x - to_x)
+        wide = both + 2 * lengths[way]
+        any_way = min(any_way, wide)
+        if own - both / 2 >= _ACROSS * lengths[way]:
+            across = min(across, wide)
+        fall = max(own - far_both / 2, 0.0) / (far * lengths[way])
+        steepest = max(steepest, fall)
         along_z += shares[0, way] * fall * fall
         along_y += shares[1, way] * fall * fall
         along_x += shares[2, way] * fall * fall
     # least squares may come out below zero
     along_z, along_y, along_x = max(along_z, 0.0), max(along_y, 0.0), max(along_x, 0.0)
     total = along_z + along_y + along_x
-    flat, step = 1.0, 1.0
-    if total > 0:
-        pairs = total / max(steepest, _RIDGE) ** 2
-        flat = min(max(1 - _ROUND * (pairs - 1), 0.0), 1.0)
+    nearer, step = _FLAT[1], 1.0
+    # no fall at all may come out as some, by rounding
+    if total > _NONE:
+        nearer = _nearer(total / max(steepest, _RIDGE) ** 2)
         curved = along_z / steps[0] ** 2 + along_y / steps[1] ** 2 + along_x / steps[2] ** 2
         step = np.sqrt(total / curved)
-    return np.float32((across if across < np.inf else any_way) - min(flat * step, own))
+    return np.float32((across if across < np.inf else any_way) - min(nearer * step, own))
+
+
+@kernel
+def _nearer(pairs: float) -> float:
+    """Return how much nearer walls are than centres, by how many pairs are opposite each other."""
+    low, high = (_FLAT, _TUBE) if pairs < _TUBE[0] else (_TUBE, _BALL)
+    part = min(max((pairs - low[0]) / (high[0] - low[0]), 0.0), 1.0)
+    return low[1] + part * (high[1] - low[1])
+
+
+@kernel
+def _root(squared: np.float32) -> float:
+    """Return the distance of a squared one, whatever its sign."""
+    return float(np.sqrt(abs(squared)))
 
 
 @kernel
@@ -266,4 +305,4 @@ def _distance_at(
     ):
         return 0.0
     z, y, x = min(max(z, 0), depth - 1), min(max(y, 0), height - 1), min(max(x, 0), width - 1)
-    return float(np.sqrt(abs(distance[z, y, x])))
+    return _root(distance[z, y, x])

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hushpore.pores.balls import REACH, Balls
+from hushpore.pores.balls import BESIDE, REACH, Balls
 from hushpore.pores.painting import AT_A_TIME, paint
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ def find_thickness(
         return Found(None, None, np.zeros(1), np.zeros(0, np.int64))
     known = Balls(largest, distance.shape, steps, solid_outside)
     for first, last in slabs:
-        # with one slice more, for widths
-        low = max(first - REACH - 1, 0)
-        part = distance.read(low, last + REACH + 1)
+        # with some slices more, for widths
+        low = max(first - REACH - BESIDE, 0)
+        part = distance.read(low, last + REACH + BESIDE)
         threads.over(last - first, known.mark, part, first - low)
         distance.write(first, part[first - low :][: last - first])
         yield 0.3 * last / slabs.depth
@@ -225,8 +225,8 @@ class _Reaching:
         Returns: squared radii, widths, and places in memory, counted from slice `low`.
         """
         _, height, width = self._distance.shape
-        below = min(start, 1)
-        around = self._distance.read(start - below, stop + 1)
+        below = min(start, BESIDE)
+        around = self._distance.read(start - below, stop + BESIDE)
         part = around[below:][: stop - start].reshape(-1)
         place = np.flatnonzero(part > 0)
         radius = part[place]
