@@ -71,7 +71,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def workers_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def workers_of_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have workers be threads of this process, which start at once."""
 
     @contextlib.contextmanager
@@ -85,6 +85,9 @@ def workers_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
             yield client
 
     monkeypatch.setattr("hushpore.cluster.connection._local", local)
+    # a worker in this process makes its own client that of the whole process, and leaves it so
+    with importlib.import_module("dask").config.set(scheduler=None):
+        yield
 
 
 def _main_block(path: Path) -> Any:

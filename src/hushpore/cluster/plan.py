@@ -85,12 +85,17 @@ def _of_the_whole(settings: PoreSettings) -> str:
 
 
 def memory_for_one(
-    volume: Volume, settings: PoreSettings, workers: Sequence[dict[str, Any]], threads: int
+    volume: Volume,
+    settings: PoreSettings,
+    workers: Sequence[dict[str, Any]],
+    threads: int,
+    all_gpus: bool = False,
 ) -> float | None:
     """Return the bytes of a single task that does all on one worker; None where slabs are cut.
 
     One task is enough where one slab is, and needed where slabs do not give what is asked for.
-    `workers`, `threads`: as for `cut_volume`.
+    `workers`, `threads`: as for `cut_volume`. `all_gpus`: whether the GPUs of all workers are to
+    work, which one task would leave idle.
     Raises MemoryLimitError if such figures are asked for, and no worker holds the volume.
     """
     available = _memory_of_tasks(workers, settings)
@@ -105,8 +110,10 @@ def memory_for_one(
         )
     if needed > available or math.prod(volume.shape) >= 2**31:
         return None
+    if wanted:
+        return available
     is_one = cut_volume(volume, settings, workers, threads, None).thickness >= volume.shape[0]
-    return available if wanted or is_one else None
+    return available if is_one and not all_gpus else None
 
 
 def cut_volume(

@@ -13,7 +13,7 @@ from hushpore.base.events import Progress
 from hushpore.base.volume import Volume, readable_count
 from hushpore.cluster.beginning import has_begun
 from hushpore.cluster.connection import connect, device_on
-from hushpore.cluster.gpus import gpus_of
+from hushpore.cluster.gpus import Gpus, gpus_of
 from hushpore.cluster.in_one import in_one_task
 from hushpore.cluster.plan import check_settings, memory_for_one
 from hushpore.cluster.scan import as_zarr, inputs_of, open_beside
@@ -125,7 +125,8 @@ def segment_pores(
         memory_of_one = None
         # what was begun in blocks is gone on with
         if thickness is None and not has_begun(work):
-            memory_of_one = memory_for_one(opened, settings, workers, threads)
+            all_gpus = gpus != Gpus()
+            memory_of_one = memory_for_one(opened, settings, workers, threads, all_gpus)
         name = where if isinstance(where, str) else "the cluster of the client that was given"
         place = f"{readable_count(len(workers), 'worker')} of {name}"
         if gpus.names:
