@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,7 +71,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def workers_of_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def workers_of_threads(
+    monkeypatch: pytest.MonkeyPatch, close_default_clients: Callable[[], None]
+) -> None:
     """Have workers be threads of this process, which start at once."""
 
     @contextlib.contextmanager
@@ -82,12 +84,12 @@ def workers_of_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             distributed.LocalCluster(n_workers=count, threads_per_worker=1, **place) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):
-            yield client
+            try:
+                yield client
+            finally:
+                close_default_clients()
 
     monkeypatch.setattr("hushpore.cluster.connection._local", local)
-    # a worker in this process makes its own client that of the whole process, and leaves it so
-    with importlib.import_module("dask").config.set(scheduler=None):
-        yield
 
 
 def _main_block(path: Path) -> Any:
