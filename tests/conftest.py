@@ -156,27 +156,8 @@ def preferences_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(f"HUSHPORE_{name}", raising=False)
 
 
-@pytest.fixture(scope="session")
-def close_default_clients() -> Callable[[], None]:
-    """Call it before workers in this process end, which have made their own clients its default.
-
-    All that is computed with dask in the process goes there, and fails when they are gone.
-    """
-
-    def close() -> None:
-        import distributed
-
-        with contextlib.suppress(ValueError):
-            while True:
-                distributed.default_client().close()
-
-    return close
-
-
 @pytest.fixture(scope="module")
-def start_workers(
-    close_default_clients: Callable[[], None],
-) -> Iterator[Callable[[int], Any]]:
+def start_workers() -> Iterator[Callable[[int], Any]]:
     """Start clusters whose workers are threads of this process, reached by this machine alone."""
     distributed = pytest.importorskip("distributed")
     import torch
@@ -191,7 +172,6 @@ def start_workers(
             return stack.enter_context(cluster)
 
         yield start
-        close_default_clients()
     # two tasks at a time in one process take each other's number of threads for the one before
     torch.set_num_threads(threads)
 

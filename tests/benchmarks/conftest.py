@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,9 +71,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def workers_of_threads(
-    monkeypatch: pytest.MonkeyPatch, close_default_clients: Callable[[], None]
-) -> None:
+def workers_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have workers be threads of this process, which start at once."""
 
     @contextlib.contextmanager
@@ -84,10 +82,7 @@ def workers_of_threads(
             distributed.LocalCluster(n_workers=count, threads_per_worker=1, **place) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):
-            try:
-                yield client
-            finally:
-                close_default_clients()
+            yield client
 
     monkeypatch.setattr("hushpore.cluster.connection._local", local)
 

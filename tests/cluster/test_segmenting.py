@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hushpore.pores.result import Pores
 
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 
@@ -397,6 +398,16 @@ def test_what_one_worker_holds_is_one_task_as_on_one_machine(
     assert notes[0].startswith("Worked on in one piece, by one of 2 workers")
     assert [event.fraction for event in events if isinstance(event, Progress)][-1] == 1
     assert "basins" in [event for event in events if isinstance(event, Timing)][-1].stages
+
+
+def test_a_job_on_a_worker_of_this_process_leaves_what_dask_computes_by(
+    path: Path, client: Client
+) -> None:
+    before = dask.config.get("scheduler", None)
+    run(path, client, None)
+    assert dask.config.get("scheduler", None) == before
+    with pytest.raises(ValueError, match="No clients found"):
+        distributed.default_client()
 
 
 def test_cancelling_one_task_leaves_nothing(path: Path, client: Client) -> None:

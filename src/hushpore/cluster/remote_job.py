@@ -89,9 +89,18 @@ def _run(name: str, task: Callable[..., Job], args: tuple[Any, ...]) -> Any:
     """Drive a job on a worker."""
     distributed = require_distributed()
     worker = distributed.get_worker()
+    # a worker's own client would become the default of its process, which may be the user's, for
+    # all that is computed with dask there
+    place, security = worker.scheduler.address, worker.security
+    with distributed.Client(place, security=security, set_as_default=False) as client:
+        events = distributed.Queue(name, client=client)
+        answers = distributed.Queue(f"{name}-answers", client=client)
+        return _drive(worker, events, answers, task(*args))
+
+
+def _drive(worker: Any, events: Any, answers: Any, job: Job) -> Any:
+    """Drive a job, telling its events and taking answers, as queues of dask."""
     key = worker.get_current_task()
-    events, answers = distributed.Queue(name), distributed.Queue(f"{name}-answers")
-    job = task(*args)
     told: list[Event] = []
     due = time.monotonic() + _PAUSE
     with contextlib.closing(job):
