@@ -136,7 +136,7 @@ def test_a_result_folder_holds_table_labels_record_and_picture(
     done = call(name, scan, "-o", tmp_path / "out", "--threshold", "500", *quick)
     assert done.exit_code == 0, done.output
     expected = {"pores.csv", "throats.csv", "profile.csv", "labels.tif", "result.json"}
-    expected |= {"report.png", "report.html", "merging.npz"}
+    expected |= {"totals.csv", "report.png", "report.html", "merging.npz"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected | (
         {"denoised.tif"} if name == "run" else set()
     )

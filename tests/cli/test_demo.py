@@ -34,8 +34,8 @@ def test_the_demo_holds_its_result_against_the_truth(
     assert accuracy["truth"]["pores"] == small.n_pores
     assert "truth" in done.output
     assert {path.name for path in folder.iterdir()} == {
-        "denoised.tif", "labels.tif", "pores.csv", "throats.csv", "profile.csv", "report.png",
-        "report.html", "result.json", "merging.npz",
+        "denoised.tif", "labels.tif", "pores.csv", "throats.csv", "totals.csv", "profile.csv",
+        "report.png", "report.html", "result.json", "merging.npz",
     }  # fmt: skip
 
 

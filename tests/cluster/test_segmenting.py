@@ -79,8 +79,9 @@ def assert_same(folder: Path, expected: Pores) -> None:
     labels = open_zarr(folder / "labels.ome.zarr")[0]
     np.testing.assert_array_equal(np.asarray(labels.data), expected.labels)
     assert (labels.spacing, labels.origin) == (expected.volume.spacing, expected.volume.origin)
-    for name in ("pores", "throats"):
-        table = getattr(expected, name).to_csv(index=False, lineterminator="\n")
+    tables = expected.files().tables
+    for name in ("pores", "throats", "totals"):
+        table = tables[name].to_csv(index=False, lineterminator="\n")
         assert (folder / f"{name}.csv").read_text(encoding="utf-8") == table
     profile = np.genfromtxt(folder / "profile.csv", delimiter=",", skip_header=1)
     np.testing.assert_array_equal(profile[:, 2], expected.porosity_profile)

@@ -21,6 +21,7 @@ from hushpore.runs.compare import compare
 if TYPE_CHECKING:
     from pathlib import Path
 
+UNITS = {0: "", 1: "um", -1: "um^-1"}
 EVERYTHING = PoreSettings(local_thickness="both", tortuosity=True, intervals=True)
 
 
@@ -59,6 +60,14 @@ def test_every_total_is_in_the_report(folder: Path, result: dict[str, float]) ->
     for total in TOTALS:
         value = total.in_words(result[total.name], "um")
         assert f"<th>{escape(total.title)}</th><td>{escape(value)}</td>" in page
+
+
+def test_every_total_is_in_a_table_with_its_unit(folder: Path, result: dict[str, float]) -> None:
+    table = pd.read_csv(folder / "scan" / "totals.csv", keep_default_na=False)
+    assert table["name"].tolist() == [total.name for total in TOTALS]
+    assert table["title"].tolist() == [total.title for total in TOTALS]
+    np.testing.assert_allclose(table["value"], [result[total.name] for total in TOTALS])
+    assert table["unit"].tolist() == [UNITS[total.unit_power] for total in TOTALS]
 
 
 def test_every_total_is_in_the_summary_of_a_batch(folder: Path, result: dict[str, float]) -> None:

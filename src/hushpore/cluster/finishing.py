@@ -143,7 +143,7 @@ def profile_of(
     return {"slice": slices, "position": position, "porosity": porosity}
 
 
-def write_table(content: Path, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+def write_table(content: Path, name: str, columns: Mapping[str, npt.ArrayLike]) -> None:
     """Write a table of a result."""
     import pandas as pd
 

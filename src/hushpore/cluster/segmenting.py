@@ -58,8 +58,8 @@ def segment_pores(
         What `hushpore.read` takes. What is not OME-Zarr is converted first. All workers must see it
         under this path, and the folder of the result.
     folder : str or path-like
-        Where to: ``labels.ome.zarr``, ``pores.csv``, ``throats.csv``, ``profile.csv`` and
-        ``result.json``. It appears when all is complete.
+        Where to: ``labels.ome.zarr``, ``pores.csv``, ``throats.csv``, ``totals.csv``,
+        ``profile.csv`` and ``result.json``. It appears when all is complete.
     settings : PoreSettings
         How to; its ``memory_budget`` is that of each task.
     where, memory

@@ -46,6 +46,7 @@ from hushpore.pores.passes import (
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
 from hushpore.pores.snow import middle_of, widest
 from hushpore.pores.sums import grey_power
+from hushpore.pores.totals import totals_columns
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -157,6 +158,7 @@ class Segmentation:
                 **outside_totals(self.surroundings, share),
             },
         )
+        write_table(self.content, "totals", totals_columns(totals))
         yield from self._note(
             f"{self.runner.computed} tasks were done, "
             f"{self.runner.reused} taken from an earlier run."

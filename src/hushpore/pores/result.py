@@ -43,7 +43,7 @@ from hushpore.pores.passes import write_labels
 from hushpore.pores.resizing import is_proportional, resized_curve, resized_totals
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.sums import index_of
-from hushpore.pores.totals import intervals_in_words, is_of_interval
+from hushpore.pores.totals import intervals_in_words, is_of_interval, totals_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -258,14 +258,20 @@ class Pores:
         return tuple(found)
 
     def files(self) -> ResultFiles:
-        """Return what is written of it: labels, tables, profile, thickness, and to merge anew."""
+        """Return what is written of it: labels, tables, thickness, and what to merge anew from."""
         import pandas as pd
 
         profile = self.porosity_profile
         slices = np.arange(profile.size)
         position = self.volume.origin[0] + self.volume.spacing[0] * slices
         along = pd.DataFrame({"slice": slices, "position": position, "porosity": profile})
-        tables = {"pores": self.pores, "throats": self.throats, "profile": along}
+        totals = pd.DataFrame(totals_columns(self.provenance["result"]))
+        tables = {
+            "pores": self.pores,
+            "throats": self.throats,
+            "totals": totals,
+            "profile": along,
+        }
         images = {"labels": self.labels_volume}
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)

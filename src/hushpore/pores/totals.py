@@ -2,7 +2,8 @@
 
 They stand in the record of a segmentation (``provenance["result"]``) by their names; the report,
 comparisons, the summary of a batch and the viewer take from `TOTALS` what there is, what it is
-called and which unit it has. What was not measured is not in a record, or None.
+called and which unit it has; in a result folder they are ``totals.csv``. What was not measured is
+not in a record, or None.
 """
 
 from __future__ import annotations
@@ -124,6 +125,26 @@ def totals_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         for total in TOTALS
         if (value := result.get(total.name)) is not None
     ]
+
+
+def totals_columns(result: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the totals that a record holds as the columns of a table, ``totals.csv``.
+
+    Columns: ``name``, as in the record; ``title``; ``value``, a share as a fraction of 1; ``unit``,
+    empty where it has none.
+
+    >>> totals_columns({"porosity": 0.25, "specific_surface": 2.5, "unit": "um"})["unit"]
+    ['', 'um^-1']
+    """
+    unit = str(result.get("unit", "pixel"))
+    units = {0: "", 1: unit, -1: f"{unit}^-1"}
+    held = [total for total in TOTALS if result.get(total.name) is not None]
+    return {
+        "name": [total.name for total in held],
+        "title": [total.title for total in held],
+        "value": [float(result[total.name]) for total in held],
+        "unit": [units[total.unit_power] for total in held],
+    }
 
 
 def is_of_interval(name: str) -> bool:

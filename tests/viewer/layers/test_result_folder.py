@@ -63,7 +63,7 @@ def test_pores_of_any_result_folder_merge_on_as_in_the_result_itself(tmp_path, m
         assert again.remerge(height).summary == merged.summary
     # and nothing is lost on the way to another folder
     copy = SavedLayer.of(layer).write(tmp_path / "copy")
-    for table in ("pores.csv", "throats.csv", "thickness.csv", "profile.csv"):
+    for table in ("pores.csv", "throats.csv", "totals.csv", "thickness.csv", "profile.csv"):
         assert (copy / table).read_bytes() == (folder / table).read_bytes()
 
 

@@ -133,7 +133,8 @@ def test_a_result_that_was_opened_can_be_saved_and_opened_again(viewer, widget, 
 def test_labels_saved_by_naparis_own_dialog_keep_table_and_merging(tmp_path, pores):
     data, attributes, _ = pores.as_layer_data_tuple()
     written = write_labels_layer(str(tmp_path / "alone.tif"), data, attributes)
-    assert len(written) == 5
+    of_tables = [f"alone_{name}.csv" for name in ("pores", "throats", "totals", "profile")]
+    assert [Path(each).name for each in written] == ["alone.tif", *of_tables, "alone_merging.npz"]
     (layer,) = opened(tmp_path / "alone.tif").layers
     assert layer.name == "alone"
     pd.testing.assert_frame_equal(tables_of(layer).pores, tables_of(pores).pores, check_dtype=False)
