@@ -23,6 +23,11 @@ def test_the_cpu_is_taken_at_its_word() -> None:
 
 
 @WITHOUT_CUDA
+@pytest.mark.parametrize(("threads", "name"), [(1, "CPU, 1 thread"), (3, "CPU, 3 threads")])
+def test_a_processor_is_named_with_the_threads_that_are_used(threads: int, name: str) -> None:
+    assert Backend(threads=threads).name == name
+
+
 def test_auto_falls_back_to_the_cpu_and_says_why() -> None:
     backend = choose_backend("auto")
     assert backend.device == "cpu"

@@ -84,8 +84,10 @@ def segment_in_one(
     Yields: as `hushpore.pores.job.segment_pores`.
     Returns: `Finished`.
     """
-    backend = choose_backend(device) if device else Backend()
-    backend = dataclasses.replace(backend, threads=threads)
+    if device:
+        backend = dataclasses.replace(choose_backend(device), threads=threads)
+    else:
+        backend = Backend(threads=threads)
     bounded = dataclasses.replace(settings, memory_budget=memory / 1e9)
     with freed_memory_kept():
         found = yield from part_of(segment_pores(volume, bounded, backend), 0.0, _FOUND)

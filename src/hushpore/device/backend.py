@@ -45,8 +45,7 @@ class Backend:
     """Where a job runs."""
 
     device: str = "cpu"  # ``"cpu"``, ``"cuda:0"`` or ``"mps"``
-    # the device in the user's words
-    name: str = field(default_factory=lambda: f"CPU, {cpu_threads()} threads")
+    name: str = ""  # the device in the user's words; by default the processor with its threads
     reason: str = "as asked"  # why this device, for the form and the record
     # which optimisations may be used on it; None: those that the user prefers
     switches: Switches | None = None
@@ -55,6 +54,12 @@ class Backend:
     resident: Resident | None = field(default=None, repr=False)
     # of the processor, that the kernels of pores run on; None: as many as it has cores
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            count = self.threads or cpu_threads()
+            name = f"CPU, {count} thread{'s' if count > 1 else ''}"
+            object.__setattr__(self, "name", name)
 
     @property
     def is_cuda(self) -> bool:
