@@ -110,6 +110,7 @@ DONE: list[dict[str, Any]] = [
     {"outside": "remove", "outside_radius": 12, "mode": "closed"},
     {"edge_pores": "remove", "minimum_voxels": 5, "minimum_shape_voxels": 30, "h": 1.5},
     {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
+    {"join_near_peaks": False, "h": 0.2},
     {"threshold": "niblack", "window": 7, "window_in_slice": True, "local_k": 0.4},
     {"connectivity": "faces", "threshold": 110},
     {"merging": "snow"},

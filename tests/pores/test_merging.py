@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushpore.pores.graph import BasinGraph
-from hushpore.pores.merging import find_height, height_of, merge_by_height, merge_to_markers
+from hushpore.pores.merging import (
+    find_height,
+    find_near,
+    height_of,
+    merge_by_height,
+    merge_to_markers,
+)
 
 
 def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> BasinGraph:
@@ -45,6 +51,56 @@ def test_a_merged_pore_is_as_high_as_its_higher_peak() -> None:
     graph = make_graph([9, 6, 7], [(1, 2, 5.5), (2, 3, 4)])
     assert merge_by_height(graph, 0.5).tolist() == [0, 1, 1, 3]
     assert merge_by_height(graph, 3.0).tolist() == [0, 1, 1, 1]
+
+
+def test_near_peaks_are_one_whatever_the_height_and_before_all_others() -> None:
+    # 3 stands out from 2 by 0.4, but from what 1 and 2 are together by 1.4
+    graph = make_graph([9, 6, 7], [(1, 2, 3), (2, 3, 5.6)])
+    assert merge_by_height(graph, 0.5).tolist() == [0, 1, 3, 3]
+    near = np.array([True, False])
+    assert merge_by_height(graph, 0.5, near).tolist() == [0, 1, 1, 3]
+    assert merge_by_height(graph, 1.5, near).tolist() == [0, 1, 1, 1]
+
+
+def test_peaks_are_near_only_where_there_is_a_way_between_them() -> None:
+    graph = make_graph([5, 5], [(1, 2, 4)])
+    graph.saddle[0] = -1
+    assert merge_by_height(graph, 9, np.array([True])).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "spacing", "unit"),
+    [
+        ((5, 30, 40), (1, 1, 1), 1),
+        ((5, 30, 40), (3, 1.5, 0.5), 0.5),
+        ((30, 40), (0.1, 0.4), 0.1),
+        ((1, 30, 40), (2, 2, 2), 2),
+    ],
+)
+def test_peaks_are_near_that_lie_no_farther_from_each_other_than_from_the_solid(
+    shape: tuple[int, ...], spacing: tuple[float, ...], unit: float
+) -> None:
+    rng = np.random.default_rng(3)
+    count = 200
+    place = np.stack([rng.integers(0, side, count) for side in shape], axis=1)
+    radius = rng.uniform(0, 20, count).astype(np.float32)
+    a, b = rng.integers(0, count, (2, 2000)).astype(np.int32)
+    apart = np.linalg.norm((place[a] - place[b]) * np.array(spacing), axis=1) / unit
+    flat = np.ravel_multi_index(tuple(place.T), shape)
+    found = find_near(flat, radius**2, a, b, shape, spacing)
+    lowest = np.minimum(radius[a], radius[b])
+    # but for what rounding decides
+    sure = np.abs(apart - lowest) > 1e-4
+    np.testing.assert_array_equal(found[sure], (apart <= lowest)[sure])
+    assert 0 < np.count_nonzero(found) < found.size
+
+
+def test_peaks_as_far_from_each_other_as_from_the_solid_are_near() -> None:
+    pair = np.zeros(1, np.int64), np.ones(1, np.int64)
+    peaks = np.array([0, 2 * 100 + 2 * 10 + 1])
+    for squared, expected in ((9, True), (8.99, False)):
+        distances = np.array([25, squared], np.float32)
+        assert find_near(peaks, distances, *pair, (9, 10, 10), (1, 1, 1)).tolist() == [expected]
 
 
 @st.composite
@@ -94,9 +150,9 @@ def test_basins_that_do_not_touch_never_merge(h: float) -> None:
 @pytest.mark.parametrize(
     ("radii", "n_spatial", "typical", "h"),
     [
-        ([4.2, 1], 3, 4.2, 0.39),
+        ([4.5, 1], 3, 4.5, 0.1 + 0.4 * 5 / 7),
         # by volume one ball outweighs seven of half its radius, but not nine; by area not five
-        ([4, *[2] * 7], 3, 4, 0.35),
+        ([4, *[2] * 7], 3, 4, 0.1 + 0.4 * 3 / 7),
         ([4, *[2] * 9], 3, 2, 0.1),
         ([4, *[2] * 5], 2, 2, 0.1),
         ([1, 1.5], 3, 1.5, 0.1),
@@ -117,9 +173,10 @@ def test_a_height_is_found_by_the_size_of_pores_that_open_into_each_other(
     ("edges", "n_spatial", "apart", "h"),
     [
         ([], 3, 1, 0.5),
-        # of balls of 1 and 2 times the radius
-        ([(1, 2, 1)], 3, 8 / 10, 0.1 + 0.4 * 8 / 10),
-        ([(1, 2, 1)], 2, 4 / 6, 0.1 + 0.4 * 4 / 6),
+        # of balls of 1 and 2 times the radius; half of them have all
+        ([(1, 3, 1)], 3, 1 / 10, 0.1 + 0.4 * 2 / 10),
+        ([(1, 3, 1)], 2, 1 / 6, 0.1 + 0.4 * 2 / 6),
+        ([(1, 2, 1)], 3, 8 / 10, 0.5),
     ],
 )
 def test_the_more_pores_lie_apart_the_more_merge(

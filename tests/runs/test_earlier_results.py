@@ -65,6 +65,21 @@ def test_a_result_comes_out_the_same(
         pd.testing.assert_frame_equal(after[kept], before, rtol=1e-9, atol=1e-12)
 
 
+def test_pores_are_merged_by_the_height_that_auto_came_to_then(
+    earlier: Path, tmp_path: Path
+) -> None:
+    file = earlier / "pores" / "result.json"
+    made = json.loads(file.read_text())
+    (job,) = made.get("jobs", [made])
+    height = job["settings"]["h"]
+    job["result"]["merged_by"] = {"h": height}
+    job["settings"]["h"] = "auto"
+    file.write_text(json.dumps(made))
+    done = result_of(rerun(earlier / "pores", tmp_path / "again", "cpu"))
+    assert done.identical, done.summary
+    assert last_job(tmp_path / "again" / "result.json")["settings"]["h"] == height
+
+
 @pytest.mark.parametrize(("name", "written"), [("denoised.json", "o.tif"), ("run", "out")])
 def test_a_training_is_repeated_with_its_settings(
     earlier: Path, tmp_path: Path, name: str, written: str

@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpore.cluster.contraction import Reduced, combine, contract, look_up
 from hushpore.pores.graph import count_peaks
+from hushpore.pores.merging import find_near
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,25 +30,31 @@ def begin_merging(
     blocks: Blocks,
     slab: int,
     basin: npt.NDArray[np.int64],
-    peak_squared_distance: npt.NDArray[np.float32],
     reaches: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
-    edges: dict[str, npt.NDArray[Any]],
+    table: dict[str, npt.NDArray[Any]],
 ) -> Report:
     """Store what there is to merge within a slab, and tell of its peaks which lie apart.
 
-    `basin`, `peak_squared_distance`, `reaches`: sorted numbers of basins, their squared distance at
-    the peak as far as it is known, and whether each reaches the first slice and the one after the
-    last. `edges`: columns ``a``, ``b``, ``saddle``, ``contacts``.
+    `basin`, `reaches`: sorted numbers of basins, and whether each reaches the first slice and the
+    one after the last. `table`: columns ``peak`` and ``peak_squared_distance`` of these, and ``a``,
+    ``b``, ``saddle``, ``contacts`` of their edges.
     """
-    a, b = edges["a"], edges["b"]
+    a, b, saddle = table["a"], table["b"], table["saddle"]
+    peak_squared_distance = table["peak_squared_distance"]
     is_face = reaches[0] | reaches[1]
-    is_way = edges["saddle"] >= 0
+    is_way = saddle >= 0
     touches = np.isin(basin, np.concatenate([a[is_way], b[is_way]]))
-    partial = is_face[np.searchsorted(basin, a)] & is_face[np.searchsorted(basin, b)]
+    rows = np.searchsorted(basin, a), np.searchsorted(basin, b)
+    partial = is_face[rows[0]] & is_face[rows[1]]
+    settings, volume = blocks.plan.settings, blocks.plan.volume
+    if settings.joins_near_peaks:
+        peaks = table["peak"], peak_squared_distance
+        near = find_near(*peaks, *rows, volume.shape, volume.spacing)
+        saddle = np.where(near & is_way, np.float32(np.inf), saddle)
     radius = np.sqrt(peak_squared_distance.astype(np.float64))
-    contacts = edges["contacts"].sum(axis=1)
+    contacts = table["contacts"].sum(axis=1)
     groups = (basin, basin, radius, *reaches)
-    whole = Reduced(*groups, a, b, a, b, edges["saddle"], contacts, partial)
+    whole = Reduced(*groups, a, b, a, b, saddle, contacts, partial)
     _save(blocks, "undecided", slab, whole)
     return {
         "basins": basin.size,

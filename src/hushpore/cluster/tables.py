@@ -12,8 +12,10 @@ from hushpore.pores.sums import add_rows
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Columns of the tables: of basins, and of the edges between them; see `BasinGraph`.
-BASINS = ("peak_squared_distance", "peak", "closed_voxels", "sums", "crossings", "bounds")
+#: Columns of the tables: of basins, of which the first are of their peaks, and of the edges between
+#: them; see `BasinGraph`.
+PEAKS = ("peak_squared_distance", "peak")
+BASINS = (*PEAKS, "closed_voxels", "sums", "crossings", "bounds")
 EDGES = ("a", "b", "saddle", "saddle_at", "contacts")
 
 #: A peak that lies in no slab: exits have theirs elsewhere.

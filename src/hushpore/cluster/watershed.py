@@ -17,7 +17,7 @@ from hushpore.cluster.blocks import load_arrays, save_arrays
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.merging import begin_merging
 from hushpore.cluster.parts import paint_parts
-from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
+from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, PEAKS, join_tables
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import watershed_slab
@@ -267,16 +267,14 @@ def reduce_basins(
     reaches = (np.isin(basin, low[low > 0]), np.isin(basin, high[high > 0]))
     blocks.save("slab", slab, basin=basin, **joined)
     blocks.save("numbers", slab, numbers=numbers)
-    peak_squared_distance = joined["peak_squared_distance"]
-    # the peaks of some lie in the slabs beside; others may be higher
-    for other in (slab - 1, slab + 1):
-        if 0 <= other < len(plan.slabs):
-            begin, end = basins_before[other], basins_before[other + 1]
-            theirs = (basin > begin) & (basin <= end)
-            if theirs.any():
-                peak_squared = blocks.load("slab_basins", other, "peak_squared_distance")
-                peak_squared_distance[theirs] = peak_squared[basin[theirs] - begin]
-    report |= begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined)
+    # the peaks of some lie in other slabs
+    home = np.searchsorted(basins_before, basin) - 1
+    for other in np.unique(home[home != slab]).tolist():
+        theirs = home == other
+        row = basin[theirs] - basins_before[other]
+        for name, known in zip(PEAKS, blocks.load("slab_basins", other, *PEAKS), strict=True):
+            joined[name][theirs] = known[row]
+    report |= begin_merging(blocks, slab, basin, reaches, joined)
     return report | _find_marks(blocks, slab, numbers) if plan.settings.markers else report
 
 

@@ -4,10 +4,17 @@ The edges are taken from the widest neck to the narrowest. Two basins become one
 lower of their peaks rises above the neck by no more than a height h; radii are compared, in
 voxels of the smallest spacing. The higher peak stands for the merged pore.
 
+Peaks that are no farther from each other than from the solid may be taken for one, whatever h: each
+lies in the ball about the other, and the neck between them counts as infinitely wide. Rough walls,
+and noise that is left, part such peaks. SNOW trims them, and to Silin and Patzek the lower one is
+a slave of the higher.
+
 References
 ----------
 P. Soille (2003), "Morphological Image Analysis", section 6.3.3 (h-maxima), Springer.
 https://doi.org/10.1007/978-3-662-05088-0
+D. Silin and T. Patzek (2006), "Pore space morphology analysis using maximal inscribed spheres".
+https://doi.org/10.1016/j.physa.2006.04.048
 """
 
 from __future__ import annotations
@@ -21,16 +28,19 @@ from hushpore.base.volume import readable_percent
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from hushpore.pores.graph import BasinGraph
 
 #: The height that is found by itself: the least up to one typical radius, the most from another on,
-#: and straight between them, all in voxels; and the most for pores that lie apart. Where small
-#: pores open into each other their windows are hardly narrower than they are; where pores lie
-#: apart, two basins that touch are one.
+#: and straight between them, all in voxels; and the nearer to the most, the more pores lie apart,
+#: up to this share of them. Where small pores open into each other their windows are hardly
+#: narrower than they are; where pores lie apart, two basins that touch are one.
 LEAST, MOST = 0.1, 0.5
-SMALL, LARGE = 2.75, 4.75
+SMALL, LARGE = 3.25, 5.0
+APART = 0.5
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,8 @@ def find_height(
     typical = float(radius[np.searchsorted(share, share[-1] / 2)])
     height = float(np.interp(typical, (SMALL, LARGE), (LEAST, MOST)))
     lies_apart = float((apart * size).sum() / share[-1])
-    return ChosenHeight(float(np.interp(lies_apart, (0, 1), (height, MOST))), typical, lies_apart)
+    height = float(np.interp(lies_apart, (0, APART), (height, MOST)))
+    return ChosenHeight(height, typical, lies_apart)
 
 
 def height_of(graph: BasinGraph, h: str | float, n_spatial: int) -> ChosenHeight:
@@ -113,11 +124,34 @@ class Numbering:
     root: npt.NDArray[np.int32]
 
 
-def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
+def find_near(
+    peak: npt.NDArray[np.int64],
+    squared_distance: npt.NDArray[np.float32],
+    a: npt.NDArray[np.integer[Any]],
+    b: npt.NDArray[np.integer[Any]],
+    shape: Sequence[int],
+    spacing: Sequence[float],
+) -> npt.NDArray[np.bool_]:
+    """Return which pairs of peaks are no farther from each other than from the solid.
+
+    `peak`, `squared_distance`: (n,), int64 and float32: flat index in a volume of this shape, and
+    squared distance from the solid in squared voxels of the smallest spacing. `a`, `b`: (pairs,),
+    integers: rows of both. `spacing`: voxel size along each axis.
+    Returns: (pairs,), bool.
+    """
+    near = np.empty(a.size, np.bool_)
+    sides = np.array(shape, np.int64)
+    _find_near(peak, squared_distance, a, b, sides, np.array(spacing) / min(spacing), near)
+    return near
+
+
+def merge_by_height(
+    graph: BasinGraph, h: float, near: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.int32]:
     """Merge basins that stand out from each other by at most `h`.
 
     `graph`: basins 1 to n and their edges. `h`: merge height in voxels of the smallest spacing,
-    compared with radii.
+    compared with radii. `near`: (edges,), bool: which join basins that are one whatever `h`.
     Returns: (n + 1,), int32: for each basin, the basin that stands for its pore; 0 for 0.
 
     Among equally wide necks those with more contacts come first, then those of the lower basins,
@@ -125,7 +159,11 @@ def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
     """
     radius = np.sqrt(graph.peak_squared_distance.astype(np.float64))
     neck = np.sqrt(np.maximum(graph.saddle, 0).astype(np.float64))
-    return _merge(radius, graph.a, graph.b, neck, graph.by_neck, float(h))
+    order = graph.by_neck
+    if near is not None:
+        neck[near] = np.inf
+        order = np.concatenate([order[near[order]], order[~near[order]]])
+    return _merge(radius, graph.a, graph.b, neck, order, float(h))
 
 
 def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -193,6 +231,27 @@ def _number(
     label = np.zeros(voxels.size, np.int32)
     label[kept] = np.arange(1, kept.size + 1)
     return label[group_of], kept.astype(np.int32)
+
+
+@kernel
+def _find_near(
+    peak: npt.NDArray[np.int64],
+    squared_distance: npt.NDArray[np.float32],
+    a: npt.NDArray[np.integer[Any]],
+    b: npt.NDArray[np.integer[Any]],
+    shape: npt.NDArray[np.int64],
+    step: npt.NDArray[np.float64],
+    near: npt.NDArray[np.bool_],
+) -> None:
+    for i in range(a.size):
+        first, second = peak[a[i]], peak[b[i]]
+        squared = 0.0
+        for axis in range(shape.size - 1, -1, -1):
+            along = step[axis] * (first % shape[axis] - second % shape[axis])
+            squared += along * along
+            first //= shape[axis]
+            second //= shape[axis]
+        near[i] = squared <= min(squared_distance[a[i]], squared_distance[b[i]])
 
 
 @kernel

@@ -32,6 +32,7 @@ from hushpore.pores.measures import (
 from hushpore.pores.merging import (
     ChosenHeight,
     Numbering,
+    find_near,
     height_of,
     merge_by_height,
     merge_to_markers,
@@ -537,10 +538,17 @@ def number_basins(
     """Merge basins, to the peaks where these are given or else by height, and number the pores."""
     left_out = basins_left_out(graph, settings, volume)
     if snow_peaks is None:
-        root = merge_by_height(graph, height_of(graph, settings.h, volume.n_spatial).h)
+        near = near_peaks(graph, volume) if settings.joins_near_peaks else None
+        root = merge_by_height(graph, height_of(graph, settings.h, volume.n_spatial).h, near)
         return number_pores(graph, root, settings.minimum_voxels, left_out)
     group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
     return number_groups(graph, group, settings.minimum_voxels, left_out)
+
+
+def near_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_]:
+    """Return which edges join peaks that are no farther from each other than from the solid."""
+    peaks = graph.peak, graph.peak_squared_distance
+    return find_near(*peaks, graph.a, graph.b, volume.shape, volume.spacing)
 
 
 def number_by_markers(

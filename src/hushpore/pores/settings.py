@@ -10,6 +10,7 @@ from hushpore.base.volume import readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hushpore.base.volume import Volume
 
@@ -181,15 +182,24 @@ class PoreSettings(Settings):
     h: str | float = option(
         "auto",
         "Neighbouring pores merge where the neck between them is less than this much narrower, in "
-        "radius, than the smaller of the two. The larger, the fewer pores are split. auto: by "
-        "the typical radius of the pores, 0.1 voxels up to 2.75, and rising to 0.5 at 4.75; the "
-        "nearer to 0.5, the more of them lie apart.",
+        "radius, than the smaller of the two. The larger, the fewer pores are split. auto: by the "
+        "typical radius of the pores, 0.1 voxels up to 3.25, and rising to 0.5 at 5; the nearer to "
+        "0.5, the more of them lie apart, and 0.5 where half do.",
         label="Watershed merge height",
         choices=("auto",),
         choice_labels=("Auto",),
         unit="voxels",
         minimum=0,
         step=0.1,
+    )
+    join_near_peaks: bool = option(
+        True,
+        "Neighbouring pores whose widest places are no farther from each other than from the solid "
+        "are one, whatever the merge height: rough walls and noise part such. Otherwise the merge "
+        "height alone decides.",
+        label="Join near peaks",
+        more=True,
+        before=False,
     )
     minimum_voxels: int = option(
         1,
@@ -290,6 +300,11 @@ class PoreSettings(Settings):
         return self.merging == "snow" and not self.markers
 
     @property
+    def joins_near_peaks(self) -> bool:
+        """Whether pores are merged by height, and where peaks are near each other whatever that."""
+        return self.join_near_peaks and self.merging == "height" and not self.markers
+
+    @property
     def removes_air(self) -> bool:
         """Whether a ball finds the air around the sample; with ``"auto"`` that is not decided."""
         return self.outside.startswith("remove") and not self.sample_mask
@@ -326,8 +341,8 @@ class PoreSettings(Settings):
         unless(self.outside != "keep", "outside_radius", "the air outside is kept")
         unless(not self.sample_mask, "outside outside_radius", "a mask says what the sample is")
         why = "SNOW splits pores by its peaks (Watershed merging)"
-        unless(self.merging == "height", "h", why)
-        unless(not self.markers, "h merging", "pores are split by markers")
+        unless(self.merging == "height", "h join_near_peaks", why)
+        unless(not self.markers, "h join_near_peaks merging", "pores are split by markers")
         if known.get("is_void"):
             unless(False, " ".join(_OF_GREYS), "the layer is the void itself, without grey values")
         return reasons
@@ -336,6 +351,15 @@ class PoreSettings(Settings):
         """Return settings that are not the defaults and change nothing of a boolean volume."""
         given, usual = self.to_dict(), type(self)().to_dict()
         return {name: given[name] for name in _OF_GREYS if given[name] != usual[name]}
+
+
+def repeating(values: Mapping[str, Any], made: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Return the settings with which a segmentation that was done comes out the same again."""
+    found = made.get("result", {}).get("merged_by", {})
+    if "join_near_peaks" not in made["settings"] and values.get("h") == "auto" and "h" in found:
+        # what it came to by the rule of then
+        return {**values, "h": found["h"]}
+    return dict(values)
 
 
 def _merging(settings: PoreSettings, volume: Volume | None) -> str:

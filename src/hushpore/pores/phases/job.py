@@ -213,7 +213,8 @@ def _find_regions(
     """Part each phase into regions, and measure all of them."""
     count = len(found.limits)
     # what lies beside the sample has no distance
-    how = PoreSettings(h=settings.h, outside="remove")
+    near = settings.join_near_peaks
+    how = PoreSettings(h=settings.h, join_near_peaks=near, outside="remove")
     work = dataclasses.replace(work, settings=how)
     regions = Regions(work)
     for number in range(1, count + 1):

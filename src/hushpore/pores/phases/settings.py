@@ -112,6 +112,14 @@ class PhaseSettings(Settings):
         step=0.1,
         more=True,
     )
+    join_near_peaks: bool = option(
+        True,
+        "Neighbouring regions whose widest places are no farther from each other than from the "
+        "other phases are one, whatever the merge height; see `pores`.",
+        label="Join near peaks",
+        more=True,
+        before=False,
+    )
 
     def __post_init__(self) -> None:
         """Check thresholds and names, too."""
