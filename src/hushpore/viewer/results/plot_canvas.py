@@ -9,12 +9,15 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QTimer
+from qtpy.QtGui import QColor, QImage, QPainter
 
 from hushpore.viewer.results.saving import ask_for_file, save_table, save_with
 from hushpore.viewer.running.drawing import LAYOUT_DELAY, in_turns
@@ -41,6 +44,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         # a figure that has it lays itself out whenever it is drawn, as for another slice to mark:
         # half of the twentieth of a second that matplotlib takes, and here in a turn of its own
         self._layout, self._is_laid_out = ConstrainedLayoutEngine(), False
+        self._drawn = 0, 0  # pixels in which the plots were drawn
         self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._take_turn)
 
     def clear(self) -> None:
@@ -55,7 +59,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         theme = get_theme(self._viewer.theme)
         self._colour(theme.text.as_hex(), theme.background.as_hex())
         self._is_laid_out = False
-        self._turn.start()
+        self.draw_idle()
 
     def ask_and_save(self, name: str) -> None:
         """Ask for a file, and save to it; `name`: what to call it."""
@@ -79,14 +83,37 @@ class PlotCanvas(FigureCanvasQTAgg):
         save_with(path.with_suffix(f".{kind}"), lambda part: part.write_bytes(picture.getvalue()))
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Have the plots laid out in their new size, when they are drawn in it."""
+        """Have the plots laid out and drawn in their new size, once that settles."""
         self._is_laid_out = False
         super().resizeEvent(event)  # type: ignore[no-untyped-call]
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802
+        """Paint the plots; in a new size as they were, until they are drawn in it."""
+        if self._drawn == self.get_width_height(physical=True):
+            super().paintEvent(event)  # type: ignore[no-untyped-call]
+            return
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(to_hex(self.figure.get_facecolor())))
+        if any(self._drawn):
+            pixels = np.asarray(self.buffer_rgba())  # type: ignore[no-untyped-call]
+            height, width = pixels.shape[:2]
+            values = pixels.tobytes()  # which the picture does not hold
+            picture = QImage(values, width, height, QImage.Format.Format_RGBA8888)
+            painter.drawImage(self.rect(), picture)
+        painter.end()
 
     def draw(self) -> None:
         """Draw the plots."""
         self._lay_out()
         super().draw()  # type: ignore[no-untyped-call]
+        self._drawn = self.get_width_height(physical=True)
+
+    def draw_idle(self) -> None:
+        """Have the plots drawn, in another turn than they are laid out in."""
+        if self._is_laid_out:
+            super().draw_idle()  # type: ignore[no-untyped-call]
+        else:
+            self._turn.start()
 
     def _take_turn(self) -> None:
         in_turns(self, self._lay_out_and_draw())
@@ -94,7 +121,7 @@ class PlotCanvas(FigureCanvasQTAgg):
     def _lay_out_and_draw(self) -> Iterator[None]:
         self._lay_out()
         yield
-        self.draw_idle()  # type: ignore[no-untyped-call]
+        self.draw_idle()
 
     def _lay_out(self) -> None:
         """Give the plots the room that their words leave, unless that is done."""
