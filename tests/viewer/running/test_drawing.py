@@ -1,9 +1,12 @@
+import time
+
 import numpy as np
 import pytest
 from qtpy.QtCore import QEvent, QObject, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QProgressBar, QVBoxLayout, QWidget
 
 from hushpore.viewer.running.drawing import (
+    LAYOUT_DELAY,
     MAX_DELAY,
     RedrawThrottle,
     coalesce_redraws,
@@ -115,6 +118,20 @@ def test_what_changes_in_a_turn_and_follows_it_is_drawn_at_once(qtbot, window):
     assert drawings.count == 1 < one_by_one
     assert told == [0]
     assert [each.count for each in painted] == [1, 1]
+
+
+def test_events_come_between_long_work_and_its_drawing(qtbot, window):
+    events, told = Count(window, QEvent.Type.User), []
+
+    def follow():
+        QApplication.postEvent(window, QEvent(QEvent.Type.User))
+        time.sleep(2e-3 * LAYOUT_DELAY)
+
+    coalesce_redraws(window, lambda: told.append(events.count))
+    QTimer.singleShot(0, follow)
+    time.sleep(2e-3 * LAYOUT_DELAY)
+    qtbot.waitUntil(lambda: bool(told))
+    assert told == [1]
 
 
 def test_the_window_may_be_gone_before_it_is_drawn(qtbot):

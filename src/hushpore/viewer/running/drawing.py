@@ -157,7 +157,9 @@ class _CoalescedRedraw(_RedrawBlocker):
     def __init__(self, window: QWidget, then: Callable[[], object]) -> None:
         super().__init__(window)
         self._then = then
-        QTimer(self, singleShot=True, timeout=self._draw).start(LAYOUT_DELAY)
+        self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._draw)
+        # from the end of this turn: whatever it takes, drawing has a turn of its own
+        QTimer.singleShot(0, self._timer.start)
 
     def _draw(self) -> None:
         self._then()
