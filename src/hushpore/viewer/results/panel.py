@@ -43,6 +43,7 @@ from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
 from hushpore.viewer.results.saving import ask_for_file, save_measures
 from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
 from hushpore.viewer.results.table import TableView, cell_text
+from hushpore.viewer.running.drawing import coalesce_redraws
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -385,6 +386,7 @@ class ResultsWidget(LayerTrackingWidget):
         dock = dock_of(self)
         window = dock.parent() if dock is not None else None
         if isinstance(window, QMainWindow):
+            coalesce_redraws(self)
             # the list of layers keeps its height: a low window has no more for it
             window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
