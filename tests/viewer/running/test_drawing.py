@@ -134,6 +134,20 @@ def test_events_come_between_long_work_and_its_drawing(qtbot, window):
     assert told == [1]
 
 
+def test_the_window_is_drawn_however_fast_changes_follow_each_other(qtbot, window):
+    drawings, values = Count(window, QEvent.Type.UpdateRequest), iter(range(1, 100))
+
+    def change():
+        coalesce_redraws(window)
+        window.bars[0].setValue(next(values))
+
+    changes = QTimer(interval=LAYOUT_DELAY // 2, timeout=change)
+    changes.start()
+    qtbot.waitUntil(lambda: drawings.count >= 3)
+    changes.stop()
+    assert window.bars[0].value() < 50
+
+
 def test_the_window_may_be_gone_before_it_is_drawn(qtbot):
     window = QWidget()
     coalesce_redraws(window, lambda: pytest.fail("there is nothing to be drawn"))

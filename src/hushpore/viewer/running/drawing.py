@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QObject, QTimer
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QWidget
 
 if TYPE_CHECKING:
@@ -63,9 +63,12 @@ def coalesce_redraws(widget: QWidget, then: Callable[[], object] = lambda: None)
     segmenting is 26 to 56 ms, not 10, and the worst 102 to 155, not 54 to 70
     (`benchmarks live_ablation`).
 
-    `then`: called right before it is drawn.
+    `then`: called right before it is drawn. What is to be drawn at once already is not put off: under
+    a slider that moves on and on, that would be for ever.
     """
-    _CoalescedRedraw(widget.window(), then)
+    window, only_own = widget.window(), Qt.FindChildOption.FindDirectChildrenOnly
+    redraw = window.findChild(_CoalescedRedraw, options=only_own) or _CoalescedRedraw(window)
+    redraw.calls.append(then)
 
 
 @contextmanager
@@ -114,15 +117,19 @@ class _Turns(QObject):
 
     def __init__(self, parent: QWidget, work: Iterator[None]) -> None:
         super().__init__(parent)
-        self._widget, self._work = parent, work
-        self._timer = QTimer(self, singleShot=True, interval=2 * LAYOUT_DELAY)
+        self._widget, self._work, self._has_ended = parent, work, False
+        # by the turn after a change Qt has drawn it
+        self._timer = QTimer(self, singleShot=True, interval=0)
         # a method is not kept by what it is connected to, and nor is the window by its own timer
         self._timer.timeout.connect(self._take_turn)
         self._take_turn()
 
     def _take_turn(self) -> None:
-        coalesce_redraws(self._widget)
-        if next(self._work, self._work) is self._work:
+        coalesce_redraws(self._widget, self._go_on)
+        self._has_ended = next(self._work, self._work) is self._work
+
+    def _go_on(self) -> None:
+        if self._has_ended:
             self.deleteLater()
         else:
             self._timer.start()
@@ -154,13 +161,16 @@ class _RedrawBlocker(QObject):
 class _CoalescedRedraw(_RedrawBlocker):
     """Keeps it from a window until layouts have followed."""
 
-    def __init__(self, window: QWidget, then: Callable[[], object]) -> None:
+    def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self._then = then
+        self.calls: list[Callable[[], object]] = []
         self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._draw)
         # from the end of this turn: whatever it takes, drawing has a turn of its own
         QTimer.singleShot(0, self._timer.start)
 
     def _draw(self) -> None:
-        self._then()
+        # what changes from now on is drawn by another
+        self.setParent(None)
+        for call in self.calls:
+            call()
         self.end()
