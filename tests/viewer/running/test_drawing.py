@@ -249,6 +249,20 @@ def test_between_pieces_of_work_the_window_is_drawn_and_lives(qtbot, window):
     assert list(lived) == sorted(set(lived))
 
 
+def test_work_in_pieces_ends_with_its_widget_and_the_window_is_drawn(qtbot, window):
+    drawings, widget = Count(window, QEvent.Type.UpdateRequest), QWidget(window)
+
+    def work():
+        yield
+        pytest.fail("the widget is gone")
+
+    in_turns(widget, work())
+    window.bars[0].setValue(30)
+    widget.deleteLater()
+    qtbot.waitUntil(lambda: drawings.count == 1)
+    qtbot.wait(100)
+
+
 def test_work_in_pieces_ends_with_its_window(qtbot):
     window, done = QWidget(), []
 

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QObject, Qt, QTimer
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import QApplication, QWidget
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class RedrawThrottle:
         self._next = now + min((now - begun) / MAX_SHARE, MAX_DELAY)
 
 
-def coalesce_redraws(widget: QWidget, then: Callable[[], object] = lambda: None) -> None:
+def coalesce_redraws(widget: QWidget, then: Callable[[], object] | None = None) -> None:
     """Have all that changes in this turn drawn at once.
 
     Layouts follow changes in turns of their own, bars and lists draw themselves when they change;
@@ -63,12 +63,15 @@ def coalesce_redraws(widget: QWidget, then: Callable[[], object] = lambda: None)
     segmenting is 26 to 56 ms, not 10, and the worst 102 to 155, not 54 to 70
     (`benchmarks live_ablation`).
 
-    `then`: called right before it is drawn. What is to be drawn at once already is not put off: under
-    a slider that moves on and on, that would be for ever.
+    What is asked for while the window waits to be drawn puts that off no further: under a slider
+    that moves on and on, it would be for ever.
+
+    `then`: called right before it is drawn, unless what it belongs to is gone.
     """
     window, only_own = widget.window(), Qt.FindChildOption.FindDirectChildrenOnly
     redraw = window.findChild(_CoalescedRedraw, options=only_own) or _CoalescedRedraw(window)
-    redraw.calls.append(then)
+    if then is not None:
+        redraw.due.connect(then)
 
 
 @contextmanager
@@ -118,8 +121,7 @@ class _Turns(QObject):
     def __init__(self, parent: QWidget, work: Iterator[None]) -> None:
         super().__init__(parent)
         self._widget, self._work, self._has_ended = parent, work, False
-        # by the turn after a change Qt has drawn it
-        self._timer = QTimer(self, singleShot=True, interval=0)
+        self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY)
         # a method is not kept by what it is connected to, and nor is the window by its own timer
         self._timer.timeout.connect(self._take_turn)
         self._take_turn()
@@ -132,7 +134,8 @@ class _Turns(QObject):
         if self._has_ended:
             self.deleteLater()
         else:
-            self._timer.start()
+            # by the turn after this Qt has drawn it
+            QTimer.singleShot(0, self._timer.start)
 
 
 class _RedrawBlocker(QObject):
@@ -161,9 +164,11 @@ class _RedrawBlocker(QObject):
 class _CoalescedRedraw(_RedrawBlocker):
     """Keeps it from a window until layouts have followed."""
 
+    #: It is drawn now. What is gone by then is not told.
+    due = Signal()
+
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self.calls: list[Callable[[], object]] = []
         self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._draw)
         # from the end of this turn: whatever it takes, drawing has a turn of its own
         QTimer.singleShot(0, self._timer.start)
@@ -171,6 +176,5 @@ class _CoalescedRedraw(_RedrawBlocker):
     def _draw(self) -> None:
         # what changes from now on is drawn by another
         self.setParent(None)
-        for call in self.calls:
-            call()
+        self.due.emit()
         self.end()
