@@ -2,7 +2,7 @@
 
 import pytest
 from napari.components import ViewerModel
-from qtpy.QtCore import QObject
+from qtpy.QtWidgets import QWidget
 
 from hushpore.viewer.running.status_line import LETTERS, FontWarmup, StatusLine, _fonts
 
@@ -58,7 +58,7 @@ def test_of_two_jobs_the_first_writes(viewer, overlay):
 
 def test_every_letter_is_made_ready_while_nothing_else_goes_on(qtbot, make_napari_viewer):
     viewer = make_napari_viewer()
-    parent = QObject()
+    parent = QWidget()
     ready = FontWarmup(parent, viewer)
     qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
     (font,) = _fonts()
@@ -72,7 +72,7 @@ def test_the_line_is_made_ready_unseen_and_the_overlay_is_left_as_it_was(qtbot):
     viewer.canvas.overlays.text.events.visible.connect(
         lambda: shown.append(viewer.canvas.overlays.text.text)
     )
-    parent = QObject()
+    parent = QWidget()
     ready = FontWarmup(parent, viewer)
     qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
     assert shown == [" ", " "]
@@ -83,7 +83,7 @@ def test_the_line_is_made_ready_unseen_and_the_overlay_is_left_as_it_was(qtbot):
 def test_a_text_of_the_user_stays_while_the_font_is_made_ready(qtbot):
     viewer = ViewerModel()
     viewer.canvas.overlays.text.text, viewer.canvas.overlays.text.visible = "Fig. 1", True
-    parent = QObject()
+    parent = QWidget()
     ready = FontWarmup(parent, viewer)
     qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
     assert viewer.canvas.overlays.text.text == "Fig. 1"
@@ -92,7 +92,7 @@ def test_a_text_of_the_user_stays_while_the_font_is_made_ready(qtbot):
 
 def test_without_a_canvas_nothing_is_done(qtbot, monkeypatch):
     monkeypatch.setattr("hushpore.viewer.running.status_line._fonts", list)
-    parent = QObject()
+    parent = QWidget()
     ready = FontWarmup(parent, ViewerModel())
     ready._make_letter()
     assert next(ready._left) == LETTERS[1]
@@ -103,7 +103,7 @@ def test_while_a_scan_is_read_letters_alone_are_made_ready(qtbot, make_napari_vi
     viewer = make_napari_viewer()
     shown = []
     viewer.canvas.overlays.text.events.visible.connect(shown.append)
-    parent = QObject()
+    parent = QWidget()
     ready = FontWarmup(parent)
     qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
     (font,) = _fonts()

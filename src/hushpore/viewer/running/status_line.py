@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import string
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer
+
+from hushpore.viewer.running.drawing import coalesce_redraws
+
+if TYPE_CHECKING:
+    from qtpy.QtWidgets import QWidget
 
 #: What is written on the canvas: first what a scale bar is labelled with, then names of layers,
 #: stages and units; and the letters by which the height of a line is measured.
@@ -61,11 +66,11 @@ class FontWarmup(QObject):
     `viewer`: on whose canvas the line will be; None: letters alone, while there is no job to come.
     """
 
-    def __init__(self, parent: QObject, viewer: Any = None) -> None:
+    def __init__(self, parent: QWidget, viewer: Any = None) -> None:
         super().__init__(parent)
+        self._parent = parent
         self._left = iter(LETTERS)
         self._line = None if viewer is None else StatusLine(viewer)
-        self._is_shown = False
         self._timer = QTimer(self)
         self._timer.setInterval(PAUSE)
         self._timer.timeout.connect(self._make_letter)
@@ -85,14 +90,22 @@ class FontWarmup(QObject):
             self._timer.timeout.connect(self._show_blank_line)
 
     def _show_blank_line(self) -> None:
+        self._timer.timeout.disconnect()
         if self._line is None:
             self._timer.stop()
-        elif self._is_shown:
+            return
+        # to be made and to be drawn takes a tenth of a second: in turns of their own
+        coalesce_redraws(self._parent, self._remove_once_drawn)
+        self._line.show(" ")
+
+    def _remove_once_drawn(self) -> None:
+        self._timer.timeout.connect(self._remove_line)
+        self._timer.start()
+
+    def _remove_line(self) -> None:
+        self._timer.stop()
+        if self._line is not None:
             self._line.remove()
-            self._timer.stop()
-        else:
-            self._line.show(" ")
-            self._is_shown = True
 
 
 def _fonts() -> list[Any]:
