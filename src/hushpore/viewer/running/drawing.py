@@ -169,9 +169,12 @@ class _CoalescedRedraw(_RedrawBlocker):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._draw)
-        # from the end of this turn: whatever it takes, drawing has a turn of its own
+        self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY)
+        self._next_turn = QTimer(self, singleShot=True, interval=0, timeout=self._draw)
+        # from the end of this turn, and in another than what is due with it: whatever they take,
+        # drawing has a turn of its own
         QTimer.singleShot(0, self._timer.start)
+        self._timer.timeout.connect(self._next_turn.start)
 
     def _draw(self) -> None:
         # what changes from now on is drawn by another
