@@ -28,6 +28,7 @@ from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     Work,
     find_basins,
+    find_closed,
     find_distance,
     find_grey_value,
     find_void,
@@ -103,8 +104,9 @@ def label(void: np.ndarray) -> None:
         work = Work(volume, settings, slabs, scratch, threads)
         phase = result_of(find_void(work, result_of(find_grey_value(work))))
         distance = result_of(find_distance(work, phase))
+        closed = result_of(find_closed(work, phase))
         unstitched = result_of(find_basins(work, distance))
-        graph = result_of(measure_basins(work, unstitched, phase, distance, None))
+        graph = result_of(measure_basins(work, unstitched, closed, distance, None))
         numbering = number_basins(graph, settings, volume)
         labels = scratch.stack("labels", unstitched.stack.shape, np.int32)
         result_of(write_labels(unstitched.stack, numbering.label_of, slabs, labels, threads))

@@ -31,7 +31,7 @@ from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.result import require_in_void
 from hushpore.pores.topology.euler import euler_of_slab
-from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID
+from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID, closed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -336,7 +336,7 @@ def _measure(
     scan = None if gpu is None else gpu.scan_slices
     tables = Tables(blocks.plan.shape, peaks, faces_only=blocks.work.faces_only, scan=scan)
     if phase is not None:
-        tables.add_phase(basins, phase, blocks.threads)
+        tables.add_closed(basins, closed_bits(phase, blocks.threads), blocks.threads)
     if cut[1] > cut[0]:
         values = GreyValues(blocks.work.volume, blocks.plan.slabs)
         rounded = rounded_grey(values, *grey_range)

@@ -12,7 +12,6 @@ import numpy as np
 from hushpore.pores.parallel import kernel
 from hushpore.pores.sums import SUMS, index_of
 from hushpore.pores.surface import DIRECTIONS
-from hushpore.pores.void import CLOSED
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -447,30 +446,31 @@ def _add_border_crossings(
 
 @kernel
 def count_closed(
-    basins: npt.NDArray[np.int32], phase: npt.NDArray[np.uint8], first: int, last: int
+    basins: npt.NDArray[np.int32], closed: npt.NDArray[np.uint8], first: int, last: int
 ) -> tuple[int, npt.NDArray[np.int64]]:
-    """Return the lowest basin of closed void in a range of slices, and the voxels from it on."""
+    """Return the lowest basin of closed void in a range of slices, and the voxels from it on.
+
+    `closed`: see `hushpore.pores.void.closed_bits`.
+    """
     width = basins.shape[2]
     rows = basins[first:last].reshape(-1, width)
-    phases = phase[first:last].reshape(-1, width)
-    closed = np.zeros(len(rows), np.int32)
+    bits = closed[first:last].reshape(len(rows), -1)
     low, high = np.int32(0x7FFFFFFF), np.int32(0)
     for row in range(len(rows)):
-        # most rows have none, which is told without a branch a voxel
-        for x in range(width):
-            closed[row] += np.int32(phases[row, x] == CLOSED)
-        if closed[row]:
-            for x in range(width):
-                if phases[row, x] == CLOSED:
-                    low, high = min(low, rows[row, x]), max(high, rows[row, x])
+        for byte in range(bits.shape[1]):
+            if bits[row, byte]:
+                for x in range(8 * byte, min(8 * byte + 8, width)):
+                    if (bits[row, byte] << (x & 7)) & 128:
+                        low, high = min(low, rows[row, x]), max(high, rows[row, x])
     if high == 0:
         return 0, np.zeros(0, np.int64)
     counts = np.zeros(high - low + 1, np.int64)
     for row in range(len(rows)):
-        if closed[row]:
-            for x in range(width):
-                if phases[row, x] == CLOSED:
-                    counts[rows[row, x] - low] += 1
+        for byte in range(bits.shape[1]):
+            if bits[row, byte]:
+                for x in range(8 * byte, min(8 * byte + 8, width)):
+                    if (bits[row, byte] << (x & 7)) & 128:
+                        counts[rows[row, x] - low] += 1
     return int(low), counts
 
 

@@ -215,17 +215,18 @@ class Tables:
             self._peaks[own_peaks] - start
         ]
 
-    def add_phase(
+    def add_closed(
         self,
         basins: npt.NDArray[np.int32],
-        phase: npt.NDArray[np.uint8],
+        closed: npt.NDArray[np.uint8],
         threads: KernelThreads,
     ) -> None:
         """Count the voxels of closed void in some slices.
 
-        `basins`, `phase`: (z, y, x), int32 and uint8, of the same slices.
+        `basins`: (z, y, x), int32. `closed`: of the same slices, see
+        `hushpore.pores.void.closed_bits`.
         """
-        for low, counts in threads.over(len(basins), count_closed, basins, phase, smallest=8):
+        for low, counts in threads.over(len(basins), count_closed, basins, closed, smallest=8):
             self._closed_voxels[low : low + counts.size] += counts
 
     def graph(self, grey_step: float = 1.0) -> BasinGraph:

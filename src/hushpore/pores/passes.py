@@ -31,6 +31,7 @@ from hushpore.pores.void import (
     OPEN,
     SOLID,
     Components,
+    closed_bits,
     find_filled_in,
     find_runs,
     make_void,
@@ -486,6 +487,19 @@ def find_local_thickness(
     return LocalThickness(diameter, *found)
 
 
+def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
+    """Keep of the phase labels where void is closed, a bit a voxel; see `closed_bits`.
+
+    Once distances are known that is all that is needed of them.
+    """
+    depth, height, width = phase.shape
+    closed = work.scratch.stack("closed", (depth, height, -(-width // 8)), np.uint8)
+    for first, last in work.slabs:
+        closed.write(first, closed_bits(phase.read(first, last), work.threads))
+        yield last / depth
+    return closed
+
+
 class UnstitchedBasins(NamedTuple):
     """Basins of each slab, whose exits still have to be stitched."""
 
@@ -532,12 +546,12 @@ def find_basins(work: Work, distance: Stack, gpu: GpuSlabs | None = None) -> Pas
 def measure_basins(
     work: Work,
     unstitched: UnstitchedBasins,
-    phase: Stack,
+    closed: Stack,
     distance: Stack,
     grey: RoundedGrey | None,
     gpu: GpuSlabs | None = None,
 ) -> Pass[BasinGraph]:
-    """Measure all basins and find where they touch; stitches their stack."""
+    """Measure all basins and find where they touch; stitches their stack, gives `closed` back."""
     scan = None if gpu is None else gpu.scan_slices
     tables = Tables(work.shape, unstitched.peaks, faces_only=work.faces_only, scan=scan)
     basins, found = unstitched.stack, unstitched.found
@@ -556,8 +570,9 @@ def measure_basins(
     with closing(stitched() if gpu is None else gpu.ahead(stitched(), itemgetter(2))) as parts:
         for first, last, (part, heights, *values) in parts:
             tables.add(part, heights, work.threads, first, last, *values)
-            tables.add_phase(part[: last - first], phase.read(first, last), work.threads)
+            tables.add_closed(part[: last - first], closed.read(first, last), work.threads)
             yield last / work.slabs.depth
+    closed.close()
     return tables.graph(1.0 if grey is None else grey.step)
 
 

@@ -34,6 +34,7 @@ from hushpore.pores.passes import (
     classify_void,
     find_air,
     find_basins,
+    find_closed,
     find_distance,
     find_grey_value,
     find_void,
@@ -173,13 +174,16 @@ class Pipeline:
         assert self._void is not None, "it was found first of all"
         phase, void_phases, threshold, grey = self._void
         run = self._stages.run
+        closed = yield from run("void", find_closed(work, phase), 0.21)
         distance = yield from run("distance", find_distance(work, phase, gpu), 0.4)
+        # where a GPU's memory runs out before, the void is needed again
+        kept = None if gpu is not None else self._kept(phase)
         unstitched = yield from run("basins", find_basins(work, distance, gpu), 0.6)
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
-        measuring = measure_basins(work, unstitched, phase, distance, grey, gpu)
+        measuring = measure_basins(work, unstitched, closed, distance, grey, gpu)
         graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
-        # where a GPU's memory runs out before, it is needed again
-        kept = self._kept(phase)
+        if gpu is not None:
+            kept = self._kept(phase)
         return Segmented(
             self._backend, threshold, void_phases, unstitched.stack, graph, distance, None, kept
         )

@@ -214,6 +214,21 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     return Runs((depth, height, width), row_start, begin, end, part, count)
 
 
+def closed_bits(phase: npt.NDArray[np.uint8], threads: KernelThreads) -> npt.NDArray[np.uint8]:
+    """Return where void is closed: (z, y, x / 8), uint8, eight voxels along x in a byte.
+
+    `phase`: (z, y, x), uint8. The first of eight is the highest bit, as of `numpy.packbits`.
+    """
+    depth, height, width = phase.shape
+    bits = np.empty((depth, height, -(-width // 8)), np.uint8)
+
+    def pack(first: int, last: int) -> None:
+        bits[first:last] = np.packbits(phase[first:last] == CLOSED, axis=-1)
+
+    threads.over(depth, pack, smallest=8)
+    return bits
+
+
 def find_components(
     void: npt.NDArray[Any], faces: tuple[bool, bool, bool], threads: KernelThreads
 ) -> Components:

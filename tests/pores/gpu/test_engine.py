@@ -27,7 +27,7 @@ from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.graph import BasinGraph, Tables
 from hushpore.pores.surface import DIRECTIONS
-from hushpore.pores.void import CLOSED, OPEN, SOLID
+from hushpore.pores.void import CLOSED, OPEN, SOLID, closed_bits
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
@@ -77,7 +77,7 @@ def assert_equal(
     phase = np.where(void, np.where(part % 2, CLOSED, OPEN), SOLID).astype(np.uint8)
     tables = Tables(void.shape, peaks, faces_only=faces_only)
     tables.add(basins, distance, threads)
-    tables.add_phase(basins, phase, threads)
+    tables.add_closed(basins, closed_bits(phase, threads), threads)
     graph = tables.graph()
     found, _ = gpu.build_graph(found, there, gpu.put(phase), faces_only=faces_only)
     for name in BasinGraph.__dataclass_fields__:

@@ -12,7 +12,7 @@ from hushpore.pores.basins import apply_labels
 from hushpore.pores.graph import Tables
 from hushpore.pores.measures import pore_columns, throat_columns
 from hushpore.pores.merging import Numbering
-from hushpore.pores.passes import find_basins, find_distance, measure_basins
+from hushpore.pores.passes import find_basins, find_closed, find_distance, measure_basins
 from hushpore.pores.result import number_basins
 
 if TYPE_CHECKING:
@@ -46,9 +46,10 @@ class Regions:
         """Part a phase, given as a void whose walls all others are."""
         work = self._work
         before = sum(peaks.size for peaks in self._peaks)
-        distance = yield from _part(find_distance(work, phase), 0.0, 0.4)
+        closed = yield from _part(find_closed(work, phase), 0.0, 0.1)
+        distance = yield from _part(find_distance(work, phase), 0.1, 0.4)
         unstitched = yield from _part(find_basins(work, distance), 0.4, 0.6)
-        measuring = measure_basins(work, unstitched, phase, distance, None)
+        measuring = measure_basins(work, unstitched, closed, distance, None)
         graph = yield from _part(measuring, 0.6, 0.9)
         numbering = number_basins(graph, work.settings, work.volume)
         label_of = np.where(numbering.label_of > 0, numbering.label_of + before, 0).astype(np.int32)
