@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from hushpore.pores.graph import Tables
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.sums import SUMS
+from hushpore.pores.sums import SUMS, order_of
 from hushpore.pores.surface import DIRECTIONS
 
 maps = hnp.arrays(
@@ -105,6 +105,17 @@ def test_a_crowd_of_basins_outgrows_the_first_table() -> None:
     assert (graph.contacts.sum(axis=1) == 1).all()
     np.testing.assert_array_equal(graph.contacts, same.contacts)
     np.testing.assert_array_equal(graph.saddle_at, same.saddle_at)
+
+
+@given(
+    hnp.arrays(
+        np.int64,
+        st.integers(0, 40),
+        elements=st.integers(-(2**62), 2**62) | st.integers(-3, 3) | st.just(1 << 40),
+    )
+)
+def test_keys_are_sorted_and_equal_ones_stay_in_their_order(keys: np.ndarray) -> None:
+    np.testing.assert_array_equal(order_of(keys), np.argsort(keys, kind="stable"))
 
 
 def test_the_directions_are_half_of_the_26_neighbours() -> None:

@@ -374,10 +374,10 @@ class Segmentation:
     def _write_tables(self, graph: BasinGraph, numbering: Numbering) -> tuple[Columns, Columns]:
         """Write the tables of pores and of throats, and return their columns."""
         least = self.settings.minimum_shape_voxels
-        pores = pore_columns(graph, numbering, self.volume, least)
-        write_table(self.content, "pores", pores)
         throats = throat_columns(graph, numbering, self.volume)
         write_table(self.content, "throats", throats)
+        pores = pore_columns(graph, numbering, self.volume, throats, least)
+        write_table(self.content, "pores", pores)
         return pores, throats
 
     def _write_labels(self) -> Generator[Event, Any, npt.NDArray[np.int64]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hushpore.pores.contacts import N_DIRECTIONS, count_closed, scan_rows
 from hushpore.pores.parallel import kernel
-from hushpore.pores.sums import SUMS, add_rows, index_of, row_sums
+from hushpore.pores.sums import SUMS, add_rows, index_of, order_of, row_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,9 +99,17 @@ class BasinGraph:
         many of these touch no other.
         """
         touches = np.zeros(self.count + 1, np.bool_)
-        is_way = self.saddle >= 0
-        touches[self.a[is_way]] = touches[self.b[is_way]] = True
+        for ends in self.ends_of_ways:
+            touches[ends] = True
         return count_peaks(self.peak_squared_distance[1:], ~touches[1:])
+
+    @property
+    def ends_of_ways(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Of the edges that are ways, `a` and `b`."""
+        is_way = self.saddle >= 0
+        if is_way.all():
+            return self.a, self.b
+        return self.a[is_way], self.b[is_way]
 
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
@@ -112,9 +120,7 @@ class BasinGraph:
         # the bits of floats from 0 on are in order as integers
         key = -(self.saddle[ways].view(np.int32).astype(np.int64) << 32) - contacts[ways]
         # edges are sorted, so that of equal ones the first come first: those of the lower basins
-        rank = number_keys(key)[1]
-        order: npt.NDArray[np.int64] = np.sort(rank << 32 | np.arange(ways.size)) & 0xFFFFFFFF
-        return ways[order]
+        return ways[order_of(key)]
 
 
 def number_keys(

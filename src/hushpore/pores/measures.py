@@ -14,6 +14,7 @@ To measure something else append to the lists, before anything is segmented. The
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,7 +26,7 @@ from hushpore.base.volume import readable_unit
 from hushpore.pores.graph import number_keys, widest_ways
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.sums import SUMS, add_rows, index_of
-from hushpore.pores.surface import area_per_crossing, surface_area
+from hushpore.pores.surface import crofton_area, surface_area
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,6 +153,7 @@ class PoreSums:
         graph: BasinGraph,
         numbering: Numbering,
         volume: Volume,
+        num_throats: npt.NDArray[np.int64],
         minimum_shape_voxels: int = 1,
     ) -> PoreSums:
         """Add up the basins of each pore."""
@@ -178,7 +180,7 @@ class PoreSums:
             crossings[1:],
             graph.peak_squared_distance[numbering.root],
             closed_voxels[1:],
-            _count_throats(graph, numbering),
+            num_throats,
             volume,
             graph.grey_step,
             minimum_shape_voxels,
@@ -284,8 +286,8 @@ class ThroatSums:
     pore_1, pore_2 : numpy.ndarray
         (throats,), int32: labels of the two pores, the lower one first.
     contacts : numpy.ndarray
-        (throats, 13), int64: pairs of neighbouring voxels across, by direction; the first three are
-        shared faces.
+        (throats, 13), int32, of 2**31 voxels or more int64: pairs of neighbouring voxels across, by
+        direction; the first three are shared faces.
     saddle : numpy.ndarray
         (throats,), float32: squared distance to the solid at the widest way through, in voxels of
         the smallest spacing.
@@ -297,7 +299,7 @@ class ThroatSums:
 
     pore_1: npt.NDArray[np.int32]
     pore_2: npt.NDArray[np.int32]
-    contacts: npt.NDArray[np.int64]
+    contacts: npt.NDArray[np.integer[Any]]
     saddle: npt.NDArray[np.float32]
     saddle_at: npt.NDArray[np.int64]
     volume: Volume
@@ -305,22 +307,33 @@ class ThroatSums:
     @classmethod
     def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> ThroatSums:
         """Add up the edges between each two pores."""
-        pair, throat = number_keys(_pairs(graph, numbering))
-        contacts = np.zeros((pair.size, graph.contacts.shape[1]), np.int64)
-        add_rows(graph.contacts, throat, contacts)
-        # the widest edge, and of equal ones that first in memory
-        saddle, place = np.full(pair.size, -1, np.float32), np.zeros(pair.size, np.int64)
-        widest_ways(graph.saddle, graph.saddle_at, throat, saddle, place)
-        # all contacts count, also where basins touch without a way; without any it is no throat
-        leads = (saddle >= 0) & (pair > 0)
-        pair = pair[leads]
+        a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        between = np.flatnonzero((low != high) & (low > 0))
+        pair, throat = number_keys((low[between].astype(np.int64) << 32) | high[between])
+        # edges within a pore go into a row of their own, which is left out
+        to = np.full(low.size, pair.size)
+        to[between] = throat
         shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
+        # along a direction there are no more pairs than voxels
+        counts = np.int32 if math.prod(shape) < 2**31 else np.int64
+        contacts = np.zeros((pair.size + 1, graph.contacts.shape[1]), counts)
+        add_rows(graph.contacts, to, contacts)
+        # the widest edge, and of equal ones that first in memory
+        saddle, place = np.full(pair.size + 1, -1, np.float32), np.zeros(pair.size + 1, np.int64)
+        widest_ways(graph.saddle, graph.saddle_at, to, saddle, place)
+        # all contacts count, also where basins touch without a way; without any it is no throat
+        found: tuple[Any, ...] = (pair, contacts[:-1], saddle[:-1], place[:-1])
+        leads = found[2] >= 0
+        if not leads.all():
+            found = tuple(each[leads] for each in found)
+        pair, contacts, saddle, place = found
         return cls(
             (pair >> 32).astype(np.int32),
             pair.astype(np.int32),
-            contacts[leads],
-            saddle[leads],
-            np.stack(np.unravel_index(place[leads], shape), axis=-1),
+            contacts,
+            saddle,
+            np.stack(np.unravel_index(place, shape), axis=-1),
             volume,
         )
 
@@ -483,7 +496,7 @@ THROATS: list[Measure[ThroatSums]] = [
         "Area of the contact, a Crofton estimate, wherever voxels of the two are 26-neighbours; in "
         "2D its length.",
         # a bound for planes would make necks larger, of which voxels show too much already
-        lambda both: both.contacts @ area_per_crossing(both.volume.spacing),
+        lambda both: crofton_area(both.contacts, both.volume.spacing),
     ),
     Measure(
         "inscribed_diameter",
@@ -519,14 +532,29 @@ def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[
     return {each.name: each for each in wanted if all(each.name in table for table in tables)}
 
 
+def throat_columns(
+    graph: BasinGraph, numbering: Numbering, volume: Volume
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of throats: `THROATS`, a row for each two that touch."""
+    throats = ThroatSums.of(graph, numbering, volume)
+    return {each.name: each.compute(throats) for each in THROATS}
+
+
 def pore_columns(
-    graph: BasinGraph, numbering: Numbering, volume: Volume, minimum_shape_voxels: int
+    graph: BasinGraph,
+    numbering: Numbering,
+    volume: Volume,
+    throats: dict[str, npt.NDArray[Any]],
+    minimum_shape_voxels: int,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of the table of pores: `PORES`, a row for each label.
 
-    `minimum_shape_voxels`: measures of shape are NaN for pores of fewer.
+    `throats`: the columns of their table. `minimum_shape_voxels`: measures of shape are NaN for
+    pores of fewer.
     """
-    pores = PoreSums.of(graph, numbering, volume, minimum_shape_voxels)
+    ends = np.concatenate([throats["pore_1"], throats["pore_2"]])
+    num_throats = np.bincount(ends, minlength=numbering.root.size + 1)[1:]
+    pores = PoreSums.of(graph, numbering, volume, num_throats, minimum_shape_voxels)
     columns = {each.name: each.compute(pores) for each in PORES}
     small = pores.sum("voxels") < minimum_shape_voxels
     if small.any():
@@ -536,18 +564,11 @@ def pore_columns(
     return columns
 
 
-def throat_columns(
-    graph: BasinGraph, numbering: Numbering, volume: Volume
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the table of throats: `THROATS`, a row for each two that touch."""
-    throats = ThroatSums.of(graph, numbering, volume)
-    return {each.name: each.compute(throats) for each in THROATS}
-
-
 def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
     """Return the walls between void and solid inside the volume; see `walls_of`."""
-    crossings = graph.crossings.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64)
-    return walls_of(crossings, graph.border_crossings)
+    inner = np.zeros((1, graph.contacts.shape[1]), np.int64)
+    add_rows(graph.contacts, np.zeros(len(graph.contacts), np.int64), inner)
+    return walls_of(graph.crossings.sum(axis=0) - inner[0], graph.border_crossings)
 
 
 def walls_of(
@@ -587,18 +608,3 @@ def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.floa
     spacing[-volume.n_spatial :] = volume.spacing
     origin[-volume.n_spatial :] = volume.origin
     return spacing, origin
-
-
-def _pairs(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
-    """Return for each edge the pores that it is between, ``low << 32 | high``, 0 for one pore."""
-    a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    is_between = (low != high) & (low > 0)
-    return np.where(is_between, (low.astype(np.int64) << 32) | high, 0)
-
-
-def _count_throats(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
-    pair = np.sort(_pairs(graph, numbering)[graph.saddle >= 0])
-    pair = pair[np.diff(pair, prepend=0) > 0]
-    label = np.concatenate([pair >> 32, pair & 0xFFFFFFFF])
-    return np.bincount(label, minlength=numbering.root.size + 1)[1:]

@@ -370,11 +370,12 @@ class Pores:
             self.volume.data, spacing=tuple(spacing), unit=unit, origin=(), notes=notes
         )
         numbering = numbering_of(self.labels, self._graph)
+        throats = throat_columns(self._graph, numbering, volume)
         columns: dict[str, Any] = {
             "_pore_columns": pore_columns(
-                self._graph, numbering, volume, self._settings.minimum_shape_voxels
+                self._graph, numbering, volume, throats, self._settings.minimum_shape_voxels
             ),
-            "_throat_columns": throat_columns(self._graph, numbering, volume),
+            "_throat_columns": throats,
         }
         ratio = float(spacing[0] / self.volume.spacing[0])
         result = resized_totals(self.provenance["result"], ratio, unit)
@@ -600,9 +601,9 @@ def measured(
     volume: Volume,
 ) -> Pass[dict[str, Any]]:
     """Return the fields of `Pores` that come of merging basins into pores; one table at a time."""
-    pores = pore_columns(graph, numbering, volume, settings.minimum_shape_voxels)
-    yield 0.5
     throats = throat_columns(graph, numbering, volume)
+    yield 0.5
+    pores = pore_columns(graph, numbering, volume, throats, settings.minimum_shape_voxels)
     return {
         "labels": labels.array().reshape(volume.shape),
         "_pore_columns": pores,

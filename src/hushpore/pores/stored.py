@@ -58,6 +58,8 @@ def restored(
     _check_labels(values, basins, numbering.label_of)
     made_with = PoreSettings.recorded(provenance.get("settings", {}))
     settings = PoreSettings.of_what_fits(made_with)
+    throats = throat_columns(graph, numbering, volume)
+    least = settings.minimum_shape_voxels
     found = Pores(
         labels=values,
         porosity=totals["porosity"],
@@ -66,8 +68,8 @@ def restored(
         timings=dict(provenance.get("timings", {})),
         provenance=provenance,
         notes=notes,
-        _pore_columns=pore_columns(graph, numbering, volume, settings.minimum_shape_voxels),
-        _throat_columns=throat_columns(graph, numbering, volume),
+        _pore_columns=pore_columns(graph, numbering, volume, throats, least),
+        _throat_columns=throats,
         _sample=sample,
         _basins=stack,
         _slabs=Slabs(len(basins), len(basins), False),

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 
@@ -80,6 +81,45 @@ def row_sums(rows: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
         out[i] = 0
         for k in range(rows.shape[1]):
             out[i] += rows[i, k]
+
+
+@kernel
+def order_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the order in which keys are sorted, and equal ones stay: a stable ``np.argsort``.
+
+    By digits, and only those in which keys differ: keys of few values take a few passes.
+    """
+    count = keys.size
+    order = np.arange(count)
+    if count == 0:
+        return order
+    lowest = keys.min()
+    rest = np.empty(count, np.uint64)
+    differ = np.uint64(0)
+    for i in range(count):
+        rest[i] = np.uint64(keys[i] - lowest)
+        differ |= rest[i]
+    others, other_order = np.empty_like(rest), np.empty_like(order)
+    start = np.empty(1 << 11, np.int64)
+    shift = np.uint64(0)
+    while shift < np.uint64(64) and differ >> shift:
+        if not (differ >> shift) & np.uint64(1):
+            shift += np.uint64(1)
+            continue
+        start[:] = 0
+        for i in range(count):
+            start[(rest[i] >> shift) & np.uint64(2047)] += 1
+        before = 0
+        for digit in range(start.size):
+            start[digit], before = before, before + start[digit]
+        for i in range(count):
+            digit = (rest[i] >> shift) & np.uint64(2047)
+            others[start[digit]], other_order[start[digit]] = rest[i], order[i]
+            start[digit] += 1
+        rest, others = others, rest
+        order, other_order = other_order, order
+        shift += np.uint64(11)
+    return order
 
 
 def index_of(name: str) -> int:

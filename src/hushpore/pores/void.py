@@ -139,7 +139,8 @@ class Components:
         touches = np.concatenate([touches for _, touches in self._found])
         self._found.clear()
         pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
-        self._component, count = join_pairs(np.zeros(voxels.size, np.int32), pairs)
+        ends = pairs[:, 0].copy(), pairs[:, 1].copy()
+        self._component, count = join_pairs(np.zeros(voxels.size, np.int32), *ends)
         self.voxels = np.zeros(count, np.int64)
         _add_voxels(voxels, self._component, self.voxels)
         self.is_open = np.zeros(count, np.bool_)
@@ -372,17 +373,17 @@ def _union(parent: npt.NDArray[np.int32], a: int, b: int) -> None:
 
 @kernel
 def join_pairs(
-    parent: npt.NDArray[np.int32], pairs: npt.NDArray[np.int64]
+    parent: npt.NDArray[np.int32], first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int32], int]:
     """Number components from 0, of parts of which some pairs are connected.
 
     `parent`: (parts,), int32, of any values, where their components are written; returned with how
-    many there are. `pairs`: (n, 2), int64.
+    many there are. `first`, `second`: (n,), int64: the two parts of each pair.
     """
     for i in range(parent.size):
         parent[i] = i
-    for i in range(len(pairs)):
-        _union(parent, pairs[i, 0], pairs[i, 1])
+    for i in range(first.size):
+        _union(parent, first[i], second[i])
     return parent, _compact(parent)
 
 

@@ -117,9 +117,9 @@ class FoundRegions:
         """Measure regions that are the basins of a graph."""
         each = np.arange(graph.count + 1, dtype=np.int32)
         numbering = Numbering(each, each[1:])
-        columns = pore_columns(graph, numbering, volume, minimum_shape_voxels)
-        kept = {name: column for name, column in columns.items() if name not in _OF_PORES}
         touching = throat_columns(graph, numbering, volume)
+        columns = pore_columns(graph, numbering, volume, touching, minimum_shape_voxels)
+        kept = {name: column for name, column in columns.items() if name not in _OF_PORES}
         ends = {end: phases[touching[f"pore_{end}"] - 1] for end in (1, 2)}
         width = touching["inscribed_diameter"]
         touching["inscribed_diameter"] = np.where(ends[1] == ends[2], width, np.nan)

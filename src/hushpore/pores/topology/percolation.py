@@ -31,8 +31,8 @@ def percolation_totals(
     air lies between a face of the volume and the sample.
     """
     n_spatial = volume.n_spatial
-    pairs = np.stack([graph.a, graph.b], axis=1)[graph.saddle >= 0].astype(np.int64)
-    part, count = join_pairs(np.zeros(graph.count + 1, np.int32), pairs)
+    ends = (each.astype(np.int64) for each in graph.ends_of_ways)
+    part, count = join_pairs(np.zeros(graph.count + 1, np.int32), *ends)
     voxels = np.zeros(count, np.int64)
     np.add.at(voxels, part, graph.voxels)
     void = int(voxels.sum())
