@@ -495,7 +495,8 @@ def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
     depth, height, width = phase.shape
     closed = work.scratch.stack("closed", (depth, height, -(-width // 8)), np.uint8)
     for first, last in work.slabs:
-        closed.write(first, closed_bits(phase.read(first, last), work.threads))
+        room = closed.room(first, last)
+        closed.write(first, closed_bits(phase.read(first, last), work.threads, room))
         yield last / depth
     return closed
 

@@ -215,18 +215,19 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     return Runs((depth, height, width), row_start, begin, end, part, count)
 
 
-def closed_bits(phase: npt.NDArray[np.uint8], threads: KernelThreads) -> npt.NDArray[np.uint8]:
+def closed_bits(
+    phase: npt.NDArray[np.uint8],
+    threads: KernelThreads,
+    out: npt.NDArray[np.uint8] | None = None,
+) -> npt.NDArray[np.uint8]:
     """Return where void is closed: (z, y, x / 8), uint8, eight voxels along x in a byte.
 
     `phase`: (z, y, x), uint8. The first of eight is the highest bit, as of `numpy.packbits`.
     """
     depth, height, width = phase.shape
-    bits = np.empty((depth, height, -(-width // 8)), np.uint8)
-
-    def pack(first: int, last: int) -> None:
-        bits[first:last] = np.packbits(phase[first:last] == CLOSED, axis=-1)
-
-    threads.over(depth, pack, smallest=8)
+    bits = np.empty((depth, height, -(-width // 8)), np.uint8) if out is None else out
+    rows = phase.reshape(-1, width), bits.reshape(depth * height, -1)
+    threads.over(depth * height, _pack_closed, *rows, smallest=256)
     return bits
 
 
@@ -256,6 +257,23 @@ def find_filled_in(
         reach_rim = touching(runs, ((False, False), (True, True)))
         runs.paint(plane[None], reach_rim.view(np.uint8), threads)
     return found.view(np.bool_)
+
+
+@kernel
+def _pack_closed(
+    phase: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8], first: int, last: int
+) -> None:
+    """Write the bits of a range of rows; see `closed_bits`."""
+    for row in range(first, last):
+        voxels, target = phase[row], bits[row]
+        target[:] = 0
+        # most rows have none, which is told without a branch a voxel
+        found = np.uint8(0)
+        for x in range(voxels.size):
+            found |= np.uint8(voxels[x] == CLOSED)
+        if found:
+            for x in range(voxels.size):
+                target[x >> 3] |= np.uint8(voxels[x] == CLOSED) << np.uint8(7 - (x & 7))
 
 
 @kernel
