@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
+import weakref
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,3 +53,18 @@ def test_a_kernel_that_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None
     scope: dict = {}
     exec("def double(x): return 2 * x", scope)
     assert kernel(scope["double"])(21) == 42
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_threads_do_not_hold_on_to_what_they_were_given(count: int) -> None:
+    values = np.zeros(8)
+    kept = weakref.ref(values)
+    with KernelThreads(count) as threads:
+        threads.over(8, lambda each, first, last: None, values)
+        del values
+        # a thread lets go of it soon after the caller has what it waited for
+        for _ in range(200):
+            if kept() is None:
+                break
+            time.sleep(0.01)
+        assert kept() is None

@@ -129,7 +129,7 @@ class Edges(NamedTuple):
     keys: npt.NDArray[np.int64]  # a << 32 | b
     saddle: npt.NDArray[np.float32]
     place: npt.NDArray[np.int64]
-    contacts: npt.NDArray[np.int32]
+    contacts: npt.NDArray[np.int32 | np.uint16]
 
     @property
     def columns(self) -> tuple[Any, ...]:
@@ -137,8 +137,14 @@ class Edges(NamedTuple):
         return self[1:]
 
     def first(self, used: int) -> Edges:
-        """Return a copy of the edges in use, without the table and the room for more."""
-        return Edges(self.table[:0].copy(), *(column[:used].copy() for column in self.columns))
+        """Return a copy of the edges in use, without the table and the room for more.
+
+        Contacts are kept in 16 bits where they fit: in noise they are most of what is kept.
+        """
+        contacts = self.contacts[:used]
+        kind = np.uint16 if contacts.max(initial=0) < 1 << 16 else np.int32
+        kept = {name: getattr(self, name)[:used].copy() for name in ("keys", "saddle", "place")}
+        return Edges(table=self.table[:0].copy(), contacts=contacts.astype(kind), **kept)
 
 
 #: The lowest basin of a piece; sums, bounds and crossings from there on; border crossings; edges.

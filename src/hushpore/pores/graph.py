@@ -265,7 +265,7 @@ def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
         # within a piece every edge is there once
         at = which[first : first + piece.keys.size]
         first += piece.keys.size
-        add_rows(piece.contacts, at, contacts)
+        add_rows(piece.contacts.astype(np.int32, copy=False), at, contacts)
         widest_ways(piece.saddle, piece.place, at, saddle, place)
     a = (keys >> 32).astype(np.int32)
     b = (keys & 0xFFFFFFFF).astype(np.int32)

@@ -146,6 +146,8 @@ class KernelThreads:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+            # what it was about is not held on to until there is another
+            del call
 
 
 class WarmUp(Generic[K]):

@@ -551,8 +551,13 @@ def measure_basins(
     distance: Stack,
     grey: RoundedGrey | None,
     gpu: GpuSlabs | None = None,
+    *,
+    keeps_distance: bool = True,
 ) -> Pass[BasinGraph]:
-    """Measure all basins and find where they touch; stitches their stack, gives `closed` back."""
+    """Measure all basins and find where they touch; stitches their stack, gives `closed` back.
+
+    `keeps_distance`: else it is given back, too, before edges are joined, which takes room.
+    """
     scan = None if gpu is None else gpu.scan_slices
     tables = Tables(work.shape, unstitched.peaks, faces_only=work.faces_only, scan=scan)
     basins, found = unstitched.stack, unstitched.found
@@ -574,6 +579,10 @@ def measure_basins(
             tables.add_closed(part[: last - first], closed.read(first, last), work.threads)
             yield last / work.slabs.depth
     closed.close()
+    if not keeps_distance:
+        # of which these are views
+        del part, heights
+        distance.close()
     return tables.graph(1.0 if grey is None else grey.step)
 
 

@@ -7,6 +7,7 @@ and the rest on the GPU, in slabs that it holds; where even the thinnest is too 
 from __future__ import annotations
 
 import dataclasses
+import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from hushpore.base.events import Note
 from hushpore.base.scaled import Scaled, held
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
-from hushpore.device.memory import free_pools, is_out_of_memory
+from hushpore.device.memory import free_pools, give_back_freed, is_out_of_memory
 from hushpore.pores.gpu.passes import (
     find_from_values,
     find_from_void,
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
     from hushpore.pores.passes import Work
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.stages import Stages
+
+#: Voxels of the volume a basin, of which and of fewer a volume may be noise.
+_FEW = 200
 
 
 class Segmented(NamedTuple):
@@ -180,8 +184,17 @@ class Pipeline:
         kept = None if gpu is not None else self._kept(phase)
         unstitched = yield from run("basins", find_basins(work, distance, gpu), 0.6)
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
-        measuring = measure_basins(work, unstitched, closed, distance, grey, gpu)
+        kept_distance = work.settings.keeps_distance
+        measuring = measure_basins(
+            work, unstitched, closed, distance, grey, gpu, keeps_distance=kept_distance
+        )
+        # tables of noise take more room than its voxels, and what was freed before is in pieces
+        is_noise = unstitched.found.count * _FEW > math.prod(work.shape)
+        if is_noise:
+            give_back_freed()
         graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
+        if is_noise:
+            give_back_freed()
         if gpu is not None:
             kept = self._kept(phase)
         return Segmented(

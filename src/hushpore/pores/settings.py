@@ -295,6 +295,11 @@ class PoreSettings(Settings):
         return bool(self.thick_phases) or self.intervals
 
     @property
+    def keeps_distance(self) -> bool:
+        """Whether the distances in the void are needed once more when its basins are known."""
+        return self.by_snow or "void" in self.thick_phases
+
+    @property
     def by_snow(self) -> bool:
         """Whether pores are parted by the peaks of SNOW."""
         return self.merging == "snow" and not self.markers
