@@ -63,6 +63,9 @@ if TYPE_CHECKING:
 #: Voxels of the volume a basin, of which and of fewer a volume may be noise.
 _FEW = 200
 
+#: Bytes that are given back to the system, though pages are taken anew then, which takes time.
+_WORTH_GIVING = 1 << 24
+
 
 class Segmented(NamedTuple):
     """Basins and their graph, and where they were found."""
@@ -182,6 +185,9 @@ class Pipeline:
         distance = yield from run("distance", find_distance(work, phase, gpu), 0.4)
         # where a GPU's memory runs out before, the void is needed again
         kept = None if gpu is not None else self._kept(phase)
+        if phase.nbytes >= _WORTH_GIVING:
+            # it may lie between what is in use, where what is freed stays with the process
+            give_back_freed()
         unstitched = yield from run("basins", find_basins(work, distance, gpu), 0.6)
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
         kept_distance = work.settings.keeps_distance

@@ -272,7 +272,12 @@ def _pack_closed(
         for x in range(voxels.size):
             found |= np.uint8(voxels[x] == CLOSED)
         if found:
-            for x in range(voxels.size):
+            for byte in range(voxels.size // 8):
+                eight, packed = voxels[8 * byte : 8 * byte + 8], np.uint8(0)
+                for k in range(8):
+                    packed |= np.uint8(eight[k] == CLOSED) << np.uint8(7 - k)
+                target[byte] = packed
+            for x in range(voxels.size // 8 * 8, voxels.size):
                 target[x >> 3] |= np.uint8(voxels[x] == CLOSED) << np.uint8(7 - (x & 7))
 
 
