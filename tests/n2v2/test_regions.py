@@ -19,7 +19,7 @@ from hushpore.n2v2.training.step import BatchSampler
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
-QUICK = {"steps": 6, "patch_size": 16, "batch_size": 4}
+QUICK = {"steps": 6, "patch_size": 16, "batch_size": 4, "test_time_augmentation": False}
 
 
 @pytest.fixture

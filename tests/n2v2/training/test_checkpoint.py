@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
-QUICK = {"steps": 20, "patch_size": 16, "batch_size": 2, "device": "cpu", "seed": 3}
+QUICK = {
+    "steps": 20, "patch_size": 16, "batch_size": 2, "device": "cpu", "seed": 3,
+    "test_time_augmentation": False,
+}  # fmt: skip
 
 
 def make_scan() -> np.ndarray:
