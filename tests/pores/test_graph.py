@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from hushpore.pores import graph as graph_module
 from hushpore.pores.graph import Tables
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.sums import SUMS, order_of
@@ -91,6 +94,32 @@ def test_sums_bounds_and_ends_are_those_of_each_basin(
         for k, step in enumerate(DIRECTIONS):
             crossings = padded[tuple((place + 1 + step).T)] != basin
             assert graph.crossings[basin, k] == crossings.sum()
+
+
+def test_tables_of_a_few_pieces_are_held_at_a_time_and_the_graph_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    labels = consecutive(np.random.default_rng(3).integers(0, 300, (12, 30, 20)))
+    height = labels.astype(np.float32)
+    with KernelThreads(2) as threads:
+        expected = graph_of(labels, height, threads).arrays
+    held = []
+    over = KernelThreads.over
+
+    def noted(self: KernelThreads, *arguments: Any, **limits: Any) -> list[Any]:
+        found = over(self, *arguments, **limits)
+        held.append(len(found) / self.count)
+        return found
+
+    monkeypatch.setattr(KernelThreads, "over", noted)
+    monkeypatch.setattr(graph_module, "_AT_A_TIME", 200)
+    with KernelThreads(2) as threads:
+        found = graph_of(labels, height, threads).arrays
+    # 36 pieces of ten rows
+    assert len(held) > 1
+    assert max(held) <= graph_module._PIECES
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
 
 
 def test_a_crowd_of_basins_outgrows_the_first_table() -> None:

@@ -18,12 +18,22 @@ from hushpore.pores.parallel import kernel
 from hushpore.pores.sums import SUMS, add_rows, index_of, order_of, row_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     from hushpore.pores.contacts import Edges, Piece
     from hushpore.pores.parallel import KernelThreads
+
+    #: What a scan of rows is told besides which; see `hushpore.pores.contacts.scan_rows`.
+    _Where = tuple[
+        npt.NDArray[np.int32],
+        npt.NDArray[np.float32],
+        npt.NDArray[np.int32] | None,
+        tuple[int, int, int],
+        bool,
+        int,
+    ]
 
     #: Squared distances at peaks, how many basins have each, and how many of these touch no other.
     Peaks = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -31,6 +41,9 @@ if TYPE_CHECKING:
 
 #: Voxels that are gone through at a time, so that what is found stays in the cache of a thread.
 _AT_A_TIME = 1 << 20
+
+#: Pieces for each thread of which tables are held at a time.
+_PIECES = 8
 
 #: What the names of its arrays begin with in a file.
 _PREFIX = "graph_"
@@ -123,6 +136,24 @@ class BasinGraph:
         return ways[order_of(key)]
 
 
+def _scanned(threads: KernelThreads, rows: int, most: int, where: _Where) -> Iterator[Piece]:
+    """Scan rows in pieces of at most so many; in the order of the rows.
+
+    `where`: of which rows, see `hushpore.pores.contacts.scan_rows`.
+    """
+    smallest = min(8 * where[0].shape[1], most)
+    # a few pieces at a time, for each has tables of all basins between the lowest and the highest
+    # in it: in wide slices these are most of the slab's
+    at_once = _PIECES * threads.count * most
+    for begin in range(0, rows, at_once):
+
+        def scan(first: int, last: int, begin: int = begin) -> Piece:
+            return scan_rows(*where, begin + first, begin + last)
+
+        count = min(at_once, rows - begin)
+        yield from threads.over(count, scan, smallest=smallest, largest=most)
+
+
 def number_keys(
     keys: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -202,11 +233,9 @@ class Tables:
         own = slices if last is None else last - first
         where = (basins, distance, grey, self._shape, self._faces_only, first)
         if self._scan is None:
-            most = max(1, _AT_A_TIME // width)
-            smallest = min(8 * height, most)
-            pieces = threads.over(own * height, scan_rows, *where, smallest=smallest, largest=most)
+            pieces = _scanned(threads, own * height, max(1, _AT_A_TIME // width), where)
         else:
-            pieces = [self._scan(*where, own)]
+            pieces = iter([self._scan(*where, own)])
         for low, sums, bounds, crossings, border_crossings, edges in pieces:
             part = slice(low, low + len(sums))
             self._border_crossings += border_crossings
