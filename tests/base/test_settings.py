@@ -19,13 +19,15 @@ class Example(Settings):
     limit: float | None = option(None, "At most this.")
     method: str | float = option("otsu", "Which, or a value.", choices=("otsu", "li"))
     fast: bool = option(False, "Whether to hurry.", more=True)
+    title: str = option("", "What to call it.")
+    model: str = option("", "What was trained.", path="file")
 
 
 OPTIONS = {opt.name: opt for opt in Example.options()}
 
 
 def test_options_tell_a_front_end_everything() -> None:
-    assert list(OPTIONS) == ["count", "width", "limit", "method", "fast"]
+    assert list(OPTIONS) == ["count", "width", "limit", "method", "fast", "title", "model"]
     assert OPTIONS["width"].flag == "--width"
     assert OPTIONS["width"].unit == "mm"
     assert OPTIONS["limit"].optional
@@ -48,6 +50,8 @@ def test_options_tell_a_front_end_everything() -> None:
         ("method", [1], "'otsu', 'li' or a number"),
         ("method", 10**400, "'otsu', 'li' or a number; got one of 1329 bits"),
         ("fast", 1, "True or False"),
+        ("title", 3, "text; got 3"),
+        ("model", ["x" * 999] * 999, "the path of a file; got .{,300}$"),
     ],
 )
 def test_a_value_not_accepted_is_refused_with_what_is(
@@ -60,7 +64,8 @@ def test_a_value_not_accepted_is_refused_with_what_is(
 def test_numpy_scalars_and_whole_floats_become_plain_numbers() -> None:
     made = Example(count=np.int64(4), width=np.float32(0.25), fast=np.bool_(True))
     assert made.to_dict() == {
-        "count": 4, "width": 0.25, "limit": None, "method": "otsu", "fast": True,
+        "count": 4, "width": 0.25, "limit": None, "method": "otsu", "fast": True, "title": "",
+        "model": "",
     }  # fmt: skip
     assert type(Example(count=4.0).count) is int
 
@@ -83,6 +88,8 @@ def test_text_reads_back_as_the_value_it_shows(name: str, data: st.DataObject) -
         "limit": st.none() | st.floats(-1e6, 1e6),
         "method": st.sampled_from(["otsu", "li"]) | st.floats(-1e6, 1e6),
         "fast": st.booleans(),
+        "title": st.text(),
+        "model": st.text(),
     }
     value = data.draw(values[name])
     assert OPTIONS[name].parse(str(value)) == value

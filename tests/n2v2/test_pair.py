@@ -26,7 +26,10 @@ from hushpore.n2v2.training.step import BatchSampler, Learner
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = {"patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
+QUICK = {
+    "patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32",
+    "test_time_augmentation": False,
+}  # fmt: skip
 
 
 def scans_of(clean: np.ndarray, deviation: float, seed: int = 0) -> list[Volume]:
@@ -152,7 +155,7 @@ def test_a_cancelled_run_that_reads_block_by_block_goes_on_to_the_same_bits(
 ) -> None:
     settings: dict[str, Any] = {
         "pair": both[1], "steps": 6, "patch_size": 16, "batch_size": 2, "precision": "float32",
-        "denoise_memory": 0.001,
+        "denoise_memory": 0.001, "test_time_augmentation": False,
     }  # fmt: skip
     unbroken = hushpore.run("denoise", both[0], settings, "cpu")
     settings["checkpoint"] = str(tmp_path / "training.safetensors")
@@ -207,7 +210,10 @@ def test_series_over_time_have_a_pair_for_each_time() -> None:
     values = rng.normal(size=(2, 2, 6, 24, 24)).astype(np.float32)
     first, second = (Volume(each, axes="tzyx") for each in values)
     result = hushpore.denoise(first, pair=second, steps=2, **QUICK)
-    each = [result.model.predict(scan, "cpu").data for scan in (first, second)]
+    each = [
+        result.model.predict(scan, "cpu", test_time_augmentation=False).data
+        for scan in (first, second)
+    ]
     np.testing.assert_allclose(result.volume.data, (each[0] + each[1]) / 2, atol=1e-5)
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 import re
+import reprlib
 import types
 import warnings
 from contextlib import suppress
@@ -74,6 +75,8 @@ class Option:
             parts.append(f"the name of {' or '.join(kinds)} beside the volume, or nothing")
         if self.choices:
             parts.append(", ".join(repr(choice) for choice in self.choices))
+        elif str in self.types and not self.auxiliary:
+            parts.append(f"the path of a {self.path}" if self.path else "text")
         if bool in self.types:
             parts.append("True or False")
         elif int in self.types or float in self.types:
@@ -143,7 +146,7 @@ class Option:
                 return number
         # Python does not write out whole numbers of very many digits
         is_huge = isinstance(value, int) and value.bit_length() > 1024
-        got = f"one of {value.bit_length()} bits" if is_huge else repr(value)
+        got = f"one of {value.bit_length()} bits" if is_huge else reprlib.repr(value)
         raise InputError(f"{self.name} must be {self.expected}; got {got}.")
 
     def parse(self, text: str) -> Any:

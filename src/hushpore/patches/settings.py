@@ -58,6 +58,7 @@ class PatchSettings(Settings):
         "File of a trained denoiser (.safetensors): shows what it predicts in each patch, and how "
         "far off it is where pixels are hidden.",
         label="Trained model",
+        path="file",
     )
     dimensions: int = option(
         2,
