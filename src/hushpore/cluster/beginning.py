@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from hushpore.pores.settings import PoreSettings
 
 
-#: Bytes a voxel on disk at most while the work goes on: phase twice, basins, labels as packed; and
-#: of what lies there beside the grey values, before.
+#: Bytes a voxel on disk at most while the work goes on: phase twice, basins and labels, as if none
+#: could be packed (of a foam a tenth is left); and of what lies beside the grey values, before.
 _BYTES_ON_DISK, _BESIDE_GREY = 8, 3
 
 #: Bytes a voxel of the distance, which lies there where peaks are sought in it.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from safetensors.numpy import save_file
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.partial import new_file
+from hushpore.cluster.packing import pack, unpack
 from hushpore.io.planes import DiskArray, read_uncompressed
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     #: What a task tells the client: few numbers.
     Report = dict[str, Any]
 
-
-# basins have numbers of so many bits where these suffice: half as much is written and read
-_NARROW = np.dtype(np.uint16)
 
 # added to each sum, so that zeros have one too
 _SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
@@ -120,32 +117,48 @@ class Blocks:
         for slab in range(first // slabs.thickness, -(-last // slabs.thickness)):
             begin, end = slabs[slab]
             low, high = max(first, begin), min(last, end)
-            room, file = values[low - first : high - first], self._file(stack, slab)
-            dtype, length = values.dtype, math.prod(plane)
-            if stack == "basins" and file.stat().st_size < (end - begin) * length * dtype.itemsize:
-                dtype = _NARROW
-            size = length * dtype.itemsize
-            stored = np.empty(room.shape, dtype) if dtype != room.dtype else room
-            read_uncompressed(file, (low - begin) * size, dtype, stored)
-            sums = np.empty(high - low, np.uint64)
-            read_uncompressed(file, (end - begin) * size + 8 * (low - begin), sums.dtype, sums)
-            if (sums != _sums(stored)).any():
-                raise _changed(file)
-            if stored is not room:
-                room[...] = stored
-            self.moved += stored.nbytes
+            self._read_slab(
+                self._file(stack, slab),
+                end - begin,
+                low - begin,
+                values[low - first : high - first],
+            )
         return values
 
-    def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
-        """Store a slab of a stack, or a layer of grey values, and behind it a sum of each slice."""
-        with self.create(self._file(stack, slab)) as add:
-            add(values)
-            add(_sums(values))
+    def _read_slab(self, file: Path, slices: int, first: int, values: npt.NDArray[Any]) -> None:
+        """Fill an array with slices of a slab from the first on. `slices`: that the slab has."""
+        index = np.empty((2, slices), np.uint64)
+        with whole(file):
+            size = file.stat().st_size - index.nbytes
+            read_uncompressed(file, max(size, 0), index.dtype, index)
+            ends, sums = [0, *index[0].tolist()], index[1]
+            for number, each in enumerate(values, first):
+                begin, end = ends[number], ends[number + 1]
+                # nothing is read by numbers that nobody wrote
+                if not 0 <= begin <= end <= size:
+                    raise _changed(file)
+                packed = np.empty(end - begin, np.uint8)
+                read_uncompressed(file, begin, packed.dtype, packed)
+                if _sum(packed) != sums[number]:
+                    raise _changed(file)
+                unpack(packed, each)
+                self.moved += packed.nbytes
 
-    def write_basins(self, slab: int, basins: npt.NDArray[np.int32], highest: int) -> None:
-        """Store the basins of a slab, in 16 bits where that holds the highest of them."""
-        is_narrow = highest <= np.iinfo(_NARROW).max
-        self.write("basins", slab, basins.astype(_NARROW) if is_narrow else basins)
+    def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
+        """Store a slab of a stack, or a layer of grey values: its slices, each packed.
+
+        Behind them where each of them ends, and a sum of its bytes.
+        """
+        ends, sums = np.zeros((2, len(values)), np.uint64)
+        end = 0
+        with self.create(self._file(stack, slab)) as add:
+            for number, each in enumerate(values):
+                packed = pack(each)
+                add(packed)
+                end += packed.size
+                ends[number], sums[number] = end, _sum(packed)
+            add(ends)
+            add(sums)
 
     @contextmanager
     def create(self, path: Path) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
@@ -167,9 +180,9 @@ class Blocks:
 
     def load(self, table: str, number: int, *names: str) -> Any:
         """Return the arrays of these names of a table; of one name the array itself."""
-        arrays = load_arrays(self.folder / f"{table}-{number}.arrays", *names)
-        self.moved += sum(each.nbytes for each in arrays)
-        return arrays[0] if len(names) == 1 else arrays
+        arrays, nbytes = _load(self.folder / f"{table}-{number}.arrays", names)
+        self.moved += nbytes
+        return arrays[names[0]] if len(names) == 1 else [*arrays.values()]
 
     def planes(self, name: str, number: int) -> Path:
         """Return the file of some planes of numbers."""
@@ -208,16 +221,18 @@ class _StoredGrey(DiskArray):
 
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
-    """Write arrays into one file, which is there whole or not at all; returns their bytes."""
+    """Write arrays into one file, which is there whole or not at all; returns bytes, packed."""
     # np.load parses Python, which several threads at once cannot with some versions
-    solid = {name: np.ascontiguousarray(each) for name, each in arrays.items()}
-    # a number is no axis
-    solid = {name: each.reshape(np.shape(arrays[name])) for name, each in solid.items()}
+    packed = {name: pack(np.asarray(each)) for name, each in arrays.items()}
+    # with an entry more, as a file of no arrays and no entries cannot be read again
+    known = {"digest": "blake2b"}
+    for name, each in arrays.items():
+        values = np.asarray(each)
+        form = " ".join([values.dtype.str, *map(str, values.shape)])
+        known[name] = f"{_digest(packed[name], form)} {form}"
     with new_file(path, overwrite=True, lasting=False) as part:
-        # with an entry more, as a file of no arrays and no entries cannot be read again
-        sums = {"digest": "blake2b"} | {name: _digest(each) for name, each in solid.items()}
-        save_file(solid, part, sums)
-    return sum(each.nbytes for each in solid.values())
+        save_file(packed, part, known)
+    return sum(each.nbytes for each in packed.values())
 
 
 def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
@@ -230,12 +245,24 @@ def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
 
 def load_named(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
     """Return arrays as `load_arrays`, by their names."""
+    return _load(path, names)[0]
+
+
+def _load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, npt.NDArray[Any]], int]:
+    """Return arrays by their names, and how many bytes they were, packed."""
+    found, nbytes = {}, 0
     with whole(path), safe_open(path, framework="numpy") as file:
         known = file.metadata()
-        found = {name: file.get_tensor(name) for name in names or file.keys()}
-        if any(known[name] != _digest(each) for name, each in found.items()):
-            raise _changed(path)
-    return found
+        for name in names or file.keys():
+            packed = file.get_tensor(name)
+            digest, form = known[name].split(" ", 1)
+            if digest != _digest(packed, form):
+                raise _changed(path)
+            dtype, *shape = form.split(" ")
+            found[name] = np.empty([*map(int, shape)], dtype)
+            unpack(packed, found[name])
+            nbytes += packed.nbytes
+    return found, nbytes
 
 
 @contextmanager
@@ -266,20 +293,16 @@ def _changed(path: Path) -> InputError:
     )
 
 
-def _digest(values: npt.NDArray[Any]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).hexdigest()
+def _digest(packed: npt.NDArray[np.uint8], form: str) -> str:
+    digest = hashlib.blake2b(packed.data, digest_size=16)
+    digest.update(form.encode())
+    return digest.hexdigest()
 
 
-def _sums(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return a number for each slice in which each of its bytes counts; as fast as it is read."""
-    found = np.empty(len(values), np.uint64)
-    for number, each in enumerate(values):
-        flat = np.ascontiguousarray(each).reshape(-1).view(np.uint8)
-        words = flat.size // 8 * 8
-        total = np.add.reduce(flat[:words].view(np.uint64), dtype=np.uint64)
-        last = np.zeros(8, np.uint8)
-        last[: flat.size - words] = flat[words:]
-        found[number] = np.add.reduce(
-            np.array([total, last.view(np.uint64)[0], _SUM_OF_NOTHING], np.uint64)
-        )
-    return found
+def _sum(packed: npt.NDArray[np.uint8]) -> np.uint64:
+    """Return a number in which each byte counts; as fast as they are read."""
+    words = packed.size // 8 * 8
+    last = np.zeros(8, np.uint8)
+    last[: packed.size - words] = packed[words:]
+    total = np.add.reduce(packed[:words].view(np.uint64), dtype=np.uint64)
+    return np.uint64(np.add.reduce(np.array([total, last.view(np.uint64)[0], _SUM_OF_NOTHING])))

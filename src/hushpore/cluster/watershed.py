@@ -105,7 +105,7 @@ def _watershed(
     basins, distance = basins[own], distance[own]
     peak_squared_distance = distance.reshape(-1)[found.peaks]
     blocks.threads.over(basins.size, _number_exits, basins.reshape(-1), count, smallest=1 << 14)
-    blocks.write_basins(slab, basins, count + exits)
+    blocks.write("basins", slab, basins)
     if plan.settings.by_snow:
         blocks.write("distance", slab, distance)
     blocks.save("edges", slab, first=distance[0], last=distance[-1])
