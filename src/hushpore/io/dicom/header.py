@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import HushporeError
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
-from hushpore.io.dicom.plain import BEGINNING, plain_header
 from hushpore.io.dicom.values import Header, first, integer, number, numbers
 from hushpore.io.gate import gate_of
 from hushpore.io.log_capture import captured_warnings
@@ -98,23 +97,24 @@ def _tags() -> list[Any]:
     return [Tag(each) for each in _TAGS]
 
 
-@functools.cache
-def _tag_set() -> frozenset[int]:
-    return frozenset(map(int, _tags()))
-
-
 def _read_header(path: Path) -> tuple[list[Slice], str]:
     """Return the greyscale planes of a file, or why there are none."""
+    import pydicom
+
     try:
         with path.open("rb") as file:
-            gate = gate_of(path, os.fstat(file.fileno()).st_size)
-            begins = _plainly(file) or _by_pydicom(file, gate)
-        if begins.media == _DICOMDIR:
-            return [], ""
-        reason = _unusable(begins.header)
-        if reason:
-            return [], reason
-        return _slices(begins.header, _encoding(begins, path, gate)), ""
+            _require_few_items(file, gate_of(path))
+            content = inflated(file, HEADER) or file
+            header = pydicom.dcmread(
+                content, stop_before_pixels=True, force=True, specific_tags=_tags()
+            )
+            if str(header.file_meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR:
+                return [], ""
+            values = Header(header)
+            reason = _unusable(values)
+            if reason:
+                return [], reason
+            return _slices(values, _encoding(header, values, path, content, file)), ""
     except HushporeError as error:
         return [], str(error)
     except (OSError, MemoryError):
@@ -122,49 +122,6 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
     except Exception as error:
         # any kind of error comes out of a damaged header; none may stop the other files
         return [], f"a damaged header ({type(error).__name__})"
-
-
-class _Beginning(NamedTuple):
-    """A file up to its pixels."""
-
-    header: Header
-    media: str  # UID of what it is, and that of its transfer syntax
-    syntax: str
-    little: bool  # whether low bytes come first
-    end: int  # where the header ends
-    pixels: bytes  # 12 bytes from there, as far as there are any: with the length of the pixels
-    is_deflated: bool
-
-
-def _plainly(file: BinaryIO) -> _Beginning | None:
-    """Read a header without pydicom, or return None and leave the file at its begin."""
-    start = file.read(BEGINNING)
-    found = plain_header(start, _tag_set())
-    if found is None:
-        file.seek(0)
-        return None
-    pixels = start[found.end : found.end + 12]
-    return _Beginning(Header(found), found.media, found.syntax, True, found.end, pixels, False)
-
-
-def _by_pydicom(file: BinaryIO, gate: Gate) -> _Beginning:
-    import pydicom
-
-    _require_few_items(file, gate)
-    content = inflated(file, HEADER) or file
-    dataset = pydicom.dcmread(content, stop_before_pixels=True, force=True, specific_tags=_tags())
-    meta = dataset.file_meta
-    is_deflated = content is not file
-    # it stands where the header ends
-    return _Beginning(
-        Header(dataset),
-        str(meta.get("MediaStorageSOPClassUID", "")),
-        DEFLATED if is_deflated else str(meta.get("TransferSyntaxUID", "")),
-        bool(dataset.original_encoding[1]),
-        content.tell(),
-        content.read(12),
-        is_deflated,
-    )
 
 
 def _require_few_items(file: BinaryIO, gate: Gate) -> None:
@@ -213,10 +170,20 @@ def _frames(header: Header) -> int:
     return 1 if stated is None else stated
 
 
-def _encoding(begins: _Beginning, path: Path, gate: Gate) -> Encoding:
-    """Find where and how the pixels are stored."""
-    header, little, start, size = begins.header, begins.little, begins.pixels, gate.stored
+def _encoding(
+    dataset: Any, header: Header, path: Path, content: BinaryIO, file: BinaryIO
+) -> Encoding:
+    """Find where and how the pixels are stored.
+
+    `content`: stands where the header ends; it is the `file`, or what a deflated one expands to.
+    """
+    is_deflated = content is not file
+    syntax = DEFLATED if is_deflated else str(dataset.file_meta.get("TransferSyntaxUID", ""))
+    _, little = dataset.original_encoding
     order = "<" if little else ">"
+    at = content.tell()
+    start = content.read(12)
+    size = os.fstat(file.fileno()).st_size
     element = start[:4] if little else start[1::-1] + start[3:1:-1]
     group, which = int.from_bytes(element[:2], "little"), int.from_bytes(element[2:], "little")
     stated = _integers(header, "Rows", "Columns", "BitsAllocated")
@@ -232,11 +199,11 @@ def _encoding(begins: _Beginning, path: Path, gate: Gate) -> Encoding:
     # a stated syntax and the file may disagree; a value representation is a capital letter
     explicit = start[4:6] in (b"OB", b"OW", b"OF", b"OD", b"UN")
     length = int.from_bytes(start[8:12] if explicit else start[4:8], "little" if little else "big")
-    offset = begins.end + (12 if explicit else 8)
+    offset = at + (12 if explicit else 8)
     # bits are packed, and big-endian bytes swapped in pairs; a deflated file has no offsets; a
     # compressed image always has a length that is not defined, and an uncompressed one never
-    plain = begins.syntax in _UNCOMPRESSED
-    if begins.is_deflated or bits == 1 or (not little and bits == 8):
+    plain = syntax in _UNCOMPRESSED
+    if is_deflated or bits == 1 or (not little and bits == 8):
         offset = -1
     elif len(start) < 8 or group != _PIXELS:
         offset = size  # no pixels
@@ -245,7 +212,7 @@ def _encoding(begins: _Beginning, path: Path, gate: Gate) -> Encoding:
     return Encoding(
         path=path,
         size=size,
-        syntax=begins.syntax,
+        syntax=syntax,
         n_frames=_frames(header),
         shape=(rows, columns),
         dtype=np.dtype(f"{order}{kind}"),
@@ -253,7 +220,7 @@ def _encoding(begins: _Beginning, path: Path, gate: Gate) -> Encoding:
         high_bit=high,
         offset=offset,
         length=None if length == _UNDEFINED or offset < 0 else length,
-        gate=gate,
+        gate=gate_of(path, size),
     )
 
 

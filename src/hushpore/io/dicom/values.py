@@ -6,17 +6,16 @@ import functools
 import math
 from typing import Any
 
-#: Value representations by how their bytes are read here; pydicom reads all others. Of numbers,
-#: whether they have a sign.
-TEXTS = ("CS", "DS", "IS", "LO", "UI")
-NUMBERS = {"US": False, "SS": True}
+# value representations by how their bytes are read here; pydicom reads all others
+_TEXT = ("CS", "DS", "IS", "LO", "UI")
+_WHOLE = {"US": False, "SS": True}
 
 
 class Header:
     """The elements of a data set, by keyword.
 
-    `dataset`: as read from a file, by pydicom or by `hushpore.io.dicom.plain`; its elements are
-    still bytes, which pydicom would turn into objects that check themselves.
+    `dataset`: as read from a file; its elements are still bytes, which pydicom would turn into
+    objects that check themselves.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -34,14 +33,14 @@ class Header:
         content = element.value
         if isinstance(content, bytes):
             representation = element.VR or representation
-            if representation in TEXTS and content.isascii():
+            if representation in _TEXT and content.isascii():
                 texts = content.decode("ascii").rstrip("\0 ").split("\\")
                 content = [text.strip() for text in texts] if len(texts) > 1 else texts[0].strip()
-            elif representation in NUMBERS and len(content) >= 2:
+            elif representation in _WHOLE and len(content) >= 2:
                 return int.from_bytes(
                     content[:2],
                     "little" if element.is_little_endian else "big",
-                    signed=NUMBERS[representation],
+                    signed=_WHOLE[representation],
                 )
             else:
                 content = self._dataset[tag].value
@@ -84,16 +83,9 @@ def integer(value: Any) -> int | None:
 
 @functools.cache
 def _entry(name: str) -> tuple[Any, str]:
-    from pydicom.datadict import tag_for_keyword
+    from pydicom.datadict import dictionary_VR, tag_for_keyword
+    from pydicom.tag import Tag
 
     tag = tag_for_keyword(name)
     assert tag is not None, name
-    return tag, representation_of(tag)
-
-
-@functools.cache
-def representation_of(tag: int) -> str:
-    """Return the value representation that the standard has for a tag."""
-    from pydicom.datadict import dictionary_VR
-
-    return dictionary_VR(tag)
+    return Tag(tag), dictionary_VR(tag)
