@@ -1,10 +1,12 @@
 """What the network of the default could come to at most: taught by images without noise.
 
 Scans of the simulator of which denoising by default loses more than a tenth of the pores (see
-`denoise_correlated`). For each the same network is trained for as many steps on another specimen
-of the same kind, scanned in the same way, whose reconstruction without noise is the target. What it
-has learnt is applied to the scan, averaged over orientations as by default. No training that sees
-nothing but noise can be expected to do better in as many steps.
+`denoise_correlated`), and beside that the same network, trained for as many steps on another
+specimen of the same kind, scanned in the same way, whose reconstruction without noise is the
+target. What it has learnt is applied to the scan, averaged over orientations as by default. No
+training that sees nothing but noise can be expected to do better in as many steps. One thread.
+
+    OMP_NUM_THREADS=1 python -m benchmarks denoise_bound
 """
 
 from __future__ import annotations
@@ -13,18 +15,21 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import numpy as np
+import torch
 
 import hushpore
 from benchmarks._scans import Case, cases, made
-from benchmarks.denoise_correlated import STEPS, below_middle, pores_in, psnr
+from benchmarks.denoise_correlated import below_middle, pores_in, psnr
 from hushpore.n2v2.pair import Noise2Noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import torch
-
     from hushpore.n2v2.images import Images
+    from hushpore.n2v2.trained import Model
+
+#: Steps of every training, as in `denoise_correlated`.
+STEPS = 900
 
 #: Structure and noise of the scans.
 SCANS = (("rock", 0.3), ("small pores", 0.2), ("small pores", 0.3))
@@ -32,31 +37,44 @@ SCANS = (("rock", 0.3), ("small pores", 0.2), ("small pores", 0.3))
 
 def measure() -> Iterator[dict[str, object]]:
     """PSNR, and pores in what is below the middle of the contrast, of each scan."""
-    figures: dict[str, object] = {"steps": STEPS}
+    torch.set_num_threads(1)
+    figures: dict[str, object] = {"steps": STEPS, "threads": 1}
     for case in cases("held out"):
         if (case.structure, case.noise) in SCANS:
-            figures[case.name] = taught(case)
+            figures[case.name] = compared(case)
             yield figures
 
 
-def taught(case: Case) -> dict[str, float]:
-    """Train with images without noise, and apply what was learnt to a scan."""
+def compared(case: Case) -> dict[str, object]:
+    """Denoise a scan by default, and by what was taught."""
     scan = made(case)
-    # of the half that is tuned on
-    specimen = Case("taught", case.structure, case.blur, case.filter, case.noise, seed=0)
-    other = made(specimen)
+    volume = hushpore.Volume(scan.scan, axes="zyx")
+    images = {
+        "default": hushpore.denoise(volume, steps=STEPS, seed=0).volume,
+        "taught": taught(case).predict(volume),
+    }
+    core = np.broadcast_to(scan.core, scan.scan.shape)
+    found: dict[str, object] = {
+        "pores without noise": pores_in(below_middle(scan.reference) & core)
+    }
+    for name, image in images.items():
+        values = np.asarray(image.data)
+        found[name] = {
+            "psnr": round(psnr(values, scan), 2),
+            "pores": pores_in(below_middle(values) & core),
+        }
+    return found
+
+
+def taught(case: Case) -> Model:
+    """Train on another specimen of the kind of a scan, of the half that is tuned on."""
+    other = made(Case("taught", case.structure, case.blur, case.filter, case.noise, seed=0))
     noisy, clean = (hushpore.Volume(each, axes="zyx") for each in (other.scan, other.reference))
     with patch("hushpore.n2v2.job.Noise2Noise", Taught):
         trained = hushpore.denoise(
             noisy, pair=clean, steps=STEPS, seed=0, test_time_augmentation=False
         )
-    found = np.asarray(trained.model.predict(hushpore.Volume(scan.scan, axes="zyx")).data)
-    core = np.broadcast_to(scan.core, scan.scan.shape)
-    return {
-        "psnr": round(psnr(found, scan), 2),
-        "pores": pores_in(below_middle(found) & core),
-        "pores without noise": pores_in(below_middle(scan.reference) & core),
-    }
+    return trained.model
 
 
 class Taught(Noise2Noise):
