@@ -254,10 +254,7 @@ def _without_letters() -> None:
 def _without_blank_line() -> None:
     from hushpore.viewer.running.status_line import FontWarmup
 
-    def stop(self: FontWarmup) -> None:
-        self._timer.stop()
-
-    FontWarmup._show_blank_line = stop  # type: ignore[method-assign]
+    FontWarmup._make_line = lambda self: iter(())  # type: ignore[method-assign]
 
 
 def _without_font_warmup() -> None:

@@ -32,7 +32,7 @@ from hushpore import Volume
 from hushpore.runs.batch import Batch
 from hushpore.viewer.batch.widget import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.layout import AFTER_FIRST_PAINT
+from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.shortcuts import (
     CANCEL,
     NEXT_SLICE,
@@ -91,7 +91,8 @@ def opened(qtbot, viewer, layer):
         native.show()
         qtbot.waitExposed(native)
         # what is folded away comes a moment later
-        qtbot.wait(AFTER_FIRST_PAINT + 10)
+        for fold in native.findChildren(Fold):
+            qtbot.waitUntil(lambda fold=fold: fold.is_complete)
         return widget, native
 
     return make

@@ -60,7 +60,7 @@ def test_every_letter_is_made_ready_while_nothing_else_goes_on(qtbot, make_napar
     viewer = make_napari_viewer()
     parent = QWidget()
     ready = FontWarmup(parent, viewer)
-    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    qtbot.waitUntil(lambda: ready.is_ready, timeout=20_000)
     (font,) = _fonts()
     assert set(LETTERS) <= set(font._glyphs)
 
@@ -74,7 +74,7 @@ def test_the_line_is_made_ready_unseen_and_the_overlay_is_left_as_it_was(qtbot):
     )
     parent = QWidget()
     ready = FontWarmup(parent, viewer)
-    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    qtbot.waitUntil(lambda: ready.is_ready, timeout=20_000)
     assert shown == [" ", " "]
     assert viewer.canvas.overlays.text.text == "Fig. 1"
     assert not viewer.canvas.overlays.text.visible
@@ -85,7 +85,7 @@ def test_a_text_of_the_user_stays_while_the_font_is_made_ready(qtbot):
     viewer.canvas.overlays.text.text, viewer.canvas.overlays.text.visible = "Fig. 1", True
     parent = QWidget()
     ready = FontWarmup(parent, viewer)
-    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    qtbot.waitUntil(lambda: ready.is_ready, timeout=20_000)
     assert viewer.canvas.overlays.text.text == "Fig. 1"
     assert viewer.canvas.overlays.text.visible
 
@@ -96,7 +96,7 @@ def test_without_a_canvas_nothing_is_done(qtbot, monkeypatch):
     ready = FontWarmup(parent, ViewerModel())
     ready._make_letter()
     assert next(ready._left) == LETTERS[1]
-    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    qtbot.waitUntil(lambda: ready.is_ready, timeout=20_000)
 
 
 def test_while_a_scan_is_read_letters_alone_are_made_ready(qtbot, make_napari_viewer):
@@ -105,7 +105,7 @@ def test_while_a_scan_is_read_letters_alone_are_made_ready(qtbot, make_napari_vi
     viewer.canvas.overlays.text.events.visible.connect(shown.append)
     parent = QWidget()
     ready = FontWarmup(parent)
-    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    qtbot.waitUntil(lambda: ready.is_ready, timeout=20_000)
     (font,) = _fonts()
     assert set(LETTERS) <= set(font._glyphs)
     assert shown == []

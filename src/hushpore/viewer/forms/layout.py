@@ -184,9 +184,15 @@ class Fold(QWidget):
         fill(QVBoxLayout(self), line, self._content, spacing=2)
         self._corner = corner
         self._later: list[Callable[[], QWidget]] = []
+        self._made: list[QWidget] = []
         self.button.toggled.connect(self.add_now)
         self._timer = QTimer(self, singleShot=True, interval=AFTER_FIRST_PAINT)
-        self._timer.timeout.connect(self.add_now)
+        self._timer.timeout.connect(self._make)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was to be made later is there."""
+        return not self._later and not self._made
 
     def set_title(self, title: str) -> None:
         """Change the title."""
@@ -198,7 +204,7 @@ class Fold(QWidget):
         self.button.show()
 
     def add_later(self, make: Callable[[], QWidget]) -> None:
-        """Make a widget and put it under the title in a turn of its own, or once it is unfolded.
+        """Make a widget, and put it under the title, in turns of their own, or once it is unfolded.
 
         A widget of many fields is there sooner without those that are folded away: they take as
         long to make as all the rest, and in the window they take on its style, seen or not.
@@ -209,9 +215,18 @@ class Fold(QWidget):
 
     def add_now(self) -> None:
         """Make what was to be made later, and put it under the title."""
+        self._make()
+        self._add_made()
+
+    def _make(self) -> None:
         later, self._later = self._later, []
-        for make in later:
-            widget = make()
+        self._made += [make() for make in later]
+        # to take on the style of the window is a turn of its own, and 0 would be this one
+        QTimer.singleShot(1, self._add_made)
+
+    def _add_made(self) -> None:
+        made, self._made = self._made, []
+        for widget in made:
             self.add(widget)
             # what joins a window late would be the last that the Tab key comes to
             before: QWidget = self.button if self._corner is None else self._corner

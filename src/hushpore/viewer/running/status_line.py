@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import string
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer
 
-from hushpore.viewer.running.drawing import coalesce_redraws
+from hushpore.viewer.running.drawing import in_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from qtpy.QtWidgets import QWidget
 
 #: What is written on the canvas: first what a scale bar is labelled with, then names of layers,
@@ -47,6 +50,15 @@ class StatusLine:
             self._overlay.visible = False
             self._overlay.text = self._before
 
+    @contextmanager
+    def without_box(self) -> Iterator[None]:
+        """Show no box behind the line within the block, unless the user wants one meanwhile."""
+        had_box, self._overlay.box = self._overlay.box, False
+        try:
+            yield
+        finally:
+            self._overlay.box = self._overlay.box or had_box
+
     def _is_free(self) -> bool:
         """Whether nobody else shows a text, nor has changed ours."""
         if self._written is None:
@@ -64,11 +76,13 @@ class FontWarmup(QObject):
     them. The line is a blank one, shown for a moment.
 
     `viewer`: on whose canvas the line will be; None: letters alone, while there is no job to come.
+    `is_ready`: whether all is done.
     """
 
     def __init__(self, parent: QWidget, viewer: Any = None) -> None:
         super().__init__(parent)
         self._parent = parent
+        self.is_ready = False
         self._left = iter(LETTERS)
         self._line = None if viewer is None else StatusLine(viewer)
         self._timer = QTimer(self)
@@ -86,26 +100,24 @@ class FontWarmup(QObject):
         except (AttributeError, KeyError, RuntimeError, TypeError):
             fonts = []
         if not fonts:
-            self._timer.timeout.disconnect()
-            self._timer.timeout.connect(self._show_blank_line)
-
-    def _show_blank_line(self) -> None:
-        self._timer.timeout.disconnect()
-        if self._line is None:
             self._timer.stop()
-            return
-        # to be made and to be drawn takes a tenth of a second: in turns of their own
-        coalesce_redraws(self._parent, self._remove_once_drawn)
-        self._line.show(" ")
+            in_turns(self._parent, self._make_line())
 
-    def _remove_once_drawn(self) -> None:
-        self._timer.timeout.connect(self._remove_line)
-        self._timer.start()
+    def _make_line(self) -> Iterator[None]:
+        """Have the blank line drawn without the box behind it, then with that.
 
-    def _remove_line(self) -> None:
-        self._timer.stop()
+        Each takes a twentieth of a second to compile.
+        """
         if self._line is not None:
-            self._line.remove()
+            try:
+                with self._line.without_box():
+                    self._line.show(" ")
+                    yield
+                yield
+            finally:
+                # the widget may be gone before
+                self._line.remove()
+        self.is_ready = True
 
 
 def _fonts() -> list[Any]:
