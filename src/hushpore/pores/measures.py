@@ -83,7 +83,7 @@ class Measure(Generic[S]):
     words: tuple[str, str] = ("no", "yes")
     is_shape: bool = False
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The name in words."""
         title = self.name

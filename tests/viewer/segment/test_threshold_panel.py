@@ -129,7 +129,7 @@ def test_run_takes_the_void_away(qtbot, widget, panel, viewer):
     shown = void(viewer).data[0] > 0
     z = viewer.dims.current_step[0]
     widget.run()
-    assert void(viewer) is None
+    qtbot.waitUntil(lambda: void(viewer) is None)
     assert not panel.shown.isChecked()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=SOON)
     np.testing.assert_array_equal(viewer.layers["scan pores"].data[z] > 0, shown)

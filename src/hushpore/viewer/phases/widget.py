@@ -48,7 +48,7 @@ class PhasesWidget(JobWidget):
     def run(self) -> JobWorker:
         """Start, and take the preview away: the phases come in its place."""
         worker = super().run()
-        self.panel.shown.setChecked(False)
+        self.panel.take_away()
         self.tables.hide()
         return worker
 

@@ -19,8 +19,6 @@ from hushpore.viewer.results.pore_view import COLORMAPS, is_categorical
 from hushpore.viewer.results.table import cell_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pandas as pd
 
     from hushpore.viewer.results.pore_view import PoreView
@@ -68,8 +66,10 @@ class ColourChoice(QWidget):
         self._view = view
         if view is not None:
             table = view.tables.pores
-            names = columns_of(table, is_numeric) + columns_of(table, is_categorical)
-            self.by.list_columns([RANDOM, *names], view.column or RANDOM)
+            numbers = numeric_columns(table)
+            others = (name for name in table if name not in numbers)
+            kinds = [name for name in others if is_categorical(table[name])]
+            self.by.list_columns([RANDOM, *numbers, *kinds], view.column or RANDOM)
             self.show_colours()
 
     def show_colours(self) -> None:
@@ -152,14 +152,10 @@ def _in_words(name: str) -> str:
     return name if name == RANDOM else measure_of(name).heading
 
 
-def columns_of(table: pd.DataFrame, suits: Callable[[pd.Series], bool]) -> list[str]:
-    """Return the columns of a table of pores that suit, but for those of bounding boxes."""
-    return [str(name) for name in table if suits(table[name]) and not str(name).startswith("bbox")]
-
-
-def is_numeric(column: pd.Series) -> bool:
-    """Whether a column holds numbers."""
-    return column.dtype.kind in "uif"
+def numeric_columns(table: pd.DataFrame) -> list[str]:
+    """Return the columns of a table of pores that hold numbers, but for those of bounding boxes."""
+    kinds = zip(table, table.dtypes, strict=True)
+    return [name for name, kind in kinds if kind.kind in "uif" and not name.startswith("bbox")]
 
 
 class ColourBar(QWidget):

@@ -33,8 +33,7 @@ from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.results.colour_choice import (
     ColourChoice,
     ColumnBox,
-    columns_of,
-    is_numeric,
+    numeric_columns,
 )
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
@@ -102,7 +101,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._tabs.setTabText(1, "&Throats" if throats is None else f"&Throats ({len(throats):,})")
         if throats is not None:
             self.throats.show_table(throats, tables.unit, tables.n_spatial)
-        before, names = self._range_of.column(), columns_of(tables.pores, is_numeric)
+        before, names = self._range_of.column(), numeric_columns(tables.pores)
         first = before if before in names else "equivalent_diameter"
         self._range_of.list_columns(names, first)
         self._choose_range()

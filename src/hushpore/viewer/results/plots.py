@@ -18,9 +18,8 @@ from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.colour_choice import (
     ColumnBox,
-    columns_of,
     compact_combo_box,
-    is_numeric,
+    numeric_columns,
 )
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
@@ -102,7 +101,7 @@ class PlotsWidget(LayerTrackingWidget):
         for widget in (self.canvas, self._kind, self._save_button):
             widget.setEnabled(has_view)
         if self.view is not None:
-            names = columns_of(self.view.tables.pores, is_numeric)
+            names = numeric_columns(self.view.tables.pores)
             for box, first in ((self._x, "equivalent_diameter"), (self._y, "sphericity")):
                 before = box.column()
                 box.list_columns(names, before if before in names else first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,6 +138,7 @@ def cell_text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, np.integer | int) else str(value)
 
 
+@cache
 def two_lines(heading: str, unit: str) -> str:
     """Write the heading of a column, and its unit, in two lines about equally long.
 

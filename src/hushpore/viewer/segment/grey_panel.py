@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from napari.layers import Image
-from qtpy.QtCore import Qt
+from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QCheckBox, QWidget
 
 from hushpore.base.errors import HushporeError
@@ -68,6 +68,9 @@ class GreyPanel(QWidget):
         self._counting.failed.connect(self._failed)
         histogram.moved.connect(self._moved)
         shown.toggled.connect(self._shown_toggled)
+        # 0 would be the turn that asks for it
+        self._until_away = QTimer(self, singleShot=True, interval=1)
+        self._until_away.timeout.connect(partial(shown.setChecked, False))
         preview.dismissed.connect(partial(shown.setChecked, False))
         preview.message_changed.connect(self._say)
         layers.changed.connect(self.follow)
@@ -107,6 +110,10 @@ class GreyPanel(QWidget):
         self._set_survey(None)
         self.histogram.show_lines({}, reason="Counting the grey values …")
         self._counting.submit(partial(count_greys, target.volume), (layer, target.volume))
+
+    def take_away(self) -> None:
+        """Show nothing on the slice from the next turn on: to remove a layer takes one."""
+        self._until_away.start()
 
     def _shows(self, volume: Volume) -> bool:
         return self._target is not None and self._target.volume.data is volume.data

@@ -63,7 +63,7 @@ class PoresWidget(JobWidget):
         """Start, and take the void of the preview away: the pores come in its place."""
         worker = super().run()
         # while a job runs old objects are not searched for garbage, and a layer goes faster
-        self.greys.shown.setChecked(False)
+        self.greys.take_away()
         return worker
 
     @classmethod
