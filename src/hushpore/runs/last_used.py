@@ -45,9 +45,9 @@ def remember(name: str, settings: Settings) -> None:
     for table, values in kept.items():
         lines.append(f"\n[{table}]\n")
         lines += [f"{key} = {toml_value(value)}\n" for key, value in values.items()]
-    # to remember is a courtesy: a run must not fail for it
+    # to remember is a courtesy: a run must not fail for it, nor the window wait for the disk
     with contextlib.suppress(OutputError):
-        keep(remembered_file(), "".join(lines))
+        keep(remembered_file(), "".join(lines), lasting=False)
 
 
 def remembered(name: str, kind: type[T]) -> T | None:

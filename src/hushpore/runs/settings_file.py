@@ -145,15 +145,16 @@ def toml_value(value: Any) -> str:
     return repr(value)
 
 
-def keep(file: Path, text: str) -> Path:
+def keep(file: Path, text: str, *, lasting: bool = True) -> Path:
     """Write a file of the user's configuration, complete or not at all; returns it.
 
+    `lasting`: as `new_file` takes it.
     Raises OutputError if it, or the folder that it lies in, cannot be written.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Nothing can be kept in {file.parent}: {error.strerror}.") from error
-    with new_file(file, overwrite=True) as part:
+    with new_file(file, overwrite=True, lasting=lasting) as part:
         part.write_text(text, encoding="utf-8")
     return file
