@@ -18,7 +18,7 @@ from skimage.filters import threshold_multiotsu
 import hushpore
 from hushpore import Volume
 from hushpore.pores.phases.multi_otsu import find_thresholds
-from hushpore.pores.threshold import Histogram
+from hushpore.pores.void.threshold import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,6 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.device.backend import Backend, cpu_threads
-from hushpore.pores.basins import Watershed
-from hushpore.pores.distance import squared_distance
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     Work,
@@ -38,7 +36,9 @@ from hushpore.pores.passes import (
 from hushpore.pores.result import number_basins
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.void import find_components
+from hushpore.pores.void.parts import find_components
+from hushpore.pores.watershed.basins import Watershed
+from hushpore.pores.watershed.distance import squared_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -93,7 +93,7 @@ def _layer() -> Any:
     """Labels of 20,000 blocks, with a table as long and as wide as that of a segmentation."""
     from napari.layers import Labels
 
-    from hushpore.pores.measures import PORES as MEASURES
+    from hushpore.pores.tables.measures import PORES as MEASURES
     from hushpore.viewer.results.pore_layer import features_of
 
     rng = np.random.default_rng(0)

@@ -30,11 +30,11 @@ from scipy import ndimage
 from benchmarks.pores import berea
 from hushpore.base.events import result_of
 from hushpore.device.backend import cpu_threads
-from hushpore.pores.distance import squared_distance
+from hushpore.pores.geometry.thickness import find_thickness
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.plan import AT_A_TIME
 from hushpore.pores.slabs import Slabs, Stack
-from hushpore.pores.thickness import find_thickness
+from hushpore.pores.watershed.distance import squared_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

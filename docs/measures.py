@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushpore.pores.measures import PORES, THROATS
 from hushpore.pores.phases.measures import CONTACTS, PHASES
+from hushpore.pores.tables.measures import PORES, THROATS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hushpore.pores.measures import Measure
+    from hushpore.pores.tables.measures import Measure
 
 PAGE = Path(__file__).with_name("science.md")
 UNITS = {-1: "1 / length", 0: "", 1: "length", 2: "area", 3: "volume"}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushpore.cluster.contraction import Reduced, combine, contract, look_up
-from hushpore.pores.graph import BasinGraph
-from hushpore.pores.merging import merge_by_height
+from hushpore.pores.watershed.graph import BasinGraph
+from hushpore.pores.watershed.merging import merge_by_height
 
 DEPTH = 24
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from hushpore.pores.totals import TOTALS
+from hushpore.pores.tables.totals import TOTALS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -14,8 +14,8 @@ import hushpore
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
-from hushpore.pores.measures import PORES, THROATS
-from hushpore.pores.sums import SUMS
+from hushpore.pores.geometry.sums import SUMS
+from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.runs.result_folder import write_result
 from hushpore.sample_data import foam_phantom
 

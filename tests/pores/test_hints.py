@@ -4,7 +4,7 @@ import pytest
 from hushpore.base.volume import Volume
 from hushpore.pores.preview import GreySurvey
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.threshold import Histogram, Range
+from hushpore.pores.void.threshold import Histogram, Range
 
 #: 100 voxels of -1000, 200 of 0 and 700 of 200.
 GREYS = GreySurvey(

@@ -18,9 +18,10 @@ from hushpore.base.events import Attention, Note, Preview, Progress, Timing
 from hushpore.base.provenance import fingerprint
 from hushpore.device.backend import Backend
 from hushpore.io.results import write_image
-from hushpore.pores import parallel, surroundings
+from hushpore.pores import parallel
 from hushpore.pores.job import segment_pores
 from hushpore.pores.settings import PoreSettings
+from hushpore.pores.void import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,11 +17,11 @@ from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
 from hushpore.io.zarr import write_zarr
+from hushpore.pores.geometry.sums import SUMS, Sum
 from hushpore.pores.gpu import passes
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
-from hushpore.pores.measures import PORES, Measure, PoreSums
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.sums import SUMS, Sum
+from hushpore.pores.tables.measures import PORES, Measure, PoreSums
 from hushpore.runs.compare import compare, distributions
 from hushpore.runs.result_folder import write_result
 
@@ -215,7 +215,7 @@ def test_grey_values_are_read_for_it_and_for_nothing_else(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     # goes with the first measure of the product that needs them
-    from hushpore.pores.grey import GreyValues
+    from hushpore.pores.void.grey import GreyValues
 
     read: list[tuple[int, int]] = []
     plainly: Callable[..., Any] = GreyValues.read

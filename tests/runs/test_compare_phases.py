@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.cli.commands import hushpore as command
-from hushpore.pores.measures import Measure
 from hushpore.pores.phases.measures import PHASES, PhaseSums
+from hushpore.pores.tables.measures import Measure
 from hushpore.runs.compare import compare
 from hushpore.runs.result_folder import write_result
 

@@ -58,6 +58,6 @@ def test_without_napari_the_command_that_installs_it_is_given(monkeypatch):
 
 
 def test_a_widget_is_opened_before_the_engine_of_pores_and_the_formats_of_images_are_there():
-    later = "{'hushpore.pores.measures', 'hushpore.io'}"
+    later = "{'hushpore.pores.tables.measures', 'hushpore.io'}"
     code = f"import sys, hushpore.viewer.denoise.widget; assert not {later} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,13 +18,13 @@ import numpy as np
 from hushpore.cluster.blocks import Blocks
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.parts import paint_parts, parts_of, stitch_parts, store_parts
-from hushpore.pores.distance import squared_distance
 from hushpore.pores.gpu.void import ball_of
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
-from hushpore.pores.outside import mark_outside
 from hushpore.pores.passes import apply_mask
 from hushpore.pores.slabs import Scratch, Slabs, Stack
-from hushpore.pores.void import AIR, OPEN, SOLID, find_runs, touching
+from hushpore.pores.void.outside import mark_outside
+from hushpore.pores.void.parts import AIR, OPEN, SOLID, find_runs, touching
+from hushpore.pores.watershed.distance import squared_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hushpore.cluster.blocks import Report
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.outside import Ball
+    from hushpore.pores.void.outside import Ball
 
 _NO_WALLS = (False, False, False)
 

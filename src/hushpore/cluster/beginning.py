@@ -20,7 +20,7 @@ from hushpore.cluster.scan import folders_of
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.task_runner import workers_of
 from hushpore.cluster.void import digest_of
-from hushpore.pores.surroundings import Surroundings, find_surroundings
+from hushpore.pores.void.surroundings import Surroundings, find_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Generator

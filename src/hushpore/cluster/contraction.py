@@ -2,8 +2,9 @@
 
 One machine goes through all edges between basins, from the widest neck to the narrowest, and merges
 two where the lower of their peaks rises above the neck by no more than h
-(`hushpore.pores.merging`). A range of slabs knows of a basin that does not reach its faces all that
-will ever be known, and can go through its edges in the same order. Two groups of basins are then
+(`hushpore.pores.watershed.merging`). A range of slabs knows of a basin that does not reach its
+faces all that will ever be known, and can go through its edges in the same order. Two groups of
+basins are then
 
 - both *closed*, all of their basins known: decided as on one machine;
 - one closed (A) and one open (B). If A rises above the neck by no more than h, they merge, whatever
@@ -33,8 +34,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.graph import number_keys
 from hushpore.pores.parallel import kernel
+from hushpore.pores.watershed.graph import number_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,8 +209,8 @@ def _contract(
         parent[i] = _root(parent, i)
 
 
-# the same as in `hushpore.pores.merging`: numba takes up a kept kernel by the date of its own file,
-# and would not notice a change there
+# the same as in `hushpore.pores.watershed.merging`: numba takes up a kept kernel by the date of its
+# own file, and would not notice a change there
 @kernel
 def _root(parent: npt.NDArray[np.int64], i: int) -> int:
     while parent[i] != i:

@@ -12,8 +12,8 @@ from hushpore.cluster.blocks import load_arrays
 from hushpore.cluster.merging import roots
 from hushpore.cluster.tables import BASINS, EDGES, join_tables
 from hushpore.io.zarr.image import ZarrImage
-from hushpore.pores.basins import apply_labels
-from hushpore.pores.graph import BasinGraph
+from hushpore.pores.watershed.basins import apply_labels
+from hushpore.pores.watershed.graph import BasinGraph
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.cluster.contraction import Reduced, combine, contract, look_up
-from hushpore.pores.graph import count_peaks
-from hushpore.pores.merging import find_near
+from hushpore.pores.watershed.graph import count_peaks
+from hushpore.pores.watershed.merging import find_near
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks, Report
-    from hushpore.pores.graph import Peaks
+    from hushpore.pores.watershed.graph import Peaks
 
 _REDUCED = tuple(each.name for each in fields(Reduced))
 
@@ -68,7 +68,7 @@ def begin_merging(
 
 
 def peaks_of(reports: Sequence[Report]) -> Peaks:
-    """Return what slabs tell of peaks as `hushpore.pores.graph.count_peaks` does of the whole."""
+    """Do as `hushpore.pores.watershed.graph.count_peaks` does, of what slabs tell of peaks."""
     told = {name: np.concatenate([each[name] for each in reports]) for name in _OF_PEAKS}
     number, row = np.unique(told["at_face"], return_inverse=True)
     squared = np.zeros(number.size, np.float32)

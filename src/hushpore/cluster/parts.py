@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.pores.gpu.void import GpuParts
-from hushpore.pores.void import OPEN, Runs, find_runs, pairs_across
+from hushpore.pores.void.parts import OPEN, Runs, find_runs, pairs_across
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

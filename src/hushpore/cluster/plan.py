@@ -9,11 +9,11 @@ import psutil
 
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.pores.job import whole_markers
-from hushpore.pores.local_threshold import BYTES_IN_WINDOW
-from hushpore.pores.outside import ball_around
 from hushpore.pores.passes import check_local, window_of
 from hushpore.pores.plan import BYTES_A_BASIN, bytes_in_memory
 from hushpore.pores.result import require_points
+from hushpore.pores.void.local_threshold import BYTES_IN_WINDOW
+from hushpore.pores.void.outside import ball_around
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ from hushpore.cluster.task_runner import workers_of
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target, require_apart
-from hushpore.pores.sums import SUMS
+from hushpore.pores.geometry.sums import SUMS
 from hushpore.runs.pipeline import Written, part_of
 from hushpore.runs.source import Source, origin_of
 

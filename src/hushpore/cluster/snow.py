@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.cluster.merging import roots
-from hushpore.pores.snow import find_in_slab
+from hushpore.pores.watershed.snow import find_in_slab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,10 +31,8 @@ from hushpore.cluster.merging import peaks_of
 from hushpore.cluster.parts import join_shared
 from hushpore.cluster.void import histogram_of, range_of
 from hushpore.cluster.watershed import follow_through, join_marks
-from hushpore.pores.grey import step_of
+from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
-from hushpore.pores.measures import pore_columns, throat_columns, walls_of
-from hushpore.pores.merging import find_height, number_groups, number_pores
 from hushpore.pores.passes import (
     Threshold,
     check_hysteresis,
@@ -44,9 +42,11 @@ from hushpore.pores.passes import (
     threshold_of,
 )
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
-from hushpore.pores.snow import middle_of, widest
-from hushpore.pores.sums import grey_power
-from hushpore.pores.totals import totals_columns
+from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
+from hushpore.pores.tables.totals import totals_columns
+from hushpore.pores.void.grey import step_of
+from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
+from hushpore.pores.watershed.snow import middle_of, widest
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from hushpore.cluster.gpus import Gpus
     from hushpore.cluster.parts import Joined
     from hushpore.io.resumable import Unfinished
-    from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.merging import Numbering
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.watershed.merging import Numbering
 
     Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.graph import number_keys
-from hushpore.pores.sums import add_rows
+from hushpore.pores.geometry.sums import add_rows
+from hushpore.pores.watershed.graph import number_keys
 
 if TYPE_CHECKING:
     import numpy.typing as npt

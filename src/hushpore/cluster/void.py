@@ -14,22 +14,12 @@ from hushpore.base.provenance import fingerprint
 from hushpore.base.volume import Volume
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.parts import paint_parts, parts_of, parts_on_gpu, store_parts
-from hushpore.pores.distance import carry, edge_plane
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts, phases_kept
-from hushpore.pores.grey import GreyValues
-from hushpore.pores.outside import face_neighbours
 from hushpore.pores.passes import highest_void, solid_beyond
-from hushpore.pores.threshold import (
-    Histogram,
-    Range,
-    bins_of,
-    counted_once,
-    find_range,
-    make_histogram,
-    measured,
-)
-from hushpore.pores.void import (
+from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.outside import face_neighbours
+from hushpore.pores.void.parts import (
     AIR,
     OPEN,
     SOLID,
@@ -38,6 +28,16 @@ from hushpore.pores.void import (
     make_void,
     touching,
 )
+from hushpore.pores.void.threshold import (
+    Histogram,
+    Range,
+    bins_of,
+    counted_once,
+    find_range,
+    make_histogram,
+    measured,
+)
+from hushpore.pores.watershed.distance import carry, edge_plane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.local_threshold import LocalThreshold
+    from hushpore.pores.void.local_threshold import LocalThreshold
 
 
 def copy_scan(blocks: Blocks, layer: int) -> Report:

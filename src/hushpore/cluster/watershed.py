@@ -20,18 +20,18 @@ from hushpore.cluster.parts import paint_parts
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, PEAKS, join_tables
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
-from hushpore.pores.basins import watershed_slab
-from hushpore.pores.distance import fill_distance
 from hushpore.pores.gpu.slabs import GpuSlabs
-from hushpore.pores.graph import Tables
-from hushpore.pores.grey import GreyValues, rounded_grey
 from hushpore.pores.job import whole_markers
 from hushpore.pores.parallel import kernel
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.result import require_in_void
 from hushpore.pores.topology.euler import euler_of_slab
-from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID, closed_bits
+from hushpore.pores.void.grey import GreyValues, rounded_grey
+from hushpore.pores.void.parts import AIR, CLOSED, OPEN, SOLID, closed_bits
+from hushpore.pores.watershed.basins import watershed_slab
+from hushpore.pores.watershed.distance import fill_distance
+from hushpore.pores.watershed.graph import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.watershed.graph import BasinGraph
 
 
 def watershed(

@@ -28,7 +28,7 @@ from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.patches.settings import PatchSettings
 from hushpore.pores.phases.settings import PhaseSettings
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.totals import TOTALS
+from hushpore.pores.tables.totals import TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

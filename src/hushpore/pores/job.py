@@ -15,9 +15,9 @@ from hushpore.base.provenance import fingerprint_beside, make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
+from hushpore.pores.geometry.intercepts import intercept_totals
+from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.gpu.trial import choose_faster
-from hushpore.pores.intercepts import intercept_totals
-from hushpore.pores.measures import surface_of, void_walls
 from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.passes import (
     Threshold,
@@ -40,12 +40,12 @@ from hushpore.pores.result import (
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
-from hushpore.pores.sums import index_of
-from hushpore.pores.surroundings import Surroundings, find_surroundings
+from hushpore.pores.tables.measures import surface_of, void_walls
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.topology.percolation import percolation_totals
 from hushpore.pores.topology.tortuosity import find_tortuosity
 from hushpore.pores.uncertainty.intervals import find_certainty
+from hushpore.pores.void.surroundings import Surroundings, find_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.events import Event, Job
-    from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.merging import Numbering
+    from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.slabs import Stack
-    from hushpore.pores.thickness import LocalThickness
     from hushpore.pores.uncertainty.intervals import Certainty
+    from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.watershed.merging import Numbering
 
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
@@ -336,7 +336,7 @@ def void_totals(
 
     `sample`: voxels of each slice (row, in 2D) that are of the sample. `voxels`: of open and of
     closed void. `components`: connected components of the void. `walls`: between void and solid,
-    see `hushpore.pores.measures.walls_of`. `graph`: of all the void that is asked for.
+    see `hushpore.pores.tables.measures.walls_of`. `graph`: of all the void that is asked for.
     """
     void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
     return {

@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.basins import Watershed, apply_labels
-from hushpore.pores.distance import distances
-from hushpore.pores.graph import Tables
-from hushpore.pores.grey import GreyValues, rounded_grey
-from hushpore.pores.local_threshold import LocalThreshold, window_in_voxels
-from hushpore.pores.outside import count_crossings, face_neighbours, mark_outside
-from hushpore.pores.snow import find_peaks
-from hushpore.pores.surface import DIRECTIONS
-from hushpore.pores.thickness import LocalThickness, find_thickness
-from hushpore.pores.threshold import find_threshold, survey
-from hushpore.pores.void import (
+from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.geometry.thickness import LocalThickness, find_thickness
+from hushpore.pores.void.grey import GreyValues, rounded_grey
+from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
+from hushpore.pores.void.outside import count_crossings, face_neighbours, mark_outside
+from hushpore.pores.void.parts import (
     AIR,
     CLOSED,
     OPEN,
@@ -36,6 +31,11 @@ from hushpore.pores.void import (
     find_runs,
     make_void,
 )
+from hushpore.pores.void.threshold import find_threshold, survey
+from hushpore.pores.watershed.basins import Watershed, apply_labels
+from hushpore.pores.watershed.distance import distances
+from hushpore.pores.watershed.graph import Tables
+from hushpore.pores.watershed.snow import find_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
-    from hushpore.pores.basins import SlabWatershed
     from hushpore.pores.gpu.slabs import GpuSlabs
-    from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.grey import RoundedGrey
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs, Stack
-    from hushpore.pores.threshold import Histogram, Range
+    from hushpore.pores.void.grey import RoundedGrey
+    from hushpore.pores.void.threshold import Histogram, Range
+    from hushpore.pores.watershed.basins import SlabWatershed
+    from hushpore.pores.watershed.graph import BasinGraph
 
     T = TypeVar("T")
     Pass: TypeAlias = Generator[float, None, T]

@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from hushpore.device.clocks import Clock
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.gpu.labels import GpuBasins
-    from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.grey import RoundedGrey
     from hushpore.pores.passes import Work
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.stages import Stages
+    from hushpore.pores.void.grey import RoundedGrey
+    from hushpore.pores.watershed.graph import BasinGraph
 
 #: Voxels of the volume a basin, of which and of fewer a volume may be noise.
 _FEW = 200

@@ -1,8 +1,9 @@
 """What a segmentation will do, as a preview: grey values, threshold, and the void of a slice.
 
 A person who chooses a threshold looks at one slice, and wants to see its void while the number
-changes. What is shown is found by the functions that the job calls (`hushpore.pores.threshold`,
-`hushpore.pores.void`, `hushpore.pores.local_threshold`), so that it is what the job will find.
+changes. What is shown is found by the functions that the job calls
+(`hushpore.pores.void.threshold`, `hushpore.pores.void.parts`,
+`hushpore.pores.void.local_threshold`), so that it is what the job will find.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.scaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume, readable_grey, readable_percent
-from hushpore.pores.grey import GreyValues
-from hushpore.pores.outside import outside_of_slices
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import local_threshold, spacing_of
 from hushpore.pores.slabs import Slabs
-from hushpore.pores.surroundings import find_surroundings, make_thumbnail
-from hushpore.pores.threshold import find_threshold, survey
-from hushpore.pores.void import find_filled_in, find_runs, make_void
+from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.outside import outside_of_slices
+from hushpore.pores.void.parts import find_filled_in, find_runs, make_void
+from hushpore.pores.void.surroundings import find_surroundings, make_thumbnail
+from hushpore.pores.void.threshold import find_threshold, survey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.surroundings import Surroundings, Thumbnail
-    from hushpore.pores.threshold import Histogram, Range
+    from hushpore.pores.void.surroundings import Surroundings, Thumbnail
+    from hushpore.pores.void.threshold import Histogram, Range
 
 #: Voxels up to which all grey values in memory are counted; of more, slices from all over are.
 WHOLE = 1 << 26

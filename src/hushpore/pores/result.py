@@ -21,15 +21,21 @@ from hushpore.base.volume import (
     readable_percent,
     readable_unit,
 )
-from hushpore.pores.intercepts import intercept_totals
-from hushpore.pores.measures import (
+from hushpore.pores.geometry.intercepts import intercept_totals
+from hushpore.pores.geometry.sums import index_of
+from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.passes import write_labels
+from hushpore.pores.slabs import Scratch, check_disk
+from hushpore.pores.tables.measures import (
     pore_columns,
     reach_a_face,
     surface_of,
     throat_columns,
     void_walls,
 )
-from hushpore.pores.merging import (
+from hushpore.pores.tables.resizing import is_proportional, resized_curve, resized_totals
+from hushpore.pores.tables.totals import intervals_in_words, is_of_interval, totals_columns
+from hushpore.pores.watershed.merging import (
     ChosenHeight,
     Numbering,
     find_near,
@@ -39,12 +45,6 @@ from hushpore.pores.merging import (
     number_groups,
     number_pores,
 )
-from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import write_labels
-from hushpore.pores.resizing import is_proportional, resized_curve, resized_totals
-from hushpore.pores.slabs import Scratch, check_disk
-from hushpore.pores.sums import index_of
-from hushpore.pores.totals import intervals_in_words, is_of_interval, totals_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
-    from hushpore.pores.thickness import LocalThickness
+    from hushpore.pores.watershed.graph import BasinGraph
 
 
 #: What the set of arrays is called in a result folder from which pores are merged anew.
@@ -97,7 +97,7 @@ class Pores:
         What was said while it ran.
     thickness : dict of str to LocalThickness
         Of the phases of which it was measured, ``"void"`` and ``"solid"``; see
-        `hushpore.pores.thickness.LocalThickness`.
+        `hushpore.pores.geometry.thickness.LocalThickness`.
     curve : dict of str to numpy.ndarray
         Figures of cubes of the sample by their edge, where intervals were asked for; see
         `hushpore.pores.uncertainty.subvolumes.curve`.
@@ -123,14 +123,14 @@ class Pores:
     # made when they are asked for: to import pandas takes longer than to segment a small volume
     @cached_property
     def pores(self) -> pd.DataFrame:
-        """One row a pore, sorted by label; see `hushpore.pores.measures.PORES`."""
+        """One row a pore, sorted by label; see `hushpore.pores.tables.measures.PORES`."""
         import pandas as pd
 
         return pd.DataFrame(self._pore_columns)
 
     @cached_property
     def throats(self) -> pd.DataFrame:
-        """One row for each two pores that touch; see `hushpore.pores.measures.THROATS`."""
+        """One row for each two pores that touch; see `hushpore.pores.tables.measures.THROATS`."""
         import pandas as pd
 
         return pd.DataFrame(self._throat_columns)

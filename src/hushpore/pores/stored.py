@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.contacts import N_DIRECTIONS
-from hushpore.pores.graph import BasinGraph
-from hushpore.pores.measures import pore_columns, throat_columns
+from hushpore.pores.geometry.contacts import N_DIRECTIONS
+from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.result import Pores, numbering_of
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs, Stack
-from hushpore.pores.sums import SUMS
+from hushpore.pores.tables.measures import pore_columns, throat_columns
+from hushpore.pores.watershed.graph import BasinGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.text import in_figure, on_one_line, read_table
 from hushpore.base.units import METRES
 from hushpore.base.volume import readable_unit
-from hushpore.pores.totals import total_of
+from hushpore.pores.tables.totals import total_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from hushpore.pores.totals import Total
+    from hushpore.pores.tables.totals import Total
 
 #: Groups are the folders in which scans lie.
 FOLDER = "folder"

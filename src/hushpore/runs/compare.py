@@ -11,8 +11,8 @@ from hushpore.base.errors import InputError
 from hushpore.base.text import in_figure
 from hushpore.base.units import METRES
 from hushpore.base.volume import readable_unit
-from hushpore.pores.measures import PORES, THROATS, summarised
-from hushpore.pores.totals import TOTALS
+from hushpore.pores.tables.measures import PORES, THROATS, summarised
+from hushpore.pores.tables.totals import TOTALS
 from hushpore.runs.compare_phases import (
     is_of_phases,
     open_phases,

@@ -11,8 +11,8 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.text import in_figure
-from hushpore.pores.measures import summarised
 from hushpore.pores.phases.measures import CONTACTS, PHASES
+from hushpore.pores.tables.measures import summarised
 from hushpore.runs.pore_result import read_result_table
 from hushpore.runs.result_folder import read_provenance
 from hushpore.runs.two_samples import ks_distance, mann_whitney, shift_of_medians

@@ -17,10 +17,10 @@ from hushpore.base.text import in_figure
 from hushpore.base.volume import readable_unit
 from hushpore.io.report import phase_figure, report_figure
 from hushpore.jobs import JOBS
-from hushpore.pores.measures import PORES, summarised
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
-from hushpore.pores.totals import totals_in_words
+from hushpore.pores.tables.measures import PORES, summarised
+from hushpore.pores.tables.totals import totals_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hushpore.base.result import ResultFiles
     from hushpore.base.settings import Option
     from hushpore.base.volume import Volume
-    from hushpore.pores.measures import Measure
+    from hushpore.pores.tables.measures import Measure
 
 _INK, _FAINT, _LINE, _OTHER = "#1f2933", "#7b8794", "#3b7ea1", "#c2703d"
 _LARGEST = 10

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 from scipy import ndimage as ndi
 
-from hushpore.pores.basins import Watershed
-from hushpore.pores.distance import squared_distance
+from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.gpu import engine, passes
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import GpuParts
-from hushpore.pores.graph import BasinGraph, Tables
-from hushpore.pores.surface import DIRECTIONS
-from hushpore.pores.void import CLOSED, OPEN, SOLID, closed_bits
+from hushpore.pores.void.parts import CLOSED, OPEN, SOLID, closed_bits
+from hushpore.pores.watershed.basins import Watershed
+from hushpore.pores.watershed.distance import squared_distance
+from hushpore.pores.watershed.graph import BasinGraph, Tables
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads

@@ -23,7 +23,6 @@ from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import classify_void as classify_on_gpu
 from hushpore.pores.gpu.void import find_void as find_void_on_gpu
 from hushpore.pores.gpu.void import why_on_host
-from hushpore.pores.grey import GreyValues
 from hushpore.pores.passes import (
     Work,
     classify_void,
@@ -33,7 +32,8 @@ from hushpore.pores.passes import (
 )
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.threshold import survey
+from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.threshold import survey
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads

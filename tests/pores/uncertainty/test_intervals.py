@@ -6,7 +6,7 @@ import pytest
 import hushpore
 from hushpore.base.events import Event, Note, Progress
 from hushpore.base.volume import Volume
-from hushpore.pores.totals import INTERVALS
+from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.intervals import combined
 
 

@@ -10,7 +10,7 @@ from napari.components import ViewerModel
 import hushpore
 from hushpore import Volume
 from hushpore.base.volume import readable_number
-from hushpore.pores.totals import totals_in_words
+from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, volume_of
 from hushpore.viewer.layers.reader import read_layers

@@ -4,7 +4,7 @@ import pytest
 from qtpy.QtCore import QItemSelectionModel, Qt
 from qtpy.QtWidgets import QApplication
 
-from hushpore.pores.measures import measure_of
+from hushpore.pores.tables.measures import measure_of
 from hushpore.viewer.results.table import TableView, cell_text
 
 TABLE = pd.DataFrame(

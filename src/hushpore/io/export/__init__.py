@@ -22,7 +22,7 @@ class PoreResult:
 
     name: str  # a short name for tables and plots
     labels: Volume  # the labels; from a folder they stay on disk until they are asked for
-    # the tables, see `hushpore.pores.measures`
+    # the tables, see `hushpore.pores.tables.measures`
     pores: pd.DataFrame
     throats: pd.DataFrame
     provenance: dict[str, Any]  # the record of the segmentation

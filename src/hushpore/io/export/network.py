@@ -29,9 +29,9 @@ def network_arrays(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return a pore network as the arrays that OpenPNM works on.
 
-    `pores`, `throats`: the tables of a segmentation, see `hushpore.pores.measures`. `volume`: the
-    labels: shape, spacing and unit. `phases`: names of phases by their number, where pores are
-    regions of several: the network is a dual one then, of all of them.
+    `pores`, `throats`: the tables of a segmentation, see `hushpore.pores.tables.measures`.
+    `volume`: the labels: shape, spacing and unit. `phases`: names of phases by their number, where
+    pores are regions of several: the network is a dual one then, of all of them.
     Returns: ``pore.*`` and ``throat.*``, one row a pore or throat, in SI units; coordinates in the
     order x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores that reach a face of the
     volume are marked ``pore.xmin`` to ``pore.zmax``, from which flow can be made to enter.

@@ -16,11 +16,11 @@ import numpy as np
 
 from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
-from hushpore.pores.contacts import N_DIRECTIONS
-from hushpore.pores.graph import BasinGraph
-from hushpore.pores.sums import SUMS
-from hushpore.pores.surface import DIRECTIONS
-from hushpore.pores.void import CLOSED
+from hushpore.pores.geometry.contacts import N_DIRECTIONS
+from hushpore.pores.geometry.sums import SUMS
+from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.void.parts import CLOSED
+from hushpore.pores.watershed.graph import BasinGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -207,7 +207,7 @@ class Gpu:
         highest: int = 1,
         carried: tuple[Any, Any] | None = None,
     ) -> Any:
-        """Return the squared distance; see `hushpore.pores.distance.fill_distance`.
+        """Return the squared distance; see `hushpore.pores.watershed.distance.fill_distance`.
 
         `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `spacing`,
         `solid_outside`: in z, y, x order. `highest`: see `phase`. `carried`: distance along z
@@ -250,7 +250,7 @@ class Gpu:
         *,
         faces_only: bool = False,
     ) -> GpuWatershed:
-        """Return the basins of a slab; see `hushpore.pores.basins.watershed_slab`.
+        """Return the basins of a slab; see `hushpore.pores.watershed.basins.watershed_slab`.
 
         `distance`: (z, y, x), float32, fewer than 2**31 voxels. `first`, `last`: slices of the
         slab; by default all. `before`: basins that come before this slab's. `faces_only`: whether
@@ -294,7 +294,7 @@ class Gpu:
         *,
         faces_only: bool = False,
     ) -> Scan:
-        """Return the sums over basins and their contacts; see `hushpore.pores.contacts`.
+        """Return the sums over basins and their contacts; see `hushpore.pores.geometry.contacts`.
 
         `basins`, `distance`: (z, y, x), int32 and float32: of a slab, and of the slice behind it.
         `numbers`: the lowest basin that the tables begin with, and the one after their last.
@@ -366,7 +366,7 @@ class Gpu:
         *,
         faces_only: bool = False,
     ) -> tuple[BasinGraph, list[npt.NDArray[Any]]]:
-        """Return the graph of all basins, on the host; see `hushpore.pores.graph.Tables`.
+        """Return the graph of all basins, on the host; see `hushpore.pores.watershed.graph.Tables`.
 
         `watershed`, `distance`: as `watershed` and `squared_distance` give them, of a stack in one
         piece. `phase`: (z, y, x), uint8, as the void is classified. `more`: what else comes to the

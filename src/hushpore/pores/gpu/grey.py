@@ -13,9 +13,9 @@ import numpy as np
 
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.volume import require_range
-from hushpore.pores.grey import step_of
 from hushpore.pores.passes import Threshold, check_hysteresis, threshold_of
-from hushpore.pores.threshold import Histogram, Range, bins_of, counted_once
+from hushpore.pores.void.grey import step_of
+from hushpore.pores.void.threshold import Histogram, Range, bins_of, counted_once
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -78,7 +78,7 @@ class GpuGrey:
         return on_gpu[0], on_gpu[1], np.int64(self._count // lines[0].size)
 
     def survey(self, *, with_histogram: bool) -> tuple[Range, Histogram | None]:
-        """Do as `hushpore.pores.threshold.survey`; waits for the GPU once."""
+        """Do as `hushpore.pores.void.threshold.survey`; waits for the GPU once."""
         dtype = self._volume.dtype.newbyteorder("=")
         counted = counted_once(dtype) if with_histogram else None
         if counted:
@@ -107,7 +107,7 @@ class GpuGrey:
     def histogram(self, among: Range) -> Histogram:
         """Count values as a part of an image of a range; waits for the GPU once.
 
-        Does as `hushpore.pores.threshold.make_histogram`. `among`: of finite values.
+        Does as `hushpore.pores.void.threshold.make_histogram`. `among`: of finite values.
         """
         centers, exact = bins_of(self._volume.dtype.newbyteorder("="), among)
         if exact:

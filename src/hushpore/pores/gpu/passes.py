@@ -33,6 +33,7 @@ from hushpore.base.volume import Volume, readable_bytes
 from hushpore.device.memory import POOLED
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
+from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.labels import GpuBasins
@@ -55,8 +56,7 @@ from hushpore.pores.passes import (
 from hushpore.pores.plan import check_tables
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.sums import grey_power
-from hushpore.pores.void import AIR
+from hushpore.pores.void.parts import AIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
     import torch
 
     from hushpore.device.backend import Backend
-    from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.grey import RoundedGrey
     from hushpore.pores.passes import Pass
     from hushpore.pores.slabs import Stack
+    from hushpore.pores.void.grey import RoundedGrey
+    from hushpore.pores.watershed.graph import BasinGraph
 
 #: Bytes a voxel that are in use on the GPU at once: distance, sums around and pointers 4 each, void
 #: 1. The rest is for tables.

@@ -19,9 +19,9 @@ import numpy as np
 
 from hushpore.device.prefetch import read_ahead
 from hushpore.device.switches import Choices, Switches
-from hushpore.pores.basins import SlabWatershed, require_numbers
-from hushpore.pores.contacts import Edges, span
+from hushpore.pores.geometry.contacts import Edges, span
 from hushpore.pores.gpu.engine import Scan
+from hushpore.pores.watershed.basins import SlabWatershed, require_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hushpore.device.timing import StageTimer
     from hushpore.device.transfers import PendingUpload
-    from hushpore.pores.contacts import Piece
+    from hushpore.pores.geometry.contacts import Piece
     from hushpore.pores.gpu.engine import Gpu
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class GpuSlabs:
         threads: object,
         highest: int = 1,
     ) -> None:
-        """Do as `hushpore.pores.distance.fill_distance`."""
+        """Do as `hushpore.pores.watershed.distance.fill_distance`."""
         on_gpu, *carried = self._put(phase, before, after)
         how = (spacing, solid_outside, highest, (carried[0], carried[1]))
         self._get(self._gpu.squared_distance(on_gpu, *how), distance)
@@ -122,7 +122,7 @@ class GpuSlabs:
         *,
         faces_only: bool = False,
     ) -> SlabWatershed:
-        """Do as `hushpore.pores.basins.watershed_slab`; raises `InputError` as that does."""
+        """Do as `hushpore.pores.watershed.basins.watershed_slab`, which raises `InputError` too."""
         (heights,) = self._put(distance)
         found = self._gpu.watershed(heights, first, last, count, faces_only=faces_only)
         require_numbers(count + int(found.peaks.size))
@@ -143,7 +143,7 @@ class GpuSlabs:
         offset: int,
         own: int,
     ) -> Piece:
-        """Do as `hushpore.pores.contacts.scan_rows` of the `own` first slices."""
+        """Do as `hushpore.pores.geometry.contacts.scan_rows` of the `own` first slices."""
         low, high = span(basins.reshape(-1, basins.shape[2]), 0, own * basins.shape[1])
         labels, heights, *values = self._put(basins, distance, *([] if grey is None else [grey]))
         where = (shape, (low, high), offset, own)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.scaled import held
-from hushpore.pores.contacts import N_DIRECTIONS
+from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.gpu.grey import kind_of
-from hushpore.pores.outside import Ball, ball_around
 from hushpore.pores.passes import is_slicewise, require_solid
-from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID
+from hushpore.pores.void.outside import Ball, ball_around
+from hushpore.pores.void.parts import AIR, CLOSED, OPEN, SOLID
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -153,7 +153,7 @@ def phases_kept(settings: PoreSettings) -> tuple[int, int]:
 
 
 def mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
-    """Mark as `AIR` what `hushpore.pores.outside.mark_outside` does, in place.
+    """Mark as `AIR` what `hushpore.pores.void.outside.mark_outside` does, in place.
 
     `phase`: (z, y, x), uint8: of the whole volume, or of some slices where each is one for itself.
     """

@@ -14,7 +14,6 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
-from hushpore.pores.graph import Tables
 from hushpore.pores.job import outside_totals, prepare, warm_up_kind, warnings_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work, find_local_thickness
@@ -26,7 +25,8 @@ from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
-from hushpore.pores.void import AIR, OPEN, SOLID
+from hushpore.pores.void.parts import AIR, OPEN, SOLID
+from hushpore.pores.watershed.graph import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.events import Event, Job
-    from hushpore.pores.graph import BasinGraph
     from hushpore.pores.passes import Pass
     from hushpore.pores.phases.labelling import Found
     from hushpore.pores.phases.regions import FoundRegions
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.slabs import Stack
+    from hushpore.pores.watershed.graph import BasinGraph
 
 #: Bytes a voxel that are in use at once besides the input: labels, and the void or a phase, 1 each;
 #: for the thickness also the distance in a phase 4, diameters 4, those of all phases 4, and what

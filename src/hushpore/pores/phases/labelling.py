@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.grey import GreyValues
 from hushpore.pores.passes import Grey, Threshold, find_air, find_void
 from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.settings import MOST
-from hushpore.pores.surroundings import Surroundings, find_surroundings, make_thumbnail
-from hushpore.pores.threshold import survey
-from hushpore.pores.void import AIR, make_void
+from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.parts import AIR, make_void
+from hushpore.pores.void.surroundings import Surroundings, find_surroundings, make_thumbnail
+from hushpore.pores.void.threshold import survey
 
 if TYPE_CHECKING:
     import numpy.typing as npt

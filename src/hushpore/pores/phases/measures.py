@@ -1,7 +1,7 @@
 """What is measured of phases and of where they touch: each measure declared once.
 
 `PHASES` and `CONTACTS` make a column each; tables, the report, the viewer and the documentation
-take from these lists what columns there are, as from those of `hushpore.pores.measures`.
+take from these lists what columns there are, as from those of `hushpore.pores.tables.measures`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.measures import Measure, summarised
-from hushpore.pores.surface import surface_area
+from hushpore.pores.geometry.surface import surface_area
+from hushpore.pores.tables.measures import Measure, summarised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.watershed.graph import BasinGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class PhaseSums:
 
     @cached_property
     def areas(self) -> npt.NDArray[np.float64]:
-        """(contacts,): of each two that touch, as `hushpore.pores.surface` estimates it."""
+        """(contacts,): of each two that touch; see `hushpore.pores.geometry.surface`."""
         return surface_area(self.graph.contacts, self.volume.spacing)
 
     @cached_property

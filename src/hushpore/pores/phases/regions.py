@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.basins import apply_labels
-from hushpore.pores.graph import Tables
-from hushpore.pores.measures import pore_columns, throat_columns
-from hushpore.pores.merging import Numbering
 from hushpore.pores.passes import find_basins, find_closed, find_distance, measure_basins
 from hushpore.pores.result import number_basins
+from hushpore.pores.tables.measures import pore_columns, throat_columns
+from hushpore.pores.watershed.basins import apply_labels
+from hushpore.pores.watershed.graph import Tables
+from hushpore.pores.watershed.merging import Numbering
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.graph import BasinGraph
     from hushpore.pores.passes import Pass, Work
     from hushpore.pores.slabs import Stack
+    from hushpore.pores.watershed.graph import BasinGraph
 
 #: Columns of the table of pores that say nothing of regions of several phases.
 _OF_PORES = ("is_open", "closed_voxels")

@@ -12,10 +12,10 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.result import ResultFiles
 from hushpore.base.volume import readable_percent
-from hushpore.pores.measures import PORES, THROATS
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
-from hushpore.pores.resizing import is_proportional, resized_table
 from hushpore.pores.result import outside_in_words, volume_of_lengths
+from hushpore.pores.tables.measures import PORES, THROATS
+from hushpore.pores.tables.resizing import is_proportional, resized_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Phases:
         What was said while it ran.
     thickness : numpy.ndarray or None
         float32, of that shape: the local thickness of each voxel within its phase, in the unit of
-        the volume, where it was asked for; see `hushpore.pores.thickness.LocalThickness`.
+        the volume, where it was asked for; see `hushpore.pores.geometry.thickness.LocalThickness`.
 
     regions : FoundRegions or None
         Regions of the phases, where they were asked for; see

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.void import join_pairs
+from hushpore.pores.void.parts import join_pairs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.watershed.graph import BasinGraph
 
 
 def percolation_totals(
@@ -27,8 +27,8 @@ def percolation_totals(
 
     `graph`: of all the void that is asked for. `sample`: voxels of each slice (row, in 2D) that are
     of the sample. `volume`: 2D or 3D, for its shape.
-    Returns: by the names of `hushpore.pores.totals.TOTALS`; None where there is no void, and where
-    air lies between a face of the volume and the sample.
+    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None where there is no void, and
+    where air lies between a face of the volume and the sample.
     """
     n_spatial = volume.n_spatial
     ends = (each.astype(np.int64) for each in graph.ends_of_ways)

@@ -45,7 +45,8 @@ def find_tortuosity(
 
     `void`: (z, y, x). `spacing`: likewise. `n_spatial`: 2 for an image, in one slice.
     `faces_only`: whether void is connected over the 6 faces of a voxel alone.
-    Returns: by the names of `hushpore.pores.totals.TOTALS`; None where there is no way through.
+    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None where there is no way
+    through.
     """
     found: dict[str, float | None] = {}
     for number, axis in enumerate(range(3 - n_spatial, 3)):

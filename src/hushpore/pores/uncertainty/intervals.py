@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.events import Progress
-from hushpore.pores.grey import GreyValues
-from hushpore.pores.merging import height_of
 from hushpore.pores.result import number_basins
-from hushpore.pores.totals import INTERVALS
+from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import threshold_band
 from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
-from hushpore.pores.void import AIR
+from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.parts import AIR
+from hushpore.pores.watershed.merging import height_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
-    from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.merging import Numbering
     from hushpore.pores.passes import Work
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.uncertainty.band import Band
+    from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.watershed.merging import Numbering
 
 #: What a progress bar calls it.
 STAGE = "intervals"
@@ -95,7 +95,7 @@ def combined(
 class Certainty(NamedTuple):
     """How sure the figures of a segmentation are."""
 
-    intervals: dict[str, Interval]  # by the names of `hushpore.pores.totals.INTERVALS`
+    intervals: dict[str, Interval]  # by the names of `hushpore.pores.tables.totals.INTERVALS`
     band: Band | None  # thresholds that cannot be told apart; None where there is no one threshold
     curve: dict[str, npt.NDArray[np.float64]]  # see `hushpore.pores.uncertainty.subvolumes.curve`
     settled: float | None  # edge from which on a part is representative; None where it never is

@@ -18,7 +18,7 @@ from hushpore.io import is_on_disk
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.io.target import require_apart
 from hushpore.pores.result import MERGING
-from hushpore.pores.totals import totals_columns
+from hushpore.pores.tables.totals import totals_columns
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
 from hushpore.viewer.layers.conversion import known_of, volume_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.layers import Labels
 
-from hushpore.pores.measures import PORES, THROATS
-from hushpore.pores.resizing import (
+from hushpore.pores.tables.measures import PORES, THROATS
+from hushpore.pores.tables.resizing import (
     is_proportional,
     resized_curve,
     resized_distribution,

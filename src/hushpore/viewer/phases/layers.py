@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
-    from hushpore.pores.measures import Measure
     from hushpore.pores.phases.measures import PhaseSums
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.preview import GreySurvey, SliceVoid
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.tables.measures import Measure
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
 
@@ -194,7 +194,7 @@ def _find(
     index: tuple[int, ...],
 ) -> Job:
     from hushpore.pores.parallel import KernelThreads
-    from hushpore.pores.void import make_void
+    from hushpore.pores.void.parts import make_void
 
     yield from prepare_kernels(how)
     values = np.asarray(volume.data[index])

@@ -12,7 +12,7 @@ from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
-from hushpore.pores.measures import measure_of
+from hushpore.pores.tables.measures import measure_of
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.results.pore_view import COLORMAPS, is_categorical

@@ -26,8 +26,8 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.errors import InputError
 from hushpore.io.export import PoreResult
-from hushpore.pores.measures import PORES, THROATS, measure_of
-from hushpore.pores.totals import total_of
+from hushpore.pores.tables.measures import PORES, THROATS, measure_of
+from hushpore.pores.tables.totals import total_of
 from hushpore.runs.compare import (
     columns_compared,
     compare,

@@ -25,8 +25,8 @@ from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
-from hushpore.pores.measures import PORES, THROATS, measure_of
-from hushpore.pores.totals import totals_in_words
+from hushpore.pores.tables.measures import PORES, THROATS, measure_of
+from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign

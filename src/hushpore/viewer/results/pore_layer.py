@@ -22,7 +22,7 @@ from hushpore.base.volume import (
     readable_percent,
     readable_unit,
 )
-from hushpore.pores.totals import intervals_in_words
+from hushpore.pores.tables.totals import intervals_in_words
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
 from hushpore.viewer.running.drawing import keep_drawing_code
@@ -76,13 +76,13 @@ class PoreTables:
     def unit_of(self, column: str) -> str:
         """Return the unit of a column of the table of pores, as it is printed."""
         # widgets open without it: it is the pore engine
-        from hushpore.pores.measures import measure_of
+        from hushpore.pores.tables.measures import measure_of
 
         return measure_of(column).unit(self.unit, self.n_spatial)
 
     def titled(self, column: str) -> str:
         """Return the title of a column of the table of pores, as it stands on an axis."""
-        from hushpore.pores.measures import measure_of
+        from hushpore.pores.tables.measures import measure_of
 
         return measure_of(column).titled(self.unit, self.n_spatial)
 

@@ -13,7 +13,7 @@ from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import QEvent, QObject, QTimer, Signal
 from qtpy.QtWidgets import QWidget
 
-from hushpore.pores.measures import measure_of
+from hushpore.pores.tables.measures import measure_of
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.results.pore_layer import tables_of
 

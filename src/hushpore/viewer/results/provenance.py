@@ -18,7 +18,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.jobs import JOBS
-from hushpore.pores.totals import total_of
+from hushpore.pores.tables.totals import total_of
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill

@@ -20,14 +20,14 @@ from qtpy.QtWidgets import QAbstractItemView, QApplication, QHeaderView, QTableV
 
 from hushpore.base.text import as_csv
 from hushpore.base.volume import readable_number
-from hushpore.pores.measures import PORES, measure_of
+from hushpore.pores.tables.measures import PORES, measure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from hushpore.pores.measures import Measure
+    from hushpore.pores.tables.measures import Measure
 
 _UP = Qt.SortOrder.AscendingOrder
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter

@@ -1,4 +1,4 @@
-// Basins of the distance map, as hushpore/pores/basins.py has them; see distance.cu.
+// Basins of the distance map, as hushpore/pores/watershed/basins.py has them; see distance.cu.
 
 // Tests count how many pointers are followed.
 #ifndef HOP

@@ -1,4 +1,4 @@
-// Squared Euclidean distance, one axis after the other, as hushpore/pores/distance.py has it.
+// Squared Euclidean distance, one axis after the other, as in hushpore/pores/watershed/distance.py.
 //
 // A thread depends on no other of its launch, so that the kernels run, and are raced, on a CPU too.
 // They are compiled without fused multiply-add, which rounds once where the CPU rounds twice.

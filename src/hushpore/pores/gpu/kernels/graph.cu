@@ -1,4 +1,4 @@
-// The measures of basins and the contacts between them, as hushpore/pores/graph.py has them.
+// The measures of basins and the contacts between them: hushpore/pores/watershed/graph.py.
 //
 // What several threads add up are whole numbers, and what they compete for is a maximum or a minimum,
 // so that their order changes nothing. What is no new maximum or minimum is only looked at, and threads

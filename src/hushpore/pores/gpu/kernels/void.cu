@@ -1,5 +1,5 @@
-// From the grey values of a scanner to the void and its parts, as hushpore/pores/threshold.py and
-// void.py have them.
+// From the grey values of a scanner to the void and its parts, as hushpore/pores/void/threshold.py and
+// parts.py have them.
 //
 // What threads add up are whole numbers, and what they compete for is a maximum or a minimum, so that
 // their order changes nothing. Where many would add to one place, a thread has more than one voxel,

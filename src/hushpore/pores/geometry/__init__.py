@@ -1,0 +1,1 @@
+"""What is measured on voxels: sums, contacts, surface, lines, and the balls that fit."""

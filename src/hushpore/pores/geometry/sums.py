@@ -1,0 +1,132 @@
+"""What is summed over the voxels of each basin, declared once.
+
+`SUMS` are added up by whatever goes through a volume: the CPU, slab by slab, a GPU, the workers of
+a cluster. They are sums of whole numbers, and so exact in any order, and those of merged basins are
+the sums of their sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum over the voxels of a basin, of ``z**i * y**j * x**k * grey**l``.
+
+    Attributes
+    ----------
+    name : str
+        By which measures ask for it, see `PoreSums.sum`.
+    z, y, x, grey : int
+        The powers, 0 to 2, of the voxel's indices and of its grey value
+        (`hushpore.pores.void.grey`). Where no sum takes them, grey values are not read for it.
+    """
+
+    name: str
+    z: int = 0
+    y: int = 0
+    x: int = 0
+    grey: int = 0
+
+    def __post_init__(self) -> None:
+        if not all(0 <= power <= 2 for power in self.powers):
+            raise ValueError(f"Powers of a sum are 0, 1 or 2; got {self.powers} for {self.name!r}.")
+
+    @property
+    def powers(self) -> tuple[int, int, int, int]:
+        """Of z, y, x and the grey value."""
+        return self.z, self.y, self.x, self.grey
+
+
+#: What is added up of the voxels of each basin, in the order of `BasinGraph.sums`.
+SUMS = [
+    Sum("voxels"),
+    Sum("z", z=1),
+    Sum("y", y=1),
+    Sum("x", x=1),
+    Sum("zz", z=2),
+    Sum("yy", y=2),
+    Sum("xx", x=2),
+    Sum("zy", z=1, y=1),
+    Sum("zx", z=1, x=1),
+    Sum("yx", y=1, x=1),
+]
+
+
+@kernel
+def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[Any]) -> None:
+    """Add each row of a table to a row of another one: ``np.add.at(out, to, rows)``.
+
+    `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns).
+    """
+    for i in range(len(rows)):
+        at = to[i]
+        for k in range(rows.shape[1]):
+            out[at, k] += rows[i, k]
+
+
+@kernel
+def row_sums(rows: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
+    """Add up each row of a table: ``rows.sum(axis=1, out=out)``."""
+    for i in range(len(rows)):
+        out[i] = 0
+        for k in range(rows.shape[1]):
+            out[i] += rows[i, k]
+
+
+@kernel
+def order_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the order in which keys are sorted, and equal ones stay: a stable ``np.argsort``.
+
+    By digits, and only those in which keys differ: keys of few values take a few passes.
+    """
+    count = keys.size
+    order = np.arange(count)
+    if count == 0:
+        return order
+    lowest = keys.min()
+    rest = np.empty(count, np.uint64)
+    differ = np.uint64(0)
+    for i in range(count):
+        rest[i] = np.uint64(keys[i] - lowest)
+        differ |= rest[i]
+    others, other_order = np.empty_like(rest), np.empty_like(order)
+    start = np.empty(1 << 11, np.int64)
+    shift = np.uint64(0)
+    while shift < np.uint64(64) and differ >> shift:
+        if not (differ >> shift) & np.uint64(1):
+            shift += np.uint64(1)
+            continue
+        start[:] = 0
+        for i in range(count):
+            start[(rest[i] >> shift) & np.uint64(2047)] += 1
+        before = 0
+        for digit in range(start.size):
+            start[digit], before = before, before + start[digit]
+        for i in range(count):
+            digit = (rest[i] >> shift) & np.uint64(2047)
+            others[start[digit]], other_order[start[digit]] = rest[i], order[i]
+            start[digit] += 1
+        rest, others = others, rest
+        order, other_order = other_order, order
+        shift += np.uint64(11)
+    return order
+
+
+def index_of(name: str) -> int:
+    """Return the place of a sum in `SUMS`."""
+    return [each.name for each in SUMS].index(name)
+
+
+def grey_power() -> int:
+    """Return the highest power of grey values in any sum; 0 where they are not needed."""
+    return max(each.grey for each in SUMS)

@@ -1,0 +1,1 @@
+"""What is told of pores and throats, and of the whole: each number declared once."""

@@ -1,0 +1,610 @@
+"""What is measured of pores and throats: each measure declared once.
+
+`PORES` and `THROATS` make a column of sums over merged basins (`hushpore.pores.geometry.sums`)
+each; tables, files, reports, comparisons, the viewer and the documentation take from these lists
+what columns there are, in which order, what they mean and in which unit.
+
+To measure something else append to the lists, before anything is segmented. The mean grey value::
+
+    SUMS.append(Sum("grey", grey=1))
+    PORES.append(
+        Measure("mean_grey", 0, "Mean grey value.", lambda p: p.sum("grey") / p.sum("voxels"))
+    )
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from hushpore.base.volume import readable_unit
+from hushpore.pores.geometry.sums import SUMS, add_rows, index_of
+from hushpore.pores.geometry.surface import crofton_area, surface_area
+from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.watershed.graph import number_keys, widest_ways
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.watershed.merging import Numbering
+
+S = TypeVar("S")
+
+#: Names of columns that do not read as words where underscores are blanks.
+_IN_WORDS = {
+    "^num_": "number of ",
+    "^bbox_": "bounding box ",
+    "^is_": "",
+    "^length_(.*)": r"\1 axis length",
+    "^axis_(.)$": r"axis direction \1",
+}
+
+
+@dataclass(frozen=True)
+class Measure(Generic[S]):
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+        Of the column.
+    unit_power : int
+        Power of the unit of length: 0 none, 1 length, 2 area, 3 volume. Areas and volumes of an
+        image are lengths and areas.
+    meaning : str
+        What it is, in a sentence or two.
+    compute : callable
+        Makes the column, one value a row, of `PoreSums` or `ThroatSums`.
+    is_summarised : bool
+        Whether its distribution tells something of a whole volume: it is shown in reports and
+        comparisons.
+    words : tuple of str
+        What no and yes mean, in a column of these.
+    is_shape : bool
+        Whether it tells of a shape, of which pores of a few voxels have none: it is empty (NaN)
+        there.
+    """
+
+    name: str
+    unit_power: int
+    meaning: str
+    compute: Callable[[S], npt.NDArray[Any]]
+    is_summarised: bool = True
+    words: tuple[str, str] = ("no", "yes")
+    is_shape: bool = False
+
+    @cached_property
+    def title(self) -> str:
+        """The name in words."""
+        title = self.name
+        for pattern, words in _IN_WORDS.items():
+            title = re.sub(pattern, words, title)
+        return title.replace("_", " ")
+
+    @property
+    def heading(self) -> str:
+        """The title as it stands over a column."""
+        return self.title[:1].upper() + self.title[1:]
+
+    def power(self, n_spatial: int = 3) -> int:
+        """Return the power of the unit of length in 3D or 2D."""
+        return self.unit_power - (n_spatial == 2 and self.unit_power > 1)
+
+    def unit(self, length: str, n_spatial: int = 3) -> str:
+        """Return the unit as it is printed, for lengths in `length`; empty where it has none."""
+        power = self.power(n_spatial)
+        return readable_unit(length, power) if power else ""
+
+    def titled(self, length: str, n_spatial: int = 3) -> str:
+        """Return the title with the unit, as it stands on an axis."""
+        unit = self.unit(length, n_spatial)
+        return f"{self.title} ({unit})" if unit else self.title
+
+
+@dataclass(frozen=True, eq=False)
+class PoreSums:
+    """What pores are measured by; row i is that of label i + 1. Axes are z, y, x, also of an image.
+
+    Attributes
+    ----------
+    sums : numpy.ndarray
+        (pores, sums), int64: in the order of `SUMS`; coordinates in voxels.
+    bounds : numpy.ndarray
+        (pores, 6), int32: first voxel and the one after the last, in z, y and x.
+    crossings : numpy.ndarray
+        (pores, 13), int64: as `BasinGraph.crossings`, of the pores.
+    peak_squared_distance : numpy.ndarray
+        (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
+    closed_voxels : numpy.ndarray
+        (pores,), int64: voxels of closed void.
+    num_throats : numpy.ndarray
+        (pores,), int64: how many other pores each touches.
+    volume : Volume
+        What was segmented, for spacing and origin.
+    grey_step : float
+        Grey value that one stands for in sums of grey values.
+    minimum_shape_voxels : int
+        Pores of fewer have no axes (NaN).
+    """
+
+    sums: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int32]
+    crossings: npt.NDArray[np.int64]
+    peak_squared_distance: npt.NDArray[np.float32]
+    closed_voxels: npt.NDArray[np.int64]
+    num_throats: npt.NDArray[np.int64]
+    volume: Volume
+    grey_step: float = 1.0
+    minimum_shape_voxels: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        graph: BasinGraph,
+        numbering: Numbering,
+        volume: Volume,
+        num_throats: npt.NDArray[np.int64],
+        minimum_shape_voxels: int = 1,
+    ) -> PoreSums:
+        """Add up the basins of each pore."""
+        count = numbering.root.size
+        label = numbering.label_of.astype(np.int64)
+        sums = np.zeros((count + 1, graph.sums.shape[1]), np.int64)
+        add_rows(graph.sums, label, sums)
+        bounds = np.zeros((count + 1, 6), np.int32)
+        bounds[:, :3] = np.iinfo(np.int32).max
+        for k in range(3):
+            np.minimum.at(bounds[:, k], label, graph.bounds[:, k])
+            np.maximum.at(bounds[:, 3 + k], label, graph.bounds[:, 3 + k])
+        crossings, inner = np.zeros((2, count + 1, graph.crossings.shape[1]), np.int64)
+        add_rows(graph.crossings, label, crossings)
+        # where basins of one pore touch, its surface is not
+        a = label[graph.a]
+        add_rows(graph.contacts, np.where(a == label[graph.b], a, 0), inner)
+        crossings -= inner
+        closed_voxels = np.zeros(count + 1, np.int64)
+        np.add.at(closed_voxels, label, graph.closed_voxels)
+        return cls(
+            sums[1:],
+            bounds[1:],
+            crossings[1:],
+            graph.peak_squared_distance[numbering.root],
+            closed_voxels[1:],
+            num_throats,
+            volume,
+            graph.grey_step,
+            minimum_shape_voxels,
+        )
+
+    def sum(self, name: str) -> npt.NDArray[Any]:
+        """Return a sum over the voxels of each pore (pores,); coordinates are in voxels."""
+        column = index_of(name)
+        power = SUMS[column].grey
+        found: npt.NDArray[Any] = self.sums[:, column]
+        return found * self.grey_step**power if power else found
+
+    def sums_of(self, *names: str) -> npt.NDArray[Any]:
+        """Return several sums (pores, names)."""
+        return np.stack([self.sum(name) for name in names], axis=-1)
+
+    @cached_property
+    def size(self) -> npt.NDArray[np.float64]:
+        """(pores,): volume, in 2D area."""
+        size: npt.NDArray[np.float64] = self.sum("voxels").astype(np.float64)
+        return size * self.volume.voxel_size
+
+    @cached_property
+    def ball_diameter(self) -> npt.NDArray[np.float64]:
+        """(pores,): diameter of the ball (in 2D the disc) of the same volume."""
+        if self.volume.n_spatial == 3:
+            return np.cbrt(6 * self.size / np.pi)
+        return np.sqrt(4 * self.size / np.pi)
+
+    @cached_property
+    def ball_surface(self) -> npt.NDArray[np.float64]:
+        """(pores,): surface of the ball (in 2D perimeter of the disc) of the same volume."""
+        diameter = self.ball_diameter
+        return np.pi * diameter**2 if self.volume.n_spatial == 3 else np.pi * diameter
+
+    @cached_property
+    def surface(self) -> npt.NDArray[np.float64]:
+        """(pores,): surface, in 2D perimeter, as `hushpore.pores.geometry.surface` estimates it."""
+        return surface_area(2 * self.crossings, self.volume.spacing)
+
+    @cached_property
+    def mean(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): the mean place of the voxels, in voxels."""
+        mean: npt.NDArray[np.float64] = self.sums_of("z", "y", "x") / self.sums_of("voxels")
+        return mean
+
+    @cached_property
+    def centroid(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): the mean place of the voxels, counted from the volume's origin."""
+        spacing, origin = _frame(self.volume)
+        return origin + self.mean * spacing
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): axes of the ellipsoid of the same second moments, the longest first."""
+        n_spatial = self.volume.n_spatial
+        # an ellipsoid of semi-axis a has the second moment a**2 / 5 along it, an ellipse a**2 / 4
+        lengths: npt.NDArray[np.float64]
+        lengths = 2 * np.sqrt((n_spatial + 2) * self._principal_moments[0][:, ::-1])
+        return lengths[:, [0, 1, 1]] if n_spatial == 2 else lengths
+
+    @cached_property
+    def axis(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): unit vector along the longest axis."""
+        axis = np.zeros((len(self.sums), 3))
+        axis[:, -self.volume.n_spatial :] = self._principal_moments[1][:, :, -1]
+        # of the two senses the one whose last component that is not 0 is above it
+        last = 2 - np.argmax(np.abs(axis[:, ::-1]) > 1e-9, axis=1)
+        axis[axis[np.arange(len(axis)), last] < 0] *= -1
+        return axis
+
+    @cached_property
+    def _principal_moments(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Second moments along the principal axes, the smallest first, and these in columns."""
+        has_shape = self.sum("voxels") >= self.minimum_shape_voxels
+        spacing, centre = _frame(self.volume)[0], self.mean[has_shape]
+        count = self.sum("voxels")[has_shape, None, None].astype(np.float64)
+        products = self.sums_of("zz", "zy", "zx", "zy", "yy", "yx", "zx", "yx", "xx")[has_shape]
+        moments = products.reshape(-1, 3, 3) / count - centre[:, :, None] * centre[:, None, :]
+        # a voxel is not a point: it has a second moment of its own
+        moments += np.eye(3) / 12
+        moments *= spacing[:, None] * spacing
+        n_spatial = self.volume.n_spatial
+        values = np.full((has_shape.size, n_spatial), np.nan)
+        vectors = np.full((has_shape.size, n_spatial, n_spatial), np.nan)
+        rows = np.flatnonzero(has_shape)
+
+        def find_axes(first: int, last: int) -> None:
+            own = moments[first:last, -n_spatial:, -n_spatial:]
+            values[rows[first:last]], vectors[rows[first:last]] = np.linalg.eigh(own)
+
+        with KernelThreads() as threads:
+            threads.over(rows.size, find_axes, smallest=256)
+        return values, vectors
+
+
+@dataclass(frozen=True, eq=False)
+class ThroatSums:
+    """What throats are measured by, sorted by labels.
+
+    Attributes
+    ----------
+    pore_1, pore_2 : numpy.ndarray
+        (throats,), int32: labels of the two pores, the lower one first.
+    contacts : numpy.ndarray
+        (throats, 13), int32, of 2**31 voxels or more int64: pairs of neighbouring voxels across, by
+        direction; the first three are shared faces.
+    saddle : numpy.ndarray
+        (throats,), float32: squared distance to the solid at the widest way through, in voxels of
+        the smallest spacing.
+    saddle_at : numpy.ndarray
+        (throats, 3), int64: index (z, y, x) of the voxel there.
+    volume : Volume
+        What was segmented, for spacing and origin.
+    """
+
+    pore_1: npt.NDArray[np.int32]
+    pore_2: npt.NDArray[np.int32]
+    contacts: npt.NDArray[np.integer[Any]]
+    saddle: npt.NDArray[np.float32]
+    saddle_at: npt.NDArray[np.int64]
+    volume: Volume
+
+    @classmethod
+    def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> ThroatSums:
+        """Add up the edges between each two pores."""
+        a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        between = np.flatnonzero((low != high) & (low > 0))
+        pair, throat = number_keys((low[between].astype(np.int64) << 32) | high[between])
+        # edges within a pore go into a row of their own, which is left out
+        to = np.full(low.size, pair.size)
+        to[between] = throat
+        shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
+        # along a direction there are no more pairs than voxels
+        counts = np.int32 if math.prod(shape) < 2**31 else np.int64
+        contacts = np.zeros((pair.size + 1, graph.contacts.shape[1]), counts)
+        add_rows(graph.contacts, to, contacts)
+        # the widest edge, and of equal ones that first in memory
+        saddle, place = np.full(pair.size + 1, -1, np.float32), np.zeros(pair.size + 1, np.int64)
+        widest_ways(graph.saddle, graph.saddle_at, to, saddle, place)
+        # all contacts count, also where basins touch without a way; without any it is no throat
+        found: tuple[Any, ...] = (pair, contacts[:-1], saddle[:-1], place[:-1])
+        leads = found[2] >= 0
+        if not leads.all():
+            found = tuple(each[leads] for each in found)
+        pair, contacts, saddle, place = found
+        return cls(
+            (pair >> 32).astype(np.int32),
+            pair.astype(np.int32),
+            contacts,
+            saddle,
+            np.stack(np.unravel_index(place, shape), axis=-1),
+            volume,
+        )
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.float64]:
+        """(throats, 3): place of the voxel at the widest way through."""
+        spacing, origin = _frame(self.volume)
+        return origin + self.saddle_at * spacing
+
+
+# a column of the table that says nothing of a volume as a whole
+_each: Callable[..., Measure[Any]] = partial(Measure, is_summarised=False)
+
+#: Columns of the table of pores.
+PORES: list[Measure[PoreSums]] = [
+    _each(
+        "label",
+        0,
+        "Number of the pore in the labels.",
+        lambda pores: np.arange(1, len(pores.sums) + 1, dtype=np.int32),
+    ),
+    _each("num_voxels", 0, "Size in voxels.", lambda pores: pores.sum("voxels")),
+    Measure("volume", 3, "Volume; in 2D the area.", lambda pores: pores.size),
+    Measure(
+        "equivalent_diameter",
+        1,
+        "Diameter of the ball (disc in 2D) of the same volume.",
+        lambda pores: pores.ball_diameter,
+    ),
+    Measure(
+        "inscribed_diameter",
+        1,
+        "Twice the largest distance in the pore from the centre of a voxel to that of the nearest "
+        "solid one: up to a voxel more than the largest ball that fits. Infinite where there is no "
+        "solid at all.",
+        lambda pores: _inscribed_diameter(pores.peak_squared_distance, pores.volume),
+        is_shape=True,
+    ),
+    Measure(
+        "surface_area",
+        2,
+        "Surface of the whole pore, throats and cuts by the volume's faces included; in 2D the "
+        "perimeter. A Crofton estimate over 13 directions, and no less than a plane with these "
+        "projections has: of round pores right within 1 %, of planes up to 2 % large, and up to "
+        "10 % where voxels are not cubes.",
+        lambda pores: pores.surface,
+        is_shape=True,
+    ),
+    Measure(
+        "sphericity",
+        0,
+        "Surface of the ball of the same volume over that of the pore (in 2D perimeters), at most "
+        "1.",
+        lambda pores: np.minimum(1.0, pores.ball_surface / pores.surface),
+        is_shape=True,
+    ),
+    *(
+        _each(
+            f"length_{name}",
+            1,
+            f"{which} axis of the ellipsoid (ellipse in 2D) of the same second moments.",
+            lambda pores, place=place: pores.lengths[:, place],
+            is_shape=True,
+        )
+        for place, (name, which) in enumerate(
+            {"major": "Longest", "medium": "Middle", "minor": "Shortest"}.items()
+        )
+    ),
+    Measure(
+        "elongation",
+        0,
+        "1 - medium/major axis: 0 for a ball, towards 1 for a needle.",
+        lambda pores: 1 - pores.lengths[:, 1] / pores.lengths[:, 0],
+        is_shape=True,
+    ),
+    _each(
+        "flatness",
+        0,
+        "1 - minor/medium axis: 0 for a ball, towards 1 for a plate; in 2D 0.",
+        lambda pores: 1 - pores.lengths[:, 2] / pores.lengths[:, 1],
+        is_shape=True,
+    ),
+    *(
+        _each(
+            f"axis_{axis}",
+            0,
+            f"Direction of the longest axis, a unit vector: its part along {axis}.",
+            lambda pores, place=place: pores.axis[:, place],
+            is_shape=True,
+        )
+        for place, axis in enumerate("zyx")
+    ),
+    *(
+        _each(
+            f"centroid_{axis}",
+            1,
+            f"Place of the centre of mass along {axis}, counted from the volume's origin.",
+            lambda pores, place=place: pores.centroid[:, place],
+        )
+        for place, axis in enumerate("zyx")
+    ),
+    Measure(
+        "num_throats",
+        0,
+        "How many other pores it touches (coordination number).",
+        lambda pores: pores.num_throats,
+    ),
+    _each(
+        "is_open",
+        0,
+        "Whether any of its void is open: connected, over the faces of voxels, to a face of the "
+        "volume, or to the air outside the sample.",
+        lambda pores: pores.closed_voxels < pores.sum("voxels"),
+        words=("closed", "open"),
+    ),
+    _each(
+        "closed_voxels",
+        0,
+        "Voxels of it that are closed void. Pores hold together over edges and corners of voxels, "
+        "too, so that one may hold both kinds; the sum over all pores is that of the closed "
+        "porosity.",
+        lambda pores: pores.closed_voxels,
+    ),
+    _each(
+        "touches_border",
+        0,
+        "Whether the pore itself is cut by a face of the volume.",
+        lambda pores: reach_a_face(pores.bounds, pores.volume),
+        words=("inside", "cut by a face"),
+    ),
+    *(
+        _each(
+            f"bbox_{axis}_{end}",
+            0,
+            f"Index of {meaning} along {axis}.",
+            lambda pores, column=place + column: pores.bounds[:, column],
+        )
+        for place, axis in enumerate("zyx")
+        for end, meaning, column in (
+            ("start", "its first voxel", 0),
+            ("stop", "the voxel after its last", 3),
+        )
+    ),
+]
+
+#: Columns of the table of throats.
+THROATS: list[Measure[ThroatSums]] = [
+    _each("pore_1", 0, "Label of one of the two pores, the lower.", lambda both: both.pore_1),
+    _each("pore_2", 0, "Label of the other pore.", lambda both: both.pore_2),
+    _each(
+        "num_faces",
+        0,
+        "Voxel faces that the two pores share; may be 0, since pores touch where voxels of theirs "
+        "are 26-neighbours.",
+        lambda both: both.contacts[:, :3].sum(axis=1),
+    ),
+    Measure(
+        "area",
+        2,
+        "Area of the contact, a Crofton estimate, wherever voxels of the two are 26-neighbours; in "
+        "2D its length.",
+        # a bound for planes would make necks larger, of which voxels show too much already
+        lambda both: crofton_area(both.contacts, both.volume.spacing),
+    ),
+    Measure(
+        "inscribed_diameter",
+        1,
+        "Twice the distance to the solid at the widest way through.",
+        lambda both: _inscribed_diameter(both.saddle, both.volume),
+    ),
+    *(
+        _each(
+            f"position_{axis}",
+            1,
+            f"Place of the widest way through along {axis}, counted from the volume's origin.",
+            lambda both, place=place: both.position[:, place],
+        )
+        for place, axis in enumerate("zyx")
+    ),
+]
+
+
+def measure_of(column: str, table: Sequence[Measure[Any]] = PORES) -> Measure[Any]:
+    """Return the measure of a column; of one that is not known it has no unit and no meaning."""
+    known = (each for each in table if each.name == column)
+    return next(known, _each(column, 0, "", np.asarray))
+
+
+def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[str, Measure[Any]]:
+    """Return the measures whose distributions are shown, by their columns, as far as tables go.
+
+    `measures`: `PORES` or `THROATS`. `tables`: of which only columns that all have count: those of
+    an earlier version may lack some.
+    """
+    wanted = (each for each in measures if each.is_summarised)
+    return {each.name: each for each in wanted if all(each.name in table for table in tables)}
+
+
+def throat_columns(
+    graph: BasinGraph, numbering: Numbering, volume: Volume
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of throats: `THROATS`, a row for each two that touch."""
+    throats = ThroatSums.of(graph, numbering, volume)
+    return {each.name: each.compute(throats) for each in THROATS}
+
+
+def pore_columns(
+    graph: BasinGraph,
+    numbering: Numbering,
+    volume: Volume,
+    throats: dict[str, npt.NDArray[Any]],
+    minimum_shape_voxels: int,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of pores: `PORES`, a row for each label.
+
+    `throats`: the columns of their table. `minimum_shape_voxels`: measures of shape are NaN for
+    pores of fewer.
+    """
+    ends = np.concatenate([throats["pore_1"], throats["pore_2"]])
+    num_throats = np.bincount(ends, minlength=numbering.root.size + 1)[1:]
+    pores = PoreSums.of(graph, numbering, volume, num_throats, minimum_shape_voxels)
+    columns = {each.name: each.compute(pores) for each in PORES}
+    small = pores.sum("voxels") < minimum_shape_voxels
+    if small.any():
+        for each in PORES:
+            if each.is_shape:
+                columns[each.name] = np.where(small, np.nan, columns[each.name])
+    return columns
+
+
+def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
+    """Return the walls between void and solid inside the volume; see `walls_of`."""
+    inner = np.zeros((1, graph.contacts.shape[1]), np.int64)
+    add_rows(graph.contacts, np.zeros(len(graph.contacts), np.int64), inner)
+    return walls_of(graph.crossings.sum(axis=0) - inner[0], graph.border_crossings)
+
+
+def walls_of(
+    crossings: npt.NDArray[np.int64], border_crossings: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the pairs of neighbours of which one is void and one is solid, by direction (13,).
+
+    `crossings`: how often the void is left in each direction. `border_crossings`: how often it is
+    cut by a face of the volume, or opens into air.
+    """
+    return 2 * crossings - border_crossings
+
+
+def surface_of(walls: npt.NDArray[np.int64], volume: Volume) -> float:
+    """Return the surface between void and solid inside the volume (in 2D its length)."""
+    return float(surface_area(walls, volume.spacing))
+
+
+def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:
+    """Return which boxes, (n, 6) as `BasinGraph.bounds`, reach a face of a volume (n,)."""
+    length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
+    at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
+    found: npt.NDArray[np.bool_] = at_face[:, -volume.n_spatial :].any(axis=1)
+    return found
+
+
+def _inscribed_diameter(
+    squared_distance: npt.NDArray[np.float32], volume: Volume
+) -> npt.NDArray[np.float64]:
+    """Return diameters, in the unit of the volume, for squared distances in its smallest voxels."""
+    return 2 * np.sqrt(squared_distance.astype(np.float64)) * min(volume.spacing)
+
+
+def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Spacing and origin in z, y, x, also of an image."""
+    spacing, origin = np.ones(3), np.zeros(3)
+    spacing[-volume.n_spatial :] = volume.spacing
+    origin[-volume.n_spatial :] = volume.origin
+    return spacing, origin

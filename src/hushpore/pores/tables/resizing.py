@@ -1,0 +1,70 @@
+"""What is measured, where voxels turn out to have another size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.tables.totals import TOTALS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.pores.tables.measures import Measure
+
+
+def is_proportional(spacing: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether voxels of two sizes have the same shape: then pores are parted alike."""
+    ratio = np.asarray(other) / np.asarray(spacing)
+    return bool(np.allclose(ratio, ratio[0], rtol=1e-9))
+
+
+def resized_table(
+    table: pd.DataFrame,
+    measures: Sequence[Measure[Any]],
+    origin: Sequence[float],
+    ratio: npt.NDArray[np.float64],
+) -> pd.DataFrame:
+    """Return a table of pores or throats for voxels that are larger or smaller, of the same shape.
+
+    `measures`: of its columns. `origin`: place of the first voxel, from which places are counted
+    no longer. `ratio`: of the sizes, along each axis; all alike.
+    """
+    resized, n_spatial = table.copy(), len(ratio)
+    start = dict(zip("zyx"[-n_spatial:], origin, strict=True))
+    for measure in measures:
+        power = measure.power(n_spatial)
+        if power and measure.name in table:
+            stem, _, axis = measure.name.rpartition("_")
+            before = start.get(axis, 0.0) if stem in ("centroid", "position") else 0.0
+            resized[measure.name] = (table[measure.name] - before) * float(ratio[0]) ** power
+    return resized
+
+
+def resized_distribution(table: pd.DataFrame, ratio: float, n_spatial: int) -> pd.DataFrame:
+    """Return the distribution of local thickness for voxels that are larger or smaller."""
+    resized = table.copy()
+    resized[["thickness_from", "thickness_to"]] *= ratio
+    resized["volume"] *= ratio**n_spatial
+    return resized
+
+
+def resized_curve(
+    curve: Mapping[str, npt.NDArray[np.float64]], ratio: float, n_spatial: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the figures of cubes by their edge for voxels that are larger or smaller."""
+    powers = {"edge": 1, **dict.fromkeys(("density", "density_low", "density_high"), -n_spatial)}
+    return {name: each * ratio ** powers.get(name, 0) for name, each in curve.items()}
+
+
+def resized_totals(totals: Mapping[str, Any], ratio: float, unit: str) -> dict[str, Any]:
+    """Return the totals of a record for voxels that are larger by a ratio, in another unit."""
+    resized = {**totals, "unit": unit}
+    for total in TOTALS:
+        if total.unit_power and resized.get(total.name) is not None:
+            resized[total.name] = resized[total.name] * ratio**total.unit_power
+    return resized

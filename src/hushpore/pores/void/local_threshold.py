@@ -1,0 +1,210 @@
+"""Local thresholds: a voxel is void where it is darker than what is around it, by so much.
+
+What is around a voxel is a window centred on it, of mean m and standard deviation s. Thresholds:
+
+- Niblack: ``m - k * s``;
+- Sauvola: ``m * (1 + k * (s / r - 1))``, where r is the greatest deviation to be expected.
+
+Sauvola's was made for pages of 8 bits: it takes grey values to begin at 0 and r to be half of what
+a type can hold, which says nothing for CT numbers below zero, for floats, or for 12 bits in a type
+of 16. So here grey values are counted from the lowest one in the volume, and r is half of the range
+of the volume; the void is then the same whatever the scale of the greys. For bright pores the scale
+is turned over, and counted from the highest value down. Beyond the faces of the volume it is
+mirrored, as in scikit-image's functions of these names.
+
+The sums of a window are taken in whole numbers and so are exact: the void is the same, bit for bit,
+however the volume is cut into slabs and whatever the number of threads. Values of more than 65,536
+levels, floats among them, are rounded for that to 2**-18 of the range.
+
+References
+----------
+W. Niblack (1986), "An Introduction to Digital Image Processing", pp. 115-116, Prentice-Hall.
+
+J. Sauvola and M. Pietikäinen (2000), "Adaptive document image binarization", Pattern Recognition
+33, 225-236. https://doi.org/10.1016/S0031-3203(99)00055-2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.void.threshold import Range
+
+#: Bytes a voxel of one slice that each thread needs for its sums.
+BYTES_IN_WINDOW = 60
+
+#: Whether the threshold of a method depends on how far values deviate at most.
+_TAKES_RANGE = {"sauvola": True, "niblack": False}
+
+_EXACT = 1 << 16  # levels that whole numbers are counted by as they are
+_LEVELS = 1 << 18  # levels of anything else: their squares, summed in the largest window, fit int64
+
+
+@dataclass(frozen=True, eq=False)
+class LocalThreshold:
+    """How to find the void slab by slab by a local threshold."""
+
+    method: str  # ``sauvola`` or ``niblack``
+    window: tuple[int, int, int]  # (z, y, x): voxels of the window along each axis, odd
+    k: float  # how far below the mean, in the method's own measure
+    bright: bool  # whether the pores are the bright phase
+    depth: int  # slices of the whole stack
+    grey: Range  # the range of the whole stack
+
+    def slices(self, first: int, last: int) -> tuple[int, int]:
+        """Return the slices that are needed for those of a slab: half a window more."""
+        half = self.window[0] // 2
+        return max(first - half, 0), min(last + half, self.depth)
+
+    def void(
+        self,
+        values: npt.NDArray[Any],
+        first: int,
+        last: int,
+        threads: KernelThreads,
+        out: npt.NDArray[np.bool_] | None = None,
+    ) -> npt.NDArray[np.bool_]:
+        """Return where the pores are in a slab.
+
+        `values`: (z, y, x), any real dtype: the `slices` for this slab. `first`, `last`: the slices
+        of the slab, counted in the whole stack.
+        Returns: (last - first, y, x), bool, C order.
+
+        Takes `BYTES_IN_WINDOW` for each thread, whatever the window.
+        """
+        begin, _ = self.slices(first, last)
+        shape = (last - first, *values.shape[1:])
+        void = np.empty(shape, np.bool_) if out is None else out
+        high = self._height(np.asarray([self.grey.low if self.bright else self.grey.high]))[0]
+        exact = values.dtype.kind in "iu" and high < _EXACT
+        scale = 1.0 if exact else (_LEVELS - 1) / float(high)
+        at_z = _mirrored(self.depth, self.window[0])
+        at_y, at_x = (
+            _mirrored(length, window)
+            for length, window in zip(values.shape[1:], self.window[1:], strict=True)
+        )
+        sauvola_range = float(high) * scale / 2 if _TAKES_RANGE[self.method] else 0.0
+
+        def levels(z: int) -> npt.NDArray[np.int32]:
+            height = self._height(values[at_z[z] - begin])
+            return height.astype(np.int32) if exact else (height * scale).astype(np.int32)
+
+        def threshold_slices(begin_slab: int, end_slab: int) -> None:
+            sums = np.zeros((2, *values.shape[1:]), np.int64)
+            below = np.empty(values.shape[1:], np.float64)
+            start = first + begin_slab
+            for z in range(start, start + self.window[0] - 1):
+                _add(levels(z), 1, sums)
+            for z in range(start, first + end_slab):
+                _add(levels(z + self.window[0] - 1), 1, sums)
+                _threshold_plane(sums, at_y, at_x, self.window, self.k, sauvola_range, below)
+                height = self._height(values[z - begin])
+                np.less_equal(height, below / scale, out=void[z - first])
+                _add(levels(z), -1, sums)
+
+        # each range begins with as many slices as a window has
+        threads.over(last - first, threshold_slices, smallest=max(1, self.window[0] // 2))
+        return void
+
+    def _height(self, plane: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Count grey values from the lowest up, or for bright pores from the highest down."""
+        if plane.dtype.kind == "f":
+            wide = plane.astype(np.float64)
+            low, high = float(self.grey.low), float(self.grey.high)
+            return high - wide if self.bright else wide - low
+        # the range in the type of the values; a difference that wraps around is right in the
+        # unsigned twin of the type
+        low, high = (plane.dtype.type(end) for end in (self.grey.low, self.grey.high))
+        difference = high - plane if self.bright else plane - low
+        height: npt.NDArray[Any] = difference.view(f"u{plane.itemsize}")
+        return height
+
+
+def window_in_voxels(
+    window: float, spacing: Sequence[float], per_slice: bool
+) -> tuple[int, int, int]:
+    """Return the voxels of a window along z, y and x: odd numbers, as near as can be to a cube.
+
+    `window`: its side in voxels of the smallest spacing. `spacing`: voxel size in z, y, x order.
+    `per_slice`: whether it lies in one slice.
+    """
+    sides = [2 * round((window * min(spacing) / step - 1) / 2) + 1 for step in spacing]
+    return (1 if per_slice else max(1, sides[0]), max(1, sides[1]), max(1, sides[2]))
+
+
+def _mirrored(length: int, window: int) -> npt.NDArray[np.int64]:
+    """Return where the voxels of an axis lie that is continued by half a window on both sides.
+
+    Entry i to ``i + window`` are the window around voxel i.
+    """
+    return np.pad(np.arange(length), window // 2, mode="reflect")
+
+
+@kernel
+def _add(levels: npt.NDArray[np.int32], sign: int, sums: npt.NDArray[np.int64]) -> None:
+    """Add a plane of levels and of their squares to two planes of sums, or take it away."""
+    height, width = levels.shape
+    for y in range(height):
+        for x in range(width):
+            level = np.int64(levels[y, x])
+            sums[0, y, x] += sign * level
+            sums[1, y, x] += sign * level * level
+
+
+@kernel
+def _threshold_plane(
+    sums: npt.NDArray[np.int64],
+    at_y: npt.NDArray[np.int64],
+    at_x: npt.NDArray[np.int64],
+    window: tuple[int, int, int],
+    k: float,
+    sauvola_range: float,
+    out: npt.NDArray[np.float64],
+) -> None:
+    """Write the threshold of every voxel of a slice from the sums of its window along z.
+
+    Niblack's where `sauvola_range` is 0.
+    """
+    _, height, width = sums.shape
+    size = float(window[0] * window[1] * window[2])
+    column = np.zeros((2, width), np.int64)
+    for i in range(window[1] - 1):
+        for x in range(width):
+            column[0, x] += sums[0, at_y[i], x]
+            column[1, x] += sums[1, at_y[i], x]
+    for y in range(height):
+        enters = at_y[y + window[1] - 1]
+        for x in range(width):
+            column[0, x] += sums[0, enters, x]
+            column[1, x] += sums[1, enters, x]
+        total = np.int64(0)
+        squares = np.int64(0)
+        for i in range(window[2] - 1):
+            total += column[0, at_x[i]]
+            squares += column[1, at_x[i]]
+        for x in range(width):
+            total += column[0, at_x[x + window[2] - 1]]
+            squares += column[1, at_x[x + window[2] - 1]]
+            mean = total / size
+            deviation = np.sqrt(max(squares / size - mean * mean, 0.0))
+            if sauvola_range > 0:
+                out[y, x] = mean * (1 + k * (deviation / sauvola_range - 1))
+            else:
+                out[y, x] = mean - k * deviation
+            total -= column[0, at_x[x]]
+            squares -= column[1, at_x[x]]
+        leaves = at_y[y]
+        for x in range(width):
+            column[0, x] -= sums[0, leaves, x]
+            column[1, x] -= sums[1, leaves, x]

@@ -1,0 +1,286 @@
+"""The grey value between pore and solid, found from the histogram of the volume.
+
+The histogram is all that is looked at, so that a volume need not be in memory in one piece. Whole
+numbers of up to 65,536 levels are counted level by level; anything else in 1024 equal bins.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.volume import require_range
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+
+    from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.void.grey import GreyValues
+
+_LEVELS = 1 << 16
+_BINS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How often each grey value occurs."""
+
+    counts: npt.NDArray[np.int64]  # (bins,), int64
+    centers: npt.NDArray[np.float64]  # (bins,), float64: the grey value of each bin
+
+    def trimmed(self) -> Histogram:
+        """Return the histogram without the empty bins at both ends."""
+        full = np.flatnonzero(self.counts)
+        kept = slice(full[0], full[-1] + 1)
+        return Histogram(self.counts[kept], self.centers[kept])
+
+    def coarser(self, bins: int) -> Histogram:
+        """Return the histogram in at most `bins` bins, each of as many of the present ones."""
+        factor = -(-self.counts.size // bins)
+        if factor == 1:
+            return self
+        padding = -self.counts.size % factor
+        counts = np.pad(self.counts, (0, padding)).reshape(-1, factor).sum(axis=1)
+        step = self.centers[1] - self.centers[0]
+        first = self.centers[0] + step * (factor - 1) / 2
+        return Histogram(counts, first + step * factor * np.arange(counts.size))
+
+
+class Range(NamedTuple):
+    """The lowest and the highest of some values, and how many are NaN or infinite."""
+
+    low: Any
+    high: Any
+    bad: int = 0
+
+    def join(self, other: Range) -> Range:
+        """Return the range of both."""
+        return Range(min(self.low, other.low), max(self.high, other.high), self.bad + other.bad)
+
+
+def find_range(values: npt.NDArray[Any], threads: KernelThreads) -> Range:
+    """Return the range of an image of two axes or more."""
+
+    def look(first: int, last: int) -> Range:
+        part = values[first:last]
+        low, high = part.min(), part.max()
+        bad = 0
+        if not (np.isfinite(low) and np.isfinite(high)):
+            bad = int(part.size - np.count_nonzero(np.isfinite(part)))
+        return Range(low, high, bad)
+
+    found: Range = functools.reduce(Range.join, threads.over(len(values), look))
+    return found
+
+
+def make_histogram(
+    values: npt.NDArray[Any], threads: KernelThreads, among: Range | None = None
+) -> Histogram:
+    """Count the grey values of an image.
+
+    `values`: two axes or more, integer or floating point, finite and not constant. `among`: the
+    range of a larger image that this is a part of: the histograms of its parts add up.
+    """
+    among = among or find_range(values, threads)
+    low, high, _ = among
+    centers, exact = bins_of(values.dtype, among)
+    bins = centers.size
+    scale = bins / (float(high) - float(low))
+
+    def count_slices(first: int, last: int) -> npt.NDArray[np.int64]:
+        counts = np.zeros(bins, np.int64)
+        for plane in values[first:last]:
+            if exact:
+                # may wrap around in a signed type; its unsigned twin then holds the difference
+                level = (plane - low).view(f"u{plane.itemsize}").astype(np.uint16)
+            else:
+                position = (plane.astype(np.float64) - float(low)) * scale
+                level = np.minimum(position, bins - 1).astype(np.uint16)
+            _count(np.ascontiguousarray(level).reshape(-1), counts)
+        return counts
+
+    pieces = threads.over(len(values), count_slices)
+    return Histogram(np.sum(pieces, axis=0, dtype=np.int64), centers)
+
+
+def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return the centres of the bins that values of a range are counted in.
+
+    Also whether each bin is a level of whole numbers, from the lowest value up.
+    """
+    low, high, _ = among
+    if dtype.kind in "iu" and int(high) - int(low) < _LEVELS:
+        return int(low) + np.arange(int(high) - int(low) + 1, dtype=np.float64), True
+    edges = np.linspace(float(low), float(high), _BINS + 1)
+    return (edges[:-1] + edges[1:]) / 2, False
+
+
+def measured(values: npt.NDArray[Any], padding: float | None) -> npt.NDArray[Any]:
+    """Return the values that are not filled in with one, in one row where there are such."""
+    return values if padding is None else values[values != padding].reshape(1, -1)
+
+
+def survey(
+    values: GreyValues, with_histogram: bool, threads: KernelThreads, padding: float | None = None
+) -> Generator[float, None, tuple[Range, Histogram | None]]:
+    """Find the range of a volume, slab by slab, and its histogram where that is wanted.
+
+    `padding`: a value that is none, of voxels that are filled in, and does not count.
+
+    Whole numbers of 16 bits are read once, anything else a second time for the histogram.
+
+    Yields: the share that is done.
+    Raises InputError if the values are all the same, or some of them are not finite.
+    """
+    counted = counted_once(values.dtype) if with_histogram else None
+    if counted:
+        counting = _count_all(values, counted, threads, 0.0, padding)
+        histogram = (yield from counting).trimmed()
+        found = Range(*values.dtype.type(histogram.centers[[0, -1]]))
+        require_range(values.volume, *found)
+        return found, histogram
+    ranges = []
+    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+        if (own := measured(part, padding)).size:
+            ranges.append(find_range(own, threads))
+        yield last / values.slabs.depth / (1 + with_histogram)
+    found = functools.reduce(Range.join, ranges)
+    require_range(values.volume, *found)
+    if not with_histogram:
+        return found, None
+    return found, (yield from _count_all(values, found, threads, 0.5, padding))
+
+
+def _count_all(
+    values: GreyValues,
+    among: Range,
+    threads: KernelThreads,
+    begin: float,
+    padding: float | None,
+) -> Generator[float, None, Histogram]:
+    """Count the grey values of all slabs; what is done before is a share of the whole."""
+    counts: Any = 0
+    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+        if (own := measured(part, padding)).size:
+            counts = counts + make_histogram(own, threads, among).counts
+        yield begin + (1 - begin) * last / values.slabs.depth
+    return Histogram(counts, bins_of(values.dtype, among)[0])
+
+
+def counted_once(dtype: np.dtype[Any]) -> Range | None:
+    """Return the range of a type that has so few levels that all of them can be counted."""
+    if dtype.kind not in "iu" or dtype.itemsize > 2:
+        return None
+    limits = np.iinfo(dtype)
+    return Range(dtype.type(limits.min), dtype.type(limits.max))
+
+
+def find_threshold(
+    histogram: Histogram, method: str, phases: int = 2, bright: bool = False
+) -> float:
+    """Return the threshold that a method finds; values up to it are the dark phase.
+
+    `method`: one of `hushpore.pores.settings.METHODS`. `phases`: number of grey phases; above 2 for
+    ``otsu`` only (Liao, Chen and Chung, 2001). `bright`: which of several thresholds: the highest,
+    else the lowest.
+    Raises InputError if the method finds no threshold in this histogram, or does not know more than
+    two phases.
+
+    ``otsu``, ``li`` and ``triangle`` are written out here: scikit-image has the latter two for
+    images alone, and sums up Otsu's counts in 32 bits, by which every third histogram of two
+    Gaussians and 1e8 voxels gets another threshold (scikit-image 0.26), of a smaller variance.
+
+    ``minimum`` smooths the histogram until two peaks are left; it is given 256 bins at most, since
+    of thousands of levels it makes nothing within its limit of iterations. So is ``otsu`` for more
+    than two phases, since its time grows with a power of the bins.
+    """
+    if phases > 2 and method != "otsu":
+        raise InputError(
+            f"Only the method 'otsu' knows {phases} phases; got {method!r}. "
+            "Choose 'otsu', or set phases to 2."
+        )
+    try:
+        if method == "otsu" and phases == 2:
+            return _otsu(histogram)
+        if method == "li":
+            return _li(histogram)
+        if method == "triangle":
+            return _triangle(histogram)
+        # loaded where it is needed: that takes longer than a small volume
+        from skimage import filters
+
+        name, options = (f"threshold_{method}", {})
+        if phases > 2:
+            name, options = ("threshold_multiotsu", {"classes": phases})
+        if phases > 2 or method == "minimum":
+            histogram = histogram.coarser(256)
+        find = getattr(filters, name)
+        found = np.atleast_1d(find(hist=(histogram.counts, histogram.centers), **options))
+        return float(found[-1 if bright else 0])
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise InputError(
+            f"The method {method!r} finds no threshold in this image ({error}). "
+            "Choose another method, or give the threshold as a number."
+        ) from None
+
+
+@kernel
+def _count(levels: npt.NDArray[np.uint16], counts: npt.NDArray[np.int64]) -> None:
+    for level in levels:
+        counts[level] += 1
+
+
+def _otsu(histogram: Histogram) -> float:
+    """Largest variance between the phases: https://doi.org/10.1109/TSMC.1979.4310076."""
+    histogram = histogram.trimmed()
+    counts, centers = histogram.counts.astype(np.float64), histogram.centers
+    weight = np.cumsum(counts)
+    moment = np.cumsum(counts * centers)
+    dark, bright = weight[:-1], weight[-1] - weight[:-1]
+    apart = moment[:-1] / dark - (moment[-1] - moment[:-1]) / bright
+    return float(centers[np.argmax(dark * bright * apart**2)])
+
+
+def _li(histogram: Histogram) -> float:
+    """Minimum cross-entropy: https://doi.org/10.1016/S0167-8655(98)00057-9."""
+    counts, centers = histogram.counts, histogram.centers
+    # as in scikit-image the values are shifted to start at 0, so that their logarithms exist
+    base = centers[0]
+    grey = centers - base
+    tolerance = (grey[1] - grey[0]) / 2
+    weight = np.cumsum(counts)
+    moment = np.cumsum(counts * grey)
+    threshold = moment[-1] / weight[-1]
+    before = threshold - 2 * tolerance
+    while abs(threshold - before) > tolerance:
+        before = threshold
+        split = int(np.searchsorted(grey, threshold, side="right")) - 1
+        dark = moment[split] / weight[split]
+        bright = (moment[-1] - moment[split]) / (weight[-1] - weight[split])
+        if dark == 0:
+            # the darkest level alone: its logarithm has no value, and this is as low as it goes
+            break
+        threshold = (dark - bright) / (np.log(dark) - np.log(bright))
+    return float(threshold + base)
+
+
+def _triangle(histogram: Histogram) -> float:
+    """Farthest below the line from the longer tail's end up to the peak (Zack, 1977).
+
+    https://doi.org/10.1177/25.7.70454
+    """
+    counts = histogram.counts.astype(np.float64)
+    present = np.flatnonzero(counts)
+    peak, first, last = int(np.argmax(counts)), int(present[0]), int(present[-1])
+    end, step = (first, 1) if peak - first >= last - peak else (last, -1)
+    span = abs(peak - end)
+    along = np.arange(span)
+    below = counts[peak] * along - span * counts[end + step * along]
+    return float(histogram.centers[end + step * int(np.argmax(below))])

@@ -1,0 +1,370 @@
+"""Basins of the distance map: every void voxel leads to the peak that it belongs to.
+
+Each voxel points to the highest of its 26 neighbours, or to itself (`steepest_ascent.py`);
+following the pointers leads to a peak, and all voxels that end at the same one are its basin: a
+watershed without a flood and without an order of visits. "Highest" is a total order, so that the
+result does not depend on threads or on cuts.
+
+References
+----------
+J. Cousty, G. Bertrand, L. Najman and M. Couprie (2009), "Watershed cuts: minimum spanning forests
+and the drop of water principle". https://doi.org/10.1109/TPAMI.2008.173
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.pores.parallel import kernel
+from hushpore.pores.watershed.steepest_ascent import steepest_ascent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from hushpore.pores.parallel import KernelThreads
+
+_MOST = 2**31 - 2  # basins that int32 can number
+_AT_A_TIME = 1 << 12  # voxels that are numbered before it is looked for exits among them
+
+
+class Watershed:
+    """Basins of a distance map that is met slab by slab.
+
+    Within a slab every pointer is followed to a peak, or to where it leaves the slab, an exit:
+    a voxel of the slice before or after. Exits are few; once all slabs are met, following them from
+    slab to slab leads to the peaks of all voxels.
+
+    `faces_only`: whether voxels lead to the 6 neighbours that they share a face with only.
+    `watershed`: does what `watershed_slab` does, elsewhere.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        *,
+        faces_only: bool = False,
+        watershed: Callable[..., SlabWatershed] | None = None,
+    ) -> None:
+        self.depth = depth
+        self._watershed = watershed or watershed_slab
+        self._faces_only = faces_only
+        self.count = 0
+        self._done = 0  # slices
+        self._exits = [0]  # how many there are before each slab
+        # where exits lead: to a basin, or with -1 - n on to exit n; first those back, then ahead
+        self._leads: list[npt.NDArray[np.int64]] = []
+        self._ahead = np.zeros(0, np.int64)  # places in the next slice, of the last slab's exits
+        self._last_slice = np.zeros(0, np.int32)  # where its voxels lead
+        self._basin_of_exit = np.zeros(0, np.int32)
+
+    def slices(self, first: int, last: int) -> tuple[int, int]:
+        """Return the slices of the distance map that are needed for those of a slab."""
+        return max(first - 2, 0), min(last + 2, self.depth)
+
+    def add(
+        self,
+        distance: npt.NDArray[np.float32],
+        pointers: npt.NDArray[np.int32],
+        threads: KernelThreads,
+        first: int = 0,
+        last: int | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """Find the basins in the next slab.
+
+        `distance`: (z, y, x), float32, C order, fewer than 2**31 voxels: the squared distance, 0 in
+        the solid, of the `slices` around the slab. `pointers`: int32, of the same shape. In its
+        slices `first` to `last`, those of the slab, basins are written, 1 to n in the order in
+        which their peaks lie in memory, 0 in the solid; where a voxel leaves the slab, what
+        `relabel_exits` looks up. `first`, `last`: see `pointers`; by default all.
+        Returns: (n,), int64: flat index, in the slab, of the peak of each basin that is new.
+        Raises InputError if there are more basins than int32 can number.
+        """
+        last = len(distance) if last is None else last
+        found = self.find(distance, pointers, threads, first, last)
+        self.connect(found, pointers[first:last])
+        return found.peaks
+
+    def find(
+        self,
+        distance: npt.NDArray[np.float32],
+        pointers: npt.NDArray[np.int32],
+        threads: KernelThreads,
+        first: int,
+        last: int,
+    ) -> SlabWatershed:
+        """Do the first half of `add`: find basins, which may not be written yet."""
+        found = self._watershed(
+            distance, pointers, threads, first, last, self.count, faces_only=self._faces_only
+        )
+        self.count += found.peaks.size
+        return found
+
+    def relabel_exits(
+        self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
+    ) -> None:
+        """Look up in place, in slices of a slab, where exits lead; once all slabs are added."""
+        if self._exits[slab + 1] > self._exits[slab]:
+            table = self._basin_of_exit[self._exits[slab] : self._exits[slab + 1]]
+            threads.over(basins.size, _relabel_exits, basins.reshape(-1), table, smallest=1 << 14)
+
+    def join(self) -> None:
+        """Follow all exits to their basins, once all slabs are added."""
+        leads = np.concatenate([*self._leads, np.zeros(0, np.int64)])
+        self._leads.clear()
+        self._basin_of_exit = _follow_exits(leads)
+
+    def connect(self, found: SlabWatershed, basins: npt.NDArray[np.int32]) -> None:
+        """Do the second half of `add`: note where exits between this slab and the last one lead.
+
+        `found`: what `find` has returned, slab after slab. `basins`: (z, y, x), int32: the slab.
+        """
+        slab, size = basins.reshape(-1), math.prod(basins.shape[1:])
+        before, back = self._exits[-1], found.back
+        if self._ahead.size or back.size:
+            # of the last slab ahead into this one
+            self._leads.append(_numbered(slab[self._ahead], before))
+            self._leads.append(_numbered(self._last_slice[back], self._exits[-2]))
+        self._ahead = found.ahead
+        self._exits.append(before + back.size + found.ahead.size)
+        self._done += len(basins)
+        if self._done < self.depth:
+            self._last_slice = slab[slab.size - size :].copy()
+
+
+class SlabWatershed(NamedTuple):
+    """Where the voxels of one slab lead."""
+
+    # (n,), int64: flat index, in the slab, of the peak of each of its basins
+    peaks: npt.NDArray[np.int64]
+    # int64: exits, the first of them in the slice before the slab and the others in the one after
+    # it, as flat indices in that slice
+    back: npt.NDArray[np.int64]
+    ahead: npt.NDArray[np.int64]
+
+
+def watershed_slab(
+    distance: npt.NDArray[np.float32],
+    pointers: npt.NDArray[np.int32],
+    threads: KernelThreads,
+    first: int,
+    last: int,
+    count: int = 0,
+    *,
+    faces_only: bool = False,
+) -> SlabWatershed:
+    """Find the basins of a slab, as far as they can be told from it alone.
+
+    `distance`, `pointers`, `first`, `last`: as for `Watershed.add`. Where a voxel leaves the slab
+    by its exit n, ``-1 - n`` is written. `count`: basins that come before this slab's.
+    `faces_only`: as for `Watershed`.
+    Raises InputError if there are more basins than int32 can number.
+    """
+    _, height, width = distance.shape
+    size = height * width
+    peaks = steepest_ascent(distance, pointers, first, last, threads, faces_only=faces_only)
+    require_numbers(count + peaks.size)
+    flat = pointers.reshape(-1)
+    begin, end = first * size, last * size
+    # ends of ways are below zero: -1 in the solid, -1 - n in the peak of basin n of the slab, and
+    # from there on in the slices beside it, whose voxels lead nowhere else
+    flat[peaks] = -2 - np.arange(peaks.size, dtype=np.int32)
+    lowest = -2 - peaks.size
+    for beside, beyond, place in (
+        (max(begin - size, 0), begin, 0),
+        (end, min(end + size, flat.size), size),
+    ):
+        where = (flat, beside, lowest - place)
+        threads.over(beyond - beside, _lead_out, *where, smallest=1 << 14)
+    # a thread may read pointers that another one is writing: old or new, they lead the same way
+    threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
+    exits = _find_exits(flat, begin, end, size, lowest, threads)
+    exit_at = np.zeros(2 * size if exits.size else 0, np.int32)
+    exit_at[exits] = -1 - np.arange(exits.size)
+    numbering = (flat, begin, count, peaks.size, exit_at)
+    threads.over(end - begin, _number, *numbering, smallest=1 << 14)
+    back = exits < size
+    return SlabWatershed(peaks - begin, exits[back], exits[~back] - size)
+
+
+def require_numbers(count: int) -> None:
+    """Raise `InputError` if there are more basins than int32 can number."""
+    if count > _MOST:
+        raise InputError(
+            f"There are more than {_MOST:,} basins, which cannot be numbered. Crop the volume, "
+            "or denoise it first."
+        )
+
+
+def _find_exits(
+    flat: npt.NDArray[np.int32],
+    begin: int,
+    end: int,
+    size: int,
+    lowest: int,
+    threads: KernelThreads,
+) -> npt.NDArray[np.int64]:
+    """Return the voxels beside the slab to which voxels of it lead, of both slices.
+
+    `lowest`: what is written in the first of them.
+    """
+    if begin == 0 and end == flat.size:
+        return np.zeros(0, np.int64)
+    marked = np.zeros(2 * size, np.bool_)
+    # a way out leads over the first slice or the last, whose voxels then end where it does
+    for slice_begin in {begin, end - size}:
+        where = (flat, slice_begin, lowest, marked)
+        threads.over(size, _mark_exits, *where, smallest=1 << 14)
+    return np.flatnonzero(marked)
+
+
+def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
+    """Number exits throughout, of a slab that `before` exits come before."""
+    return np.where(found < 0, found.astype(np.int64) - before, found)
+
+
+@kernel
+def _lead_out(
+    pointers: npt.NDArray[np.int32], offset: int, lowest: int, first: int, last: int
+) -> None:
+    """Write where ways end in a range of a slice beside the slab, from `lowest` down."""
+    for i in range(first, last):
+        pointers[offset + i] = lowest - i
+
+
+@kernel
+def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
+    """Write what is at its end along the way of every voxel of a range, by path compression."""
+    for start in range(np.uint64(offset + first), np.uint64(offset + last)):
+        onward = pointers[start]
+        if onward < 0:
+            continue
+        end = pointers[np.uint64(onward)]
+        while end >= 0:
+            end = pointers[np.uint64(end)]
+        at = np.uint64(start)
+        while onward >= 0:
+            pointers[at] = end
+            at = np.uint64(onward)
+            onward = pointers[at]
+
+
+@kernel
+def _mark_exits(
+    pointers: npt.NDArray[np.int32],
+    offset: int,
+    lowest: int,
+    marked: npt.NDArray[np.bool_],
+    first: int,
+    last: int,
+) -> None:
+    """Mark the voxels beside a slab, of both slices, that those of a range lead to.
+
+    `offset`: where the range is counted from. `lowest`: what is written in the first of them.
+    """
+    for i in range(offset + first, offset + last):
+        if pointers[i] <= lowest:
+            marked[lowest - pointers[i]] = True
+
+
+@kernel
+def _number(
+    pointers: npt.NDArray[np.int32],
+    offset: int,
+    before: int,
+    count: int,
+    exit_at: npt.NDArray[np.int32],
+    first: int,
+    last: int,
+) -> None:
+    """Replace ends of ways by basin numbers, and by -1 - n where they lead to exit n.
+
+    `before`, `count`: basins that come before this slab's, and its own. `exit_at`: what is written
+    for each voxel of the slices beside it.
+    """
+    none, most = np.int32(0), np.int32(count)
+    for begin in range(offset + first, offset + last, _AT_A_TIME):
+        part = pointers[begin : min(begin + _AT_A_TIME, offset + last)]
+        lowest = none
+        for i in range(part.size):
+            basin = np.int32(-1 - part[i])
+            number = np.int32(basin + before) if basin > none else none
+            number = np.int32(most - basin) if basin > most else number
+            part[i] = number
+            lowest = min(lowest, number)
+        if lowest < none:
+            _look_up(part, exit_at)
+
+
+@kernel
+def _follow_exits(leads: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Return the basins that exits lead to, from one to the next, by path compression."""
+    for start in range(leads.size):
+        lead = leads[start]
+        while lead < 0:
+            lead = leads[-1 - lead]
+        at = start
+        while leads[at] < 0:
+            onward = -1 - leads[at]
+            leads[at] = lead
+            at = onward
+    return leads.astype(np.int32)
+
+
+@kernel
+def _relabel_exits(
+    basins: npt.NDArray[np.int32], table: npt.NDArray[np.int32], first: int, last: int
+) -> None:
+    """Replace exits, ``-1 - n``, by the basins that they lead to."""
+    for begin in range(first, last, _AT_A_TIME):
+        part = basins[begin : min(begin + _AT_A_TIME, last)]
+        # most parts have none, which is told without a branch a voxel
+        lowest = np.int32(0)
+        for i in range(part.size):
+            lowest = min(lowest, part[i])
+        if lowest < 0:
+            _look_up(part, table)
+
+
+@kernel
+def _look_up(part: npt.NDArray[np.int32], table: npt.NDArray[np.int32]) -> None:
+    """Replace what is below zero, ``-1 - n``, by row n of a table."""
+    for i in range(part.size):
+        if part[i] < 0:
+            part[i] = table[-1 - part[i]]
+
+
+@kernel
+def relabel(
+    basins: npt.NDArray[np.int32],
+    label_of: npt.NDArray[np.int32],
+    labels: npt.NDArray[np.int32],
+    first: int,
+    last: int,
+) -> None:
+    """Write ``label_of[basins]`` for a range of a flat array."""
+    # without a sign indices are not asked whether they count from the end
+    for i in range(np.uint64(first), np.uint64(last)):
+        labels[i] = label_of[np.uint64(basins[i])]
+
+
+def apply_labels(
+    basins: npt.NDArray[np.int32],
+    label_of: npt.NDArray[Any],
+    threads: KernelThreads,
+    out: npt.NDArray[np.int32] | None = None,
+) -> npt.NDArray[np.int32]:
+    """Return the label of every voxel: int32, of the shape of `basins`, which are in C order.
+
+    `label_of`: (n + 1,): label of each basin, 0 for what is not a pore.
+    """
+    labels = np.empty(basins.shape, np.int32) if out is None else out
+    table = np.ascontiguousarray(label_of, np.int32)
+    flat = basins.reshape(-1)
+    threads.over(flat.size, relabel, flat, table, labels.reshape(-1), smallest=1 << 16)
+    return labels

@@ -1,0 +1,321 @@
+"""The graph of neighbouring basins, and the sums over each basin that its measures come from.
+
+One pass over the labels finds both. Everything in it adds up when basins merge: voxels, moments,
+bounds, contacts. So the basins are measured once, and a different merging of them is measured from
+this graph without going through the volume again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.geometry.contacts import N_DIRECTIONS, count_closed, scan_rows
+from hushpore.pores.geometry.sums import SUMS, add_rows, index_of, order_of, row_sums
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.pores.geometry.contacts import Edges, Piece
+    from hushpore.pores.parallel import KernelThreads
+
+    #: What a scan of rows is told besides which; see `hushpore.pores.geometry.contacts.scan_rows`.
+    _Where = tuple[
+        npt.NDArray[np.int32],
+        npt.NDArray[np.float32],
+        npt.NDArray[np.int32] | None,
+        tuple[int, int, int],
+        bool,
+        int,
+    ]
+
+    #: Squared distances at peaks, how many basins have each, and how many of these touch no other.
+    Peaks = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+#: Voxels that are gone through at a time, so that what is found stays in the cache of a thread.
+_AT_A_TIME = 1 << 20
+
+#: Pieces for each thread of which tables are held at a time.
+_PIECES = 8
+
+#: What the names of its arrays begin with in a file.
+_PREFIX = "graph_"
+
+
+@dataclass(frozen=True, eq=False)
+class BasinGraph:
+    """Basins, 1 to n, and where they touch. Row 0 of the tables of basins is not used."""
+
+    peak: npt.NDArray[np.int64]  # (n + 1,), int64: flat index of the peak
+    peak_squared_distance: npt.NDArray[np.float32]  # (n + 1,), float32: squared distance there
+    # (n + 1, sums), int64: `hushpore.pores.geometry.sums.SUMS`; coordinates in voxels
+    sums: npt.NDArray[np.int64]
+    # (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of the
+    # same basin; in that direction the basin's surface is crossed twice as often
+    crossings: npt.NDArray[np.int64]
+    # (n + 1, 6), int32: first voxel and the one after the last, in z, y and x
+    bounds: npt.NDArray[np.int32]
+    # (n + 1,), int64: voxels of void that is closed; where corners touch, basins hold both kinds
+    closed_voxels: npt.NDArray[np.int64]
+    # (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin, or
+    # where one opens into the air outside the sample
+    border_crossings: npt.NDArray[np.int64]
+    # (edges,), int32: two basins that touch, ``a < b``; sorted
+    a: npt.NDArray[np.int32]
+    b: npt.NDArray[np.int32]
+    # (edges,), float32: the highest squared distance at which one can cross between them; -1 where
+    # they touch over edges and corners of voxels, and only faces are ways
+    saddle: npt.NDArray[np.float32]
+    saddle_at: npt.NDArray[np.int64]  # (edges,), int64: flat index of the voxel there
+    # (edges, 13), int32: pairs of neighbouring voxels across, by direction; the first three are
+    # shared faces
+    contacts: npt.NDArray[np.int32]
+    grey_step: float = 1.0  # the grey value that 1 stands for in sums of grey values
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> BasinGraph:
+        """Return the graph that is stored in `arrays`.
+
+        Raises KeyError if one of them is missing.
+        """
+        parts: dict[str, Any] = {each.name: arrays[_PREFIX + each.name] for each in fields(cls)}
+        return cls(**{**parts, "grey_step": float(parts["grey_step"])})
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All of it, by names, to be stored among others."""
+        return {_PREFIX + each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
+
+    @property
+    def count(self) -> int:
+        """Number of basins."""
+        return int(self.peak_squared_distance.size) - 1
+
+    @property
+    def voxels(self) -> npt.NDArray[np.int64]:
+        """Voxels of each basin (n + 1,)."""
+        voxels: npt.NDArray[np.int64] = self.sums[:, index_of("voxels")]
+        return voxels
+
+    @cached_property
+    def peaks(self) -> Peaks:
+        """Squared distances that basins have at their peak, sorted, and how many have each.
+
+        Returns: (n,), float32: each once; (n,), int64: how many basins have it; and likewise how
+        many of these touch no other.
+        """
+        touches = np.zeros(self.count + 1, np.bool_)
+        for ends in self.ends_of_ways:
+            touches[ends] = True
+        return count_peaks(self.peak_squared_distance[1:], ~touches[1:])
+
+    @property
+    def ends_of_ways(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Of the edges that are ways, `a` and `b`."""
+        is_way = self.saddle >= 0
+        if is_way.all():
+            return self.a, self.b
+        return self.a[is_way], self.b[is_way]
+
+    @cached_property
+    def by_neck(self) -> npt.NDArray[np.int64]:
+        """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
+        ways = np.flatnonzero(self.saddle >= 0)
+        contacts = np.empty(self.a.size, np.int64)
+        row_sums(self.contacts, contacts)
+        # the bits of floats from 0 on are in order as integers
+        key = -(self.saddle[ways].view(np.int32).astype(np.int64) << 32) - contacts[ways]
+        # edges are sorted, so that of equal ones the first come first: those of the lower basins
+        return ways[order_of(key)]
+
+
+def _scanned(threads: KernelThreads, rows: int, most: int, where: _Where) -> Iterator[Piece]:
+    """Scan rows in pieces of at most so many; in the order of the rows.
+
+    `where`: of which rows, see `hushpore.pores.geometry.contacts.scan_rows`.
+    """
+    smallest = min(8 * where[0].shape[1], most)
+    # a few pieces at a time, for each has tables of all basins between the lowest and the highest
+    # in it: in wide slices these are most of the slab's
+    at_once = _PIECES * threads.count * most
+    for begin in range(0, rows, at_once):
+
+        def scan(first: int, last: int, begin: int = begin) -> Piece:
+            return scan_rows(*where, begin + first, begin + last)
+
+        count = min(at_once, rows - begin)
+        yield from threads.over(count, scan, smallest=smallest, largest=most)
+
+
+def number_keys(
+    keys: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the different keys, sorted, and the place of each key among them, both int64.
+
+    As `numpy.unique` with ``return_inverse``, in a part of its time: equal keys may be sorted in
+    any order.
+    """
+    order = np.argsort(keys)
+    in_order = keys[order]
+    is_new = np.ones(keys.size, np.bool_)
+    np.not_equal(in_order[1:], in_order[:-1], out=is_new[1:])
+    place = np.empty(keys.size, np.int64)
+    place[order] = np.cumsum(is_new) - 1
+    return in_order[is_new], place
+
+
+def count_peaks(squared_distance: npt.NDArray[np.float32], apart: npt.NDArray[Any]) -> Peaks:
+    """Return the squared distances at peaks, each once, how many have it, and how many lie apart.
+
+    `squared_distance`: (peaks,), float32. `apart`: (peaks,), bool: which touch no other.
+    """
+    values, counts = np.unique(squared_distance, return_counts=True)
+    some, how_many = np.unique(squared_distance[apart], return_counts=True)
+    apart_counts = np.zeros_like(counts)
+    apart_counts[np.searchsorted(values, some)] = how_many
+    return values, counts, apart_counts
+
+
+class Tables:
+    """The measures of basins, and their edges, of a stack that is met slab by slab.
+
+    `shape`: (z, y, x) of the stack. `peaks`: (n,), int64: flat index of each basin's peak.
+    `faces_only`: whether one crosses between basins over the faces of voxels only. `scan`: does
+    what `contacts.scan_rows` does to all slices of a slab in one piece, elsewhere.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        peaks: npt.NDArray[np.int64],
+        *,
+        faces_only: bool = False,
+        scan: Callable[..., Piece] | None = None,
+    ) -> None:
+        count = peaks.size
+        self._scan = scan
+        self._faces_only = faces_only
+        self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
+        self._peaks = peaks
+        self._closed_voxels = np.zeros(count + 1, np.int64)
+        self._peak_squared_distance = np.zeros(count + 1, np.float32)
+        self._sums = np.zeros((count + 1, len(SUMS)), np.int64)
+        self._crossings = np.zeros((count + 1, N_DIRECTIONS), np.int64)
+        self._bounds = np.zeros((count + 1, 6), np.int32)
+        self._bounds[:, :3] = np.iinfo(np.int32).max
+        self._border_crossings = np.zeros(N_DIRECTIONS, np.int64)
+        self._edges: list[Edges] = []
+
+    def add(
+        self,
+        basins: npt.NDArray[np.int32],
+        distance: npt.NDArray[np.float32],
+        threads: KernelThreads,
+        first: int = 0,
+        last: int | None = None,
+        grey: npt.NDArray[np.int32] | None = None,
+    ) -> None:
+        """Add the slices `first` to `last` of the stack, by default all.
+
+        `basins`: (z, y, x), int32: 1 to n, 0 in the solid; of these slices, and of the one after
+        them where there is one. `distance`: (z, y, x), float32: squared distance, of the same
+        slices. `grey`: (z, y, x), int32: grey values of these slices as whole numbers
+        (`RoundedGrey`), where there are sums of them.
+        """
+        slices, height, width = basins.shape
+        own = slices if last is None else last - first
+        where = (basins, distance, grey, self._shape, self._faces_only, first)
+        if self._scan is None:
+            pieces = _scanned(threads, own * height, max(1, _AT_A_TIME // width), where)
+        else:
+            pieces = iter([self._scan(*where, own)])
+        for low, sums, bounds, crossings, border_crossings, edges in pieces:
+            part = slice(low, low + len(sums))
+            self._border_crossings += border_crossings
+            self._sums[part] += sums
+            self._crossings[part] += crossings
+            np.minimum(self._bounds[part, :3], bounds[:, :3], out=self._bounds[part, :3])
+            np.maximum(self._bounds[part, 3:], bounds[:, 3:], out=self._bounds[part, 3:])
+            self._edges.append(edges)
+        start = first * height * width
+        own_peaks = slice(*np.searchsorted(self._peaks, [start, start + own * height * width]))
+        self._peak_squared_distance[1:][own_peaks] = distance.reshape(-1)[
+            self._peaks[own_peaks] - start
+        ]
+
+    def add_closed(
+        self,
+        basins: npt.NDArray[np.int32],
+        closed: npt.NDArray[np.uint8],
+        threads: KernelThreads,
+    ) -> None:
+        """Count the voxels of closed void in some slices.
+
+        `basins`: (z, y, x), int32. `closed`: of the same slices, see
+        `hushpore.pores.void.parts.closed_bits`.
+        """
+        for low, counts in threads.over(len(basins), count_closed, basins, closed, smallest=8):
+            self._closed_voxels[low : low + counts.size] += counts
+
+    def graph(self, grey_step: float = 1.0) -> BasinGraph:
+        """Return all of it, once the last slab is added."""
+        return BasinGraph(
+            peak=np.concatenate([[-1], self._peaks]),
+            peak_squared_distance=self._peak_squared_distance,
+            sums=self._sums,
+            crossings=self._crossings,
+            bounds=self._bounds,
+            closed_voxels=self._closed_voxels,
+            border_crossings=self._border_crossings,
+            **_join_edges(self._edges),
+            grey_step=grey_step,
+        )
+
+
+def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
+    """Join the edges that more than one piece of the volume has found; empties the list.
+
+    Piece after piece is given back, since in noise there are more bytes of edges than of voxels.
+    """
+    keys, which = number_keys(np.concatenate([piece.keys for piece in pieces]))
+    saddle = np.full(keys.size, -1, np.float32)
+    place = np.zeros(keys.size, np.int64)
+    contacts = np.zeros((keys.size, N_DIRECTIONS), np.int32)
+    first = 0
+    while pieces:
+        piece = pieces.pop(0)
+        # within a piece every edge is there once
+        at = which[first : first + piece.keys.size]
+        first += piece.keys.size
+        add_rows(piece.contacts.astype(np.int32, copy=False), at, contacts)
+        widest_ways(piece.saddle, piece.place, at, saddle, place)
+    a = (keys >> 32).astype(np.int32)
+    b = (keys & 0xFFFFFFFF).astype(np.int32)
+    return {"a": a, "b": b, "saddle": saddle, "saddle_at": place, "contacts": contacts}
+
+
+@kernel
+def widest_ways(
+    saddle: npt.NDArray[np.float32],
+    place: npt.NDArray[np.int64],
+    to: npt.NDArray[np.int64],
+    highest: npt.NDArray[np.float32],
+    earliest: npt.NDArray[np.int64],
+) -> None:
+    """Take over, for each edge, its saddle into a row of another table where it is the highest.
+
+    `saddle`, `place`, `to`: (n,): squared distance, where it is, and the row. `highest`,
+    `earliest`: (m,): those so far, -1 and 0 at first. Of equal ones the first in memory counts.
+    """
+    for i in range(saddle.size):
+        at = to[i]
+        if saddle[i] > highest[at] or (saddle[i] == highest[at] and place[i] < earliest[at]):
+            highest[at] = saddle[i]
+            earliest[at] = place[i]

@@ -1,0 +1,317 @@
+"""What is found around a sample, in scans that are made of its solid, its void and air around."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import hushpore
+from hushpore import Volume, sample_data
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.void.surroundings import Surroundings, find_surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHAPE = (48, 128, 128)
+
+
+def grid(shape: tuple[int, ...] = SHAPE) -> list[np.ndarray]:
+    """Coordinates from the middle."""
+    return np.meshgrid(*(np.arange(n) - (n - 1) / 2 for n in shape), indexing="ij", sparse=True)
+
+
+def texture(size: float, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> np.ndarray:
+    """A random field with grains of some size, of variance one."""
+    noise = np.random.default_rng(seed).standard_normal(shape)
+    field = ndimage.gaussian_filter(noise, size, mode="wrap")
+    return np.asarray(field / field.std())
+
+
+def holes(share: float, size: float, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    """Void of a share and a size, anywhere."""
+    field = texture(size, shape)
+    return field < np.quantile(field, share)
+
+
+def scan(
+    solid: np.ndarray,
+    *,
+    air: float = 100,
+    wall: float = 2000,
+    noise: float = 40,
+    dtype: Any = np.uint16,
+) -> np.ndarray:
+    """What a scanner makes of solid: blurred, noisy, and cut off at the ends of the type."""
+    image = air + (wall - air) * ndimage.gaussian_filter(solid.astype(np.float32), 0.6)
+    image += np.random.default_rng(1).normal(0, noise, image.shape)
+    info = np.iinfo(dtype)
+    return image.clip(info.min, info.max).astype(dtype)
+
+
+def found(values: np.ndarray, spacing: object = 1.0, **settings: Any) -> Surroundings:
+    return find_surroundings(Volume(values, spacing=spacing, unit="mm"), PoreSettings(**settings))
+
+
+z, y, x = grid()
+EVERYWHERE = np.ones(SHAPE, bool)
+SMALL = holes(0.03, 1.6)
+
+
+def core(radius: float, at: tuple[float, float] = (0, 0)) -> np.ndarray:
+    return (np.hypot(y - at[0], x - at[1]) < radius) & EVERYWHERE
+
+
+def ellipsoid(axes: tuple[float, float, float], at: tuple[float, float, float]) -> np.ndarray:
+    terms = ((g - c) / a for g, a, c in zip((z, y, x), axes, at, strict=True))
+    return np.asarray(sum(term**2 for term in terms) < 1)
+
+
+CUT: dict[str, np.ndarray] = {
+    "a core": core(56),
+    "a core that touches the faces": core(64),
+    "a core wider than the scan": core(76),
+    "a core at the side": core(40, (18, -15)),
+    "a tilted core": (np.hypot(y + 0.35 * z, x) < 44) & EVERYWHERE,
+    "two cores": core(20, (-34, 0)) | core(20, (34, 0)),
+    "a core that is split": core(56) & (np.abs(y) > 8),
+    "a plate with a face up": (z > -8) & EVERYWHERE,
+    "a plate with a face aside": (x > -30) & EVERYWHERE,
+}
+TUBE = core(50) & ~core(38)
+WHOLE: dict[str, np.ndarray] = {
+    "a potato": (z / 20) ** 2 + (y / 48) ** 2 + (x / 40) ** 2 + 0.1 * texture(10) < 1,
+    "two pieces": ellipsoid((15, 24, 28), (0, -28, -24)) | ellipsoid((19, 20, 32), (0, 32, 16)),
+}
+
+
+@pytest.mark.parametrize("noise", [0, 40, 400])
+@pytest.mark.parametrize("name", CUT)
+def test_air_around_what_is_cut_is_left_out_slice_by_slice(name: str, noise: float) -> None:
+    assert found(scan(CUT[name] & ~SMALL, noise=noise))[:2] == ("remove-slicewise", 10)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_air_around_what_is_whole_is_left_out(name: str) -> None:
+    assert found(scan(WHOLE[name] & ~SMALL))[:2] == ("remove", 10)
+
+
+@pytest.mark.parametrize("name", [*CUT, *WHOLE])
+def test_the_share_of_the_air_is_known_about(name: str) -> None:
+    sample = {**CUT, **WHOLE}[name]
+    assert found(scan(sample & ~SMALL)).share == pytest.approx(1 - sample.mean(), abs=0.1)
+
+
+def test_a_tube_is_a_sample_whose_middle_is_a_pore() -> None:
+    result = hushpore.segment_pores(scan(TUBE))
+    assert result.porosity == pytest.approx(38**2 / 50**2, abs=0.02)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.3])
+def test_a_block_without_air_is_kept_as_it_is(share: float) -> None:
+    assert found(scan(~holes(share, 2))) == ("keep", 10, 0, None)
+
+
+@pytest.mark.parametrize("size", [2, 4, 6])
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_an_open_foam_is_kept_though_its_void_reaches_every_face(share: float, size: float) -> None:
+    void = holes(share, size)
+    assert all(face.mean() > 0.3 for axis in range(3) for face in (void.take(0, axis),))
+    assert found(scan(~void)) == ("keep", 10, 0, None)
+    assert found(void) == ("keep", 10, 0, None)
+    # and so are one slice of it, and a few
+    assert found(scan(~void)[20]).outside == "keep"
+    assert found(scan(~void)[20:25]).outside == "keep"
+
+
+def test_a_vug_at_a_face_or_a_corner_is_no_air_around() -> None:
+    for at in ((0, 64, 10), (24, 64, 64)):
+        assert found(scan(~SMALL & ~ellipsoid((18, 18, 18), at))).outside == "keep"
+
+
+def test_the_foam_and_the_rock_of_others_are_kept(berea: np.ndarray) -> None:
+    assert found(sample_data.foam_phantom().volume.data).outside == "keep"
+    assert found(berea).outside == "keep"
+    assert found(scan(~berea)).outside == "keep"
+
+
+def test_a_ball_that_would_get_into_a_foam_in_air_is_made_larger() -> None:
+    foam = core(56) & ~holes(0.7, 5)
+    # with the ball that is asked for much of it is gone
+    taken = hushpore.segment_pores(scan(foam), outside="remove-slicewise")
+    assert taken.provenance["result"]["outside_share"] > 0.5
+    result = hushpore.segment_pores(scan(foam))
+    assert result.provenance["result"]["outside_radius"] > 10
+    assert result.provenance["settings"]["outside_radius"] == 10
+    assert result.porosity == pytest.approx(1 - foam.sum() / core(56).sum(), abs=0.12)
+    assert any("has a radius of" in note for note in result.notes)
+
+
+FIELD_OF_VIEW = (np.hypot(y, x) < 63) & EVERYWHERE
+
+
+def filled_in(values: np.ndarray, value: int) -> np.ndarray:
+    return np.where(FIELD_OF_VIEW, values, values.dtype.type(value))
+
+
+HU: dict[str, Any] = {"air": -1000, "wall": 1500, "noise": 60, "dtype": np.int16}
+
+
+@pytest.mark.parametrize("value", [-3024, -1024, 0, 3000])
+@pytest.mark.parametrize("share", [0.03, 0.5, 0.8])
+def test_what_is_filled_in_is_never_void(share: float, value: int) -> None:
+    void = holes(share, 3)
+    image = filled_in(scan(~void, **HU), value)
+    assert found(image)[::3] == ("keep", value)
+    result = hushpore.segment_pores(image)
+    assert not (result.labels > 0)[~FIELD_OF_VIEW].any()
+    assert result.porosity == pytest.approx(void[FIELD_OF_VIEW].mean(), abs=0.03)
+    assert result.provenance["result"]["sample_voxels"] == pytest.approx(
+        FIELD_OF_VIEW.sum(), rel=1e-3
+    )
+    assert result.summary.startswith(f"What is filled in with the value {value} (24 % of the")
+
+
+@pytest.mark.parametrize("radius", [40, 58])
+def test_air_within_what_is_filled_in_is_left_out_too(radius: float) -> None:
+    sample = core(radius)
+    image = filled_in(scan(sample & ~SMALL, **HU), -3024)
+    assert found(image)[::3] == ("remove-slicewise", -3024)
+    result = hushpore.segment_pores(image)
+    assert result.porosity == pytest.approx(SMALL[sample].mean(), abs=0.01)
+    assert result.summary.startswith("Air around the sample and what is filled in with the value")
+
+
+@pytest.mark.parametrize("noise", [0, 40])
+def test_air_that_was_cut_off_at_zero_is_air_and_not_filled_in(noise: float) -> None:
+    # pores hold the same value
+    dark: dict[str, Any] = {"air": -200, "noise": noise}
+    foam = holes(0.8, 4)
+    assert found(scan(~foam, **dark)) == ("keep", 10, 0, None)
+    assert hushpore.segment_pores(scan(~foam, **dark)).porosity == pytest.approx(0.8, abs=0.02)
+    sample = core(50)
+    assert found(scan(sample & ~SMALL, **dark))[::3] == ("remove-slicewise", None)
+
+
+def test_a_head_and_its_rest_lie_in_air() -> None:
+    # slices ten times as thick as pixels are wide; the head goes on below the last slice
+    shape = (20, 200, 200)
+    hz, hy, hx = grid(shape)
+    head = (hy / 74) ** 2 + (hx / 58) ** 2 + ((hz - 9) / 22) ** 2 < 1
+    rest = (np.abs(np.hypot(hy + 16, hx) - 95) < 3) & (hy > 46) & np.ones(shape, bool)
+    sinus = (((hy + 30) / 9) ** 2 + (hx / 8) ** 2 + ((hz - 4) / 5) ** 2 < 1) & head
+    image = scan((head & ~sinus) | rest, **{**HU, "wall": 40, "noise": 20})
+    assert found(image, (5, 0.5, 0.5))[:2] == ("remove-slicewise", 10)
+    result = hushpore.segment_pores(Volume(image, spacing=(5, 0.5, 0.5), unit="mm"))
+    # but for what lies between the head and the rest
+    assert (result.labels > 0)[sinus].mean() > 0.85
+    assert (result.labels > 0)[~head & ~rest].mean() < 0.04
+
+
+def test_air_is_as_dark_as_pores_are() -> None:
+    image = 4000 - scan(core(50) & ~SMALL)
+    assert found(image, pores_are="bright").outside == "remove-slicewise"
+    assert found(image, pores_are="dark").outside == "keep"
+
+
+@pytest.mark.parametrize("method", ["li", "triangle", "sauvola", 1000.0])
+def test_whatever_finds_the_threshold_the_air_is_found(method: str | float) -> None:
+    assert found(scan(core(50) & ~SMALL), threshold=method).outside == "remove-slicewise"
+
+
+def test_the_dark_side_of_an_uneven_ground_is_no_air() -> None:
+    ramp = np.linspace(200, 2000, 128) * np.ones(SHAPE)
+    image = (ramp * (1 - 0.5 * SMALL)).astype(np.uint16)
+    assert found(image, threshold="sauvola").outside == "keep"
+
+
+@pytest.mark.parametrize("name", ["a core", "a core wider than the scan", "a potato"])
+def test_one_slice_is_enough(name: str) -> None:
+    sample = {**CUT, **WHOLE}[name]
+    assert found(scan(sample & ~SMALL)[24]).outside == "remove"
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 7), (9, 10), (40, 5, 8)])
+def test_what_is_too_small_to_tell_is_kept(shape: tuple[int, ...]) -> None:
+    void = np.zeros(shape, bool)
+    void[..., :4] = True
+    assert found(void) == ("keep", 10, 0, None)
+
+
+def test_what_is_asked_for_is_done_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("hushpore.pores.void.surroundings.make_thumbnail")
+    image = scan(core(50))
+    for outside in ("keep", "remove", "remove-slicewise"):
+        assert found(image, outside=outside, outside_radius=7) == (outside, 7, 0, None)
+
+
+def test_a_mask_says_what_the_sample_is() -> None:
+    image = scan(core(50) & ~SMALL)
+    result = hushpore.segment_pores(image, sample_mask=core(60).astype(np.uint8))
+    assert result.provenance["result"]["sample_voxels"] == core(60).sum()
+
+
+def test_of_large_slices_every_nth_pixel_is_looked_at() -> None:
+    rows, columns = grid((2300, 2300))
+    image = scan(np.hypot(rows, columns) < 1000)
+    assert found(np.stack([image, image])).outside == "remove-slicewise"
+
+
+@pytest.mark.parametrize("name", [name for name in CUT if "split" not in name])
+def test_the_porosity_of_a_sample_in_air_is_that_of_the_sample(name: str) -> None:
+    sample = CUT[name]
+    result = hushpore.segment_pores(scan(sample & ~SMALL))
+    assert result.porosity == pytest.approx(SMALL[sample].mean(), abs=0.012)
+    totals = result.provenance["result"]
+    assert (totals["outside"], totals["padding_value"]) == ("remove-slicewise", None)
+    assert totals["outside_share"] == pytest.approx(1 - sample.mean(), abs=0.05)
+    assert result.provenance["settings"]["outside"] == "auto"
+    share = f"{100 * totals['outside_share']:.{0 if totals['outside_share'] >= 0.1 else 1}f}"
+    assert result.summary.startswith(f"Air around the sample ({share} % of the volume) was left")
+
+
+def test_what_was_decided_is_what_asking_for_it_gives(
+    assert_same_pores: Callable[[Any, Any], None],
+) -> None:
+    image = scan(core(50) & ~SMALL)
+    asked = hushpore.segment_pores(image, outside="remove-slicewise")
+    assert_same_pores(hushpore.segment_pores(image), asked)
+    slabs = hushpore.segment_pores(image, memory_budget=0.01)
+    assert any("slabs" in note for note in slabs.notes)
+    assert_same_pores(slabs, asked)
+
+
+def test_what_is_filled_in_is_the_same_in_slabs_and_of_any_type(
+    assert_same_pores: Callable[[Any, Any], None],
+) -> None:
+    image = filled_in(scan(core(40) & ~SMALL, **HU), -3024)
+    whole = hushpore.segment_pores(image)
+    slabs = hushpore.segment_pores(image, memory_budget=0.01)
+    assert any("slabs" in note for note in slabs.notes)
+    assert_same_pores(slabs, whole)
+    threshold = whole.threshold
+    # of floats the histogram has bins of its own
+    floats = hushpore.segment_pores(image.astype(np.float32))
+    assert floats.threshold == pytest.approx(threshold, abs=10)
+    exact = hushpore.segment_pores(image.astype(np.float32), threshold=threshold)
+    np.testing.assert_array_equal(exact.labels, whole.labels)
+    # as if what is filled in were not there at all
+    inner = np.sort(image[FIELD_OF_VIEW]).reshape(1, -1)
+    assert threshold == hushpore.segment_pores(inner, outside="keep").threshold
+
+
+def test_noise_that_is_taken_for_solid_is_said() -> None:
+    result = hushpore.segment_pores(scan(core(50), noise=700))
+    assert any("Denoise the scan first" in note for note in result.notes)
+
+
+def test_the_first_number_of_a_core_of_concrete_is_right_without_a_setting_changed() -> None:
+    core = sample_data.core_phantom()
+    result = hushpore.segment_pores(core.volume)
+    assert result.summary.startswith("Air around the sample (47 % of the volume) was left out.")
+    assert result.porosity == pytest.approx(core.porosity, abs=0.004)
+    # and was wrong by more than ten times
+    assert hushpore.segment_pores(core.volume, outside="keep").porosity > 0.45

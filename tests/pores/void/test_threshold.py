@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from skimage import filters
+
+from hushpore.base.errors import InputError
+from hushpore.pores.settings import LOCAL_METHODS, METHODS, PoreSettings
+from hushpore.pores.void.threshold import find_threshold, make_histogram
+
+if TYPE_CHECKING:
+    from hushpore.pores.parallel import KernelThreads
+
+
+def two_phases(seed: int, dark: float, bright: float, noise: float, share: float) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    phase = rng.random((12, 40, 40)) < share
+    return np.where(phase, dark, bright) + rng.normal(0, noise, phase.shape)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.7])
+def test_eight_bit_thresholds_are_those_of_scikit_image(
+    method: str, share: float, threads: KernelThreads
+) -> None:
+    image = two_phases(1, 80, 170, 18, share).clip(0, 255).astype(np.uint8)
+    expected = getattr(filters, f"threshold_{method}")(image)
+    assert find_threshold(make_histogram(image, threads), method) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", ["otsu", "li", "triangle", "yen", "isodata"])
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.int32, np.int64])
+def test_whole_numbers_are_counted_level_by_level(
+    method: str, dtype: type, threads: KernelThreads
+) -> None:
+    image = two_phases(2, 300, 2400, 350, 0.3).clip(0, 5000).astype(dtype)
+    if dtype != np.uint16:
+        image -= 1000
+    expected = getattr(filters, f"threshold_{method}")(image)
+    assert find_threshold(make_histogram(image, threads), method) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", ["otsu", "li", "yen", "isodata"])
+def test_float_thresholds_agree_with_scikit_image_within_two_bins(
+    method: str, threads: KernelThreads
+) -> None:
+    image = two_phases(3, -1.0, 2.0, 0.4, 0.4).astype(np.float32)
+    expected = getattr(filters, f"threshold_{method}")(image)
+    bin_width = float(np.ptp(image)) / 256
+    found = find_threshold(make_histogram(image, threads), method)
+    assert found == pytest.approx(expected, abs=2 * bin_width)
+
+
+def test_the_histogram_counts_every_value_once(threads: KernelThreads) -> None:
+    values = np.random.default_rng(0).integers(-40, 90, (5, 6, 7)).astype(np.int8)
+    histogram = make_histogram(values, threads)
+    levels, counts = np.unique(values, return_counts=True)
+    present = histogram.counts > 0
+    np.testing.assert_array_equal(histogram.centers[present], levels)
+    np.testing.assert_array_equal(histogram.counts[present], counts)
+
+
+@pytest.mark.parametrize("values", [[-128, 127], [0, 255], [-32768, 32767], [0, 65535], [5, 2**62]])
+def test_the_whole_range_of_a_type_is_counted(values: list[int], threads: KernelThreads) -> None:
+    dtype = np.min_scalar_type(values[0] if values[0] < 0 else values[1])
+    histogram = make_histogram(np.array([[values]], dtype), threads)
+    assert histogram.counts[0] == histogram.counts[-1] == 1
+    assert histogram.counts.sum() == 2
+
+
+def test_coarser_bins_keep_the_count_and_the_mean(threads: KernelThreads) -> None:
+    values = np.random.default_rng(0).integers(0, 1000, (5, 60, 70)).astype(np.uint16)
+    fine = make_histogram(values, threads)
+    coarse = fine.coarser(256)
+    assert coarse.counts.size <= 256
+    assert coarse.counts.sum() == values.size
+    mean = (coarse.counts * coarse.centers).sum() / values.size
+    assert mean == pytest.approx(values.mean(), abs=1)
+
+
+def test_a_method_that_finds_nothing_says_so(threads: KernelThreads) -> None:
+    ramp = np.repeat(np.arange(4, dtype=np.uint8), 16).reshape(4, 4, 4)
+    with pytest.raises(InputError, match="give the threshold as a number"):
+        find_threshold(make_histogram(ramp, threads), "minimum")
+
+
+def test_the_settings_offer_every_method() -> None:
+    option = next(option for option in PoreSettings.options() if option.name == "threshold")
+    assert option.choices == (*METHODS, *LOCAL_METHODS)
+
+
+@pytest.mark.parametrize("phases", [3, 4])
+@pytest.mark.parametrize("bright", [False, True])
+def test_several_phases_are_those_of_scikit_images_multi_otsu(
+    phases: int, bright: bool, threads: KernelThreads
+) -> None:
+    rng = np.random.default_rng(0)
+    grey = np.array([40, 100, 170, 230])[rng.integers(0, phases, (10, 40, 40))]
+    image = (grey + rng.normal(0, 9, grey.shape)).clip(0, 255).astype(np.uint8)
+    expected = filters.threshold_multiotsu(image, phases)
+    found = find_threshold(make_histogram(image, threads), "otsu", phases, bright)
+    assert found == expected[-1 if bright else 0]
+
+
+def test_only_otsu_knows_several_phases(threads: KernelThreads) -> None:
+    image = two_phases(1, 80, 170, 18, 0.5).astype(np.uint8)
+    with pytest.raises(InputError, match="Only the method 'otsu' knows 3 phases"):
+        find_threshold(make_histogram(image, threads), "li", 3)
