@@ -44,6 +44,7 @@ TINY: dict[str, dict[str, Any]] = {
     "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
     "denoise_artefacts": {"STEPS": 1, "RING_STEPS": 1, **SMALL_RINGS},
     "denoise_bound": {"STEPS": 1, **ONE_SCAN, "SCANS": (("rock", 0.02),)},
+    "denoise_bound_photos": {"SECONDS": 1, "STEPS": 1, "PHOTOS": (1,)},
     "denoise_detail": {"EVERY": 1, "BUDGETS": (1,), "denoise_quality.APART": 0.3},
     "denoise_length": {"LENGTHS": (2, 4), **ONE_SCAN, "SCANS": {"tuning": {"rock": 0.02}}},
     "denoise_operations": {"EDGE": 8, "STEPS": 1, "WARM_UP": 0, **STEP},
