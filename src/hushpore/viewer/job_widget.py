@@ -130,7 +130,7 @@ class JobWidget(WorkerContainer):
         """Do now what would take seconds when Run is pressed."""
         prefer_our_writers()
         keep_aimed(self._viewer)
-        FontWarmup(self.native, self._viewer)
+        self._font_warmup = FontWarmup(self.native, self._viewer)
         bind(self.native, RUN, self._press_run)
         bind(self.native, CANCEL, self.cancel)
         bind(self.native, PREVIOUS_SLICE, partial(step_slice, self._viewer, -1))
@@ -223,6 +223,7 @@ class JobWidget(WorkerContainer):
         worker = JobWorker(work, f"{self._description.title} {target.volume.name}")
         self._follow_worker(worker)
         self._made = []
+        self._font_warmup.give_way()
         self._now = RunState(self._viewer, worker, target, self.cancel)
         worker.start(line)
         self._presenter.begin(self._now)

@@ -8,7 +8,7 @@ import pytest
 
 from hushpore.pores.geometry.surface import DIRECTIONS, area_per_crossing, surface_area
 
-SCIENCE = Path(__file__).parents[2] / "docs" / "science.md"
+SCIENCE = Path(__file__).parents[3] / "docs" / "science.md"
 SPACINGS = [(1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (10.0, 1.0, 1.0), (1.0, 5.0, 5.0), (1.0, 2.0, 4.0)]
 
 

@@ -90,6 +90,22 @@ def test_a_text_of_the_user_stays_while_the_font_is_made_ready(qtbot):
     assert viewer.canvas.overlays.text.visible
 
 
+def test_the_blank_line_gives_way_to_that_of_a_job(qtbot):
+    viewer = ViewerModel()
+    overlay = viewer.canvas.overlays.text
+    overlay.text = "Fig. 1"
+    parent = QWidget()
+    ready = FontWarmup(parent, viewer)
+    qtbot.waitUntil(lambda: overlay.text == " ", timeout=20_000)
+    ready.give_way()
+    line = StatusLine(viewer)
+    line.show("Denoise scan: training, 25 %")
+    qtbot.waitUntil(lambda: ready.is_ready, timeout=20_000)
+    assert (overlay.text, overlay.visible) == ("Denoise scan: training, 25 %", True)
+    line.remove()
+    assert (overlay.text, overlay.visible) == ("Fig. 1", False)
+
+
 def test_without_a_canvas_nothing_is_done(qtbot, monkeypatch):
     monkeypatch.setattr("hushpore.viewer.running.status_line._fonts", list)
     parent = QWidget()

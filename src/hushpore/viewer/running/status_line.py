@@ -90,6 +90,12 @@ class FontWarmup(QObject):
         self._timer.timeout.connect(self._make_letter)
         self._timer.start()
 
+    def give_way(self) -> None:
+        """Show no line from here on: a job has one of its own. Letters are still made."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.remove()
+
     def _make_letter(self) -> None:
         letter = next(self._left, None)
         try:
@@ -108,15 +114,15 @@ class FontWarmup(QObject):
 
         Each takes a twentieth of a second to compile.
         """
-        if self._line is not None:
+        if (line := self._line) is not None:
             try:
-                with self._line.without_box():
-                    self._line.show(" ")
+                with line.without_box():
+                    line.show(" ")
                     yield
                 yield
             finally:
                 # the widget may be gone before
-                self._line.remove()
+                line.remove()
         self.is_ready = True
 
 
