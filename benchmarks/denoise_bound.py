@@ -11,7 +11,7 @@ training that sees nothing but noise can be expected to do better in as many ste
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -25,6 +25,7 @@ from hushpore.n2v2.pair import Noise2Noise
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hushpore.base.volume import VolumeLike
     from hushpore.n2v2.images import Images
     from hushpore.n2v2.trained import Model
 
@@ -70,10 +71,13 @@ def taught(case: Case) -> Model:
     """Train on another specimen of the kind of a scan, of the half that is tuned on."""
     other = made(Case("taught", case.structure, case.blur, case.filter, case.noise, seed=0))
     noisy, clean = (hushpore.Volume(each, axes="zyx") for each in (other.scan, other.reference))
+    return trained_without_noise(noisy, clean, steps=STEPS)
+
+
+def trained_without_noise(noisy: VolumeLike, clean: VolumeLike, **how: Any) -> Model:
+    """Train with noisy images as inputs, and the same without noise as targets."""
     with patch("hushpore.n2v2.job.Noise2Noise", Taught):
-        trained = hushpore.denoise(
-            noisy, pair=clean, steps=STEPS, seed=0, test_time_augmentation=False
-        )
+        trained = hushpore.denoise(noisy, pair=clean, seed=0, test_time_augmentation=False, **how)
     return trained.model
 
 

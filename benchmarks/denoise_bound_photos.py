@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from statistics import mean
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-import hushpore
 from benchmarks._photos import clean_training_photos, psnr, test_photos, training_photos
-from benchmarks.denoise_bound import Taught
+from benchmarks.denoise_bound import trained_without_noise
 from benchmarks.denoise_photons import DEVIATIONS, PHOTOS
 
 if TYPE_CHECKING:
@@ -59,8 +57,4 @@ def measure() -> dict[str, object]:
 def taught(noisy: npt.NDArray[np.float32], **how: Any) -> Model:
     """Train on photographs, whose targets are those without noise."""
     clean = clean_training_photos().astype(np.float32)
-    with patch("hushpore.n2v2.job.Noise2Noise", Taught):
-        trained = hushpore.denoise(
-            noisy, pair=clean, context=0, seed=0, test_time_augmentation=False, **how
-        )
-    return trained.model
+    return trained_without_noise(noisy, clean, context=0, **how)
