@@ -269,6 +269,8 @@ def test_the_loss_is_drawn_while_the_job_runs_and_stays(qtbot, widget, fake_job)
 
 def test_the_canvas_says_how_far_the_job_is_and_is_left_as_it_was(qtbot, viewer, widget, fake_job):
     overlay = viewer.canvas.overlays.text
+    # a blank line is there until then
+    qtbot.waitUntil(lambda: widget._font_warmup.is_ready)
     overlay.text = "Fig. 1"
     start(qtbot, widget)
     qtbot.waitUntil(lambda: overlay.text == "Denoise scan: training, 25 %", timeout=SOON)
