@@ -103,9 +103,7 @@ def test_noise_that_is_correlated_is_removed_better_than_by_their_mean_and_any_g
 
 
 def test_the_result_is_the_mean_of_what_comes_out_of_each(both: list[Volume], trained: Any) -> None:
-    each = [
-        trained.model.predict(scan, "cpu", test_time_augmentation=False).data for scan in both
-    ]
+    each = [trained.model.predict(scan, "cpu", test_time_augmentation=False).data for scan in both]
     np.testing.assert_allclose(trained.volume.data, (each[0] + each[1]) / 2, rtol=1e-4, atol=0.05)
     assert np.abs(each[0] - each[1]).max() > 10
 
