@@ -88,7 +88,7 @@ TINY: dict[str, dict[str, Any]] = {
     "reading_disk": {"ROUNDS": 1, "SHAPES": {"tiny": (2, 32, 32)}},
     "reading_ahead": {"READ": 0.001, "SLICES": 3, "REPEATS": 1, "TRIALS": 5, "WORK": (0.001,)},
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
-    "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN, **SMALL_RINGS},
+    "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN, "_ring_phantom.SHAPE": (16, 64, 64)},
     "thickness": {"ROUNDS": 1, "FOAM": 24, "pores.ROCK": 24},
     "thickness_truth": {"COUNT": 1, "COUNT_SMALL": 1, "LARGEST": 4.0},
     "threads": {"ROUNDS": 1, "BLOBS": 16, "pores.ROCK": 24},

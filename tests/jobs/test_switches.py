@@ -45,6 +45,7 @@ def denoised(scan: Volume, backend: Backend) -> Any:
         "patch_size": 16,
         "precision": "float32",
         "denoise_memory": 0.001,
+        "test_time_augmentation": False,
     }
     return hushpore.run("denoise", scan, how, backend)
 

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
 QUICK = {"steps": 3, "patch_size": 16, "batch_size": 4, "device": "cpu"}
 
+#: What learns next to nothing, quickly, for all that does not say how much is learnt.
+small = pytest.mark.usefixtures("small_network")
+
 
 @pytest.fixture
-def scan(rng: np.random.Generator) -> Volume:
+def scan(rng: np.random.Generator, small_network: None) -> Volume:
     values = rng.normal(100, 20, (5, 30, 35)).round().astype(np.int16)
     return Volume(values, spacing=(5, 0.5, 0.5), unit="mm", name="bread")
 
@@ -67,7 +70,6 @@ def test_the_record_allows_to_do_it_again(scan: Volume) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.usefixtures("small_network")
 def test_a_seed_decides_the_result_and_the_global_states_are_untouched(scan: Volume) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     first = hushpore.denoise(scan, seed=1, **QUICK).volume.data
@@ -89,12 +91,14 @@ def test_the_input_is_left_as_it_was(scan: Volume) -> None:
     np.testing.assert_array_equal(scan.data, before)
 
 
+@small
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", ">i2", "u4", "i8", "f2", "f4", ">f8"])
 def test_every_dtype_is_denoised(rng: np.random.Generator, dtype: str) -> None:
     values = rng.integers(0, 100, (2, 20, 20)).astype(dtype)
     assert np.isfinite(hushpore.denoise(values, **QUICK).volume.data).all()
 
 
+@small
 def test_channels_are_normalised_each_on_its_own(rng: np.random.Generator) -> None:
     values = rng.normal(size=(2, 3, 20, 20)).astype(np.float32)
     values[1] = 1e4 + 100 * values[1]
@@ -112,10 +116,13 @@ def test_a_time_budget_ends_the_training(scan: Volume) -> None:
     assert result.timings["training"] + result.timings.get("preview", 0) > 0.9
 
 
-def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> None:
+def test_events_tell_progress_loss_and_show_the_middle_slice(
+    scan: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PreviewPace, "due", lambda *_: True)
     events: list[object] = []
     hushpore.run(
-        "denoise", scan, {"steps": 100_000, "time_budget": 2.5, "patch_size": 16}, "cpu",
+        "denoise", scan, {"steps": 100_000, "time_budget": 1, "patch_size": 16}, "cpu",
         events.append,
     )  # fmt: skip
     fractions = [event.fraction for event in events if isinstance(event, Progress)]
@@ -154,6 +161,7 @@ def test_previews_are_of_the_slice_that_is_looked_at(
     assert previews[0].image.shape == scan.shape[1:]
 
 
+@small
 def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
     rng: np.random.Generator,
 ) -> None:
@@ -165,6 +173,7 @@ def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
     assert not any("neighbours are correlated" in note for note in answered.provenance["notes"])
 
 
+@small
 @pytest.mark.parametrize(
     ("axes", "shape", "settings", "inputs"),
     [
@@ -200,6 +209,7 @@ def test_any_axes_are_denoised_in_their_place_and_the_model_knows_how(
     )
 
 
+@small
 @pytest.mark.parametrize(
     ("shape", "spacing", "flat"),
     [
@@ -221,7 +231,6 @@ def test_z_is_not_down_sampled_where_it_is_coarse_or_short(
     assert result.model.network.architecture.flat is flat
 
 
-@pytest.mark.usefixtures("small_network")
 def test_the_validation_curve_is_of_the_same_patches_each_time(scan: Volume) -> None:
     events: list[object] = []
     settings = {"steps": 60, "patch_size": 16, "batch_size": 4, "precision": "float32"}
@@ -247,6 +256,7 @@ def test_one_and_two_threads_agree(scan: Volume) -> None:
     assert np.abs(found[0] - found[1]).max() < 1e-2 * scan.data.std()
 
 
+@small
 def test_extremes_and_saturation_are_denoised(rng: np.random.Generator) -> None:
     extremes = np.where(rng.random((2, 32, 32)) < 0.5, -(2**63), 2**63 - 1)
     saturated = np.clip(rng.normal(200, 60, (2, 32, 32)), 0, 255).astype(np.uint8)
@@ -302,7 +312,7 @@ def test_training_takes_smaller_batches_where_memory_runs_out(
         monkeypatch, "step", lambda self, image, batches, rate, step: batches.count <= 2
     )
     events: list[object] = []
-    settings = {"steps": 3, "patch_size": 16, "batch_size": 8}
+    settings = {"steps": 3, "patch_size": 16, "batch_size": 8, "method": "n2v2"}
     result = hushpore.run("denoise", scan, settings, "cpu", events.append)
     notes = [event.message for event in events if isinstance(event, Note)]
     assert notes[:2] == [

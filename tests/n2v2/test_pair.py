@@ -57,8 +57,8 @@ def both(clean: np.ndarray) -> list[Volume]:
 @pytest.fixture(scope="module")
 def trained(both: list[Volume]) -> Any:
     first, second = both
-    return hushpore.denoise(first, pair=second, steps=60, batch_size=8, patch_size=32,
-                            device="cpu", precision="float32")  # fmt: skip
+    return hushpore.denoise(first, pair=second, steps=60,
+                            **{**QUICK, "batch_size": 8, "patch_size": 32})  # fmt: skip
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
@@ -103,7 +103,7 @@ def test_noise_that_is_correlated_is_removed_better_than_by_their_mean_and_any_g
 
 
 def test_the_result_is_the_mean_of_what_comes_out_of_each(both: list[Volume], trained: Any) -> None:
-    each = [trained.model.predict(scan, "cpu").data for scan in both]
+    each = [trained.model.predict(scan, "cpu", test_time_augmentation=False).data for scan in both]
     np.testing.assert_allclose(trained.volume.data, (each[0] + each[1]) / 2, rtol=1e-4, atol=0.05)
     assert np.abs(each[0] - each[1]).max() > 10
 
@@ -112,7 +112,10 @@ def test_a_trained_model_is_applied_to_both_also_where_they_do_not_fit_into_memo
     both: list[Volume], trained: Any, tmp_path: Path
 ) -> None:
     file = str(trained.model.save(tmp_path / "model.safetensors"))
-    how = {"model": file, "pair": both[1], "device": "cpu", "precision": "float32"}
+    how = {
+        "model": file, "pair": both[1], "device": "cpu", "precision": "float32",
+        "test_time_augmentation": False,
+    }  # fmt: skip
     np.testing.assert_array_equal(hushpore.denoise(both[0], **how).volume.data, trained.volume.data)
     in_slabs = hushpore.denoise(both[0], denoise_memory=0.001, **how)
     assert any("block by block" in note for note in in_slabs.notes)

@@ -23,7 +23,10 @@ from hushpore.n2v2.training.step import BatchSampler, Learner
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = {"patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
+QUICK = {
+    "patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32",
+    "test_time_augmentation": False,
+}  # fmt: skip
 
 #: A filter that correlates noise along every axis, and along y in another way than along x.
 WHITE = np.ones((1, 1, 1))
@@ -336,7 +339,7 @@ def test_correlated_noise_is_removed_better_than_by_any_gaussian() -> None:
     clean = balls(rng, (12, 80, 80))
     noisy = clean + 200 * correlated(rng, clean.shape, KERNEL)
     scan = Volume(noisy.astype(np.float32))
-    result = hushpore.denoise(scan, steps=120, batch_size=4, device="cpu")
+    result = hushpore.denoise(scan, steps=120, patch_size=48, batch_size=4, device="cpu")
     assert result.provenance["network"]["method"] == "r2r"
     assert result.provenance["network"]["inputs"] == 5
     smooth = min(

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
-QUICK = ["--steps", "3", "--patch-size", "16", "--batch-size", "2", "--device", "cpu"]
+QUICK = [
+    "--steps", "3", "--patch-size", "16", "--batch-size", "2", "--device", "cpu",
+    "--no-test-time-augmentation",
+]  # fmt: skip
 
 
 def call(*words: object) -> Result:
@@ -99,11 +102,9 @@ def noisier(scan: Path, seed: int) -> Volume:
 def test_a_training_that_time_has_ended_is_made_again_step_by_step(
     scan: Path, tmp_path: Path
 ) -> None:
-    words = ("--steps", 10_000, "--patch-size", 16, "--batch-size", 1, "--time-budget", 1)
+    words = ("--steps", 10_000, *QUICK[2:], "--time-budget", 1)
     checkpoint = ("--checkpoint", tmp_path / "kept.safetensors")
-    done = call(
-        "denoise", scan, "-o", tmp_path / "clean.tif", "--device", "cpu", *words, *checkpoint
-    )
+    done = call("denoise", scan, "-o", tmp_path / "clean.tif", *words, *checkpoint)
     assert done.exit_code == 0, done.output
     first = json.loads((tmp_path / "clean.json").read_text())
     done = call("rerun", tmp_path / "clean.json", "-o", tmp_path / "again.tif", "--device", "cpu")
