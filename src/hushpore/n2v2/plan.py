@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 #: on a CPU.
 BATCH = {2: 16, 3: 4}
 
-#: Channels of a network's top level. R2R learns from every pixel of a patch, and more from three
-#: times as many steps than from twice as many channels (``benchmarks/denoise_correlated.py``).
-FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 32, "n2v": 32}
+#: Channels of a network's top level. More is learnt from three times as many steps than from twice
+#: as many channels (docs/denoising.md). N2V is as its authors have it.
+FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 16, "n2v": 32}
 
 #: Share of the variance of a scan from which on its noise is strong.
 STRONG = 0.3
