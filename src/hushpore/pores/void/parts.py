@@ -204,12 +204,13 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     """
     depth, height, width = phase.shape
     rows = phase.view(np.uint8).reshape(-1, width)
-    pieces = threads.over(len(rows), _find_runs, rows, smallest=256)
     row_start = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(np.concatenate([counts for counts, _, _ in pieces]), out=row_start[1:])
-    begin = np.concatenate([begins for _, begins, _ in pieces])
-    end = np.concatenate([ends for _, _, ends in pieces])
-    part, lines = np.arange(begin.size, dtype=np.int32), Lines(row_start, begin, end)
+    threads.over(len(rows), _count_runs, rows, row_start[1:], smallest=256)
+    np.cumsum(row_start, out=row_start)
+    # what is made here is filled by the threads, who so wait for its memory, and not the caller
+    begin, end, part = (np.empty(row_start[-1], np.int32) for _ in range(3))
+    lines = Lines(row_start, begin, end)
+    threads.over(len(rows), _find_runs, rows, lines, smallest=256)
     begun = threads.over(depth, _connect, height, lines, part)
     count = _connect_across(height, lines, part, np.array(begun))
     return Runs((depth, height, width), row_start, begin, end, part, count)
@@ -264,21 +265,17 @@ def _pack_closed(
     phase: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8], first: int, last: int
 ) -> None:
     """Write the bits of a range of rows; see `closed_bits`."""
+    width = phase.shape[1]
+    closed = np.zeros(width // 8 * 8 + 8, np.uint8)
+    words = closed.view(np.uint64)
     for row in range(first, last):
         voxels, target = phase[row], bits[row]
-        target[:] = 0
-        # most rows have none, which is told without a branch a voxel
-        found = np.uint8(0)
-        for x in range(voxels.size):
-            found |= np.uint8(voxels[x] == CLOSED)
-        if found:
-            for byte in range(voxels.size // 8):
-                eight, packed = voxels[8 * byte : 8 * byte + 8], np.uint8(0)
-                for k in range(8):
-                    packed |= np.uint8(eight[k] == CLOSED) << np.uint8(7 - k)
-                target[byte] = packed
-            for x in range(voxels.size // 8 * 8, voxels.size):
-                target[x >> 3] |= np.uint8(voxels[x] == CLOSED) << np.uint8(7 - (x & 7))
+        for x in range(width):
+            closed[x] = np.uint8(voxels[x] == CLOSED)
+        for byte in range(target.size):
+            # moves the lowest bit of each byte of a word to its place in the highest byte
+            packed = words[byte] * np.uint64(0x8040201008040201)
+            target[byte] = np.uint8(packed >> np.uint64(56))
 
 
 @kernel
@@ -293,31 +290,35 @@ def _marked(rows: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.bool_]:
 
 
 @kernel
-def _find_runs(
-    rows: npt.NDArray[np.uint8], first: int, last: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return runs a row, and their begins and ends, for a range of rows.
+def _count_runs(
+    rows: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], first: int, last: int
+) -> None:
+    """Write how many runs each of a range of rows has."""
+    for row in range(first, last):
+        line = rows[row]
+        count = np.int32(line[0] == 1)
+        for x in range(1, line.size):
+            count += np.int32((line[x] == 1) & (line[x - 1] != 1))
+        counts[row] = count
+
+
+@kernel
+def _find_runs(rows: npt.NDArray[np.uint8], lines: Lines, first: int, last: int) -> None:
+    """Write where runs begin and end, for a range of rows.
 
     Eight voxels are looked at at once: most are alike. Of others each that is not like the one
     before is where a run begins or ends, which is noted without a branch.
     """
+    start, begin, end = lines
     width = rows.shape[1]
-    counts = np.zeros(last - first, np.int64)
     line = np.zeros(width // 8 * 8 + 8, np.uint8)  # ends with solid
     words = line.view(np.uint64)
-    found = np.empty(max((last - first) * width // 8, 2 * line.size), np.int32)
-    used = 0
+    found = np.empty(line.size + 1, np.int32)
     for row in range(first, last):
         source = rows[row]
         for x in range(width):
             line[x] = np.uint8(source[x] == 1)
-        if found.size - used < line.size:
-            wider = np.empty(2 * found.size, np.int32)
-            for i in range(used):
-                wider[i] = found[i]
-            found = wider
-        begun = used
-        previous = np.uint8(0)
+        used, previous = 0, np.uint8(0)
         for word in range(words.size):
             if words[word] == np.uint64(previous) * np.uint64(0x0101010101010101):
                 continue
@@ -325,13 +326,9 @@ def _find_runs(
                 found[used] = x
                 used += int(line[x] != previous)
                 previous = line[x]
-        counts[row - first] = (used - begun) // 2
-    begin = np.empty(used // 2, np.int32)
-    end = np.empty(used // 2, np.int32)
-    for run in range(used // 2):
-        begin[run] = found[2 * run]
-        end[run] = found[2 * run + 1]
-    return counts, begin, end
+        for run in range(used // 2):
+            begin[start[row] + run] = found[2 * run]
+            end[start[row] + run] = found[2 * run + 1]
 
 
 @kernel
@@ -342,6 +339,9 @@ def _connect(
 
     At first every run is its own parent. No parent lies outside the range.
     """
+    start = lines.start
+    for run in range(start[first * height], start[last * height]):
+        parent[run] = run
     for row in range(first * height, last * height):
         if row % height:
             _union_rows(parent, lines, row, row - 1)
