@@ -108,9 +108,8 @@ class Components:
     @property
     def totals(self) -> tuple[int, int, int]:
         """Void voxels that are open, those that are not, and the number of components."""
-        is_open = self.is_open
-        opened, closed = (int(self.voxels[which].sum()) for which in (is_open, ~is_open))
-        return opened, closed, int(self.voxels.size)
+        opened = int(self.voxels.sum(where=self.is_open))
+        return opened, int(self.voxels.sum()) - opened, int(self.voxels.size)
 
     def add(self, runs: Runs, marked: npt.NDArray[np.bool_] | None = None) -> None:
         """Add the next slab; parts that are `marked`, (parts,), bool, count as open."""
@@ -135,17 +134,19 @@ class Components:
             self.voxels, self.is_open = self._found.pop()
             self._component = np.arange(self.voxels.size, dtype=np.int32)
             return
-        voxels = np.concatenate([voxels for voxels, _ in self._found])
-        touches = np.concatenate([touches for _, touches in self._found])
-        self._found.clear()
         pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
         ends = pairs[:, 0].copy(), pairs[:, 1].copy()
-        self._component, count = join_pairs(np.zeros(voxels.size, np.int32), *ends)
-        self.voxels = np.zeros(count, np.int64)
-        _add_voxels(voxels, self._component, self.voxels)
-        self.is_open = np.zeros(count, np.bool_)
-        self.is_open[self._component[touches]] = True
+        self._component, count = join_pairs(np.zeros(sum(self._counts), np.int32), *ends)
         self._pairs.clear()
+        self.voxels, self.is_open = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        first = 0
+        while self._found:
+            # in noise parts take more room than voxels
+            voxels, touches = self._found.pop(0)
+            own = self._component[first : first + voxels.size]
+            first += voxels.size
+            _add_voxels(voxels, own, self.voxels)
+            self.is_open[own[touches]] = True
         if self.slabs.on_disk:
             self._runs.clear()
 
