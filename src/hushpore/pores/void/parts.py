@@ -101,7 +101,7 @@ class Components:
         self.is_open = np.zeros(0, np.bool_)
         self._runs: list[Runs] = []  # of all slabs so far, or of the last one
         self._counts: list[int] = []
-        self._found: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
+        self._found: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]] = []
         self._pairs: list[npt.NDArray[np.int64]] = []
         self._component: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
@@ -131,7 +131,8 @@ class Components:
     def join(self) -> None:
         """Join what is connected across slabs, once all are added."""
         if len(self._found) == 1:
-            self.voxels, self.is_open = self._found.pop()
+            voxels, self.is_open = self._found.pop()
+            self.voxels = voxels.astype(np.int64)
             self._component = np.arange(self.voxels.size, dtype=np.int32)
             return
         pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
@@ -369,19 +370,20 @@ def _connect_across(
 def _union_rows(parent: npt.NDArray[np.int32], lines: Lines, row: int, other: int) -> None:
     """Join all runs of two rows that overlap in x."""
     start, begin, end = lines
-    a, last = start[row], start[row + 1]
-    b, other_last = start[other], start[other + 1]
+    # without a sign indices are not asked whether they count from the end
+    a, last = np.uint64(start[row]), np.uint64(start[row + 1])
+    b, other_last = np.uint64(start[other]), np.uint64(start[other + 1])
     while a < last and b < other_last:
         end_a, end_b = end[a], end[b]
         if begin[a] < end_b and begin[b] < end_a:
-            _union(parent, a, b)
+            _union(parent, np.int64(a), np.int64(b))
         # without a branch, which in noise would be mistaken half of the time
-        a += int(end_a < end_b)
-        b += int(end_a >= end_b)
+        a += np.uint64(end_a < end_b)
+        b += np.uint64(end_a >= end_b)
 
 
 @kernel
-def _union(parent: npt.NDArray[np.int32], a: int, b: int) -> None:
+def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) -> None:
     """Join the trees of `a` and `b` under the smaller root, halving the paths on the way."""
     while parent[a] != a:
         parent[a] = parent[parent[a]]
@@ -461,10 +463,10 @@ def _overlaps(
 @kernel
 def _voxels_of_parts(
     lines: Lines, part: npt.NDArray[np.int32], count: int
-) -> npt.NDArray[np.int64]:
-    """Return how many voxels each of `count` parts has."""
+) -> npt.NDArray[np.int32]:
+    """Return how many voxels each of `count` parts has; of a slab, whose voxels int32 can count."""
     _, begin, end = lines
-    voxels = np.zeros(count, np.int64)
+    voxels = np.zeros(count, np.int32)
     for run in range(part.size):
         voxels[part[run]] += end[run] - begin[run]
     return voxels
@@ -472,7 +474,7 @@ def _voxels_of_parts(
 
 @kernel
 def _add_voxels(
-    voxels: npt.NDArray[np.int64],
+    voxels: npt.NDArray[np.int32],
     component: npt.NDArray[np.int32],
     out: npt.NDArray[np.int64],
 ) -> None:
