@@ -91,7 +91,13 @@ TINY: dict[str, dict[str, Any]] = {
     "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN, "_ring_phantom.SHAPE": (16, 64, 64)},
     "thickness": {"ROUNDS": 1, "FOAM": 24, "pores.ROCK": 24},
     "thickness_truth": {"COUNT": 1, "COUNT_SMALL": 1, "LARGEST": 4.0},
-    "threads": {"ROUNDS": 1, "BLOBS": 16, "pores.ROCK": 24},
+    "threads": {
+        "ROUNDS": 1,
+        "ROUNDS_OF_LARGE": 1,
+        "BLOBS": 16,
+        "LARGE_BLOBS": 20,
+        "pores.ROCK": 24,
+    },
     "topology": {"SHAPES": 16, "VOID": 16, "CHANNEL": 20, "ROUNDS": 1},
     "waiting": {**STEP, "STEPS": 1, "ROUNDS": 1},
 }

@@ -316,7 +316,8 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
-        return dataclasses.asdict(self)
+        # they are plain: to copy each, as `dataclasses.asdict` does, takes ten times as long
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def renamed_setting(old: str, new: str) -> str:

@@ -171,6 +171,9 @@ class WarmUp(Generic[K]):
         Any number of threads may wait. Where this is closed before its end the warm-up stops
         soon, and whoever else waits for it has it go on from there.
         """
+        if kind in self._done:
+            # to count kernels takes longer
+            return
         before = kernels_compiled()
         try:
             while (thread := self._begin(kind)) is not None:

@@ -126,13 +126,15 @@ def check_tables(volume: Volume, settings: PoreSettings, slabs: Slabs, basins: i
 
     Raises MemoryLimitError: with what is needed, and what is left.
     """
+    if basins * BYTES_A_BASIN <= _LITTLE:
+        return
     left = float(Backend().free_memory())
     if settings.memory_budget is not None:
         budget = settings.memory_budget * 1e9
         # beside the tables: slabs, or distance and basins
         others = SHARE * budget if slabs.on_disk else 8.0 * math.prod(volume.shape)
         left = min(left, budget - others)
-    if basins * BYTES_A_BASIN > max(left, _LITTLE):
+    if basins * BYTES_A_BASIN > left:
         raise MemoryLimitError(
             f"The void of {volume.name} falls into {basins:,} parts, whose tables need about "
             f"{_gb(basins * BYTES_A_BASIN)} GB of memory, and {_gb(left)} GB are left for them. It "

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -8,11 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from hushpore.pores.geometry.contacts import scan_rows
 from hushpore.pores.geometry.sums import SUMS, order_of
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.watershed import graph as graph_module
 from hushpore.pores.watershed.graph import Tables
+
+if TYPE_CHECKING:
+    from hushpore.pores.geometry.contacts import Piece
 
 maps = hnp.arrays(
     np.int32, hnp.array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.integers(0, 4)
@@ -96,28 +101,30 @@ def test_sums_bounds_and_ends_are_those_of_each_basin(
             assert graph.crossings[basin, k] == crossings.sum()
 
 
-def test_tables_of_a_few_pieces_are_held_at_a_time_and_the_graph_is_the_same(
+def test_a_thread_holds_the_tables_of_one_piece_and_the_graph_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     labels = consecutive(np.random.default_rng(3).integers(0, 300, (12, 30, 20)))
     height = labels.astype(np.float32)
     with KernelThreads(2) as threads:
         expected = graph_of(labels, height, threads).arrays
-    held = []
-    over = KernelThreads.over
+    sums: list[weakref.ref[Any]] = []
+    most = 0
 
-    def noted(self: KernelThreads, *arguments: Any, **limits: Any) -> list[Any]:
-        found = over(self, *arguments, **limits)
-        held.append(len(found) / self.count)
-        return found
+    def noted(*arguments: Any) -> Piece:
+        nonlocal most
+        piece = scan_rows(*arguments)
+        sums.append(weakref.ref(piece[1]))
+        most = max(most, sum(each() is not None for each in sums))
+        return piece
 
-    monkeypatch.setattr(KernelThreads, "over", noted)
+    monkeypatch.setattr(graph_module, "scan_rows", noted)
     monkeypatch.setattr(graph_module, "_AT_A_TIME", 200)
     with KernelThreads(2) as threads:
         found = graph_of(labels, height, threads).arrays
-    # 36 pieces of ten rows
-    assert len(held) > 1
-    assert max(held) <= graph_module._PIECES
+    # of ten rows each
+    assert len(sums) == 36
+    assert most <= 2
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values)
 

@@ -101,16 +101,15 @@ class Components:
         self.is_open = np.zeros(0, np.bool_)
         self._runs: list[Runs] = []  # of all slabs so far, or of the last one
         self._counts: list[int] = []
-        self._found: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
+        self._found: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]] = []
         self._pairs: list[npt.NDArray[np.int64]] = []
         self._component: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
     @property
     def totals(self) -> tuple[int, int, int]:
         """Void voxels that are open, those that are not, and the number of components."""
-        is_open = self.is_open
-        opened, closed = (int(self.voxels[which].sum()) for which in (is_open, ~is_open))
-        return opened, closed, int(self.voxels.size)
+        opened = int(self.voxels.sum(where=self.is_open))
+        return opened, int(self.voxels.sum()) - opened, int(self.voxels.size)
 
     def add(self, runs: Runs, marked: npt.NDArray[np.bool_] | None = None) -> None:
         """Add the next slab; parts that are `marked`, (parts,), bool, count as open."""
@@ -132,20 +131,23 @@ class Components:
     def join(self) -> None:
         """Join what is connected across slabs, once all are added."""
         if len(self._found) == 1:
-            self.voxels, self.is_open = self._found.pop()
+            voxels, self.is_open = self._found.pop()
+            self.voxels = voxels.astype(np.int64)
             self._component = np.arange(self.voxels.size, dtype=np.int32)
             return
-        voxels = np.concatenate([voxels for voxels, _ in self._found])
-        touches = np.concatenate([touches for _, touches in self._found])
-        self._found.clear()
         pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
         ends = pairs[:, 0].copy(), pairs[:, 1].copy()
-        self._component, count = join_pairs(np.zeros(voxels.size, np.int32), *ends)
-        self.voxels = np.zeros(count, np.int64)
-        _add_voxels(voxels, self._component, self.voxels)
-        self.is_open = np.zeros(count, np.bool_)
-        self.is_open[self._component[touches]] = True
+        self._component, count = join_pairs(np.zeros(sum(self._counts), np.int32), *ends)
         self._pairs.clear()
+        self.voxels, self.is_open = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        first = 0
+        while self._found:
+            # in noise parts take more room than voxels
+            voxels, touches = self._found.pop(0)
+            own = self._component[first : first + voxels.size]
+            first += voxels.size
+            _add_voxels(voxels, own, self.voxels)
+            self.is_open[own[touches]] = True
         if self.slabs.on_disk:
             self._runs.clear()
 
@@ -204,12 +206,13 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     """
     depth, height, width = phase.shape
     rows = phase.view(np.uint8).reshape(-1, width)
-    pieces = threads.over(len(rows), _find_runs, rows, smallest=256)
     row_start = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(np.concatenate([counts for counts, _, _ in pieces]), out=row_start[1:])
-    begin = np.concatenate([begins for _, begins, _ in pieces])
-    end = np.concatenate([ends for _, _, ends in pieces])
-    part, lines = np.arange(begin.size, dtype=np.int32), Lines(row_start, begin, end)
+    threads.over(len(rows), _count_runs, rows, row_start[1:], smallest=256)
+    np.cumsum(row_start, out=row_start)
+    # what is made here is filled by the threads, who so wait for its memory, and not the caller
+    begin, end, part = (np.empty(row_start[-1], np.int32) for _ in range(3))
+    lines = Lines(row_start, begin, end)
+    threads.over(len(rows), _find_runs, rows, lines, smallest=256)
     begun = threads.over(depth, _connect, height, lines, part)
     count = _connect_across(height, lines, part, np.array(begun))
     return Runs((depth, height, width), row_start, begin, end, part, count)
@@ -264,21 +267,17 @@ def _pack_closed(
     phase: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8], first: int, last: int
 ) -> None:
     """Write the bits of a range of rows; see `closed_bits`."""
+    width = phase.shape[1]
+    closed = np.zeros(width // 8 * 8 + 8, np.uint8)
+    words = closed.view(np.uint64)
     for row in range(first, last):
         voxels, target = phase[row], bits[row]
-        target[:] = 0
-        # most rows have none, which is told without a branch a voxel
-        found = np.uint8(0)
-        for x in range(voxels.size):
-            found |= np.uint8(voxels[x] == CLOSED)
-        if found:
-            for byte in range(voxels.size // 8):
-                eight, packed = voxels[8 * byte : 8 * byte + 8], np.uint8(0)
-                for k in range(8):
-                    packed |= np.uint8(eight[k] == CLOSED) << np.uint8(7 - k)
-                target[byte] = packed
-            for x in range(voxels.size // 8 * 8, voxels.size):
-                target[x >> 3] |= np.uint8(voxels[x] == CLOSED) << np.uint8(7 - (x & 7))
+        for x in range(width):
+            closed[x] = np.uint8(voxels[x] == CLOSED)
+        for byte in range(target.size):
+            # moves the lowest bit of each byte of a word to its place in the highest byte
+            packed = words[byte] * np.uint64(0x8040201008040201)
+            target[byte] = np.uint8(packed >> np.uint64(56))
 
 
 @kernel
@@ -293,31 +292,35 @@ def _marked(rows: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.bool_]:
 
 
 @kernel
-def _find_runs(
-    rows: npt.NDArray[np.uint8], first: int, last: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return runs a row, and their begins and ends, for a range of rows.
+def _count_runs(
+    rows: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], first: int, last: int
+) -> None:
+    """Write how many runs each of a range of rows has."""
+    for row in range(first, last):
+        line = rows[row]
+        count = np.int32(line[0] == 1)
+        for x in range(1, line.size):
+            count += np.int32((line[x] == 1) & (line[x - 1] != 1))
+        counts[row] = count
+
+
+@kernel
+def _find_runs(rows: npt.NDArray[np.uint8], lines: Lines, first: int, last: int) -> None:
+    """Write where runs begin and end, for a range of rows.
 
     Eight voxels are looked at at once: most are alike. Of others each that is not like the one
     before is where a run begins or ends, which is noted without a branch.
     """
+    start, begin, end = lines
     width = rows.shape[1]
-    counts = np.zeros(last - first, np.int64)
     line = np.zeros(width // 8 * 8 + 8, np.uint8)  # ends with solid
     words = line.view(np.uint64)
-    found = np.empty(max((last - first) * width // 8, 2 * line.size), np.int32)
-    used = 0
+    found = np.empty(line.size + 1, np.int32)
     for row in range(first, last):
         source = rows[row]
         for x in range(width):
             line[x] = np.uint8(source[x] == 1)
-        if found.size - used < line.size:
-            wider = np.empty(2 * found.size, np.int32)
-            for i in range(used):
-                wider[i] = found[i]
-            found = wider
-        begun = used
-        previous = np.uint8(0)
+        used, previous = 0, np.uint8(0)
         for word in range(words.size):
             if words[word] == np.uint64(previous) * np.uint64(0x0101010101010101):
                 continue
@@ -325,13 +328,9 @@ def _find_runs(
                 found[used] = x
                 used += int(line[x] != previous)
                 previous = line[x]
-        counts[row - first] = (used - begun) // 2
-    begin = np.empty(used // 2, np.int32)
-    end = np.empty(used // 2, np.int32)
-    for run in range(used // 2):
-        begin[run] = found[2 * run]
-        end[run] = found[2 * run + 1]
-    return counts, begin, end
+        for run in range(used // 2):
+            begin[start[row] + run] = found[2 * run]
+            end[start[row] + run] = found[2 * run + 1]
 
 
 @kernel
@@ -342,6 +341,9 @@ def _connect(
 
     At first every run is its own parent. No parent lies outside the range.
     """
+    start = lines.start
+    for run in range(start[first * height], start[last * height]):
+        parent[run] = run
     for row in range(first * height, last * height):
         if row % height:
             _union_rows(parent, lines, row, row - 1)
@@ -368,19 +370,20 @@ def _connect_across(
 def _union_rows(parent: npt.NDArray[np.int32], lines: Lines, row: int, other: int) -> None:
     """Join all runs of two rows that overlap in x."""
     start, begin, end = lines
-    a = start[row]
-    b = start[other]
-    while a < start[row + 1] and b < start[other + 1]:
-        if begin[a] < end[b] and begin[b] < end[a]:
-            _union(parent, a, b)
-        if end[a] < end[b]:
-            a += 1
-        else:
-            b += 1
+    # without a sign indices are not asked whether they count from the end
+    a, last = np.uint64(start[row]), np.uint64(start[row + 1])
+    b, other_last = np.uint64(start[other]), np.uint64(start[other + 1])
+    while a < last and b < other_last:
+        end_a, end_b = end[a], end[b]
+        if begin[a] < end_b and begin[b] < end_a:
+            _union(parent, np.int64(a), np.int64(b))
+        # without a branch, which in noise would be mistaken half of the time
+        a += np.uint64(end_a < end_b)
+        b += np.uint64(end_a >= end_b)
 
 
 @kernel
-def _union(parent: npt.NDArray[np.int32], a: int, b: int) -> None:
+def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) -> None:
     """Join the trees of `a` and `b` under the smaller root, halving the paths on the way."""
     while parent[a] != a:
         parent[a] = parent[parent[a]]
@@ -460,10 +463,10 @@ def _overlaps(
 @kernel
 def _voxels_of_parts(
     lines: Lines, part: npt.NDArray[np.int32], count: int
-) -> npt.NDArray[np.int64]:
-    """Return how many voxels each of `count` parts has."""
+) -> npt.NDArray[np.int32]:
+    """Return how many voxels each of `count` parts has; of a slab, whose voxels int32 can count."""
     _, begin, end = lines
-    voxels = np.zeros(count, np.int64)
+    voxels = np.zeros(count, np.int32)
     for run in range(part.size):
         voxels[part[run]] += end[run] - begin[run]
     return voxels
@@ -471,7 +474,7 @@ def _voxels_of_parts(
 
 @kernel
 def _add_voxels(
-    voxels: npt.NDArray[np.int64],
+    voxels: npt.NDArray[np.int32],
     component: npt.NDArray[np.int32],
     out: npt.NDArray[np.int64],
 ) -> None:

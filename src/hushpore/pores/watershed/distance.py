@@ -199,8 +199,8 @@ def fill_distance(
     edges = tuple(np.float32(0.0 if solid else np.inf) for solid in solid_outside)
     depth, height, _ = phase.shape
     threads.over(height, _along_z, phase, distance, before, after, highest)
-    # of near voxels all fits into 16 bits where voxels are cubes
-    is_short = all(weight == 1 for weight in weights)
+    # of near voxels all fits into 16 bits where voxels are squares in the slices, in whole numbers
+    is_short = weights[0].is_integer() and weights[1:] == (1, 1)
     far = np.array([_FAR], np.uint16) if is_short else np.array([np.inf], np.float32)
     threads.over(depth, _in_slices, distance, far, weights, edges, most)
 

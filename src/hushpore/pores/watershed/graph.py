@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,22 +19,12 @@ from hushpore.pores.geometry.sums import SUMS, add_rows, index_of, order_of, row
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from hushpore.pores.geometry.contacts import Edges, Piece
     from hushpore.pores.parallel import KernelThreads
-
-    #: What a scan of rows is told besides which; see `hushpore.pores.geometry.contacts.scan_rows`.
-    _Where = tuple[
-        npt.NDArray[np.int32],
-        npt.NDArray[np.float32],
-        npt.NDArray[np.int32] | None,
-        tuple[int, int, int],
-        bool,
-        int,
-    ]
 
     #: Squared distances at peaks, how many basins have each, and how many of these touch no other.
     Peaks = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -41,9 +32,6 @@ if TYPE_CHECKING:
 
 #: Voxels that are gone through at a time, so that what is found stays in the cache of a thread.
 _AT_A_TIME = 1 << 20
-
-#: Pieces for each thread of which tables are held at a time.
-_PIECES = 8
 
 #: What the names of its arrays begin with in a file.
 _PREFIX = "graph_"
@@ -136,24 +124,6 @@ class BasinGraph:
         return ways[order_of(key)]
 
 
-def _scanned(threads: KernelThreads, rows: int, most: int, where: _Where) -> Iterator[Piece]:
-    """Scan rows in pieces of at most so many; in the order of the rows.
-
-    `where`: of which rows, see `hushpore.pores.geometry.contacts.scan_rows`.
-    """
-    smallest = min(8 * where[0].shape[1], most)
-    # a few pieces at a time, for each has tables of all basins between the lowest and the highest
-    # in it: in wide slices these are most of the slab's
-    at_once = _PIECES * threads.count * most
-    for begin in range(0, rows, at_once):
-
-        def scan(first: int, last: int, begin: int = begin) -> Piece:
-            return scan_rows(*where, begin + first, begin + last)
-
-        count = min(at_once, rows - begin)
-        yield from threads.over(count, scan, smallest=smallest, largest=most)
-
-
 def number_keys(
     keys: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -232,23 +202,43 @@ class Tables:
         slices, height, width = basins.shape
         own = slices if last is None else last - first
         where = (basins, distance, grey, self._shape, self._faces_only, first)
+        lock = Lock()
+
+        def scan(first: int, last: int) -> None:
+            # a piece has tables of all basins between the lowest and the highest in it, in wide
+            # slices most of the slab's: each is added, and let go, before its thread has another
+            piece = scan_rows(*where, first, last)
+            with lock:
+                self._add(*piece)
+
         if self._scan is None:
-            pieces = _scanned(threads, own * height, max(1, _AT_A_TIME // width), where)
+            most = max(1, _AT_A_TIME // width)
+            threads.over(own * height, scan, smallest=min(8 * height, most), largest=most)
         else:
-            pieces = iter([self._scan(*where, own)])
-        for low, sums, bounds, crossings, border_crossings, edges in pieces:
-            part = slice(low, low + len(sums))
-            self._border_crossings += border_crossings
-            self._sums[part] += sums
-            self._crossings[part] += crossings
-            np.minimum(self._bounds[part, :3], bounds[:, :3], out=self._bounds[part, :3])
-            np.maximum(self._bounds[part, 3:], bounds[:, 3:], out=self._bounds[part, 3:])
-            self._edges.append(edges)
+            self._add(*self._scan(*where, own))
         start = first * height * width
         own_peaks = slice(*np.searchsorted(self._peaks, [start, start + own * height * width]))
         self._peak_squared_distance[1:][own_peaks] = distance.reshape(-1)[
             self._peaks[own_peaks] - start
         ]
+
+    def _add(
+        self,
+        low: int,
+        sums: npt.NDArray[np.int64],
+        bounds: npt.NDArray[np.int32],
+        crossings: npt.NDArray[np.int64],
+        border_crossings: npt.NDArray[np.int64],
+        edges: Edges,
+    ) -> None:
+        """Add what a `Piece` holds."""
+        part = slice(low, low + len(sums))
+        self._border_crossings += border_crossings
+        self._sums[part] += sums
+        self._crossings[part] += crossings
+        np.minimum(self._bounds[part, :3], bounds[:, :3], out=self._bounds[part, :3])
+        np.maximum(self._bounds[part, 3:], bounds[:, 3:], out=self._bounds[part, 3:])
+        self._edges.append(edges)
 
     def add_closed(
         self,
