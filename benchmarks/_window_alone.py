@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Fields of a form of ours, about, and heights between which a slider goes.
 FIELDS, HEIGHTS = 30, np.linspace(0.5, 4, 8)
 
+#: Seconds in which a layer is drawn, before the next one comes.
+DRAWN = 0.1
+
 #: Seconds between two results of merging, as they come.
 MERGES = 0.08
 
@@ -93,7 +96,10 @@ def session(
     with beats.during("show patches"):
         looks = {"features": {"loss": np.arange(4096.0)}, "edge_color": "loss"}
         lines = viewer.add_vectors(boxes, vector_style="line", **looks)
-        wait(0.02)
+        wait(DRAWN)
+        looks = {"features": {"change": np.linspace(-1, 1, 4096)}, "face_color": "change"}
+        viewer.add_points(boxes[:, 0], size=1, symbol="square", visible=False, **looks)
+        wait(DRAWN)
         viewer.add_image(np.zeros((256, 384), np.float32), contrast_limits=(0, 1))
     with beats.during("colour patches"):
         lines.edge_colormap = "viridis"

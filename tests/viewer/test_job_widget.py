@@ -280,6 +280,21 @@ def test_the_canvas_says_how_far_the_job_is_and_is_left_as_it_was(qtbot, viewer,
     assert (overlay.text, overlay.visible) == ("Fig. 1", False)
 
 
+def test_a_job_that_soon_ends_is_shown_in_its_widget_alone(
+    qtbot, viewer, widget, fake_job, monkeypatch
+):
+    # on a busy machine a second is over soon
+    monkeypatch.setattr(progress_presenter, "OUTSIDE_DELAY", 60)
+    qtbot.waitUntil(lambda: widget._font_warmup.is_ready)
+    said = []
+    viewer.canvas.overlays.text.events.text.connect(lambda event: said.append(event.value))
+    start(qtbot, widget)
+    qtbot.waitUntil(lambda: "25 %" in widget._progress.bar.format(), timeout=SOON)
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert (said, list(napari_progress._all_instances)) == ([], [])
+
+
 def test_the_bar_and_the_canvas_say_the_same_at_every_moment(qtbot, viewer, widget, fake_job):
     def script(volume):
         for step in itertools.count(1):

@@ -1,10 +1,13 @@
 """The line on the canvas is written and given back; it and its letters are there beforehand."""
 
+import threading
+
 import pytest
 from napari.components import ViewerModel
 from qtpy.QtWidgets import QWidget
 
 from hushpore.viewer.running.status_line import LETTERS, FontWarmup, StatusLine, _fonts
+from hushpore.viewer.running.worker import JobWorker, calling
 
 
 @pytest.fixture
@@ -104,6 +107,23 @@ def test_the_blank_line_gives_way_to_that_of_a_job(qtbot):
     assert (overlay.text, overlay.visible) == ("Denoise scan: training, 25 %", True)
     line.remove()
     assert (overlay.text, overlay.visible) == ("Fig. 1", False)
+
+
+@pytest.mark.usefixtures("no_job_running")
+def test_no_letter_is_made_while_libraries_are_imported_unless_a_job_begins(
+    qtbot, make_napari_viewer
+):
+    viewer, ends = make_napari_viewer(), threading.Event()
+    imports = JobWorker(lambda: calling(ends.wait))
+    imports.start()
+    parent = QWidget()
+    ready = FontWarmup(parent, viewer)
+    qtbot.wait(200)
+    assert next(ready._left) == LETTERS[0]
+    ready.give_way()
+    qtbot.waitUntil(lambda: ready.is_ready, timeout=20_000)
+    with qtbot.waitSignal(imports.returned):
+        ends.set()
 
 
 def test_without_a_canvas_nothing_is_done(qtbot, monkeypatch):

@@ -48,9 +48,10 @@ POLL_INTERVAL = 125
 #: beside it, up to a third of a second, and the result itself is there soon.
 MIN_REMAINING = 2.0
 
-#: Seconds that a job has run when it comes into the activity dock: napari takes some hundredths of
-#: a second to put it there, and who has waited no longer has not looked for it.
-ACTIVITY_DELAY = 1.0
+#: Seconds that a job has run when it is shown outside its widget too, on the canvas and in the
+#: activity dock: napari takes some hundredths of a second to put it there, and as much to take it
+#: away, and who has waited no longer has not looked for it.
+OUTSIDE_DELAY = 1
 
 #: What is shown before the job has said anything.
 _BEGUN = Progress("preparing", 0, 0, "", 0.0)
@@ -81,6 +82,11 @@ class RunState:
         # napari looks for garbage when a layer goes, which may have held gigabytes
         self.viewer.layers.events.removing.connect(self._layer_removing)
 
+    @property
+    def is_shown_outside(self) -> bool:
+        """Whether it has run long enough to be shown on the canvas and in the activity dock."""
+        return self.meter.elapsed >= OUTSIDE_DELAY
+
     def send_attention(self) -> None:
         """Tell the job which of its slices is on the screen."""
         index = slice_on_screen(self.viewer, self.target)
@@ -103,7 +109,7 @@ class RunState:
 
     def show_activity(self, progress: Progress) -> None:
         """Say in the activity dock how far the job is; napari handles other events in it."""
-        if self._activity is None and self.meter.elapsed >= ACTIVITY_DELAY:
+        if self._activity is None and self.is_shown_outside:
             self._activity = Activity(self.worker.name, self.cancel)
             if self._is_over:
                 # the end of this very job was among them
@@ -272,11 +278,14 @@ class ProgressPresenter(QObject):
         return state.meter.elapsed * (1 - fraction) >= MIN_REMAINING * fraction
 
     def _has_news(self, state: RunState) -> bool:
-        """Whether there is something new: of a job whose end cannot be seen, another second."""
+        """Whether there is something new: of a job whose end cannot be seen, another second.
+
+        Of any job the one from which on it is shown outside the widget.
+        """
         assert self._latest.progress is not None
         seconds = int(state.meter.elapsed)
-        counts = self._latest.progress.fraction <= 0 and seconds != self._seconds
-        return self._is_new or counts
+        counts = self._latest.progress.fraction <= 0 or self._seconds < OUTSIDE_DELAY <= seconds
+        return self._is_new or (counts and seconds != self._seconds)
 
     def _refresh(self) -> None:
         state, progress = self._state, self._latest.progress
@@ -302,7 +311,8 @@ class ProgressPresenter(QObject):
             self._buttons.show_stage(progress.stage)
         if rate is not None:
             self._timing.rate.add_point(f"{progress.unit}/s", state.meter.elapsed, rate)
-        state.line.show(canvas_text(state.worker.name, progress, rate, left))
+        if state.is_shown_outside:
+            state.line.show(canvas_text(state.worker.name, progress, rate, left))
 
     def _time_drawing(self) -> None:
         self._throttle.begin()

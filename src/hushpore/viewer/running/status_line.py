@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, QTimer
 
 from hushpore.viewer.running.drawing import in_turns
+from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +76,9 @@ class FontWarmup(QObject):
     187; `benchmarks live_ablation`). Where a napari keeps its fonts elsewhere nothing is done for
     them. The line is a blank one, shown for a moment.
 
+    While libraries are imported nothing is made: Python's lock goes to and fro a dozen times for a
+    letter, which then takes 30 to 60 ms, not 8. Once a job begins all is made in any case.
+
     `viewer`: on whose canvas the line will be; None: letters alone, while there is no job to come.
     `is_ready`: whether all is done.
     """
@@ -84,6 +88,7 @@ class FontWarmup(QObject):
         self._parent = parent
         self.is_ready = False
         self._left = iter(LETTERS)
+        self._is_urgent = False
         self._line = None if viewer is None else StatusLine(viewer)
         self._timer = QTimer(self)
         self._timer.setInterval(PAUSE)
@@ -93,10 +98,13 @@ class FontWarmup(QObject):
     def give_way(self) -> None:
         """Show no line from here on: a job has one of its own. Letters are still made."""
         line, self._line = self._line, None
+        self._is_urgent = True
         if line is not None:
             line.remove()
 
     def _make_letter(self) -> None:
+        if JobWorker.running and not self._is_urgent:
+            return
         letter = next(self._left, None)
         try:
             fonts = _fonts() if letter is not None else []
