@@ -284,8 +284,8 @@ class ProgressPresenter(QObject):
         """
         assert self._latest.progress is not None
         seconds = int(state.meter.elapsed)
-        counts = self._latest.progress.fraction <= 0 or self._seconds < OUTSIDE_DELAY <= seconds
-        return self._is_new or (counts and seconds != self._seconds)
+        counts = self._latest.progress.fraction <= 0 and seconds != self._seconds
+        return self._is_new or counts or self._seconds < OUTSIDE_DELAY <= seconds
 
     def _refresh(self) -> None:
         state, progress = self._state, self._latest.progress
