@@ -34,7 +34,7 @@ def test_counts_are_denoised_from_counts_alone_and_the_record_says_so() -> None:
     y, x = np.indices((64, 64)) / 64
     clean = 3 + 2 * np.sin(4 * x) * np.cos(3 * y)
     noisy = (0.5 * np.random.default_rng(1).poisson(clean)).astype(np.float32)
-    settings = {"steps": 50, "patch_size": 32, "batch_size": 4, "device": "cpu"}
+    settings = {"steps": 100, "patch_size": 32, "batch_size": 4, "device": "cpu"}
     result = hushpore.denoise(noisy, **settings)
     assert result.provenance["noise_model"]["count"] == pytest.approx(0.5)
     assert any("are counts" in note for note in result.notes)

@@ -286,6 +286,8 @@ class DenoisingRun:
                 self.noise_model = estimate_noise(scan, self.settings.seed, slicewise=is_alone)
                 if self.pair is None and self.noise.is_independent:
                     self.count = find_count(scan, self.settings.seed)
+                    (variance,) = self.noise.variance_at(np.array(self.scale.mean))
+                    self.noise_model = self.noise_model.compared(math.sqrt(variance))
         yield from self._say_noise()
         if self.noise.saturation:
             yield self._note(self.noise.saturation + ".")
@@ -312,7 +314,7 @@ class DenoisingRun:
         elif (
             model is not None
             and self.noise.is_independent
-            and hides_strong_noise(self.settings, model, self.scale.std[0])
+            and hides_strong_noise(self.volume, self.settings, model, self.scale.std[0])
         ):
             self.noise_model = None
             yield self._note(
@@ -332,7 +334,9 @@ class DenoisingRun:
     def train(self) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""
         method = method_for(self.settings, self.noise_model)
-        self.architecture = architecture_for(self.volume, self.settings, method, self.arrangement)
+        self.architecture = architecture_for(
+            self.volume, self.settings, method, self.arrangement, self.noise.is_independent
+        )
         count = self.settings.batch_size or BATCH[self.settings.dimensions]
         while True:
             batches = BatchSampler(

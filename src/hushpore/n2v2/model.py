@@ -21,6 +21,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hushpore.base.errors import InputError
 from hushpore.device.constants import constant
+from hushpore.n2v2 import local_dct
+from hushpore.n2v2.local_dct import LocalDCT
 from hushpore.n2v2.resampling import blur_kernel, max_blur_pool, upsample
 from hushpore.patches.places import flat_index
 
@@ -66,6 +68,9 @@ class Architecture:
     # whether more of the input is given back where what is predicted has structure; models of
     # before do it by the difference from the input alone
     by_structure: bool = False
+    # for ``"r2r"`` in 2D: whether it starts from its input denoised by a local cosine transform,
+    # which it sees too, and predicts what is to be added to that
+    corrects_dct: bool = False
 
     def __post_init__(self) -> None:
         whole = isinstance(self.inputs, int) and isinstance(self.features, int)
@@ -75,6 +80,7 @@ class Architecture:
             or not whole
             or not 1 <= self.outputs <= self.inputs <= 64
             or not 1 <= self.features <= 512
+            or (self.corrects_dct and (self.dimensions, self.method) != (2, "r2r"))
         ):
             raise InputError(f"There is no such network: {self}.")
 
@@ -96,7 +102,10 @@ class Architecture:
     @property
     def radii(self) -> tuple[int, ...]:
         """How far an output pixel sees along each axis, in pixels."""
-        return tuple(RECEPTIVE_RADIUS if step == 2 else FLAT_RADIUS for step in self.steps)
+        beyond = local_dct.EDGE - 1 if self.corrects_dct else 0
+        return tuple(
+            beyond + (RECEPTIVE_RADIUS if step == 2 else FLAT_RADIUS) for step in self.steps
+        )
 
 
 class MaxBlurPool(nn.Module):
@@ -139,13 +148,14 @@ class UNet(nn.Module):
             architecture = Architecture(architecture)
         self.architecture = a = architecture
         n, f = a.dimensions, a.features
+        inputs = a.inputs + (a.outputs if a.corrects_dct else 0)
         # what is beside the features that come up to the top level
-        skipped = {"r2r": a.inputs, "n2n": a.inputs, "n2v2": 0, "n2v": f}[a.method]
+        skipped = {"r2r": inputs, "n2n": inputs, "n2v2": 0, "n2v": f}[a.method]
         if a.method == "n2v":
             self.pool: nn.Module = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
         else:
             self.pool = MaxBlurPool(a.steps)
-        self.down_top = _two_convolutions(n, a.inputs, f, f)
+        self.down_top = _two_convolutions(n, inputs, f, f)
         self.down = _two_convolutions(n, f, 2 * f, 2 * f)
         self.bottom = _two_convolutions(n, 2 * f, 4 * f, 2 * f)
         self.up = _two_convolutions(n, 4 * f, 2 * f, f)
@@ -155,6 +165,7 @@ class UNet(nn.Module):
             self.register_buffer("offset", torch.zeros(a.outputs))
             self.register_buffer("input_shares", torch.zeros(len(SHARE_QUANTILES)))
             self.register_buffer("share_at", torch.zeros(len(SHARE_QUANTILES)))
+        self.local_dct = LocalDCT() if a.corrects_dct else None
 
     @property
     def dimensions(self) -> int:
@@ -163,12 +174,20 @@ class UNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
-        output = self.output(self.features(x))
+        start = self.start(x)
+        output = self.output(self.features(beside(x, start)), start)
         if not self.architecture.hides_pixels:
             output = self.shifted(output)
             difference = self.own(x) - output
             output = output + self._share_of(self.activity(difference, output)) * difference
         return output
+
+    def start(self, x: torch.Tensor, noise: float = 1.0) -> torch.Tensor | None:
+        """Return what the network starts from, (batch, outputs, *size); None where from nothing.
+
+        `noise`: deviation of the noise of the inputs, over that of the scan.
+        """
+        return None if self.local_dct is None else self.local_dct(self.own(x), noise)
 
     def removed(self, own: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Return what is taken from inputs, (batch, outputs, *size), of what `output` returned."""
@@ -214,7 +233,10 @@ class UNet(nn.Module):
         return torch.lerp(shares[above - 1], shares[above], part)
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what the output is a weighted sum of: (batch, features, *size)."""
+        """Return what the output is a weighted sum of: (batch, features, *size).
+
+        `x`: the inputs and, `beside` them, what the network starts from.
+        """
         steps = self.architecture.steps
         top = self.down_top(x)  # (batch, f, y, x)
         middle = self.down(self.pool(top))  # (batch, 2 f, y / 2, x / 2)
@@ -255,13 +277,22 @@ class UNet(nn.Module):
                 module.reset_parameters()
             elif isinstance(module, MaxBlurPool):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
+            elif isinstance(module, LocalDCT):
+                module.reset()
         if not self.architecture.hides_pixels:
             self.offset.zero_()
             self.input_shares.zero_()
             self.share_at.copy_(torch.arange(len(SHARE_QUANTILES)))
 
-    def output(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the output of features (batch, features, *size), at every pixel."""
+    def output(self, features: torch.Tensor, start: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the output of features (batch, features, *size), at every pixel.
+
+        `start`: what the network starts from.
+        """
+        output = self._weighted_sum(features)
+        return output if start is None else output + start
+
+    def _weighted_sum(self, features: torch.Tensor) -> torch.Tensor:
         if features.dtype != torch.bfloat16:
             result: torch.Tensor = self.out(features)
             return result
@@ -273,6 +304,11 @@ class UNet(nn.Module):
             parts = torch.split(rows.flatten(0, -2), _AT_ONCE)
             output = torch.cat([F.linear(part.float(), weight, bias) for part in parts])
         return output.view(*rows.shape[:-1], -1).movedim(-1, 1)
+
+
+def beside(x: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
+    """Return what `UNet.features` takes: inputs, and what the network starts from."""
+    return x if start is None else torch.cat([x, start.to(x.dtype)], 1)
 
 
 def log_energy(difference: torch.Tensor) -> torch.Tensor:

@@ -61,14 +61,17 @@ def may_draw_noise(volume: Volume, settings: DenoiseSettings) -> bool:
     return settings.method == "r2r" or (settings.method == "auto" and not hides)
 
 
-def hides_strong_noise(settings: DenoiseSettings, noise: NoiseModel, deviation: float) -> bool:
+def hides_strong_noise(
+    volume: Volume, settings: DenoiseSettings, noise: NoiseModel, deviation: float
+) -> bool:
     """Return whether hiding pixels teaches more than drawing noise does, if the method is open.
 
     Targets with drawn noise have three times the variance of the scan's. Where that is much of what
     there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the better
-    target. `deviation`: of the grey values of the scan.
+    target; not of images that lie alone, where the network starts from what a cosine transform
+    leaves of them. `deviation`: of the grey values of the scan.
     """
-    if settings.method != "auto" or settings.dimensions != 2:
+    if settings.method != "auto" or settings.dimensions != 2 or not has_alike_slices(volume):
         return False
     return noise.is_independent and noise.deviation**2 >= STRONG * deviation**2
 
@@ -95,13 +98,31 @@ def context_for(volume: Volume, settings: DenoiseSettings) -> int:
     if settings.channels == "together" and "c" in volume.axes:
         return 0
     context = min(CONTEXT, (volume.shape[-3] - 1) // 2)
-    return context if context and _likeness(volume) > ALIKE else 0
+    return context if context and has_alike_slices(volume) else 0
+
+
+def has_alike_slices(volume: Volume) -> bool:
+    """Return whether neighbouring slices look like each other, as those of a scan do."""
+    return volume.n_spatial == 3 and volume.shape[-3] > 1 and _likeness(volume) > ALIKE
 
 
 def architecture_for(
-    volume: Volume, settings: DenoiseSettings, method: str, arrangement: Arrangement
+    volume: Volume,
+    settings: DenoiseSettings,
+    method: str,
+    arrangement: Arrangement,
+    is_independent: bool,
 ) -> Architecture:
-    """Return what network suits a volume: in 3D without down-sampling along a coarse or short z."""
+    """Return what network suits a volume: in 3D without down-sampling along a coarse or short z.
+
+    Of images that lie alone, as photographs do, it starts from what a local cosine transform
+    leaves: that keeps textures and edges, of which it would have to learn each. Slices of a scan
+    are much alike, and better learnt without it.
+
+    `is_independent`: whether the noise of neighbouring voxels is not correlated; else the transform
+    cannot tell it well from the image.
+    """
+    is_alone = settings.dimensions == 2 and not has_alike_slices(volume)
     return Architecture(
         settings.dimensions,
         method,
@@ -110,6 +131,7 @@ def architecture_for(
         outputs=arrangement.outputs,
         features=FEATURES[method],
         by_structure=True,
+        corrects_dct=method == "r2r" and is_independent and is_alone,
     )
 
 

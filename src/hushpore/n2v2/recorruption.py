@@ -27,6 +27,7 @@ from hushpore.patches.sampling import read_windows
 
 if TYPE_CHECKING:
     from hushpore.n2v2.images import Images
+    from hushpore.n2v2.model import UNet
     from hushpore.n2v2.noise.model import NoiseModel
     from hushpore.n2v2.source import Scale
 
@@ -51,6 +52,7 @@ class Recorruption:
     root: torch.Tensor
     grid: tuple[int, ...]  # shape of what is drawn at once, for one patch
     block: tuple[int, ...]  # what of it is used: slices that lie one behind the other, y and x
+    deviation: float  # of the normalised noise of the scan, at the mean grey value
     # the variance at a normalised grey value, over that at the mean, is 1 + slope * value
     slope: float = 0.0
 
@@ -82,7 +84,7 @@ class Recorruption:
         root[..., 0] *= math.sqrt(2)
         if not grid[-1] % 2:
             root[..., -1] *= math.sqrt(2)
-        return cls(root.to(device), grid, block, slope)
+        return cls(root.to(device), grid, block, model.deviation / std, slope)
 
     @property
     def input_variance(self) -> float:
@@ -93,6 +95,11 @@ class Recorruption:
     def target_variance(self) -> float:
         """Variance of the noise of a target, over that of the scan."""
         return 1 + 1 / ADDED**2
+
+    def tell_noise(self, network: UNet) -> None:
+        """Tell a network that denoises its input by a cosine transform what noise there is."""
+        if network.local_dct is not None:
+            network.local_dct.set_noise(self.deviation, self.slope)
 
     def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
         """Return normalised noise for some patches, as it is at the mean grey value.

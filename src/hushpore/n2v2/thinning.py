@@ -11,6 +11,7 @@ Beyond Gaussian Noise, https://doi.org/10.48550/arXiv.2412.04648.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ import torch
 
 if TYPE_CHECKING:
     from hushpore.n2v2.images import Images
+    from hushpore.n2v2.model import UNet
     from hushpore.n2v2.source import Scale
 
 #: The share of the counts that goes into the input: with more it is more like the scan, with less
@@ -44,6 +46,12 @@ class Thinning:
         """
         (mean,), (std,) = scale.mean, scale.std
         return cls(-mean / std, count / std)
+
+    def tell_noise(self, network: UNet) -> None:
+        """Tell a network that denoises its input by a cosine transform what noise there is."""
+        if network.local_dct is not None:
+            # of counts the variance is the mean, and there are none at the first value
+            network.local_dct.set_noise(math.sqrt(-self.first * self.unit), -1 / self.first)
 
     def pairs(
         self,

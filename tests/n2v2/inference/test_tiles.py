@@ -60,18 +60,26 @@ def test_tiles_cover_every_pixel_once_and_start_on_the_pooling_grid(
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "shape", "core"),
-    [(2, (2, 150, 131), (1, 48, 40)), (3, (1, 20, 75, 70), (1, 8, 32, 36))],
-    ids=["2D", "3D"],
+    ("architecture", "shape", "core"),
+    [
+        (Architecture(2, features=4), (2, 150, 131), (1, 48, 40)),
+        (Architecture(3, features=4), (1, 20, 75, 70), (1, 8, 32, 36)),
+        (Architecture(2, "r2r", features=4, corrects_dct=True), (2, 150, 131), (1, 48, 40)),
+    ],
+    ids=["2D", "3D", "cosine transform"],
 )
 def test_tiles_leave_no_seams(
-    dimensions: int, shape: tuple[int, ...], core: tuple[int, ...]
+    architecture: Architecture, shape: tuple[int, ...], core: tuple[int, ...]
 ) -> None:
-    network = UNet(Architecture(dimensions, features=4)).eval()
+    network = UNet(architecture).eval()
     network.initialise(torch.Generator().manual_seed(0))
+    if network.local_dct is not None:
+        network.local_dct.set_noise(0.3)
     images = Images.of(torch.rand(shape, generator=torch.Generator().manual_seed(1)))
-    whole = predict_images(network, images, tuple(4 * math.ceil(n / 4) for n in shape))
-    torch.testing.assert_close(predict_images(network, images, core), whole, rtol=1e-5, atol=1e-5)
+    how = {"architecture": architecture}
+    whole = predict_images(network, images, tuple(4 * math.ceil(n / 4) for n in shape), **how)
+    parts = predict_images(network, images, core, **how)
+    torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-5)
 
 
 def test_padding_mirrors_the_far_end() -> None:

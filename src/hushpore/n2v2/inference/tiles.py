@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hushpore.n2v2 import local_dct
 from hushpore.n2v2.model import MULTIPLE, Architecture
 from hushpore.n2v2.training.step import channels_last, mixed_precision
 
@@ -104,7 +105,11 @@ def tile_bytes(
     if size is not None:
         edges = [min(edge, n + MULTIPLE) for edge, n in zip(edges, size, strict=True)]
     features = _TOGETHER[architecture.method] * architecture.features * dtype.itemsize
-    a_pixel = _BESIDE * features + _PLANE * (architecture.inputs + architecture.outputs)
+    features *= _BESIDE
+    if architecture.corrects_dct:
+        # one after the other
+        features = max(features, architecture.outputs * local_dct.BYTES)
+    a_pixel = features + _PLANE * (architecture.inputs + architecture.outputs)
     return a_pixel * core[0] * math.prod(edges)
 
 

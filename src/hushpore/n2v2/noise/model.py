@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 #: Correlation of any two voxels up to which noise is independent.
 _INDEPENDENT = 0.05
 
+#: The noise of flat places is no more than so many times that of differences of neighbours, where
+#: these are independent: else what varies there is image.
+_AGREEING = 1.5
+
 #: By how much the deviation far from the middle differs from that near it, where it is said.
 _NOTABLE_RIM = 0.1
 
@@ -98,6 +102,19 @@ class NoiseModel:
         others = np.abs(self.correlation)
         others[self.reach] = 0.0
         return bool(others.max() <= _INDEPENDENT)
+
+    def compared(self, deviation: float) -> NoiseModel:
+        """Return it with a doubt where it is far from what another way of looking tells.
+
+        `deviation`: at the mean grey value, by differences of neighbours that are independent.
+        """
+        if self.deviation <= _AGREEING * deviation:
+            return self
+        doubt = (
+            f"What varies in the flattest places ({self.deviation:.3g}) is more than the noise "
+            f"({deviation:.3g}, by differences of neighbours): no place is flat enough."
+        )
+        return replace(self, doubts=(*self.doubts, doubt))
 
     @property
     def unevenness(self) -> str:

@@ -18,7 +18,7 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import Replacement, draw_positions, mask_pixels, values_at
-from hushpore.n2v2.model import SHARE_QUANTILES
+from hushpore.n2v2.model import SHARE_QUANTILES, beside
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class PairMaker(Protocol):
     @property
     def target_variance(self) -> float:
         """Variance of the noise of a target, over the same."""
+
+    def tell_noise(self, network: UNet) -> None:
+        """Tell a network that denoises its input by a cosine transform what noise there is."""
 
     def pairs(
         self,
@@ -335,11 +338,11 @@ class Learner:
             inputs, targets = pair_maker.pairs(
                 images, corners, batch_sampler.size, turned, batch_sampler.generator
             )
-            output = network.output(self._features_of(network, inputs))
+            output = self._predicted(network, inputs, pair_maker.input_variance)
             looked_at.append((network.own(inputs), targets, output))
             # the network is applied to what has less noise than its inputs
             scan = images.windows(corners, batch_sampler.size, turned)
-            applied.append((network.own(scan), network.output(self._features_of(network, scan))))
+            applied.append((network.own(scan), self._predicted(network, scan)))
         errors = torch.cat([(own - output).flatten(2).mean(2) for own, output in applied])
         network.offset.copy_(_certain_mean(errors))
         found = []
@@ -381,7 +384,8 @@ class Learner:
             inputs, targets = batch_sampler.pair_maker.pairs(
                 images, corners, batch_sampler.size, turned, draw
             )
-            output = network.output(self._features_of(network, inputs))
+            variance = batch_sampler.pair_maker.input_variance
+            output = self._predicted(network, inputs, variance)
             errors = (output - targets).square().flatten(1).mean(1)
             self._keep_patch_losses(corners, errors)
             return errors.mean()
@@ -404,6 +408,13 @@ class Learner:
             errors = (found.detach() - truth).square().view(batch_sampler.count, -1).mean(1)
             self._keep_patch_losses(corners, errors)
         return torch.nn.functional.mse_loss(found, truth)
+
+    def _predicted(
+        self, network: UNet, inputs: torch.Tensor, variance: float = 1.0
+    ) -> torch.Tensor:
+        """Return what comes out of inputs whose noise has so many times the scan's variance."""
+        start = network.start(inputs, math.sqrt(variance))
+        return network.output(self._features_of(network, beside(inputs, start)), start)
 
     def _features_of(self, network: UNet, inputs: torch.Tensor) -> torch.Tensor:
         compute = network.features
