@@ -73,7 +73,8 @@ def main(words: list[str]) -> None:
     parser.add_argument("--out", type=Path, help="folder of the results; default: results/")
     parser.add_argument("--limit", type=float, help="seconds that it may take, of gpu")
     parser.add_argument(
-        "--only", help="part of the names of scans, of denoise_correlated, or of kinds, of damaged"
+        "--only",
+        help="part of the names of scans, as of denoise_correlated, or of kinds, of damaged",
     )
     parser.add_argument(
         "--peers",

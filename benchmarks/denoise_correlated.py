@@ -5,10 +5,8 @@ contrast, inside the core, against the reconstruction without noise; pores are c
 below the middle of the contrast, against those of the phantom. Parameters of the classical filters
 are the best of several, chosen with the truth: that is generous to them.
 
-BM3D and BM4D, of their authors, are told the spectrum of the noise that is in the scan. Their
-licence allows no commercial use, so that nothing here installs them (``pip install bm3d bm4d``);
-without them they are left out. Some of the scans, by a part of their name, are put beside those
-that the same commit has done already::
+Some of the scans, by a part of their name, are put beside those that the same commit has done
+already::
 
     python -m benchmarks denoise_correlated --only small-pores
 """
@@ -16,17 +14,15 @@ that the same commit has done already::
 from __future__ import annotations
 
 import time
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import fft, ndimage, stats
+from scipy import ndimage, stats
 from skimage.metrics import structural_similarity
 from skimage.restoration import denoise_nl_means, denoise_tv_chambolle
 
 import hushpore
 from benchmarks._scans import AIR, CONTRAST, cases, made, solid_share
-from hushpore.n2v2.noise.model import taper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,12 +53,13 @@ def measure(only: str = "", kept: dict[str, Any] | None = None) -> Iterator[dict
     figures: dict[str, object] = {**(kept or {}), "steps": STEPS}
     for case in cases("held out"):
         if only in case.name:
-            figures[case.name] = compared(case, made(case))
+            scan = made(case)
+            figures[case.name] = compared(case, scan, ways(scan))
             yield figures
 
 
-def compared(case: Case, scan: Scan, names: tuple[str, ...] = ()) -> dict[str, object]:
-    """Denoise one scan in every way, or in those of some names."""
+def compared(case: Case, scan: Scan, every: dict[str, Callable[[], Image]]) -> dict[str, object]:
+    """Denoise one scan in every way."""
     core = np.broadcast_to(scan.core, scan.scan.shape)
     solid = solid_share(case.structure, case.seed)[tuple(map(slice, scan.scan.shape))]
     void = (solid < 0.5) & core
@@ -71,9 +68,7 @@ def compared(case: Case, scan: Scan, names: tuple[str, ...] = ()) -> dict[str, o
         "pores": len(diameters_in(void)),
         "pores without noise": len(without),
     }
-    for name, way in ways(scan).items():
-        if names and name not in names:
-            continue
+    for name, way in every.items():
         began = time.process_time()
         image = way()
         seconds = time.process_time() - began
@@ -93,7 +88,7 @@ def compared(case: Case, scan: Scan, names: tuple[str, ...] = ()) -> dict[str, o
 def ways(scan: Scan) -> dict[str, Callable[[], Image]]:
     """Return the ways of denoising a scan, by name."""
     values = scan.scan
-    found: dict[str, Callable[[], Image]] = {
+    return {
         "noisy": lambda: values,
         "gaussian": lambda: best(
             (ndimage.gaussian_filter(values, width) for width in WIDTHS), scan
@@ -105,10 +100,8 @@ def ways(scan: Scan) -> dict[str, Callable[[], Image]]:
         "non-local means": lambda: best(
             (non_local_means(values, h * scan.noise.std()) for h in STRENGTHS), scan
         ),
+        "hushpore": lambda: denoised(values),
     }
-    if find_spec("bm3d") and find_spec("bm4d"):
-        found |= {"BM3D": lambda: bm3d_of(scan), "BM4D": lambda: bm4d_of(scan)}
-    return {**found, "hushpore": lambda: denoised(values)}
 
 
 def best(images: Iterable[Image], scan: Scan) -> Image:
@@ -123,50 +116,6 @@ def non_local_means(values: Image, h: float) -> Image:
         for each in values
     ]
     return np.stack(slices).astype(np.float32)
-
-
-def bm3d_of(scan: Scan) -> Image:
-    """Denoise slice by slice by BM3D for correlated noise.
-
-    https://doi.org/10.1109/TIP.2020.3014721
-    """
-    _have_trapz()
-    from bm3d import bm3d
-
-    spectrum = noise_spectrum(scan, scan.scan.shape[1:])
-    return np.stack([bm3d(each, spectrum) for each in scan.scan]).astype(np.float32)
-
-
-def bm4d_of(scan: Scan) -> Image:
-    """Denoise by BM4D (https://doi.org/10.1109/TIP.2012.2210725) for correlated noise."""
-    _have_trapz()
-    from bm4d import bm4d
-
-    image: Image = bm4d(scan.scan, noise_spectrum(scan, scan.scan.shape)).astype(np.float32)
-    return image
-
-
-def _have_trapz() -> None:
-    """Give NumPy back a name that it had up to 2.3: bm3d 4.0.3 and bm4d 4.2.5 use it."""
-    vars(np).setdefault("trapz", np.trapezoid)
-
-
-def noise_spectrum(scan: Scan, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Return the power of the noise that is in a scan, as BM3D and BM4D take it.
-
-    `shape`: of a slice or of the whole. From correlations over 3 slices and 5 pixels.
-    """
-    noise = np.where(scan.core, scan.noise.astype(np.float64), 0)
-    products = fft.ifftn(np.abs(fft.fftn(noise)) ** 2).real / scan.core.sum() / len(noise)
-    reach = (3, 5, 5)
-    lags = [np.arange(-r, r + 1) for r in reach]
-    near = products[np.ix_(*lags)] * taper(reach)
-    if len(shape) == 2:
-        near, lags = near[reach[0]], lags[1:]
-    around = np.zeros(shape)
-    np.add.at(around, np.ix_(*(lag % n for lag, n in zip(lags, shape, strict=True))), near)
-    power: npt.NDArray[np.float64] = np.maximum(fft.fftn(around).real, 0) * around.size
-    return power
 
 
 def denoised(values: Image, **settings: Any) -> Image:

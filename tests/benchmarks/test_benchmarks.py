@@ -174,6 +174,7 @@ NOT_HERE = {
     **dict.fromkeys(
         ("denoise_careamics", "denoise_rival_curve"), "needs CAREamics, which tests do not have"
     ),
+    "denoise_bm4d": "needs BM3D and BM4D, which tests do not have",
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
         ("live", "live_ablation", "live_flood", "live_whole", "reading_window", "window_steps"),
@@ -210,6 +211,7 @@ SCREEN = ["live", "patch_boxes", "reading_window", "results_panel", "void_previe
     [
         *((f"denoise_{name}", "photos") for name in PHOTOS),
         ("noise_model", "snow.tif"),
+        ("denoise_bm4d", "bm3d"),
         ("denoise_careamics", "careamics"),
         ("denoise_rival_curve", "careamics"),
         ("exports", "openpnm"),
@@ -221,7 +223,7 @@ def test_what_is_missing_is_said_in_one_line(
     name: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    for package in ("careamics", "openpnm", "porespy"):
+    for package in ("bm3d", "careamics", "openpnm", "porespy"):
         monkeypatch.setitem(sys.modules, package, None)
     for module in ("_photos", "noise_model"):
         monkeypatch.setattr(import_module(f"benchmarks.{module}"), "DATA", tmp_path / "nowhere")
