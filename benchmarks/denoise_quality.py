@@ -83,13 +83,6 @@ def trained(budget: int) -> Path:
     return folder
 
 
-def on_set12(result: Denoised) -> dict[str, object]:
-    """Apply what was trained to Set12, in every variant."""
-    with tempfile.TemporaryDirectory() as scratch:
-        path = result.model.save(Path(scratch) / "model.safetensors")
-        return _figures(path, result.provenance)
-
-
 def _figures(path: Path, provenance: dict[str, Any]) -> dict[str, object]:
     pairs, settings = test_photos(), provenance["settings"]
     values = {

@@ -54,7 +54,7 @@ TINY: dict[str, dict[str, Any]] = {
     "denoise_quality": {"BUDGETS": (1,), "APART": 0.3},
     "denoise_rivals": {},
     "denoise_schedule": {"STEPS": 1},
-    "denoise_set12": {"STEPS": (1,)},
+    "denoise_set12": {"SETTINGS": {"steps": 1}},
     "denoise_step": {"PAIRS": 1, "WARM_UP": 0, **STEP},
     "exports": {"pores.ROCK": 24},
     "first_call": {"ROUNDS": 1},
