@@ -314,7 +314,7 @@ class DenoisingRun:
         elif (
             model is not None
             and self.noise.is_independent
-            and hides_strong_noise(self.volume, self.settings, model, self.scale.std[0])
+            and hides_strong_noise(self.settings, model, self.scale.std[0])
         ):
             self.noise_model = None
             yield self._note(

@@ -61,17 +61,14 @@ def may_draw_noise(volume: Volume, settings: DenoiseSettings) -> bool:
     return settings.method == "r2r" or (settings.method == "auto" and not hides)
 
 
-def hides_strong_noise(
-    volume: Volume, settings: DenoiseSettings, noise: NoiseModel, deviation: float
-) -> bool:
+def hides_strong_noise(settings: DenoiseSettings, noise: NoiseModel, deviation: float) -> bool:
     """Return whether hiding pixels teaches more than drawing noise does, if the method is open.
 
     Targets with drawn noise have three times the variance of the scan's. Where that is much of what
     there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the better
-    target; not of images that lie alone, where the network starts from what a cosine transform
-    leaves of them. `deviation`: of the grey values of the scan.
+    target. `deviation`: of the grey values of the scan.
     """
-    if settings.method != "auto" or settings.dimensions != 2 or not has_alike_slices(volume):
+    if settings.method != "auto" or settings.dimensions != 2:
         return False
     return noise.is_independent and noise.deviation**2 >= STRONG * deviation**2
 

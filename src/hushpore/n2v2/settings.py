@@ -129,8 +129,8 @@ class DenoiseSettings(Settings):
         "auto",
         "r2r: learns with more noise like that of the scan, which may be correlated. n2v2: hides "
         "pixels, whose noise must be independent. n2v: the original Noise2Void, to compare. "
-        "auto: r2r; for several channels, with an axis of correlated noise, or where the noise of a "
-        "scan is strong and independent n2v2; with a second scan Noise2Noise.",
+        "auto: r2r; for several channels, with an axis of correlated noise, or where independent "
+        "noise is strong n2v2; with a second scan Noise2Noise.",
         choices=("auto", "r2r", "n2v2", "n2v"),
         choice_labels=("Automatic", "R2R", "N2V2", "N2V"),
         more=True,
