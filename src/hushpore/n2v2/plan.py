@@ -119,7 +119,7 @@ def architecture_for(
     `is_independent`: whether the noise of neighbouring voxels is not correlated; else the transform
     cannot tell it well from the image.
     """
-    is_alone = settings.dimensions == 2 and not has_alike_slices(volume)
+    may_correct = method == "r2r" and settings.dimensions == 2 and is_independent
     return Architecture(
         settings.dimensions,
         method,
@@ -128,7 +128,7 @@ def architecture_for(
         outputs=arrangement.outputs,
         features=FEATURES[method],
         by_structure=True,
-        corrects_dct=method == "r2r" and is_independent and is_alone,
+        corrects_dct=may_correct and not has_alike_slices(volume),
     )
 
 
