@@ -10,6 +10,7 @@ commit has done already::
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def measure(only: str = "", kept: dict[str, Any] | None = None) -> Iterator[dict
     for case in cases("held out"):
         if only in case.name:
             scan = made(case)
-            ways = {"BM3D": lambda: bm3d_of(scan), "BM4D": lambda: bm4d_of(scan)}  # noqa: B023
+            ways = {"BM3D": partial(bm3d_of, scan), "BM4D": partial(bm4d_of, scan)}
             figures[case.name] = compared(case, scan, ways)
             yield figures
 

@@ -83,7 +83,7 @@ class LocalDCT(nn.Module):
             size = planes.shape[-2:]
             coefficients = self.basis @ F.unfold(planes, EDGE, stride=STRIDE)
             mean = coefficients[:, :1] / EDGE
-            strength = (1 + self.slope * mean).clamp_min(_LEAST_VARIANCE).sqrt()
+            strength = relative_deviation(mean, self.slope)
             limits = (_THRESHOLD * noise) * self.deviation[:, None]
             is_kept = coefficients.abs() > strength * limits
             weight = 1 / is_kept.sum(1, keepdim=True).float()
@@ -92,6 +92,14 @@ class LocalDCT(nn.Module):
             weights = F.fold(weight.expand_as(squares), size, EDGE, stride=STRIDE)
             inner = slice(EDGE - 1, 1 - EDGE)
             return (total / weights)[..., inner, inner].view(images.shape)
+
+
+def relative_deviation(values: torch.Tensor, slope: float | torch.Tensor) -> torch.Tensor:
+    """Return the deviation of the noise at normalised grey values, over that at the mean.
+
+    `slope`: by how much the variance grows with the grey value, as a share of that at the mean.
+    """
+    return values.mul(slope).add_(1).clamp_min_(_LEAST_VARIANCE).sqrt_()
 
 
 def _cosines() -> npt.NDArray[np.float64]:

@@ -22,6 +22,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from scipy import fft
 
 from hushpore.device.constants import constant
+from hushpore.n2v2.local_dct import relative_deviation
 from hushpore.n2v2.noise.model import power_spectrum
 from hushpore.patches.sampling import read_windows
 
@@ -38,9 +39,6 @@ ADDED = 0.7
 
 #: Edge of the square over which a grey value is averaged to tell how strong the noise is there.
 _SMOOTH = 5
-
-#: The variance of the noise is nowhere less than this, as a share of that at the mean grey value.
-_LEAST_VARIANCE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +171,7 @@ class Recorruption:
         )  # fmt: skip
         counts = F.conv2d(torch.ones_like(planes[:, :1]), ones, padding=_SMOOTH // 2)
         smooth = (sums / counts).view_as(noisy)
-        return smooth.mul_(self.slope).add_(1).clamp_min_(_LEAST_VARIANCE).sqrt_()
+        return relative_deviation(smooth, self.slope)
 
 
 def varies(noisy: torch.Tensor) -> torch.Tensor:
