@@ -62,13 +62,12 @@ def measure() -> dict[str, object]:
     Beside them the most that the window's own thread has worked between two beats, which other
     programs on the machine lengthen less.
     """
-    # of the first, what it takes where nothing was dropped before
-    sessions: list[dict[str, object]] = [
-        in_window("window_steps", "first") | in_window("window_steps") for _ in range(SESSIONS)
-    ]
-    alone = [
-        in_window("_window_alone", "first") | in_window("_window_alone") for _ in range(SESSIONS)
-    ]
+    alone: list[dict[str, object]] = []
+    sessions: list[dict[str, object]] = []
+    for _ in range(SESSIONS):
+        # of the first, what it takes where nothing was dropped before
+        for found, module in ((alone, "_window_alone"), (sessions, "window_steps")):
+            found.append(in_window(module, "first") | in_window(module))
     names = list(sessions[0])
     return {
         "scan": list(SHAPE),

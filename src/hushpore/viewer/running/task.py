@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from napari.layers import Labels, Layer
+from napari.utils.colormaps import label_colormap
 
 from hushpore import jobs
 from hushpore.base.errors import InputError
@@ -45,6 +46,9 @@ NEXT_WIDGETS = (
     "hushpore.viewer.layers.saved",
 )
 
+
+#: Colours of labels by chance, and by a column, for which napari runs code of another number type.
+FEW_COLOURS, MANY_COLOURS = 49, 300
 
 #: Bytes of a layer that are looked at, before a job and after it, to tell whether it was changed.
 _LOOKED_AT = 1 << 29
@@ -177,10 +181,11 @@ def unused_path(folder: Path, stem: str, suffix: str = "") -> Path:
 
 
 def import_libraries(kind: jobs.JobDescription) -> None:
-    """Import the libraries behind a job, its layers and what follows; make a first layer of labels.
+    """Import the libraries behind a job, its layers and what follows; make first layers of labels.
 
-    What that needs is the code of napari's colours, which is compiled, and the dashes of the lines
-    around a label, for which VisPy takes a twentieth of a second.
+    What those need is the code of napari's colours, which is compiled once after installing, for
+    few of them and for many, and the dashes of the lines around a label, for which VisPy takes a
+    twentieth of a second.
     """
     load_torch_libraries()
     with unsearched():
@@ -189,7 +194,8 @@ def import_libraries(kind: jobs.JobDescription) -> None:
             import_module(module)
         # what was removed from an image is computed slice by slice
         import_module("dask.array")
-    Labels(np.zeros((2, 2), np.int32))
+    for num_colors in (FEW_COLOURS, MANY_COLOURS):
+        Labels(np.zeros((2, 2), np.int32), colormap=label_colormap(num_colors))
     with contextlib.suppress(ImportError, AttributeError):
         # it remembers them
         import_module("vispy.visuals.line.dash_atlas").DashAtlas()
