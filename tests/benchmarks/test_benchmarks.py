@@ -172,7 +172,8 @@ NOT_HERE = {
         "starts workers, which takes 5 s each; as cluster_overhead, and in tests/cluster",
     ),
     **dict.fromkeys(
-        ("denoise_careamics", "denoise_rival_curve"), "needs CAREamics, which tests do not have"
+        ("denoise_careamics", "denoise_correlated_careamics", "denoise_rival_curve"),
+        "needs CAREamics, which tests do not have",
     ),
     "denoise_bm4d": "needs BM3D and BM4D, which tests do not have",
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
@@ -213,6 +214,7 @@ SCREEN = ["live", "patch_boxes", "reading_window", "results_panel", "void_previe
         ("noise_model", "snow.tif"),
         ("denoise_bm4d", "bm3d"),
         ("denoise_careamics", "careamics"),
+        ("denoise_correlated_careamics", "careamics"),
         ("denoise_rival_curve", "careamics"),
         ("exports", "openpnm"),
         ("merge_height", "PoreSpy"),

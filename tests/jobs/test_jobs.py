@@ -92,7 +92,8 @@ def kept(volume: Volume, settings: Masked, backend: object) -> object:
 
 @pytest.fixture
 def masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(JOBS, "masked", JobDescription("Look", Masked, f"{__name__}:kept", False))
+    look = JobDescription("Look", f"{__name__}:Masked", f"{__name__}:kept", on_gpu=False)
+    monkeypatch.setitem(JOBS, "masked", look)
 
 
 @pytest.mark.usefixtures("masked")

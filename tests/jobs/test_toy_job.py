@@ -94,7 +94,7 @@ def write_note(target: Path, result: Filtered, volume: Volume, overwrite: bool) 
 
 MEDIAN = JobDescription(
     "Median filter",
-    MedianSettings,
+    f"{__name__}:MedianSettings",
     f"{__name__}:median",
     on_gpu=False,
     short_help="Smooth a stack with a median filter.",

@@ -60,7 +60,7 @@ def median(volume, settings, backend):
 
 @pytest.fixture
 def median_job(monkeypatch):
-    entry = jobs.JobDescription("Median", MedianSettings, f"{__name__}:median")
+    entry = jobs.JobDescription("Median", f"{__name__}:MedianSettings", f"{__name__}:median")
     monkeypatch.setattr(jobs.JobDescription, "load", lambda kind: median)
     monkeypatch.setitem(jobs.JOBS, "median", entry)
 

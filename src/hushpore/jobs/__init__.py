@@ -24,10 +24,6 @@ from hushpore.base.settings import Settings
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.resident import Resident
-from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.patches.settings import PatchSettings
-from hushpore.pores.phases.settings import PhaseSettings
-from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.totals import TOTALS
 
 if TYPE_CHECKING:
@@ -74,7 +70,7 @@ class JobDescription:
     """One entry of the dictionary of jobs: all that front ends need to know of a job."""
 
     title: str  # what it does, as a button says it
-    settings: type[Settings]  # its settings
+    settings_class: str  # ``"module:class"`` of its settings
     # ``"module:function"`` of its generator, which returns a `hushpore.base.result.Result`
     generator: str
     # whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for
@@ -138,6 +134,12 @@ class JobDescription:
             return Backend(reason="Apple's GPU is for denoising")
         return found
 
+    @property
+    def settings(self) -> type[Settings]:
+        """Its settings, imported when they are first asked for."""
+        found: type[Settings] = pkgutil.resolve_name(self.settings_class)
+        return found
+
     def load(self) -> Callable[[Any, Any, Backend], Job]:
         """Import the generator."""
         return load(self.generator)
@@ -152,7 +154,7 @@ _MODEL_CHECK = "hushpore.n2v2.tensor_file:check_file_target"
 JOBS: dict[str, JobDescription] = {
     "denoise": JobDescription(
         "Denoise",
-        DenoiseSettings,
+        "hushpore.n2v2.settings:DenoiseSettings",
         "hushpore.n2v2.job:denoise",
         on_apple=True,
         purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
@@ -183,7 +185,7 @@ JOBS: dict[str, JobDescription] = {
     ),
     "pores": JobDescription(
         "Segment pores",
-        PoreSettings,
+        "hushpore.pores.settings:PoreSettings",
         "hushpore.pores.job:segment_pores",
         on_gpu=False,
         gpu_problem="hushpore.pores.gpu.trial:problem_of_shape",
@@ -197,7 +199,7 @@ JOBS: dict[str, JobDescription] = {
     ),
     "phases": JobDescription(
         "Measure phases",
-        PhaseSettings,
+        "hushpore.pores.phases.settings:PhaseSettings",
         "hushpore.pores.phases.job:measure_phases",
         on_gpu=False,
         purpose="Tells up to eight materials apart by their grey values, or takes labels, and "
@@ -211,7 +213,7 @@ JOBS: dict[str, JobDescription] = {
     ),
     "patches": JobDescription(
         "Show patches",
-        PatchSettings,
+        "hushpore.patches.settings:PatchSettings",
         "hushpore.n2v2.inspection:inspect_patches",
         purpose="Shows what the network sees: where patches lie, what is hidden, which are hard.",
         short_help="Sample patches as a denoiser does, to look at them.",
