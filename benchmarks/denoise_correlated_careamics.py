@@ -96,6 +96,6 @@ def trained(values: Image) -> tuple[list[Any], int]:
 @torch.inference_mode()
 def predicted(network: Any, values: Image, mean: float, deviation: float) -> Image:
     """Denoise slice by slice."""
-    scaled = torch.from_numpy((values - mean) / deviation)[:, None]
+    scaled = torch.from_numpy((values - mean) / deviation).float()[:, None]
     slices = [network.eval()(each[None])[0, 0].numpy() for each in scaled]
     return (np.stack(slices) * deviation + mean).astype(np.float32)
