@@ -129,10 +129,9 @@ def number_keys(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the different keys, sorted, and the place of each key among them, both int64.
 
-    As `numpy.unique` with ``return_inverse``, in a part of its time: equal keys may be sorted in
-    any order.
+    As `numpy.unique` with ``return_inverse``, in a part of its time.
     """
-    order = np.argsort(keys)
+    order = order_of(keys)
     in_order = keys[order]
     is_new = np.ones(keys.size, np.bool_)
     np.not_equal(in_order[1:], in_order[:-1], out=is_new[1:])
