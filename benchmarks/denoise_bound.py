@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 STEPS = 900
 
 #: Structure and noise of the scans.
-SCANS = (("rock", 0.3), ("small pores", 0.2), ("small pores", 0.3))
+SCANS = (("rock", 0.2), ("rock", 0.3), ("fibres", 0.2), ("small pores", 0.2), ("small pores", 0.3))
 
 
 def measure() -> Iterator[dict[str, object]]:
