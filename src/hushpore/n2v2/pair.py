@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.n2v2.images import Images
-    from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
 
 #: Edge of the squares in which two scans are compared, how many are, and the share of them in which
@@ -49,9 +48,8 @@ class Noise2Noise:
 
     #: Variance of the noise of an input and of a target, over that of a scan.
     input_variance = target_variance = 1.0
-
-    def tell_noise(self, network: UNet) -> None:
-        """Tell nothing: what noise there is is not asked, and networks start from the scan."""
+    #: It need not be known.
+    noise = None
 
     def pairs(
         self,

@@ -28,7 +28,6 @@ from hushpore.patches.sampling import read_windows
 
 if TYPE_CHECKING:
     from hushpore.n2v2.images import Images
-    from hushpore.n2v2.model import UNet
     from hushpore.n2v2.noise.model import NoiseModel
     from hushpore.n2v2.source import Scale
 
@@ -94,10 +93,10 @@ class Recorruption:
         """Variance of the noise of a target, over that of the scan."""
         return 1 + 1 / ADDED**2
 
-    def tell_noise(self, network: UNet) -> None:
-        """Tell a network that denoises its input by a cosine transform what noise there is."""
-        if network.local_dct is not None:
-            network.local_dct.set_noise(self.deviation, self.slope)
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Deviation at the mean grey value, and by how much the variance grows from there."""
+        return self.deviation, self.slope
 
     def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
         """Return normalised noise for some patches, as it is at the mean grey value.

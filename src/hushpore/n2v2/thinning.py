@@ -19,7 +19,6 @@ import torch
 
 if TYPE_CHECKING:
     from hushpore.n2v2.images import Images
-    from hushpore.n2v2.model import UNet
     from hushpore.n2v2.source import Scale
 
 #: The share of the counts that goes into the input: with more it is more like the scan, with less
@@ -47,11 +46,11 @@ class Thinning:
         (mean,), (std,) = scale.mean, scale.std
         return cls(-mean / std, count / std)
 
-    def tell_noise(self, network: UNet) -> None:
-        """Tell a network that denoises its input by a cosine transform what noise there is."""
-        if network.local_dct is not None:
-            # of counts the variance is the mean, and there are none at the first value
-            network.local_dct.set_noise(math.sqrt(-self.first * self.unit), -1 / self.first)
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Deviation at the mean grey value, and by how much the variance grows from there."""
+        # of counts the variance is the mean, and there are none at the first value
+        return math.sqrt(-self.first * self.unit), -1 / self.first
 
     def pairs(
         self,

@@ -56,8 +56,9 @@ class PairMaker(Protocol):
     def target_variance(self) -> float:
         """Variance of the noise of a target, over the same."""
 
-    def tell_noise(self, network: UNet) -> None:
-        """Tell a network that denoises its input by a cosine transform what noise there is."""
+    @property
+    def noise(self) -> tuple[float, float] | None:
+        """The noise of the scan, as `LocalDCT.set_noise` takes it; None where it is not asked."""
 
     def pairs(
         self,
