@@ -55,15 +55,16 @@ def measure(only: str = "", kept: dict[str, Any] | None = None) -> Iterator[dict
 
 def denoised(scan: Scan, steps: list[int]) -> Image:
     """Train, and return what the best of the networks makes; appends how many steps it took."""
-    values = scan.scan
-    mean, deviation = float(values.mean()), float(values.std())
-    networks, count = trained(values)
-    steps.append(count)
-    return best((predicted(each, values, mean, deviation) for each in networks), scan)
+    networks, rival = trained(scan.scan)
+    steps.append(int(rival.trainer.global_step))
+    # of the patches that it trains on, which leave out what is around the sample
+    known = rival.config.data_config.normalization
+    scale = float(known.input_means[0]), float(known.input_stds[0])
+    return best((predicted(each, scan.scan, *scale) for each in networks), scan)
 
 
-def trained(values: Image) -> tuple[list[Any], int]:
-    """Return the networks along a training, and how many steps it took."""
+def trained(values: Image) -> tuple[list[Any], Any]:
+    """Return the networks along a training, and what has trained them."""
     import careamics
     from careamics.config import create_advanced_n2v_config
     from lightning.pytorch.callbacks import Callback
@@ -90,7 +91,7 @@ def trained(values: Image) -> tuple[list[Any], int]:
             config, work_dir=folder, callbacks=[Watch()], enable_progress_bar=False
         )
         rival.train(train_data=values)
-        return networks, int(rival.trainer.global_step)
+    return networks, rival
 
 
 @torch.inference_mode()
