@@ -75,15 +75,6 @@ def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray
 
 
 @kernel
-def row_sums(rows: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
-    """Add up each row of a table: ``rows.sum(axis=1, out=out)``."""
-    for i in range(len(rows)):
-        out[i] = 0
-        for k in range(rows.shape[1]):
-            out[i] += rows[i, k]
-
-
-@kernel
 def order_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the order in which keys are sorted, and equal ones stay: a stable ``np.argsort``.
 

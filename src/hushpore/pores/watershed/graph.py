@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.pores.geometry.contacts import N_DIRECTIONS, count_closed, scan_rows
-from hushpore.pores.geometry.sums import SUMS, add_rows, index_of, order_of, row_sums
+from hushpore.pores.geometry.sums import SUMS, add_rows, index_of, order_of
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -115,11 +115,8 @@ class BasinGraph:
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
         """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
-        ways = np.flatnonzero(self.saddle >= 0)
-        contacts = np.empty(self.a.size, np.int64)
-        row_sums(self.contacts, contacts)
-        # the bits of floats from 0 on are in order as integers
-        key = -(self.saddle[ways].view(np.int32).astype(np.int64) << 32) - contacts[ways]
+        # the bits of floats from 0 on are in order as integers, and those below 0 below all
+        ways, key = _necks(self.saddle.view(np.int32), self.contacts)
         # edges are sorted, so that of equal ones the first come first: those of the lower basins
         return ways[order_of(key)]
 
@@ -308,3 +305,24 @@ def widest_ways(
         if saddle[i] > highest[at] or (saddle[i] == highest[at] and place[i] < earliest[at]):
             highest[at] = saddle[i]
             earliest[at] = place[i]
+
+
+@kernel
+def _necks(
+    saddle: npt.NDArray[np.int32], contacts: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return which edges are ways, and keys by which the widest necks come first.
+
+    `saddle`: (edges,), the bits of the squared distance. `contacts`: (edges, 13): of equally wide
+    necks those with more come first.
+    """
+    ways, keys = np.empty((2, np.count_nonzero(saddle >= 0)), np.int64)
+    count = 0
+    for edge in range(saddle.size):
+        if saddle[edge] >= 0:
+            ways[count] = edge
+            keys[count] = -(np.int64(saddle[edge]) << 32)
+            for k in range(contacts.shape[1]):
+                keys[count] -= contacts[edge, k]
+            count += 1
+    return ways, keys
