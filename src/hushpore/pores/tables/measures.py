@@ -166,12 +166,12 @@ class PoreSums:
         for k in range(3):
             np.minimum.at(bounds[:, k], label, graph.bounds[:, k])
             np.maximum.at(bounds[:, 3 + k], label, graph.bounds[:, 3 + k])
-        crossings, inner = np.zeros((2, count + 1, graph.crossings.shape[1]), np.int64)
-        add_rows(graph.crossings, label, crossings)
+        crossings = np.zeros((count + 1, graph.crossings.shape[1]), np.int64)
         # where basins of one pore touch, its surface is not
         a = label[graph.a]
-        add_rows(graph.contacts, np.where(a == label[graph.b], a, 0), inner)
-        crossings -= inner
+        add_rows(graph.contacts, np.where(a == label[graph.b], a, 0), crossings)
+        np.negative(crossings, out=crossings)
+        add_rows(graph.crossings, label, crossings)
         closed_voxels = np.zeros(count + 1, np.int64)
         np.add.at(closed_voxels, label, graph.closed_voxels)
         return cls(
@@ -355,7 +355,13 @@ PORES: list[Measure[PoreSums]] = [
         "Number of the pore in the labels.",
         lambda pores: np.arange(1, len(pores.sums) + 1, dtype=np.int32),
     ),
-    _each("num_voxels", 0, "Size in voxels.", lambda pores: pores.sum("voxels")),
+    _each(
+        "num_voxels",
+        0,
+        "Size in voxels.",
+        # of its own: a view would keep all sums
+        lambda pores: pores.sum("voxels").copy(),
+    ),
     Measure("volume", 3, "Volume; in 2D the area.", lambda pores: pores.size),
     Measure(
         "equivalent_diameter",
