@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from hushpore.pores.result import Pores
 
 
-def load(name: str) -> Callable[..., Any]:
-    """Import the function ``"module:function"``, when it is first used.
+def load(name: str) -> Any:
+    """Import the function or class ``"module:name"``, when it is first used.
 
     The libraries behind a job take seconds to load, and what lies above it imports this.
     """
-    loaded: Callable[..., Any] = pkgutil.resolve_name(name)
-    return loaded
+    return pkgutil.resolve_name(name)
 
 
 @dataclass(frozen=True)
@@ -137,12 +136,13 @@ class JobDescription:
     @property
     def settings(self) -> type[Settings]:
         """Its settings, imported when they are first asked for."""
-        found: type[Settings] = pkgutil.resolve_name(self.settings_class)
+        found: type[Settings] = load(self.settings_class)
         return found
 
     def load(self) -> Callable[[Any, Any, Backend], Job]:
         """Import the generator."""
-        return load(self.generator)
+        found: Callable[[Any, Any, Backend], Job] = load(self.generator)
+        return found
 
 
 _IN_MEMORY = (
