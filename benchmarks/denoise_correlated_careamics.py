@@ -14,12 +14,13 @@ from __future__ import annotations
 import copy
 import tempfile
 import time
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from benchmarks._careamics import grey_scale, predicted, trained
 from benchmarks._missing import require_package
 from benchmarks._scans import cases, made
 from benchmarks.denoise_correlated import best, compared
@@ -48,25 +49,22 @@ def measure(only: str = "", kept: dict[str, Any] | None = None) -> Iterator[dict
         if only in case.name:
             scan = made(case)
             steps: list[int] = []
-            found = compared(case, scan, {"N2V2": lambda: denoised(scan, steps)})  # noqa: B023 - called at once
+            found = compared(case, scan, {"N2V2": partial(denoised, scan, steps)})
             figures[case.name] = {**found, "steps": steps[-1]}
             yield figures
 
 
 def denoised(scan: Scan, steps: list[int]) -> Image:
     """Train, and return what the best of the networks makes; appends how many steps it took."""
-    networks, rival = trained(scan.scan)
+    networks, rival = networks_of(scan.scan)
     steps.append(int(rival.trainer.global_step))
-    # of the patches that it trains on, which leave out what is around the sample
-    known = rival.config.data_config.normalization
-    scale = float(known.input_means[0]), float(known.input_stds[0])
-    return best((predicted(each, scan.scan, *scale) for each in networks), scan)
+    scale = grey_scale(rival)
+    images = (np.stack([predicted(each, one, scale) for one in scan.scan]) for each in networks)
+    return best((image.astype(np.float32) for image in images), scan)
 
 
-def trained(values: Image) -> tuple[list[Any], Any]:
+def networks_of(values: Image) -> tuple[list[Any], Any]:
     """Return the networks along a training, and what has trained them."""
-    import careamics
-    from careamics.config import create_advanced_n2v_config
     from lightning.pytorch.callbacks import Callback
 
     networks: list[Any] = []
@@ -83,20 +81,5 @@ def trained(values: Image) -> tuple[list[Any], Any]:
                 networks.append(copy.deepcopy(module.model))
             trainer.should_stop = seconds >= BUDGET
 
-    config = create_advanced_n2v_config(
-        "scan", "array", "SYX", (64, 64), 16, num_epochs=1000, use_n2v2=True, num_workers=0,
-    )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        rival = careamics.CAREamist(
-            config, work_dir=folder, callbacks=[Watch()], enable_progress_bar=False
-        )
-        rival.train(train_data=values)
-    return networks, rival
-
-
-@torch.inference_mode()
-def predicted(network: Any, values: Image, mean: float, deviation: float) -> Image:
-    """Denoise slice by slice."""
-    scaled = torch.from_numpy((values - mean) / deviation).float()[:, None]
-    slices = [network.eval()(each[None])[0, 0].numpy() for each in scaled]
-    return (np.stack(slices) * deviation + mean).astype(np.float32)
+        return networks, trained(values, folder, Watch())

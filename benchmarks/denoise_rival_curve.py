@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks._careamics import grey_scale, predicted, trained
 from benchmarks._missing import require_package
 from benchmarks._photos import psnr, test_photos, training_photos
 
@@ -27,17 +28,14 @@ BUDGET, APART = 180.0, 15.0
 def measure() -> dict[str, object]:
     """PSNR on Set12 by training time."""
     require_package("careamics")
-    folder = trained()
+    folder = kept_training()
     network = torch.load(folder / "network.pt", weights_only=False)
-    mean, deviation = torch.load(folder / "scale.pt")
+    scale = torch.load(folder / "scale.pt")
     points = {}
     for path in sorted(folder.glob("weights-*.pt")):
         kept = torch.load(path)
         network.load_state_dict(kept["weights"])
-        values = [
-            psnr(_predicted(network, noisy, mean, deviation), clean)
-            for clean, noisy in test_photos()
-        ]
+        values = [psnr(predicted(network, noisy, scale), clean) for clean, noisy in test_photos()]
         points[f"{kept['seconds']:.0f} s"] = {
             "steps": kept["steps"],
             "psnr": round(float(np.mean(values)), 2),
@@ -45,15 +43,13 @@ def measure() -> dict[str, object]:
     return {"careamics": metadata.version("careamics"), "curve": points}
 
 
-def trained() -> Path:
+def kept_training() -> Path:
     """Return the folder of a training; trains where there is none."""
     folder = Path(tempfile.gettempdir()) / "hushpore-quality" / "careamics"
     if (folder / "scale.pt").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    import careamics
-    from careamics.config import create_advanced_n2v_config
     from lightning.pytorch.callbacks import Callback
 
     class Watch(Callback):  # type: ignore[misc]
@@ -78,21 +74,6 @@ def trained() -> Path:
         def on_train_end(self, trainer: Any, module: Any) -> None:
             torch.save(module.model, folder / "network.pt")
 
-    config = create_advanced_n2v_config(
-        "curve", "array", "SYX", (64, 64), 16, num_epochs=1000, use_n2v2=True,
-        num_workers=0,
-    )  # fmt: skip
-    rival = careamics.CAREamist(
-        config, work_dir=tempfile.mkdtemp(), callbacks=[Watch()], enable_progress_bar=False
-    )
-    rival.train(train_data=training_photos())
-    # of the patches that it trains on, which are not those of the whole
-    known = rival.config.data_config.normalization
-    torch.save((float(known.input_means[0]), float(known.input_stds[0])), folder / "scale.pt")
+    rival = trained(training_photos(), tempfile.mkdtemp(), Watch())
+    torch.save(grey_scale(rival), folder / "scale.pt")
     return folder
-
-
-@torch.inference_mode()
-def _predicted(network: Any, noisy: Any, mean: float, deviation: float) -> Any:
-    values = torch.from_numpy((noisy - mean) / deviation)[None, None]
-    return network.eval()(values)[0, 0].numpy() * deviation + mean
