@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushpore import InputError, Volume
-from hushpore.base.volume import as_volume, readable_unit, require_values
+from hushpore.base.volume import as_volume, require_values
 
 
 def test_axes_follow_from_the_number_of_axes() -> None:
@@ -128,11 +128,6 @@ def test_facts_say_what_matters_in_one_line() -> None:
     assert scan.facts == "28 x 512 x 512 · 5 x 0.488 x 0.488 mm · int16 · 14.7 MB"
     assert "voxel size unknown" in Volume(np.zeros((4, 4))).facts
     assert "2 x 2 µm" in Volume(np.zeros((4, 4)), spacing=2.0, unit="um").facts
-
-
-def test_units_are_written_in_signs() -> None:
-    units = [readable_unit("um", 3), readable_unit("mm", -1), readable_unit("pixel")]
-    assert units == ["µm³", "mm⁻¹", "px"]
 
 
 def auxiliary(thing: object) -> object:

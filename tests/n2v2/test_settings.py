@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from hushpore import Volume
-from hushpore.base.volume import readable_duration
+from hushpore.base.readable import readable_duration
 from hushpore.n2v2.settings import STEPS, DenoiseSettings
 
 

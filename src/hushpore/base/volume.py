@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_bytes, readable_unit
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.text import on_one_line
 from hushpore.base.units import METRES, unit_of
@@ -390,92 +391,3 @@ def _per_axis(
             f"The {what} needs {count} finite numbers, in {'zyx'[-count:]} order; got {values}."
         )
     return tuple(float(value) for value in given)
-
-
-def readable_unit(unit: str, power: int = 1) -> str:
-    """Write a unit of length as people do, to some power; files keep the ASCII form.
-
-    >>> readable_unit("um"), readable_unit("um", 3), readable_unit("pixel")
-    ('µm', 'µm³', 'px')
-    """
-    sign = {"um": "µm", "pixel": "px"}.get(unit, unit)
-    return sign + {1: "", 2: "²", 3: "³", -1: "⁻¹"}[power]
-
-
-def readable_number(value: float, digits: int = 3) -> str:
-    """Write a number as people do: with so many digits that count, and rarely an exponent.
-
-    >>> readable_number(1350.4), readable_number(999.96), readable_number(-0.01234)
-    ('1,350', '1,000', '-0.0123')
-    """
-    rounded = float(f"{value:.{digits}g}")
-    # as many zeros as it takes
-    return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e9 else f"{rounded:,.{digits}g}"
-
-
-def readable_grey(value: float) -> str:
-    """Write a grey value with four digits, and a large one in full.
-
-    >>> readable_grey(14972), readable_grey(22820.4), readable_grey(-372.31)
-    ('14972', '22820', '-372.3')
-    """
-    return f"{value:.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.4g}"
-
-
-def readable_percent(share: float) -> str:
-    """Write a share in per cent, with as few digits as are needed.
-
-    >>> readable_percent(0.386), readable_percent(0.0123), readable_percent(0.9952)
-    ('39 %', '1.2 %', '99.5 %')
-    """
-    percent = 100 * share
-    if 99 < abs(percent) < 100:
-        # what is not all of it is not written as if it were
-        return f"{percent:.3g} %"
-    return f"{percent:.0f} %" if abs(percent) >= 10 else f"{percent:.2g} %"
-
-
-def percent_digits(share: float) -> str:
-    """Write a share that was measured in per cent, to a tenth unless it is smaller.
-
-    >>> percent_digits(0.0411), percent_digits(0.0003), percent_digits(1e-6), percent_digits(0)
-    ('4.1', '0.03', '<0.01', '0.0')
-    """
-    percent = 100 * share
-    if 0 < percent < 0.01:
-        return "<0.01"
-    return f"{percent:.2f}" if 0 < percent < 0.1 else f"{percent:.1f}"
-
-
-def readable_count(count: int, noun: str, plural: str = "") -> str:
-    """Write how many there are of something.
-
-    >>> readable_count(1, "throat"), readable_count(1350, "patch", "patches")
-    ('1 throat', '1,350 patches')
-    """
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
-
-
-def readable_duration(seconds: float) -> str:
-    """Write a time that is known about, as people say it.
-
-    >>> readable_duration(42.3), readable_duration(141), readable_duration(4900)
-    ('42 s', '2 min 20 s', '1 h 20 min')
-    """
-    if seconds < 99.5:
-        return f"{max(seconds, 1):.0f} s"
-    # so many units of the smaller kind are told apart
-    small, large, unit, step = (1, 60, ("min", "s"), 10) if seconds < 3570 else (
-        60, 3600, ("h", "min"), 5,
-    )  # fmt: skip
-    whole, rest = divmod(step * round(seconds / small / step), large // small)
-    return f"{whole} {unit[0]}" + (f" {rest} {unit[1]}" if rest else "")
-
-
-def readable_bytes(count: float) -> str:
-    """Write a number of bytes with a unit: 14.7 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

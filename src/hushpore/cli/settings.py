@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
-from hushpore.base.volume import readable_bytes, readable_count
+from hushpore.base.readable import readable_bytes, readable_count
 from hushpore.cli.echo import echo
 from hushpore.cli.flags import settings_flags
 from hushpore.jobs import JOBS

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hushpore._version import __version__
 from hushpore.base.errors import DeviceError
 from hushpore.base.events import Progress
-from hushpore.base.volume import Volume, readable_count
+from hushpore.base.readable import readable_count
+from hushpore.base.volume import Volume
 from hushpore.cluster.beginning import has_begun
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.gpus import Gpus, gpus_of

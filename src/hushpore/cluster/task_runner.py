@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import DeviceError, HushporeError, MemoryLimitError
-from hushpore.base.volume import readable_count
+from hushpore.base.readable import readable_count
 from hushpore.cluster.connection import require_distributed
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from hushpore.base.volume import readable_bytes
+from hushpore.base.readable import readable_bytes
 from hushpore.device.switches import WINS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hushpore.base.errors import InputError, MemoryLimitError, NotTrustedError
-from hushpore.base.volume import readable_bytes
+from hushpore.base.readable import readable_bytes
 from hushpore.device.backend import Backend
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
-from hushpore.base.volume import readable_bytes
+from hushpore.base.readable import readable_bytes
 from hushpore.io.gate import free_memory
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_count, readable_unit
 from hushpore.base.text import in_figure
-from hushpore.base.volume import readable_count, readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Progress, result_of
-from hushpore.base.volume import readable_unit
+from hushpore.base.readable import readable_unit
 from hushpore.io.planes import PlaneStack
 
 if TYPE_CHECKING:

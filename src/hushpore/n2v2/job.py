@@ -14,7 +14,7 @@ import torch
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Batch, Job, Note, Progress
 from hushpore.base.provenance import fingerprint, make_provenance
-from hushpore.base.volume import readable_count, readable_percent
+from hushpore.base.readable import readable_count, readable_percent
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within

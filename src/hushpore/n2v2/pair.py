@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.base.volume import Volume, readable_number
+from hushpore.base.readable import readable_number
+from hushpore.base.volume import Volume
 from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
 from hushpore.n2v2.noise.diagnosis import NOTABLE
 from hushpore.n2v2.plan import ALIKE

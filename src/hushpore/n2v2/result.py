@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.readable import readable_count, readable_number
 from hushpore.base.result import ResultFiles
-from hushpore.base.volume import readable_count, readable_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,7 @@ from scipy import linalg
 from scipy.ndimage import gaussian_filter1d
 
 from hushpore.base.errors import InputError
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number
 from hushpore.device.backend import cpu_threads
 from hushpore.n2v2.noise.boxes import cut_boxes
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_duration
 from hushpore.base.settings import Settings, option
-from hushpore.base.volume import readable_duration
 from hushpore.patches.settings import explain_share
 
 if TYPE_CHECKING:

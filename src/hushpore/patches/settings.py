@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_percent
 from hushpore.base.settings import Settings, option
-from hushpore.base.volume import readable_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_grey, readable_percent
 from hushpore.base.scaled import held
-from hushpore.base.volume import SPATIAL_AXES, Volume, readable_grey, readable_percent
+from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import local_threshold, spacing_of
 from hushpore.pores.slabs import Slabs

@@ -13,14 +13,14 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
-from hushpore.base.result import Offer, ResultFiles
-from hushpore.base.volume import (
+from hushpore.base.readable import (
     percent_digits,
     readable_count,
     readable_number,
     readable_percent,
     readable_unit,
 )
+from hushpore.base.result import Offer, ResultFiles
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.parallel import KernelThreads

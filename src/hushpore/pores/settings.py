@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hushpore.base.readable import readable_unit
 from hushpore.base.settings import Settings, option
-from hushpore.base.volume import readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_unit
 from hushpore.base.text import in_figure, on_one_line, read_table
 from hushpore.base.units import METRES
-from hushpore.base.volume import readable_unit
 from hushpore.pores.tables.totals import total_of
 
 if TYPE_CHECKING:

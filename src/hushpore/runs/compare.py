@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_unit
 from hushpore.base.text import in_figure
 from hushpore.base.units import METRES
-from hushpore.base.volume import readable_unit
 from hushpore.pores.tables.measures import PORES, THROATS, summarised
 from hushpore.pores.tables.totals import TOTALS
 from hushpore.runs.compare_phases import (

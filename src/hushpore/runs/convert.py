@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, result_of
-from hushpore.base.volume import Volume, readable_bytes, readable_count
+from hushpore.base.readable import readable_bytes, readable_count
+from hushpore.base.volume import Volume
 from hushpore.device.timing import StageTimer
 from hushpore.io.gate import free_memory
 from hushpore.io.loading import load

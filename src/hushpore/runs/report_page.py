@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.readable import readable_unit
 from hushpore.base.text import in_figure
-from hushpore.base.volume import readable_unit
 from hushpore.io.report import phase_figure, report_figure
 from hushpore.jobs import JOBS
 from hushpore.pores.phases.measures import CONTACTS, PHASES

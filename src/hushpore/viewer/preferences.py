@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
-from hushpore.base.volume import readable_bytes, readable_count
+from hushpore.base.readable import readable_bytes, readable_count
 from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_folders
 from hushpore.runs.last_used import forget, remembered_file
 from hushpore.runs.preferences import in_force, save_preferences

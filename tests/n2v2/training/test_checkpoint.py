@@ -53,9 +53,9 @@ import torch
 import hushpore
 torch.set_num_threads(int(sys.argv[2]))
 from hushpore.n2v2 import plan
-from hushpore.n2v2.noise import estimation
+from hushpore.n2v2.noise import flat_blocks
 plan.FEATURES = dict.fromkeys(plan.FEATURES, 4)
-estimation._DRAWN, estimation._TRIES = 1000, 1
+flat_blocks._DRAWN, flat_blocks._TRIES = 1000, 1
 from hushpore.n2v2.training import checkpoint
 checkpoint.SAVE_INTERVAL = 0.0
 settings = dict(steps=20, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])

@@ -6,7 +6,8 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels
 
-from hushpore.base.volume import Volume, readable_duration
+from hushpore.base.readable import readable_duration
+from hushpore.base.volume import Volume
 from hushpore.n2v2.noise import estimation
 from hushpore.viewer.denoise.widget import DenoiseWidget, NoiseLine
 from hushpore.viewer.layers.conversion import METADATA_KEY

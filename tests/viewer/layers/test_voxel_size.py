@@ -9,7 +9,7 @@ from napari.components import ViewerModel
 
 import hushpore
 from hushpore import Volume
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, volume_of

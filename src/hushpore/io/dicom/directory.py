@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hushpore.base.volume import readable_count
+from hushpore.base.readable import readable_count
 from hushpore.io.dicom.header import is_dicomdir
 from hushpore.io.dicom.reader import open_dicom
 from hushpore.io.folders import files_below, shortened

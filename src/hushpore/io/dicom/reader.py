@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.readable import readable_count
 from hushpore.base.scaled import Scaled
-from hushpore.base.volume import Volume, readable_count
+from hushpore.base.volume import Volume
 from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_series
 from hushpore.io.dicom.header import read_headers
 from hushpore.io.dicom.pixels import SeriesReader

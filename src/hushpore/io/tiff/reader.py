@@ -15,7 +15,8 @@ import numpy as np
 import tifffile
 
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
-from hushpore.base.volume import Volume, readable_count
+from hushpore.base.readable import readable_count
+from hushpore.base.volume import Volume
 from hushpore.io.gate import CONSENT, Gate, gate_of
 from hushpore.io.log_capture import captured_log, captured_warnings
 from hushpore.io.planes import PlaneStack, Stream

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from hushpore.base.readable import readable_unit
 from hushpore.base.units import METRES, unit_of
-from hushpore.base.volume import readable_unit
 
 if TYPE_CHECKING:
     import tifffile

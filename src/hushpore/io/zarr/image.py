@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hushpore.base.errors import MemoryLimitError, import_optional
+from hushpore.base.readable import readable_bytes
 from hushpore.base.units import FULL
-from hushpore.base.volume import readable_bytes
 
 if TYPE_CHECKING:
     import os

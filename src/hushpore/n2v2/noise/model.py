@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import fft
 
-from hushpore.base.volume import readable_percent
+from hushpore.base.readable import readable_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import result_of
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number
 from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
 from hushpore.n2v2.noise.diagnosis import neighbour_correlation
 from hushpore.n2v2.source import pieces

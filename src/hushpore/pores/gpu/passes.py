@@ -28,8 +28,9 @@ import numpy as np
 
 from hushpore.base.errors import DeviceError
 from hushpore.base.events import result_of
+from hushpore.base.readable import readable_bytes
 from hushpore.base.scaled import held
-from hushpore.base.volume import Volume, readable_bytes
+from hushpore.base.volume import Volume
 from hushpore.device.memory import POOLED
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer

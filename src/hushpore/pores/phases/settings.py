@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import readable_number
 from hushpore.base.settings import Settings, option
-from hushpore.base.volume import readable_number
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:

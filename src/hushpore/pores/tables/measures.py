@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from hushpore.base.volume import readable_unit
+from hushpore.base.readable import readable_unit
 from hushpore.pores.geometry.sums import SUMS, add_rows, index_of
 from hushpore.pores.geometry.surface import crofton_area, surface_area
 from hushpore.pores.parallel import KernelThreads

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.volume import percent_digits, readable_number, readable_unit
+from hushpore.base.readable import percent_digits, readable_number, readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

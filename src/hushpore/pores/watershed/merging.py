@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.volume import readable_percent
+from hushpore.base.readable import readable_percent
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
 

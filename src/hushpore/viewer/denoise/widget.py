@@ -16,8 +16,8 @@ from napari.layers import Image
 from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.readable import readable_number, readable_percent
 from hushpore.base.scaled import held
-from hushpore.base.volume import readable_number, readable_percent
 from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
 from hushpore.device.speeds import known_speeds

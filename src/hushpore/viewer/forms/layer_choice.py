@@ -12,7 +12,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QSizePolicy
 
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.volume import readable_count
+from hushpore.base.readable import readable_count
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.forms.rich_label import RichLabel, link, unbroken

@@ -17,7 +17,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import InputError
-from hushpore.base.volume import readable_unit
+from hushpore.base.readable import readable_unit
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 

@@ -20,7 +20,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
-from hushpore.base.volume import readable_bytes
+from hushpore.base.readable import readable_bytes
 from hushpore.io.gate import free_memory
 from hushpore.io.loading import MEMORY_SHARE
 from hushpore.io.series import preselected, split_notes

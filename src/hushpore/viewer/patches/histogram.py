@@ -10,7 +10,7 @@ from qtpy.QtCore import QRectF, Qt, Signal
 from qtpy.QtGui import QColor, QPainter, QPen
 from qtpy.QtWidgets import QWidget
 
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number
 
 if TYPE_CHECKING:
     import numpy.typing as npt

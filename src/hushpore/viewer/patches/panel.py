@@ -14,7 +14,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number
 from hushpore.patches.sheet import GAP
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link

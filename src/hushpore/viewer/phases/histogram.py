@@ -8,7 +8,7 @@ import numpy as np
 from qtpy.QtCore import QPointF
 from qtpy.QtGui import QColor
 
-from hushpore.base.volume import readable_grey
+from hushpore.base.readable import readable_grey
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.segment.grey_histogram import GreyHistogram
 

@@ -10,7 +10,7 @@ import numpy as np
 from napari.layers import Labels
 from napari.utils.colormaps import CyclicLabelColormap
 
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data

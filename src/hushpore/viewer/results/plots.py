@@ -11,7 +11,7 @@ from matplotlib.widgets import RectangleSelector
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 
-from hushpore.base.volume import readable_number, readable_unit
+from hushpore.base.readable import readable_number, readable_unit
 from hushpore.runs.compare import bin_edges
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Labels
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, Colormap
 
-from hushpore.base.volume import (
+from hushpore.base.readable import (
     percent_digits,
     readable_count,
     readable_number,

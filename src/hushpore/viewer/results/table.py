@@ -18,8 +18,8 @@ from qtpy.QtCore import (
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QAbstractItemView, QApplication, QHeaderView, QTableView
 
+from hushpore.base.readable import readable_number
 from hushpore.base.text import as_csv
-from hushpore.base.volume import readable_number
 from hushpore.pores.tables.measures import PORES, measure_of
 
 if TYPE_CHECKING:

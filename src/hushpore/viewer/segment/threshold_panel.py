@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
-from hushpore.base.volume import readable_percent
+from hushpore.base.readable import readable_percent
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.worker import calling

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hushpore.base.volume import readable_number
+from hushpore.base.readable import readable_number, readable_unit
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,8 @@ from hushpore.base.volume import readable_number
 )
 def test_numbers_are_written_as_people_write_them(value: float, text: str) -> None:
     assert readable_number(value) == text
+
+
+def test_units_are_written_in_signs() -> None:
+    units = [readable_unit("um", 3), readable_unit("mm", -1), readable_unit("pixel")]
+    assert units == ["µm³", "mm⁻¹", "px"]
