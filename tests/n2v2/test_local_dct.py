@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,45 +15,63 @@ from scipy import fft, ndimage
 from skimage import data
 
 from hushpore.base.errors import InputError
-from hushpore.n2v2.local_dct import EDGE, STRIDE, LocalDCT
+from hushpore.n2v2.local_dct import LocalDCT
 from hushpore.n2v2.model import Architecture, build_network
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
+
+    Image = npt.NDArray[np.float64]
 
 
 def denoised(
-    image: npt.NDArray[np.float64],
+    image: Image,
     slope: float = 0.0,
     noise: float = 1.0,
-) -> npt.NDArray[np.float64]:
+) -> Image:
     """Return an image (y, x) denoised."""
     transform = LocalDCT()
     transform.set_noise(1, slope)
-    found: npt.NDArray[np.float64] = transform(torch.from_numpy(image)[None, None], noise)[
-        0, 0
-    ].numpy()
+    found: Image = transform(torch.from_numpy(image)[None, None], noise)[0, 0].numpy()
     return found
 
 
-def square_by_square(
-    image: npt.NDArray[np.float64], slope: float, noise: float
-) -> npt.NDArray[np.float64]:
+def square_by_square(image: Image, slope: float, noise: float) -> Image:
     """Return an image with white noise of deviation 1, each square transformed by SciPy."""
-    padded = np.pad(image, EDGE - 1, "edge")
-    total, weights = np.zeros_like(padded), np.zeros_like(padded)
-    for y in range(0, padded.shape[0] - EDGE + 1, STRIDE):
-        for x in range(0, padded.shape[1] - EDGE + 1, STRIDE):
-            place = np.s_[y : y + EDGE, x : x + EDGE]
-            coefficients = fft.dctn(padded[place], norm="ortho")
-            variance = max(1 + slope * padded[place].mean(), 0.01)
-            is_kept = np.abs(coefficients) > 2.5 * noise * np.sqrt(variance)
-            is_kept[0, 0] = True
-            weight = 1 / is_kept.sum()
-            total[place] += weight * fft.idctn(coefficients * is_kept, norm="ortho")
+
+    def joined(
+        edge: int, stride: int, weigh: Callable[[tuple[slice, ...]], tuple[Image, Image]]
+    ) -> Image:
+        beyond = edge - stride
+        total, weights = np.zeros((2, *(n + 2 * beyond for n in image.shape)))
+        for y, x in product(*(range(0, n - edge + 1, stride) for n in total.shape)):
+            place = np.s_[y : y + edge, x : x + edge]
+            coefficients, share = weigh(place)
+            share[0, 0] = 1
+            weight = 1 / np.square(share).sum()
+            total[place] += weight * fft.idctn(coefficients * share, norm="ortho")
             weights[place] += weight
-    inner = slice(EDGE - 1, 1 - EDGE)
-    return (total / weights)[inner, inner]
+        return (total / weights)[beyond:-beyond, beyond:-beyond]
+
+    def deviation(square: Image) -> float:
+        return noise * float(np.sqrt(max(1 + slope * square.mean(), 0.01)))
+
+    def without_small(place: tuple[slice, ...]) -> tuple[Image, Image]:
+        square = near[place]
+        coefficients = fft.dctn(square, norm="ortho")
+        size = np.abs(coefficients) / deviation(square)
+        return coefficients, np.interp(size, (2.5, 3.1), (0, 1))
+
+    def by_wiener(place: tuple[slice, ...]) -> tuple[Image, Image]:
+        energy = fft.dctn(pilot[place], norm="ortho") ** 2
+        share = energy / (energy + deviation(pilot[place]) ** 2)
+        return fft.dctn(far[place], norm="ortho"), share
+
+    near, far = np.pad(image, 6, "edge"), np.pad(image, 12, "edge")
+    pilot = np.pad(joined(8, 2, without_small), 12, "edge")
+    return joined(16, 4, by_wiener)
 
 
 @pytest.mark.parametrize(("slope", "noise"), [(0.0, 1.0), (0.3, 1.2), (-0.4, 0.5)])

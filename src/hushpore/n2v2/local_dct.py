@@ -1,18 +1,23 @@
 """Denoising by a local discrete cosine transform: what a network may start from.
 
-Every square of 8 x 8 pixels is transformed, coefficients that noise explains are set to zero, and
-the squares are put together again, those with few coefficients counting most. It knows nothing of
-what images look like but that few cosines make up a small square; textures and straight edges,
-which a network learns late, it keeps at once.
+Twice: every square of 8 x 8 pixels is transformed, coefficients that noise explains are set to
+zero, and the squares are put together again, those with few coefficients counting most. What comes
+of that says how strong the image is in each coefficient of squares of 16 x 16 pixels, and by that
+those of the noisy image are weighted (a Wiener filter). It knows nothing of what images look like
+but that few cosines make up a small square; textures and straight edges, which a network learns
+late, it keeps at once.
 
 After Yu, Sapiro, DCT image denoising: a simple and effective image denoising algorithm,
 https://doi.org/10.5201/ipol.2011.ys-dct; the weights after Guleryuz, Weighted averaging for
-denoising with overcomplete dictionaries, https://doi.org/10.1109/TIP.2007.908078. For noise that is
+denoising with overcomplete dictionaries, https://doi.org/10.1109/TIP.2007.908078; the second pass
+as in Dabov et al., Image denoising by sparse 3-D transform-domain collaborative filtering,
+https://doi.org/10.1109/TIP.2007.901238, without its search for similar squares. For noise that is
 independent from pixel to pixel, and may grow with the grey value.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,42 +29,44 @@ from torch import nn
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Edge of a square, in pixels, and how far apart two squares are.
-EDGE, STRIDE = 8, 2
+#: Edge of a square, in pixels, and how far apart two squares are, in either pass.
+FIRST, SECOND = (8, 2), (16, 4)
+
+#: How far a pixel sees.
+RADIUS = FIRST[0] + SECOND[0] - 2
 
 #: Bytes that it takes for a pixel of an image on its way through, at most.
-BYTES = 300
+BYTES = 320
 
-#: Coefficients up to so many deviations of the noise are set to zero.
-_THRESHOLD = 2.5
-
-#: Deviation of a coefficient that is never set to zero.
-_KEPT = -1.0
+#: Coefficients up to so many deviations of the noise are set to zero, and from so many on kept.
+_REMOVED, _KEPT = 2.5, 3.1
 
 #: The variance of the noise is nowhere less than this, as a share of that at the mean grey value.
 _LEAST_VARIANCE = 0.01
 
+#: Keeps what is divided by noise that is zero from being divided by zero.
+_LEAST = 1e-20
+
 
 class LocalDCT(nn.Module):
-    """Denoises images (batch, channels, y, x) by thresholding a local cosine transform."""
+    """Denoises images (batch, channels, y, x) by a local cosine transform, in two passes."""
 
-    # the cosines, (coefficients, pixels of a square); the deviation of the noise in each of the
-    # coefficients at the mean grey value, which is zero, or below zero where one is always kept, as
-    # the first, the mean, is; the variance is 1 + slope * value times that at another
-    basis: torch.Tensor
+    # the deviation of the noise at the mean grey value; the variance is 1 + slope * value times
+    # its square at another
     deviation: torch.Tensor
     slope: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("basis", torch.from_numpy(_cosines()).float())
-        self.register_buffer("deviation", torch.full((EDGE**2,), _KEPT))
+        self.first, self.second = Squares(*FIRST), Squares(*SECOND)
+        self.register_buffer("deviation", torch.zeros(()))
         self.register_buffer("slope", torch.zeros(()))
 
     def reset(self) -> None:
         """Put everything where it is before the noise is known: nothing is removed."""
-        self.basis.copy_(torch.from_numpy(_cosines()))
-        self.deviation.fill_(_KEPT)
+        self.first.reset()
+        self.second.reset()
+        self.deviation.zero_()
         self.slope.zero_()
 
     def set_noise(self, deviation: float, slope: float = 0.0) -> None:
@@ -68,30 +75,82 @@ class LocalDCT(nn.Module):
         `deviation`: at the mean grey value. `slope`: by how much the variance grows with the grey
         value, as a share of that at the mean.
         """
-        self.deviation[1:] = deviation
+        self.deviation.fill_(deviation)
         self.slope.fill_(slope)
 
     @torch.no_grad()
     def forward(self, images: torch.Tensor, noise: float = 1.0) -> torch.Tensor:
         """Return images without the noise, float32, of the same shape.
 
-        `noise`: deviation of the noise of these images, over that which was set.
+        `images`: edges are multiples of 4, or what is seen at the far end is not what is seen at
+        the near one. `noise`: deviation of the noise of these images, over that which was set.
         """
         with torch.autocast(images.device.type, enabled=False):
-            # (planes, 1, y, x), with whole squares about each pixel
-            planes = F.pad(images.float().flatten(0, 1)[:, None], (EDGE - 1,) * 4, "replicate")
-            size = planes.shape[-2:]
-            coefficients = self.basis @ F.unfold(planes, EDGE, stride=STRIDE)
-            mean = coefficients[:, :1] / EDGE
-            strength = relative_deviation(mean, self.slope)
-            limits = (_THRESHOLD * noise) * self.deviation[:, None]
-            is_kept = coefficients.abs() > strength * limits
-            weight = 1 / is_kept.sum(1, keepdim=True).float()
-            squares = self.basis.T @ coefficients.mul_(is_kept).mul_(weight)
-            total = F.fold(squares, size, EDGE, stride=STRIDE)
-            weights = F.fold(weight.expand_as(squares), size, EDGE, stride=STRIDE)
-            inner = slice(EDGE - 1, 1 - EDGE)
-            return (total / weights)[..., inner, inner].view(images.shape)
+            planes = images.float().flatten(0, 1)[:, None]
+            coefficients = self.first(planes)
+            deviation = self._deviation(coefficients, noise)
+            # a step in place of a slope would let what is rounded otherwise decide
+            steepness = 1 / ((_KEPT - _REMOVED) * deviation).clamp_min_(_LEAST)
+            share = coefficients.abs().sub_(_REMOVED * deviation).mul_(steepness).clamp_(0, 1)
+            sparse = self.first.join(coefficients, share, planes.shape[-2:])
+
+            expected = self.second(sparse)
+            variance = self._deviation(expected, noise).square_()
+            energy = expected.square_()
+            share = energy.div_((energy + variance).clamp_min_(_LEAST))
+            result = self.second.join(self.second(planes), share, planes.shape[-2:])
+            return result.view(images.shape)
+
+    def _deviation(self, coefficients: torch.Tensor, noise: float) -> torch.Tensor:
+        """Return the deviation of the noise in each square, by its mean grey value."""
+        mean = coefficients[:, :1] / math.sqrt(coefficients.shape[1])
+        return relative_deviation(mean, self.slope).mul_(self.deviation * noise)
+
+
+class Squares(nn.Module):
+    """The cosine transform of all squares of images (planes, 1, y, x), and back.
+
+    `edge`: of a square, in pixels. `stride`: how far apart two squares are.
+    """
+
+    basis: torch.Tensor  # the cosines, (coefficients, pixels of a square)
+
+    def __init__(self, edge: int, stride: int) -> None:
+        super().__init__()
+        self.edge, self.stride = edge, stride
+        self.register_buffer("basis", torch.from_numpy(_cosines(edge)).float())
+
+    def reset(self) -> None:
+        """Work out the cosines."""
+        self.basis.copy_(torch.from_numpy(_cosines(self.edge)))
+
+    def forward(self, planes: torch.Tensor) -> torch.Tensor:
+        """Return the coefficients of every square, (planes, coefficients, squares)."""
+        # as many squares about a pixel at the border as elsewhere
+        padded = F.pad(planes, (self.edge - self.stride,) * 4, "replicate")
+        return self.basis @ F.unfold(padded, self.edge, stride=self.stride)
+
+    def join(
+        self, coefficients: torch.Tensor, share: torch.Tensor, size: torch.Size
+    ) -> torch.Tensor:
+        """Return images (planes, 1, *size) of a share of each coefficient of all squares.
+
+        The less noise is left in a square, the more it counts. All of its mean is kept. Both
+        `coefficients` and `share` are written over.
+        """
+        edge, stride = self.edge, self.stride
+        share[:, :1] = 1
+        coefficients.mul_(share)
+        weight = 1 / share.square_().sum(1, keepdim=True)
+        squares = (self.basis.T @ coefficients).mul_(weight)
+        padded = (size[0] + 2 * (edge - stride), size[1] + 2 * (edge - stride))
+        total = F.fold(squares, padded, edge, stride=stride)
+        inner = slice(edge - stride, stride - edge)
+        # pixels that lie in the same squares have the same weights
+        several = edge // stride
+        grid = weight.view(-1, 1, *(each // stride + several - 1 for each in size))
+        sums = several**2 * F.avg_pool2d(grid, several, 1)
+        return total[..., inner, inner] / F.interpolate(sums, scale_factor=stride)
 
 
 def relative_deviation(values: torch.Tensor, slope: float | torch.Tensor) -> torch.Tensor:
@@ -102,7 +161,7 @@ def relative_deviation(values: torch.Tensor, slope: float | torch.Tensor) -> tor
     return values.mul(slope).add_(1).clamp_min_(_LEAST_VARIANCE).sqrt_()
 
 
-def _cosines() -> npt.NDArray[np.float64]:
+def _cosines(edge: int) -> npt.NDArray[np.float64]:
     """Return the cosines of squares, orthonormal, shape (coefficients, pixels)."""
-    lines = fft.dct(np.eye(EDGE), norm="ortho", axis=0)
+    lines = fft.dct(np.eye(edge), norm="ortho", axis=0)
     return np.kron(lines, lines)

@@ -102,7 +102,7 @@ class Architecture:
     @property
     def radii(self) -> tuple[int, ...]:
         """How far an output pixel sees along each axis, in pixels."""
-        beyond = local_dct.EDGE - 1 if self.corrects_dct else 0
+        beyond = local_dct.RADIUS if self.corrects_dct else 0
         return tuple(
             beyond + (RECEPTIVE_RADIUS if step == 2 else FLAT_RADIUS) for step in self.steps
         )
