@@ -54,15 +54,14 @@ def measure(only: str = "", kept: dict[str, Any] | None = None) -> Iterator[dict
 
 def compared(clean: Image, counts: int) -> dict[str, object]:
     """Denoise the counts of one photograph in every way."""
-    grey = 255 / counts
-    noisy = np.random.default_rng(counts).poisson(clean / grey).astype(np.float32)
+    noisy, grey = counted(clean, counts)
     began = time.process_time()
     result = hushpore.denoise(noisy, steps=STEPS, seed=0)
     seconds = time.process_time() - began
     denoised = np.asarray(result.volume.data)
     found = {
         "noisy": psnr(noisy * grey, clean),
-        "best Gaussian": max(psnr(gaussian_filter(noisy, s) * grey, clean) for s in DEVIATIONS),
+        "best Gaussian": best_gaussian(noisy * grey, clean),
         "best Gaussian, stabilised": max(
             psnr(inverse_anscombe(gaussian_filter(anscombe(noisy), s)) * grey, clean)
             for s in DEVIATIONS
@@ -78,6 +77,17 @@ def compared(clean: Image, counts: int) -> dict[str, object]:
         "shared out": "count" in (result.provenance.get("noise_model") or {}),
         "processor seconds": round(seconds),
     }
+
+
+def counted(clean: Image, counts: int) -> tuple[Image, float]:
+    """Return counts of a photograph, so many where it is white, and the grey value of one."""
+    grey = 255 / counts
+    return np.random.default_rng(counts).poisson(clean / grey).astype(np.float32), grey
+
+
+def best_gaussian(noisy: Image, clean: Image) -> float:
+    """Return the PSNR of the best of several Gaussians, chosen with the truth."""
+    return max(psnr(gaussian_filter(noisy, s), clean) for s in DEVIATIONS)
 
 
 def anscombe(counts: Image) -> Image:

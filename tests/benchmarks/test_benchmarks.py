@@ -175,7 +175,9 @@ NOT_HERE = {
         ("denoise_careamics", "denoise_correlated_careamics", "denoise_rival_curve"),
         "needs CAREamics, which tests do not have",
     ),
-    "denoise_bm4d": "needs BM3D and BM4D, which tests do not have",
+    **dict.fromkeys(
+        ("denoise_bm4d", "denoise_photons_bm3d"), "needs BM3D and BM4D, which tests do not have"
+    ),
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
         ("live", "live_ablation", "live_flood", "live_whole", "reading_window", "window_steps"),
@@ -213,6 +215,7 @@ SCREEN = ["live", "patch_boxes", "reading_window", "results_panel", "void_previe
         *((f"denoise_{name}", "photos") for name in PHOTOS),
         ("noise_model", "snow.tif"),
         ("denoise_bm4d", "bm3d"),
+        ("denoise_photons_bm3d", "bm3d"),
         ("denoise_careamics", "careamics"),
         ("denoise_correlated_careamics", "careamics"),
         ("denoise_rival_curve", "careamics"),
