@@ -16,7 +16,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import arrange
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.training import blocks
-from hushpore.n2v2.training.blocks import BlockSampler
+from hushpore.n2v2.training.blocks import BlockSampler, draw_weighted_block
 
 SHAPE = (12, 20, 22)
 
@@ -97,3 +97,24 @@ def test_a_block_is_kept_for_as_many_steps_as_the_next_takes_to_be_read(
     # four slices of 16 bits
     monkeypatch.setattr(blocks, "_BYTES_PER_STEP", 4)
     assert sampler(OnGpu()).steps_per_block == 4 * SHAPE[1] * SHAPE[2] * 2 // 4
+
+
+@pytest.mark.parametrize(("n_images", "fitting", "count"), [(1, 3, 1), (3, 4, 2), (4, 2, 6)])
+def test_over_many_blocks_each_place_is_trained_on_by_its_weight(
+    n_images: int, fitting: int, count: int
+) -> None:
+    rng = np.random.default_rng(0)
+    # some places are left out, one is asked for ten times as often
+    weight = rng.random((n_images, 9)) * (rng.random((n_images, 9)) < 0.7)
+    weight[0, 4] = 10 * weight.max()
+    seen, draws = np.zeros_like(weight), 20_000
+    for _ in range(draws):
+        chosen, start, shares = draw_weighted_block(weight, fitting, count, rng)
+        assert (np.diff(chosen) > 0).all()
+        rows = slice(start, start + fitting)
+        seen[chosen, rows] += shares * weight[chosen, rows]
+    # as many patches are drawn of each block, by what is in it
+    expected = weight / weight.sum()
+    found = seen / (draws * count)
+    assert (found[weight == 0] == 0).all()
+    np.testing.assert_allclose(found, expected, atol=0.1 * expected[weight > 0].min() + 0.005)
