@@ -139,7 +139,7 @@ class Squares(nn.Module):
         `coefficients` and `share` are written over.
         """
         edge, stride = self.edge, self.stride
-        share[:, :1] = 1
+        share[:, :1].fill_(1)
         coefficients.mul_(share)
         weight = 1 / share.square_().sum(1, keepdim=True)
         squares = (self.basis.T @ coefficients).mul_(weight)
