@@ -37,18 +37,22 @@ def measure(only: str = "", kept: dict[str, Any] | None = None) -> Iterator[dict
 
     `only`: part of the names of the scans that are done. `kept`: figures that there are already.
     """
-    for package in ("bm3d", "bm4d"):
-        require_package(package)
-    versions = {package: metadata.version(package) for package in ("bm3d", "bm4d")}
+    versions = {package: required(package) for package in ("bm3d", "bm4d")}
     figures: dict[str, object] = {**(kept or {}), **versions}
-    # NumPy's name up to 2.3, which bm3d 4.0.3 and bm4d 4.2.5 use
-    vars(np).setdefault("trapz", np.trapezoid)
     for case in cases("held out"):
         if only in case.name:
             scan = made(case)
             ways = {"BM3D": partial(bm3d_of, scan), "BM4D": partial(bm4d_of, scan)}
             figures[case.name] = compared(case, scan, ways)
             yield figures
+
+
+def required(package: str) -> str:
+    """Return the version of one of the authors' packages, which can be imported from then on."""
+    require_package(package)
+    # NumPy's name up to 2.3, which bm3d 4.0.3 and bm4d 4.2.5 use
+    vars(np).setdefault("trapz", np.trapezoid)
+    return metadata.version(package)
 
 
 def bm3d_of(scan: Scan) -> Image:

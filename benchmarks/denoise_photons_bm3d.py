@@ -8,13 +8,10 @@ photograph.
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from benchmarks._missing import require_package
 from benchmarks._photos import psnr, test_photos
+from benchmarks.denoise_bm4d import required
 from benchmarks.denoise_photons import (
     COUNTS,
     PHOTOS,
@@ -30,12 +27,9 @@ if TYPE_CHECKING:
 
 def measure() -> Iterator[dict[str, object]]:
     """PSNR of each photograph at each number of counts."""
-    require_package("bm3d")
-    # NumPy's name up to 2.3, which bm3d 4.0.3 uses
-    vars(np).setdefault("trapz", np.trapezoid)
+    figures: dict[str, object] = {"bm3d": required("bm3d")}
     from bm3d import bm3d
 
-    figures: dict[str, object] = {"bm3d": metadata.version("bm3d")}
     photos = test_photos()
     for counts in COUNTS:
         for number in PHOTOS:

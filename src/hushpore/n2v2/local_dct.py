@@ -149,7 +149,7 @@ class Squares(nn.Module):
         # pixels that lie in the same squares have the same weights
         several = edge // stride
         grid = weight.view(-1, 1, *(each // stride + several - 1 for each in size))
-        sums = several**2 * F.avg_pool2d(grid, several, 1)
+        sums = F.avg_pool2d(grid, several, 1, divisor_override=1)
         return total[..., inner, inner] / F.interpolate(sums, scale_factor=stride)
 
 
