@@ -21,7 +21,7 @@ from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
-from hushpore.pores.settings import PoreSettings
+from hushpore.pores.settings import LOCAL_METHODS, PoreSettings
 from hushpore.runs.pore_result import open_result
 
 if TYPE_CHECKING:
@@ -154,6 +154,11 @@ def test_what_is_around_a_sample_is_the_same_in_blocks(
     totals = expected.provenance["result"]
     assert (totals["outside"], totals["padding_value"]) == ("remove-slicewise", -2000)
     assert_same(run(tmp_path / "scan.ome.zarr", client, 6), expected)
+    for method in LOCAL_METHODS:
+        local = {"threshold": method, "window": 9}
+        found = hushpore.segment_pores(hushpore.read(tmp_path / "scan.ome.zarr"), **local)
+        assert found.provenance["result"]["padding_value"] == -2000
+        assert_same(run(tmp_path / "scan.ome.zarr", client, 6, **local), found)
     # around a core that is whole a ball rolls, through all blocks
     whole = np.pad(core[3:-6], ((4, 4), (0, 0), (0, 0)), constant_values=300)
     whole[:, away[0] >= 31] = 300

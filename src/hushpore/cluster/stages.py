@@ -192,7 +192,8 @@ class Segmentation:
                 )
                 histogram = histogram_of(reports)
             if is_local:
-                local = local_threshold(self.volume, settings, self.plan.shape[0], found)
+                depth, padding = self.plan.shape[0], self.plan.padding
+                local = local_threshold(self.volume, settings, depth, found, padding)
             else:
                 threshold = threshold_of(settings, found.low, found.high, histogram)
                 check_hysteresis(settings, threshold.value)

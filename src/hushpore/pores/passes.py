@@ -152,8 +152,8 @@ def find_grey_value(work: Work) -> Pass[Grey]:
         return Grey(values, Threshold(None), rounded=rounded_grey(values, 0, 1))
     method = settings.threshold
     if settings.is_local:
-        found, _ = yield from survey(values, False, work.threads)
-        local = local_threshold(work.volume, settings, work.slabs.depth, found)
+        found, _ = yield from survey(values, False, work.threads, work.padding)
+        local = local_threshold(work.volume, settings, work.slabs.depth, found, work.padding)
         return Grey(values, Threshold(None), local, rounded_grey(values, found.low, found.high))
     counting = survey(values, isinstance(method, str), work.threads, work.padding)
     (low, high, _), histogram = yield from counting
@@ -185,12 +185,12 @@ def threshold_of(
 
 
 def local_threshold(
-    volume: Volume, settings: PoreSettings, depth: int, grey: Range
+    volume: Volume, settings: PoreSettings, depth: int, grey: Range, padding: float | None
 ) -> LocalThreshold:
-    """Return the local threshold of settings for a stack of some depth and range of greys."""
+    """Return the local threshold of settings for a stack of some depth, range and padding."""
     bright = settings.pores_are == "bright"
-    window = window_of(volume, settings)
-    return LocalThreshold(str(settings.threshold), window, settings.local_k, bright, depth, grey)
+    window, method = window_of(volume, settings), str(settings.threshold)
+    return LocalThreshold(method, window, settings.local_k, bright, depth, grey, padding)
 
 
 def check_local(settings: PoreSettings) -> None:

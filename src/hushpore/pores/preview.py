@@ -247,15 +247,13 @@ class SliceVoid:
 
         # a slice is not cut into ranges of slices: more threads would have nothing to do
         with KernelThreads(1) as threads:
+            around = self._surroundings(volume, tuple(leading.items()), settings)
             if settings.is_local:
-                local = local_threshold(volume, settings, depth, greys.range)
+                local = local_threshold(volume, settings, depth, greys.range, around.padding)
                 cut = local.slices(z, z + 1)
                 values = values_of(*cut)
-                if greys.share < 1:
-                    # there may be values beyond the range of the sample
-                    values = np.clip(values, greys.range.low, greys.range.high)
                 phase = local.void(values, z, z + 1, threads).view(np.uint8)
-                values = values_of(*cut)[z - cut[0] :][:1]
+                values = values[z - cut[0] :][:1]
             else:
                 threshold = greys.find(settings)
                 if not isinstance(threshold, float):
@@ -266,7 +264,6 @@ class SliceVoid:
                     runs = find_runs(phase, threads)
                     kept = runs.holding(make_void(values, strict, bright, threads))
                     runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8), threads)
-            around = self._surroundings(volume, tuple(leading.items()), settings)
             left_out = _find_left_out(phase, values, volume, around, threads)
         return phase[0], left_out[0]
 

@@ -135,6 +135,35 @@ def test_a_constant_window_has_no_deviation(threads: KernelThreads) -> None:
     assert not find(image, threads, "sauvola", (3, 3, 3))[:, 10:].any()
 
 
+@pytest.mark.parametrize("method", LOCAL_METHODS)
+@pytest.mark.parametrize("bright", [False, True])
+@pytest.mark.parametrize("padding", [-2000, 0, 4000])
+def test_what_is_filled_in_is_in_no_window(
+    padding: int, bright: bool, method: str, threads: KernelThreads
+) -> None:
+    image = uneven_scan().clip(1, 255).astype(np.int16)
+    y, x = np.indices(image.shape[1:])
+    sample = np.broadcast_to(np.hypot(y - 20, x - 18) < 15, image.shape)
+    grey = find_range(image[sample], threads)
+    window = (5, 9, 7)
+    local = LocalThreshold(method, window, 0.2, bright, len(image), grey, padding)
+    found = local.void(np.where(sample, image, padding).astype(np.int16), 0, len(image), threads)
+    height = np.where(sample, grey.high - image if bright else image - grey.low, 0).astype(float)
+
+    def summed(values: np.ndarray) -> np.ndarray:
+        return ndimage.uniform_filter(values, window, mode="mirror") * np.prod(window)
+
+    count = summed(sample.astype(float))
+    mean, squares = (summed(each)[sample] / count[sample] for each in (height, height**2))
+    deviation = np.sqrt(np.maximum(squares - mean**2, 0))
+    expected = mean - 0.2 * deviation
+    if method == "sauvola":
+        expected = mean * (1 + 0.2 * (deviation / ((grey.high - grey.low) / 2) - 1))
+    clear = np.abs(height[sample] - expected) > 1e-6
+    np.testing.assert_array_equal(found[sample][clear], (height[sample] <= expected)[clear])
+    assert clear.mean() > 0.99
+
+
 def test_a_slab_needs_half_a_window_more() -> None:
     local = LocalThreshold("niblack", (7, 3, 3), 0.2, False, 20, Range(0, 1))
     assert local.slices(0, 5) == (0, 8)

@@ -10,7 +10,8 @@ a type can hold, which says nothing for CT numbers below zero, for floats, or fo
 of 16. So here grey values are counted from the lowest one in the volume, and r is half of the range
 of the volume; the void is then the same whatever the scale of the greys. For bright pores the scale
 is turned over, and counted from the highest value down. Beyond the faces of the volume it is
-mirrored, as in scikit-image's functions of these names.
+mirrored, as in scikit-image's functions of these names. What is filled in around a scan with one
+value is no part of any window.
 
 The sums of a window are taken in whole numbers and so are exact: the void is the same, bit for bit,
 however the volume is cut into slabs and whatever the number of threads. Values of more than 65,536
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
     from hushpore.pores.void.threshold import Range
 
 #: Bytes a voxel of one slice that each thread needs for its sums.
-BYTES_IN_WINDOW = 60
+BYTES_IN_WINDOW = 80
 
 #: Whether the threshold of a method depends on how far values deviate at most.
 _TAKES_RANGE = {"sauvola": True, "niblack": False}
 
 _EXACT = 1 << 16  # levels that whole numbers are counted by as they are
 _LEVELS = 1 << 18  # levels of anything else: their squares, summed in the largest window, fit int64
+_NOTHING = -1  # level of a voxel that is in no window
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,8 @@ class LocalThreshold:
     k: float  # how far below the mean, in the method's own measure
     bright: bool  # whether the pores are the bright phase
     depth: int  # slices of the whole stack
-    grey: Range  # the range of the whole stack
+    grey: Range  # the range of the whole stack, without what is filled in
+    padding: float | None = None  # the value that is filled in, where there is such
 
     def slices(self, first: int, last: int) -> tuple[int, int]:
         """Return the slices that are needed for those of a slab: half a window more."""
@@ -86,7 +89,8 @@ class LocalThreshold:
         begin, _ = self.slices(first, last)
         shape = (last - first, *values.shape[1:])
         void = np.empty(shape, np.bool_) if out is None else out
-        high = self._height(np.asarray([self.grey.low if self.bright else self.grey.high]))[0]
+        end = self.grey.low if self.bright else self.grey.high
+        high = self._height(np.asarray([end], values.dtype))[0]
         exact = values.dtype.kind in "iu" and high < _EXACT
         scale = 1.0 if exact else (_LEVELS - 1) / float(high)
         at_z = _mirrored(self.depth, self.window[0])
@@ -97,11 +101,15 @@ class LocalThreshold:
         sauvola_range = float(high) * scale / 2 if _TAKES_RANGE[self.method] else 0.0
 
         def levels(z: int) -> npt.NDArray[np.int32]:
-            height = self._height(values[at_z[z] - begin])
-            return height.astype(np.int32) if exact else (height * scale).astype(np.int32)
+            plane = values[at_z[z] - begin]
+            height = self._height(plane)
+            found = height.astype(np.int32) if exact else (height * scale).astype(np.int32)
+            if self.padding is not None:
+                found[plane == self.padding] = _NOTHING
+            return found
 
         def threshold_slices(begin_slab: int, end_slab: int) -> None:
-            sums = np.zeros((2, *values.shape[1:]), np.int64)
+            sums = np.zeros((2 + (self.padding is not None), *values.shape[1:]), np.int64)
             below = np.empty(values.shape[1:], np.float64)
             start = first + begin_slab
             for z in range(start, start + self.window[0] - 1):
@@ -118,14 +126,16 @@ class LocalThreshold:
         return void
 
     def _height(self, plane: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Count grey values from the lowest up, or for bright pores from the highest down."""
+        """Count grey values from the lowest up, or for bright pores from the highest down.
+
+        What lies beyond the range counts as its end.
+        """
+        low, high = (plane.dtype.type(end) for end in (self.grey.low, self.grey.high))
+        plane = plane.clip(low, high)
         if plane.dtype.kind == "f":
             wide = plane.astype(np.float64)
-            low, high = float(self.grey.low), float(self.grey.high)
-            return high - wide if self.bright else wide - low
-        # the range in the type of the values; a difference that wraps around is right in the
-        # unsigned twin of the type
-        low, high = (plane.dtype.type(end) for end in (self.grey.low, self.grey.high))
+            return float(high) - wide if self.bright else wide - float(low)
+        # a difference that wraps around is right in the unsigned twin of the type
         difference = high - plane if self.bright else plane - low
         height: npt.NDArray[Any] = difference.view(f"u{plane.itemsize}")
         return height
@@ -153,11 +163,17 @@ def _mirrored(length: int, window: int) -> npt.NDArray[np.int64]:
 
 @kernel
 def _add(levels: npt.NDArray[np.int32], sign: int, sums: npt.NDArray[np.int64]) -> None:
-    """Add a plane of levels and of their squares to two planes of sums, or take it away."""
+    """Add a plane of levels and of their squares to planes of sums, or take it away.
+
+    And how many there are, to a third of these planes where levels may be `_NOTHING`.
+    """
     height, width = levels.shape
     for y in range(height):
         for x in range(width):
             level = np.int64(levels[y, x])
+            if len(sums) == 3:
+                sums[2, y, x] += sign * (level >= 0)
+                level = max(level, 0)
             sums[0, y, x] += sign * level
             sums[1, y, x] += sign * level * level
 
@@ -176,35 +192,40 @@ def _threshold_plane(
 
     Niblack's where `sauvola_range` is 0.
     """
-    _, height, width = sums.shape
+    kinds, height, width = sums.shape
     size = float(window[0] * window[1] * window[2])
-    column = np.zeros((2, width), np.int64)
+    column = np.zeros((3, width), np.int64)
     for i in range(window[1] - 1):
-        for x in range(width):
-            column[0, x] += sums[0, at_y[i], x]
-            column[1, x] += sums[1, at_y[i], x]
+        for kind in range(kinds):
+            for x in range(width):
+                column[kind, x] += sums[kind, at_y[i], x]
     for y in range(height):
-        enters = at_y[y + window[1] - 1]
-        for x in range(width):
-            column[0, x] += sums[0, enters, x]
-            column[1, x] += sums[1, enters, x]
-        total = np.int64(0)
-        squares = np.int64(0)
+        enters, leaves = at_y[y + window[1] - 1], at_y[y]
+        for kind in range(kinds):
+            for x in range(width):
+                column[kind, x] += sums[kind, enters, x]
+        total, squares, count = np.int64(0), np.int64(0), np.int64(0)
         for i in range(window[2] - 1):
             total += column[0, at_x[i]]
             squares += column[1, at_x[i]]
+            count += column[2, at_x[i]]
         for x in range(width):
-            total += column[0, at_x[x + window[2] - 1]]
-            squares += column[1, at_x[x + window[2] - 1]]
+            last, first = at_x[x + window[2] - 1], at_x[x]
+            total += column[0, last]
+            squares += column[1, last]
+            if kinds == 3:
+                count += column[2, last]
+                # a window without anything in it has a threshold that is not asked for
+                size = float(max(count, 1))
+                count -= column[2, first]
             mean = total / size
             deviation = np.sqrt(max(squares / size - mean * mean, 0.0))
             if sauvola_range > 0:
                 out[y, x] = mean * (1 + k * (deviation / sauvola_range - 1))
             else:
                 out[y, x] = mean - k * deviation
-            total -= column[0, at_x[x]]
-            squares -= column[1, at_x[x]]
-        leaves = at_y[y]
-        for x in range(width):
-            column[0, x] -= sums[0, leaves, x]
-            column[1, x] -= sums[1, leaves, x]
+            total -= column[0, first]
+            squares -= column[1, first]
+        for kind in range(kinds):
+            for x in range(width):
+                column[kind, x] -= sums[kind, leaves, x]
