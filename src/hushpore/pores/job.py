@@ -84,11 +84,6 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     notes: list[str] = []
     with stages.timer.stage("sample"):
         surroundings = find_surroundings(volume, settings)
-        if settings.outside == "keep" and not settings.sample_mask:
-            # it is done as it is asked for, and said
-            seen = find_surroundings(volume, dataclasses.replace(settings, outside="auto"))
-            if seen.outside != "keep":
-                surroundings = surroundings._replace(share=seen.share)
     decided = surroundings.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
@@ -366,10 +361,9 @@ def outside_totals(surroundings: Surroundings, share: float) -> dict[str, Any]:
 
     `share`: which share of the volume that is.
     """
-    is_kept = surroundings.outside == "keep" and surroundings.padding is None
     return {
         "outside": surroundings.outside,
-        "air_kept_share": surroundings.share if is_kept else 0.0,
+        "air_kept_share": surroundings.kept,
         "outside_share": share,
         "outside_radius": surroundings.radius,
         "padding_value": surroundings.padding,

@@ -59,7 +59,14 @@ class GreySurvey:
     range: Range  # the lowest and the highest
     share: float = 1.0  # which share of the voxels was counted; below 1 all of this is of a sample
     unit: str = ""  # of the grey values, for example HU; empty where they have none
+    whole: GreySurvey | None = (
+        None  # the same with what is filled in around a scan, if there is any
+    )
     _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
+
+    def of(self, settings: PoreSettings) -> GreySurvey:
+        """Return what is known of the voxels that count for settings."""
+        return self.whole if self.whole is not None and settings.keeps_all else self
 
     def share_up_to(self, value: float) -> float:
         """Return which share of the voxels is not brighter than a grey value."""
@@ -68,18 +75,18 @@ class GreySurvey:
 
     def find(self, settings: PoreSettings) -> float | InputError | None:
         """Return the threshold that settings lead to, and remember it; see `known`."""
-        key = _key(settings)
-        if key is not None and key not in self._found:
+        greys, key = self.of(settings), _key(settings)
+        if key is not None and key not in greys._found:
             try:
-                self._found[key] = find_threshold(self.histogram, *key)
+                greys._found[key] = find_threshold(greys.histogram, *key)
             except InputError as error:
-                self._found[key] = error
+                greys._found[key] = error
         return self.known(settings)
 
     def is_known(self, settings: PoreSettings) -> bool:
         """Return whether `known` has all there is to know for settings."""
         key = _key(settings)
-        return key is None or key in self._found
+        return key is None or key in self.of(settings)._found
 
     def known(self, settings: PoreSettings) -> float | InputError | None:
         """Return the threshold that settings lead to, as far as it is known.
@@ -91,7 +98,7 @@ class GreySurvey:
         if not isinstance(settings.threshold, str):
             return float(settings.threshold)
         key = _key(settings)
-        return None if key is None else self._found.get(key)
+        return None if key is None else self.of(settings)._found.get(key)
 
     def explain(self, settings: PoreSettings) -> dict[str, str]:
         """Return what the threshold of settings and the stricter one come to, as far as known."""
@@ -101,12 +108,13 @@ class GreySurvey:
         if isinstance(found, InputError):
             return {"threshold": str(found)}
         unit, bright = f" {self.unit}".rstrip(), settings.pores_are == "bright"
-        low, high = self.range.low, self.range.high
+        greys = self.of(settings)
+        low, high = greys.range.low, greys.range.high
         of = "voxels" if self.share == 1 else "voxels of a sample"
         way = "brighter" if bright else "darker"
 
         def beyond(value: float) -> str:
-            dark = self.share_up_to(value)
+            dark = greys.share_up_to(value)
             return f"{readable_percent(1 - dark if bright else dark)} of the {of} are {way}"
 
         if low <= found < high:
@@ -121,7 +129,7 @@ class GreySurvey:
             text = f"{settings.in_words('threshold')}: {readable_grey(found)}{unit}; {which}"
         else:
             text = which[0].upper() + which[1:]
-        if np.count_nonzero(self.histogram.counts) == 2:
+        if np.count_nonzero(greys.histogram.counts) == 2:
             text += (
                 f" There are two values only, {readable_grey(low)} and {readable_grey(high)}: "
                 f"{readable_grey(high if bright else low)} is pore (Pores are)."
@@ -160,11 +168,16 @@ def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     if volume.axes in SPATIAL_AXES and volume.dtype != np.bool_:
         # as the job does, which leaves it out
         padding = make_thumbnail(volume).padding
-    found, histogram = yield from survey(GreyValues(counted, slabs), True, threads, padding)
-    assert histogram is not None, "it was asked for"
+    values = GreyValues(counted, slabs)
     share = math.prod(counted.shape) / math.prod(volume.shape)
     unit = str(volume.metadata.get("value_unit", ""))
-    return GreySurvey(histogram, found, share, unit)
+    greys: GreySurvey | None = None
+    for left_out in (None, padding) if padding is not None else (None,):
+        found, histogram = yield from survey(values, True, threads, left_out)
+        assert histogram is not None, "it was asked for"
+        greys = GreySurvey(histogram, found, share, unit, greys)
+    assert greys is not None, "all was counted"
+    return greys
 
 
 def _counted(volume: Volume) -> Volume:
@@ -249,7 +262,8 @@ class SliceVoid:
         with KernelThreads(1) as threads:
             around = self._surroundings(volume, tuple(leading.items()), settings)
             if settings.is_local:
-                local = local_threshold(volume, settings, depth, greys.range, around.padding)
+                of_all = greys.of(settings).range
+                local = local_threshold(volume, settings, depth, of_all, around.padding)
                 cut = local.slices(z, z + 1)
                 values = values_of(*cut)
                 phase = local.void(values, z, z + 1, threads).view(np.uint8)
@@ -274,11 +288,10 @@ class SliceVoid:
 
         `leading`: which of the images of a series it is; a thumbnail of it is kept.
         """
-        if settings.outside == "auto" and (self._small is None or self._small[0] != leading):
+        if self._small is None or self._small[0] != leading:
             self._small = leading, make_thumbnail(volume)
         if self._around is None or self._around[0] != (leading, settings):
-            small = None if self._small is None else self._small[1]
-            self._around = (leading, settings), find_surroundings(volume, settings, small)
+            self._around = (leading, settings), find_surroundings(volume, settings, self._small[1])
         return self._around[1]
 
 

@@ -245,7 +245,7 @@ class Pores:
             found.append(
                 Offer(phases, "Turn it round", {"pores_are": _other_phase(self._settings)})
             )
-        around = outside_in_words(totals)
+        around = outside_in_words(totals, bool(self._settings.sample_mask))
         if totals["air_kept_share"]:
             found.append(Offer(around, "Leave it out", {"outside": "auto"}))
         elif around and totals["padding_value"] is None:
@@ -437,7 +437,8 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
         # pores that are left out are void all the same
         parts = f"all void {percent_digits(void)}: {parts}"
-    said = phases_in_words(result, settings), outside_in_words(result), noise_in_words(result)
+    around = outside_in_words(result, bool(settings.sample_mask))
+    said = phases_in_words(result, settings), around, noise_in_words(result)
     first = " ".join(filter(None, said))
     of_sample = result.get("outside_share") or settings.removes_air or settings.sample_mask
     sentence = (
@@ -481,27 +482,32 @@ def volume_of_lengths(volume: Volume, lengths: npt.NDArray[np.float32], name: st
     return volume.replace(lengths, name=name, metadata=known)
 
 
-def outside_in_words(result: Mapping[str, Any]) -> str:
+def outside_in_words(
+    result: Mapping[str, Any], by_mask: bool = False, kept_as: str = "pore"
+) -> str:
     """Return in a sentence what was done about what is around a sample; empty where it is nothing.
 
-    `result`: the totals of a record; of an earlier version they say nothing of it.
+    `result`: the totals of a record; of an earlier version they say nothing of it. `by_mask`:
+    whether a mask says what the sample is; what that leaves out is known to whoever gave it.
+    `kept_as`: what air counts as that is not left out.
     """
     share, padding = result.get("outside_share", 0.0), result.get("padding_value")
     kept = result.get("air_kept_share")
+    sentences = []
     if kept:
-        return (
-            f"Air around the sample (about {readable_percent(kept)} of the volume) counts as pore."
-        )
-    if not share:
-        return ""
-    what = [] if result["outside"] == "keep" else ["air around the sample"]
-    what += [] if padding is None else [f"what is filled in with the value {padding:g}"]
-    if not what:
-        # that a mask left it out is known to whoever gave it
-        return ""
-    were = "were" if what[1:] else "was"
-    sentence = f"{' and '.join(what)} ({readable_percent(share)} of the volume) {were}"
-    return f"{sentence[0].upper()}{sentence[1:]} left out."
+        about = f"about {readable_percent(kept)} of the volume"
+        sentences.append(f"Air around the sample ({about}) counts as {kept_as}.")
+    left_out = []
+    if share and not by_mask and result["outside"] != "keep":
+        left_out.append("air around the sample")
+    if share and padding is not None:
+        left_out.append(f"what is filled in with the value {padding:g}")
+    if left_out:
+        what = " and ".join(left_out)
+        of_volume = "" if by_mask else f" ({readable_percent(share)} of the volume)"
+        were = "were" if left_out[1:] else "was"
+        sentences.append(f"{what[0].upper()}{what[1:]}{of_volume} {were} left out.")
+    return " ".join(sentences)
 
 
 def noise_in_words(result: Mapping[str, Any]) -> str:

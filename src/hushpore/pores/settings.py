@@ -119,8 +119,8 @@ class PoreSettings(Settings):
     )
     outside: str = option(
         "auto",
-        "The air around the sample. auto: where a quick look at the volume finds some it is left "
-        "out, as what is filled in around a scan with one value is; keep: it counts as pore; "
+        "The air around the sample, and what is filled in around a scan with one value. auto: "
+        "where a quick look at the volume finds some it is left out; keep: it counts as pore; "
         "remove: it is no pore, and porosity is a share of the sample; remove-slicewise: the same "
         "slice by slice, for a sample that runs through from the first slice to the last.",
         label="Air around sample",
@@ -313,6 +313,11 @@ class PoreSettings(Settings):
     def removes_air(self) -> bool:
         """Whether a ball finds the air around the sample; with ``"auto"`` that is not decided."""
         return self.outside.startswith("remove") and not self.sample_mask
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every voxel counts, also air and what is filled in."""
+        return self.outside == "keep" and not self.sample_mask
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to.

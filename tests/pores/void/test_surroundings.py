@@ -112,7 +112,7 @@ def test_a_tube_is_a_sample_whose_middle_is_a_pore() -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.3])
 def test_a_block_without_air_is_kept_as_it_is(share: float) -> None:
-    assert found(scan(~holes(share, 2))) == ("keep", 10, 0, None)
+    assert found(scan(~holes(share, 2))) == Surroundings("keep", 10)
 
 
 @pytest.mark.parametrize("size", [2, 4, 6])
@@ -120,8 +120,8 @@ def test_a_block_without_air_is_kept_as_it_is(share: float) -> None:
 def test_an_open_foam_is_kept_though_its_void_reaches_every_face(share: float, size: float) -> None:
     void = holes(share, size)
     assert all(face.mean() > 0.3 for axis in range(3) for face in (void.take(0, axis),))
-    assert found(scan(~void)) == ("keep", 10, 0, None)
-    assert found(void) == ("keep", 10, 0, None)
+    assert found(scan(~void)) == Surroundings("keep", 10)
+    assert found(void) == Surroundings("keep", 10)
     # and so are one slice of it, and a few
     assert found(scan(~void)[20]).outside == "keep"
     assert found(scan(~void)[20:25]).outside == "keep"
@@ -175,6 +175,27 @@ def test_what_is_filled_in_is_never_void(share: float, value: int) -> None:
     assert result.summary.startswith(f"What is filled in with the value {value} (24 % of the")
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("outside", ["keep", "remove-slicewise"])
+def test_what_is_filled_in_is_left_out_where_it_is_said_what_the_sample_is(
+    outside: str, masked: bool
+) -> None:
+    sample = core(40)
+    image = filled_in(scan(sample & ~SMALL, **HU), -3024)
+    settings = {"sample_mask": sample} if masked else {}
+    result = hushpore.segment_pores(image, outside=outside, **settings)
+    if outside == "keep" and not masked:
+        # every voxel counts
+        assert (result.labels > 0)[~FIELD_OF_VIEW].all()
+        assert result.summary.startswith("Air around the sample (about")
+        return
+    assert result.threshold == hushpore.segment_pores(image).threshold
+    assert result.porosity == pytest.approx(SMALL[sample].mean(), abs=0.01)
+    if masked:
+        said = "What is filled in with the value -3024 was left out. Porosity"
+        assert result.summary.startswith(said)
+
+
 @pytest.mark.parametrize("radius", [40, 58])
 def test_air_within_what_is_filled_in_is_left_out_too(radius: float) -> None:
     sample = core(radius)
@@ -190,7 +211,7 @@ def test_air_that_was_cut_off_at_zero_is_air_and_not_filled_in(noise: float) -> 
     # pores hold the same value
     dark: dict[str, Any] = {"air": -200, "noise": noise}
     foam = holes(0.8, 4)
-    assert found(scan(~foam, **dark)) == ("keep", 10, 0, None)
+    assert found(scan(~foam, **dark)) == Surroundings("keep", 10)
     assert hushpore.segment_pores(scan(~foam, **dark)).porosity == pytest.approx(0.8, abs=0.02)
     sample = core(50)
     assert found(scan(sample & ~SMALL, **dark))[::3] == ("remove-slicewise", None)
@@ -238,14 +259,7 @@ def test_one_slice_is_enough(name: str) -> None:
 def test_what_is_too_small_to_tell_is_kept(shape: tuple[int, ...]) -> None:
     void = np.zeros(shape, bool)
     void[..., :4] = True
-    assert found(void) == ("keep", 10, 0, None)
-
-
-def test_what_is_asked_for_is_done_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("hushpore.pores.void.surroundings.make_thumbnail")
-    image = scan(core(50))
-    for outside in ("keep", "remove", "remove-slicewise"):
-        assert found(image, outside=outside, outside_radius=7) == (outside, 7, 0, None)
+    assert found(void) == Surroundings("keep", 10)
 
 
 def test_a_mask_says_what_the_sample_is() -> None:

@@ -41,21 +41,19 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     """Tell phases apart by their grey values; returns `Found`."""
     volume = work.volume
     values = GreyValues(volume, work.slabs, work.choices, work.timer)
-    small = None
-    if settings.outside == "auto" and not settings.sample_mask:
-        with stages.timer.stage("sample"):
-            small = make_thumbnail(volume)
-    padding = None if small is None else small.padding
+    with stages.timer.stage("sample"):
+        small = make_thumbnail(volume)
     given = settings.grey_values
+    sampled = dataclasses.replace(settings.of_pores(0.0), sample_mask=settings.sample_mask)
+    padding = None if sampled.keeps_all else small.padding
     counting = survey(values, not given, work.threads, padding)
     (low, high, _), histogram = yield from stages.run("threshold", counting, 0.1)
     if histogram is not None:
         given = find_thresholds(histogram, settings.phases)
     ends = np.array([float(low), *given, float(high)])
-    how, around = settings.of_pores(given[0]), Surroundings("keep", settings.outside_radius)
-    if not settings.sample_mask:
-        with stages.timer.stage("sample"):
-            around = find_surroundings(volume, how, small)
+    how = settings.of_pores(given[0])
+    with stages.timer.stage("sample"):
+        around = find_surroundings(volume, dataclasses.replace(sampled, threshold=given[0]), small)
     work = dataclasses.replace(work, settings=around.apply(how), padding=around.padding)
     labels = work.scratch.stack("labels", work.shape, np.uint8)
     void = yield from stages.run("labels", find_void(work, Grey(values, Threshold(given[0]))), 0.15)

@@ -187,7 +187,8 @@ class Phases:
             f"{name} {readable_percent(float(share))}"
             for name, share in zip(self.names, shares, strict=True)
         )
-        around = outside_in_words(self.provenance["result"])
+        by_mask = bool(self.provenance["settings"]["sample_mask"])
+        around = outside_in_words(self.provenance["result"], by_mask, "the darkest phase")
         return f"{around}{' ' if around else ''}Phases: {', '.join(said)}"
 
     @property

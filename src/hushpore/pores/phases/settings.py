@@ -55,10 +55,11 @@ class PhaseSettings(Settings):
     )
     outside: str = option(
         "auto",
-        "The air around the sample. auto: where a quick look at the volume finds some it is left "
-        "out, as what is filled in around a scan with one value is; keep: it counts as the darkest "
-        "phase; remove: it is of no phase, and shares are of the sample; remove-slicewise: the "
-        "same slice by slice, for a sample that runs through from the first slice to the last.",
+        "The air around the sample, and what is filled in around a scan with one value. auto: "
+        "where a quick look at the volume finds some it is left out; keep: it counts as the "
+        "darkest phase; remove: it is of no phase, and shares are of the sample; "
+        "remove-slicewise: the same slice by slice, for a sample that runs through from the first "
+        "slice to the last.",
         label="Air around sample",
         choices=("auto", "keep", "remove", "remove-slicewise"),
         choice_labels=(

@@ -173,7 +173,7 @@ def _add(levels: npt.NDArray[np.int32], sign: int, sums: npt.NDArray[np.int64]) 
             level = np.int64(levels[y, x])
             if len(sums) == 3:
                 sums[2, y, x] += sign * (level >= 0)
-                level = max(level, 0)
+                level = max(level, np.int64(0))
             sums[0, y, x] += sign * level
             sums[1, y, x] += sign * level * level
 
@@ -193,7 +193,7 @@ def _threshold_plane(
     Niblack's where `sauvola_range` is 0.
     """
     kinds, height, width = sums.shape
-    size = float(window[0] * window[1] * window[2])
+    voxels = window[0] * window[1] * window[2]
     column = np.zeros((3, width), np.int64)
     for i in range(window[1] - 1):
         for kind in range(kinds):
@@ -213,11 +213,9 @@ def _threshold_plane(
             last, first = at_x[x + window[2] - 1], at_x[x]
             total += column[0, last]
             squares += column[1, last]
-            if kinds == 3:
-                count += column[2, last]
-                # a window without anything in it has a threshold that is not asked for
-                size = float(max(count, 1))
-                count -= column[2, first]
+            count += column[2, last]
+            # of a window without anything in it nobody asks for the threshold
+            size = float(max(count, np.int64(1)) if kinds == 3 else voxels)
             mean = total / size
             deviation = np.sqrt(max(squares / size - mean * mean, 0.0))
             if sauvola_range > 0:
@@ -226,6 +224,7 @@ def _threshold_plane(
                 out[y, x] = mean - k * deviation
             total -= column[0, first]
             squares -= column[1, first]
+            count -= column[2, first]
         for kind in range(kinds):
             for x in range(width):
                 column[kind, x] -= sums[kind, leaves, x]

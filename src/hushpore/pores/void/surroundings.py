@@ -75,10 +75,9 @@ class Surroundings(NamedTuple):
 
     outside: str  # ``"keep"``, ``"remove"`` or ``"remove-slicewise"``, as the setting says it
     radius: float  # of the ball that finds the air, in voxels
-    share: float = 0.0  # which share of the volume is air or filled in, about
-    padding: float | None = (
-        None  # the value of voxels that are filled in; None where there are none
-    )
+    share: float = 0.0  # which share of the volume is left out, about
+    padding: float | None = None  # value of voxels that are filled in; None where none are
+    kept: float = 0.0  # which share of the volume is air that counts, about
 
     def apply(self, settings: PoreSettings) -> PoreSettings:
         """Return settings that say themselves what to do with the air."""
@@ -161,20 +160,21 @@ def find_surroundings(
 
     `thumbnail`: of the volume, where it is at hand.
     Returns: what to do: what the settings say, where they say it; else ``"keep"`` where nothing is
-    found, or no threshold is.
+    found, no threshold is, or a mask says what the sample is. What is filled in is left out too,
+        but where air is kept.
     """
-    nothing = Surroundings(settings.outside, settings.outside_radius)
-    if settings.outside != "auto":
-        return nothing
-    nothing = nothing._replace(outside="keep")
-    small = thumbnail
-    if not settings.sample_mask and small is None:
-        small = make_thumbnail(volume)
-    if small is None or settings.sample_mask or not np.isfinite(small.means).all():
-        return nothing
-    nothing = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
+    small = thumbnail or make_thumbnail(volume)
+    outside = settings.outside if settings.removes_air else "keep"
+    nothing = Surroundings(outside, settings.outside_radius)
+    padded = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
+    if settings.removes_air or settings.sample_mask or not np.isfinite(small.means).all():
+        return padded
     void = _void(small, settings)
-    return nothing if void is None else _find_air(void | small.padded, small, nothing)
+    found = padded if void is None else _find_air(void | small.padded, small, padded)
+    if settings.keeps_all:
+        # it is done as it is asked for, and said
+        return nothing._replace(kept=0.0 if found.outside == "keep" else found.share)
+    return found
 
 
 def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundings) -> Surroundings:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hushpore.pores.phases.settings import PhaseSettings
+    from hushpore.pores.preview import GreySurvey
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
 
@@ -67,27 +68,28 @@ class PhasePanel(GreyPanel):
         if settings is None:
             return
         self.thresholds = settings.grey_values
+        greys = None if self.greys is None else self.greys.of(settings.of_pores(0.0))
         reason = ""
-        if not self.thresholds and self.greys is not None:
+        if not self.thresholds and greys is not None:
             try:
-                self.thresholds = find_thresholds(self.greys.histogram, settings.phases)
+                self.thresholds = find_thresholds(greys.histogram, settings.phases)
             except InputError as error:
                 reason = "No thresholds"
                 self._say(str(error))
         self._form.know(thresholds=self.thresholds)
         self._otsu.setEnabled(bool(settings.grey_values))
-        if self.greys is None:
-            self._fill_table(())
+        if greys is None:
+            self._table.hide()
             return
         lines = {str(number): value for number, value in enumerate(self.thresholds, 1)}
         self.histogram.show_lines(lines, reason=reason)
         try:
-            self._fill_table(settings.named(len(lines) + 1) if lines else ())
+            self._fill_table(settings.named(len(lines) + 1) if lines else (), greys)
         except InputError as error:
             # more names than phases
             self._say(str(error))
         if self.shown.isChecked() and self._target is not None and self.thresholds:
-            self.preview.show(self._target, settings, self.thresholds, self.greys)
+            self.preview.show(self._target, settings, self.thresholds, greys)
 
     def _moved(self, name: str, value: float) -> None:
         """Set a threshold anew, between its neighbours."""
@@ -152,11 +154,10 @@ class PhasePanel(GreyPanel):
         row = fill(QHBoxLayout(), self.shown, self._log, None, self._otsu)
         fill(QVBoxLayout(self), self.histogram, row, self._table, self._line, spacing=4)
 
-    def _fill_table(self, names: Sequence[str]) -> None:
+    def _fill_table(self, names: Sequence[str], greys: GreySurvey) -> None:
         """Show names, grey values, and which share of the voxels lies between these."""
-        greys = self.greys
         self._table.setVisible(bool(names))
-        if greys is None or not names:
+        if not names:
             return
         ends = [float(greys.range.low), *self.thresholds, float(greys.range.high)]
         up_to = [0.0, *(greys.share_up_to(value) for value in self.thresholds), 1.0]
