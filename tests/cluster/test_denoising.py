@@ -29,7 +29,7 @@ from hushpore.n2v2.source import Source, measure_scale
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 
-from hushpore.cluster import denoising  # noqa: E402
+from hushpore.cluster import denoise_tasks, denoising  # noqa: E402
 from hushpore.cluster.connection import connect  # noqa: E402
 from hushpore.cluster.denoising import denoise_on  # noqa: E402
 from hushpore.io.zarr import write_zarr  # noqa: E402
@@ -199,6 +199,32 @@ def test_a_model_is_applied_without_training(
     expected = on_one_thread(model, noisy, averaged=None)
     np.testing.assert_array_equal(found.volume.array(), expected)
     assert found.provenance["result"]["steps"] == 0
+
+
+def test_a_model_makes_nothing_of_values_that_are_no_numbers(
+    client: Client, noisy: Volume, tmp_path: Path
+) -> None:
+    model = hushpore.denoise(noisy, steps=1, patch_size=16, batch_size=2, device="cpu").model
+    model.save(tmp_path / "model.safetensors")
+    values = noisy.data.astype(np.float32)
+    values[3, 4, 5:9] = np.nan
+    scan = write_zarr(tmp_path / "holed.ome.zarr", Volume(values))
+    settings = DenoiseSettings(model=str(tmp_path / "model.safetensors"))
+    with pytest.raises(InputError, match="holds 4 NaN or infinite values"):
+        result_of(denoise_on(client, scan, tmp_path / "clean.ome.zarr", settings))
+    assert not (tmp_path / "clean.ome.zarr").exists()
+
+
+def test_the_grey_scale_of_half_precision_is_that_of_one_machine(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(1000, 200, (4, 32, 32)).astype(np.float16)
+    scan = write_zarr(tmp_path / "scan.ome.zarr", Volume(values))
+    paths = denoise_tasks.Paths(str(scan), 0, "", "")
+    block = (slice(0, 4), slice(0, 32), slice(0, 32))
+    (measured,), _ = denoise_tasks.measure_block(paths, block)
+    volume = Volume(values)
+    found, expected = denoise_tasks.scale_of([measured], volume), measure_scale(Source(volume, 2))
+    assert found.mean == pytest.approx(expected.mean, rel=1e-6)
+    assert found.std == pytest.approx(expected.std, rel=1e-6)
 
 
 def test_training_ends_early_with_what_was_learnt(

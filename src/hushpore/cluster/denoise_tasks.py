@@ -202,7 +202,7 @@ def _measured(volume: Volume, block: Block, timer: StageTimer) -> Measured:
         mean = float(values.mean(dtype=np.float64))
         squares = 0.0
         for part in values.reshape(len(values), -1):
-            centred = part - mean
+            centred = np.subtract(part, mean, dtype=np.float64)
             squares += float(np.vdot(centred, centred))
         low, high = float(values.min()), float(values.max())
     return Measured(start_of(block), channel, values.size, mean, squares, low, high, bad)

@@ -178,7 +178,7 @@ class _Denoising:
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
         yield from self._correct_rings()
         learnt = yield from self._learn()
-        if self.settings.restore_detail and learnt.noise_model is None and learnt.pair is None:
+        if self.settings.restore_detail and learnt.model.network.architecture.hides_pixels:
             yield from self._keep_unrestored(learnt.noise)
         blocks = yield from self._predict(learnt.model)
         if self.paths.unrestored:
@@ -237,14 +237,14 @@ class _Denoising:
             self.notes += known["notes"]
             return TrainingResult(load_model(model), noise, **known)
         settings = self.settings
+        # of values that are not finite nothing can be made, with a model neither
+        scale = yield from self._measure()
         if settings.model:
             # the file may be on this machine alone
             given = file.with_name("given.safetensors")
             trained = load_model(settings.model)
             trained.save(given, overwrite=True)
             settings, scale = dataclasses.replace(settings, model=str(given)), trained.scale
-        else:
-            scale = yield from self._measure()
         limit = memory_of(self.client)
         if limit and settings.denoise_memory is None:
             settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
