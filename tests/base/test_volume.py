@@ -97,6 +97,20 @@ def test_a_masked_array_of_which_nothing_is_masked_is_an_array() -> None:
         auxiliary(np.ma.masked_equal(np.zeros((3, 4, 5)), 0))
 
 
+@pytest.mark.parametrize(
+    ("stated", "unit", "spacing"),
+    [("µm", "um", 2.0), ("micrometer", "um", 2.0), ("inch", "mm", 50.8), ("Angstrom", "nm", 0.2)],
+)
+def test_units_have_one_name_and_lengths_follow(stated: str, unit: str, spacing: float) -> None:
+    scan = Volume(np.zeros((3, 4)), spacing=2.0, origin=(0.0, 1.0), unit=stated)
+    assert scan.unit == unit
+    assert scan.spacing == pytest.approx((spacing,) * 2)
+    assert scan.origin == pytest.approx((0.0, spacing / 2))
+    # once is enough
+    again = scan.replace(scan.data)
+    assert (again.spacing, again.origin, again.unit) == (scan.spacing, scan.origin, scan.unit)
+
+
 def test_a_unit_that_is_not_known_is_told_once() -> None:
     scan = Volume(np.zeros((3, 4)), spacing=2, unit="furlong")
     assert scan.notes == scan.replace(scan.data).notes

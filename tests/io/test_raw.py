@@ -39,6 +39,17 @@ def test_a_meta_image_has_its_values_spacing_and_origin(tmp_path, ramp, order):
     assert volume.dtype.isnative
 
 
+@pytest.mark.parametrize(
+    ("stated", "unit", "factor"), [("um", "um", 1), ("inch", "mm", 25.4), ("?", "pixel", 1)]
+)
+def test_a_meta_image_has_its_lengths_in_a_unit_that_is_known(tmp_path, ramp, stated, unit, factor):
+    path = meta_image(tmp_path, ramp.astype("<i2").tobytes(), f"DistanceUnits = {stated}\n")
+    volume = read(path)
+    assert volume.unit == unit
+    assert volume.spacing == pytest.approx([factor * step for step in (2, 0.7, 0.5)])
+    assert volume.origin == pytest.approx([factor * place for place in (3, 2, 1)])
+
+
 def test_voxels_in_the_header_file_and_compressed_ones_are_read(tmp_path, ramp):
     path = tmp_path / "a.mha"
     header = HEADER + "CompressedData = True\nElementDataFile = LOCAL\n"

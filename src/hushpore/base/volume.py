@@ -110,18 +110,22 @@ class Volume:
                 f"The spacing must be above zero on every axis, and from {_SMALLEST_STEP:g} to "
                 f"{1 / _SMALLEST_STEP:g}; got {spacing}."
             )
+        unit = on_one_line(str(self.unit), _LONGEST_UNIT) or "pixel"
+        # one name for each unit, so that every writer knows it
+        name, factor = unit_of(unit) or (unit, 1.0)
+        origin = _per_axis(self.origin, 0.0, n_spatial, "origin")
         values = {
             "data": data,
             "axes": axes,
-            "spacing": spacing,
-            "unit": on_one_line(str(self.unit), _LONGEST_UNIT) or "pixel",
-            "origin": _per_axis(self.origin, 0.0, n_spatial, "origin"),
+            "spacing": tuple(step * factor for step in spacing),
+            "unit": name,
+            "origin": tuple(place * factor for place in origin),
             "notes": list(self.notes),
         }
         if known and not self.unit:
             values["notes"].append("The unit of the spacing is not stated; shown as pixels.")
-        unknown = _UNKNOWN_UNIT.format(values["unit"])
-        if unit_of(str(values["unit"])) is None and unknown not in values["notes"]:
+        unknown = _UNKNOWN_UNIT.format(unit)
+        if unit_of(unit) is None and unknown not in values["notes"]:
             values["notes"].append(unknown)
         for key, value in values.items():
             object.__setattr__(self, key, value)

@@ -177,13 +177,13 @@ def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     if spacing is None:
         return raw, {"notes": ["The header states no voxel size."]}
     place = stated.get("Offset") or stated.get("Position") or stated.get("Origin") or ""
-    unit = unit_of(stated.get("DistanceUnits", "mm")) or ("pixel", 1.0)
+    unit = stated.get("DistanceUnits", "mm")
     known: dict[str, Any] = {
         "spacing": tuple(abs(float(step)) for step in reversed(spacing.split())),
         "origin": tuple(float(x) for x in reversed(place.split())),
-        "unit": unit[0],
+        "unit": unit if unit_of(unit) else "pixel",
     }
-    if "DistanceUnits" not in stated and unit[0] == "mm":
+    if "DistanceUnits" not in stated:
         known["notes"] = ["The header states no unit; millimetres are meant then, as in ITK."]
     if len(known["spacing"]) != n_axes or min(map(float, spacing.split())) <= 0:
         known.setdefault("notes", []).append(
