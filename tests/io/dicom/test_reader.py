@@ -309,6 +309,23 @@ def test_an_inverted_image_without_hu_is_turned_over(series, ramp):
     assert any("were inverted" in note for note in volume.notes)
 
 
+def test_what_is_said_of_values_is_turned_over_with_them(series, ramp):
+    def invert(dataset, _):
+        dataset.PhotometricInterpretation = "MONOCHROME1"
+        dataset.Modality = "DX"
+        del dataset.RescaleType
+        dataset.RescaleSlope, dataset.RescaleIntercept = 2, 100
+        dataset.WindowCenter, dataset.WindowWidth = 300, 100
+        dataset.add_new("PixelPaddingValue", "SS", 40)
+
+    volume = read(edit(series, invert))
+    # stored values of 16 bits with sign are turned over to -1 - v; then slope and intercept
+    np.testing.assert_array_equal(volume.data, 2 * (-1 - ramp) + 100)
+    assert volume.metadata["padding_value"] == 2 * (-1 - 40) + 100
+    # 250 is stored as 75, 350 as 125
+    assert volume.metadata["contrast_limits"] == [2 * (-1 - 125) + 100, 2 * (-1 - 75) + 100]
+
+
 def test_a_damaged_series_does_not_stop_a_good_one(series, tmp_path, ramp):
     bad = write_series(Volume(ramp, spacing=(3, 1, 1), unit="mm"), tmp_path / "bad", seed=2)
     for path in bad.iterdir():

@@ -160,8 +160,15 @@ class SeriesReader:
         if stored is not out:
             out[...] = stored
         if self.inverted:
-            both = float(sum(item.encoding.bounds))
-            np.subtract(both, out, out=out, casting="unsafe", dtype=np.float64)
+            np.subtract(_both(item), out, out=out, casting="unsafe", dtype=np.float64)
+
+    def shown(self, item: Slice, values: Sequence[float]) -> list[float]:
+        """Return values of a slice that a header states, rising, as they come out of it."""
+        if not self.inverted:
+            return list(values)
+        # of values after slope and intercept
+        both = _both(item) * item.slope + 2 * item.intercept
+        return sorted(both - value for value in values)
 
     def _stored(self, item: Slice, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
         from pydicom.encaps import get_frame
@@ -206,6 +213,11 @@ class SeriesReader:
                 self._decoded = (item.path, _pixel_array(item.encoding))
             plane: npt.NDArray[Any] = self._decoded[1][item.frame]
             return plane
+
+
+def _both(item: Slice) -> float:
+    """Return the sum of the ends of what a slice stores, about whose half it is turned over."""
+    return float(sum(item.encoding.bounds))
 
 
 def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:

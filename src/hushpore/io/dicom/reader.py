@@ -194,11 +194,12 @@ def _volume(part: Arrangement, name: str) -> Volume:
     if facts["calibrated"]:
         metadata["value_unit"] = "HU"
     if facts["padding"] is not None:
-        metadata["padding_value"] = facts["padding"] * first.slope + first.intercept
-    if facts["windows"]:
+        padding = facts["padding"] * first.slope + first.intercept
+        (metadata["padding_value"],) = reader.shown(first, [padding])
+    if windows := [reader.shown(first, ends) for ends in facts["windows"]]:
         # soft tissue, lung, bone: the first is what the scanner shows
-        metadata["contrast_limits"] = facts["windows"][0]
-        metadata["windows"] = facts["windows"]
+        metadata["contrast_limits"] = windows[0]
+        metadata["windows"] = windows
     if facts["localiser"]:
         notes.append("This is a localiser (overview image), not a slice.")
     notes += _differences(part.slices) + _contradictions(part.slices)
