@@ -348,13 +348,22 @@ def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
 def apply_mask(
     work: Work, phase: npt.NDArray[np.uint8], first: int, last: int
 ) -> npt.NDArray[np.bool_]:
-    """Take void of some slices outside the mask as air, in place; returns what is outside."""
+    """Take void of some slices outside the mask as air, in place.
+
+    Returns what is not of the sample: what is outside, and what is filled in within the mask.
+    """
+    outside = beyond_mask(work, first, last).reshape(phase.shape)
+    phase[outside & (phase != SOLID)] = AIR
+    outside |= phase == AIR
+    return outside
+
+
+def beyond_mask(work: Work, first: int, last: int) -> npt.NDArray[np.bool_]:
+    """Return where the mask of the sample says, of some slices or an image, that it is not."""
     mask = work.volume.auxiliary_of(work.settings, "sample_mask")
     own = np.asarray(mask[first:last] if work.volume.n_spatial == 3 else mask)
-    # and not what is no number
-    outside: npt.NDArray[np.bool_] = ~(own.reshape(phase.shape) > 0)
-    phase[outside & (phase != SOLID)] = AIR
-    return outside
+    # there it is not either where it is no number
+    return np.asarray(~(own > 0))
 
 
 def require_sample(

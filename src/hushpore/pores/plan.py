@@ -35,6 +35,10 @@ BYTES_OF_THICKNESS = 12
 #: the front; phase and distance are given back by then.
 BYTES_OF_WAYS = 8
 
+#: Bytes a voxel that are kept of a segmentation for its intervals, while others are made: phase 1,
+#: basins 4, labels 4, pores and sample 2, and 1 for what goes with the number of basins.
+BYTES_OF_INTERVALS = 12
+
 #: Bytes a voxel of one slice for what is kept beside a slab: slices before and after it, the
 #: distance and the exits that are carried on.
 BYTES_IN_SLICE = 80
@@ -147,10 +151,12 @@ def bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
     needed = count * (BYTES_A_VOXEL + BYTES_OF_THICKNESS * len(settings.thick_phases))
+    diameters = 4 * len(settings.thick_phases)
     if settings.tortuosity:
-        # with basins and labels, and diameters that are kept
-        kept = 8 + 4 * len(settings.thick_phases)
-        needed = max(needed, count * (kept + BYTES_OF_WAYS))
+        # with basins and labels
+        needed = max(needed, count * (8 + diameters + BYTES_OF_WAYS))
+    if settings.intervals:
+        needed = max(needed, count * (BYTES_OF_INTERVALS + diameters + BYTES_A_VOXEL))
     if settings.removes_air:
         shape = (1,) * (3 - volume.n_spatial) + volume.shape
         needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))

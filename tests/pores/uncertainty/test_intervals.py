@@ -55,6 +55,23 @@ def test_figures_lie_in_their_intervals_and_stay_what_they_are(
     assert list(result.files().tables["rev"]["edge"]) == list(result.curve["edge"])
 
 
+def test_what_is_outside_a_mask_has_no_part_in_intervals(grey: np.ndarray) -> None:
+    # beside a bright block that is none of the sample, and of another noise
+    rng = np.random.default_rng(5)
+    block = rng.normal(400, 40, grey.shape).astype(np.float32)
+    both = np.concatenate([grey, block], axis=2)
+    mask = np.zeros(both.shape, bool)
+    mask[..., : grey.shape[2]] = True
+    how = {"threshold": 150.0, "intervals": True}
+    alone = hushpore.segment_pores(grey, **how).provenance["result"]
+    masked = hushpore.segment_pores(both, sample_mask=mask, **how).provenance["result"]
+    assert masked["porosity"] == pytest.approx(alone["porosity"])
+    for end in ("low", "high"):
+        name = f"threshold_{end}"
+        assert masked[name] == pytest.approx(alone[name], rel=0.02)
+        assert masked[f"porosity_{end}"] == pytest.approx(alone[f"porosity_{end}"], rel=0.1)
+
+
 def test_merged_anew_there_are_none_of_what_was_before(result: hushpore.Pores) -> None:
     again = result.remerge(3.0)
     assert "count_low" not in again.provenance["result"]

@@ -27,6 +27,14 @@ def test_the_error_of_what_is_at_random_is_that_of_counting() -> None:
     assert median == pytest.approx(0.5 / np.sqrt(500), rel=0.25)
 
 
+def test_of_few_thick_slices_no_part_is_taken_twice() -> None:
+    rng = np.random.default_rng(0)
+    places = np.stack([rng.integers(0, n, 300) for n in (3, 60, 60)], axis=1)
+    void, sample = rng.random((3, 60, 60)) < 0.3, np.ones((3, 60, 60), bool)
+    given = Sample(void, sample, places, rng.uniform(1, 2, 300), (60.0, 1.0, 1.0))
+    assert bootstrap(given, 5.0)[1] == 3 * 6 * 6
+
+
 def test_a_scan_of_one_part_tells_nothing_of_others() -> None:
     errors, parts = bootstrap(scattered(), 40.0)
     assert parts == 1

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.events import Progress
+from hushpore.pores.passes import beyond_mask
 from hushpore.pores.result import number_basins
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import threshold_band
@@ -136,6 +137,9 @@ def find_certainty(
     if radius is None or not numbering.root.size:
         return None
     void, inside = labels > 0, phase != AIR
+    if settings.sample_mask:
+        # solid outside it is not of the sample either
+        inside &= ~beyond_mask(work, 0, len(phase)).reshape(phase.shape)
     places = np.stack(np.unravel_index(graph.peak[numbering.root], void.shape), axis=1)
     diameter = _diameters(graph, numbering, volume)
     flat = volume.n_spatial == 2
@@ -163,7 +167,7 @@ def find_certainty(
             others[2].setdefault("merge height", []).append(float(np.median(sizes)))
     band = None
     if threshold is not None:
-        band = _band(work, phase, threshold, radius)
+        band = _band(work, inside, threshold, radius)
         for number, end in enumerate(band, start=2):
             yield Progress(STAGE, number, 4, "", 0.95 + 0.01 * number)
             shift = end - threshold
@@ -194,13 +198,13 @@ def _diameters(graph: BasinGraph, numbering: Numbering, volume: Volume) -> npt.N
     return np.asarray(np.cbrt(6 * size / np.pi))
 
 
-def _band(work: Work, phase: npt.NDArray[np.uint8], threshold: float, radius: float) -> Band:
+def _band(work: Work, inside: npt.NDArray[np.bool_], threshold: float, radius: float) -> Band:
     """Return the thresholds that cannot be told apart, by the slices in the middle of the scan."""
-    depth, *plane = phase.shape
+    depth, *plane = inside.shape
     count = min(depth, max(1, SAMPLE // math.prod(plane)))
     first = (depth - count) // 2
     values = GreyValues(work.volume, work.slabs).read(first, first + count)
-    return threshold_band(values, phase[first : first + count] == AIR, threshold, radius)
+    return threshold_band(values, ~inside[first : first + count], threshold, radius)
 
 
 def _quietly(job: Job) -> Generator[Event, None, Any]:

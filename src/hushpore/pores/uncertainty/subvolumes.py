@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -66,7 +66,11 @@ def bootstrap(sample: Sample, diameter: float) -> tuple[npt.NDArray[np.float64],
     parts there are; NaN where the scan is too small for two.
     """
     extent = np.array(sample.void.shape) * sample.spacing
-    counts = [int(np.clip(e // (WIDE * diameter), 1, _MOST)) for e in extent]
+    # never more of them along an axis than slices
+    counts = [
+        int(np.clip(along // (WIDE * diameter), 1, min(_MOST, length)))
+        for along, length in zip(extent, sample.void.shape, strict=True)
+    ]
     bounds = [
         np.arange(n) * length // n for n, length in zip(counts, sample.void.shape, strict=True)
     ]
@@ -153,9 +157,13 @@ def _sums(
     values: npt.NDArray[np.bool_], bounds: Sequence[npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.int64]:
     """Return how much of each box is true; `bounds`: where boxes begin, along each axis."""
-    summed: npt.NDArray[Any] = values
-    for axis, starts in enumerate(bounds):
-        summed = np.add.reduceat(summed, starts, axis=axis, dtype=np.int64)
+    ends = [*bounds[0][1:], len(values)]
+    # `reduceat` would take all values as int64 first
+    summed: npt.NDArray[np.int64] = np.stack(
+        [values[a:b].sum(axis=0, dtype=np.int64) for a, b in zip(bounds[0], ends, strict=True)]
+    )
+    for axis, starts in enumerate(bounds[1:], start=1):
+        summed = np.add.reduceat(summed, starts, axis=axis)
     return summed
 
 
