@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from scipy import ndimage
 
 import hushpore
 from hushpore import Volume
-from hushpore.pores.geometry.thickness import find_thickness
+from hushpore.pores.geometry import thickness as thickness_module
+from hushpore.pores.geometry.thickness import Balls, find_thickness
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.watershed.distance import squared_distance
@@ -275,3 +277,39 @@ def test_a_result_folder_holds_images_distribution_and_totals(measured, tmp_path
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     assert result["jobs"][0]["result"]["solid_thickness"] == measured.thickness["solid"].mean
     assert "Mean local thickness of the pores" in (folder / "report.html").read_text("utf-8")
+
+
+class Far:
+    """Distances of more voxels than 32 bits count, of which one is a ball."""
+
+    shape = (9000, 1024, 1024)
+    ball, radius = (5000, 7, 9), 4200.0
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        found = np.zeros((last - first, *self.shape[1:]), np.float32)
+        if first <= self.ball[0] < last:
+            found[self.ball[0] - first, *self.ball[1:]] = self.radius**2
+        return found
+
+
+def test_a_ball_more_voxels_away_than_32_bits_count_keeps_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    within = thickness_module._Reaching._within
+
+    def only_near_the_ball(self: Any, start: int, stop: int, *how: Any) -> Any:
+        if start <= Far.ball[0] < stop:
+            return within(self, start, stop, *how)
+        return tuple(np.empty(0, kind) for kind in (np.float32, np.float32, how[-1]))
+
+    monkeypatch.setattr(thickness_module._Reaching, "_within", only_near_the_ball)
+    distance: Any = Far()
+    known = Balls(Far.radius**2, distance.shape, (1.0, 1.0, 1.0), (False,) * 3)
+    with KernelThreads(1) as threads:
+        reaching = thickness_module._Reaching(distance, known, Far.radius**2, 1.0, threads)
+        radii, _, centres = reaching.balls(900, 901)
+    assert radii.tolist() == [Far.radius**2]
+    assert centres.tolist() == [[4100, 7, 9]]

@@ -195,8 +195,10 @@ class _Reaching:
         """
         low, end = max(first - self._reach, 0), min(last + self._reach, len(self._distance))
         step = last - first
+        fits = (end - low) * math.prod(self._distance.shape[1:]) <= 1 << 32
+        of_places = np.uint32 if fits else np.int64
         parts = [
-            self._within(start, min(start + step, end), (first, last), low)
+            self._within(start, min(start + step, end), (first, last), low, of_places)
             for start in range(low, end, step)
         ]
         radii, widths, places = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -218,11 +220,17 @@ class _Reaching:
         return radii, widths, centres
 
     def _within(
-        self, start: int, stop: int, slab: tuple[int, int], low: int
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
+        self,
+        start: int,
+        stop: int,
+        slab: tuple[int, int],
+        low: int,
+        of_places: type[np.uint32 | np.int64],
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.uint32 | np.int64]]:
         """Return the balls that reach into a slab from some slices, in the order of their places.
 
-        Returns: squared radii, widths, and places in memory, counted from slice `low`.
+        Returns: squared radii, widths, and places in memory, counted from slice `low`; these of
+        the type `of_places`.
         """
         _, height, width = self._distance.shape
         below = min(start, BESIDE)
@@ -238,4 +246,4 @@ class _Reaching:
         place += below * height * width
         self._threads.over(place.size, self._known.find_widths, around, place, found)
         place += (start - below - low) * height * width
-        return radius, found, place.astype(np.uint32)
+        return radius, found, place.astype(of_places, copy=False)
