@@ -292,6 +292,15 @@ def test_stopping_early_keeps_what_was_learnt(scan: Volume) -> None:
     assert not any("rain longer" in note for note in notes)
 
 
+def test_a_budget_of_months_is_no_error(scan: Volume) -> None:
+    settings = {"time_budget": 1e7, "patch_size": 16, "batch_size": 2, "context": 0}
+    job = hushpore.start("denoise", scan, settings, "cpu")
+    for event in job:
+        if isinstance(event, Progress) and event.stage == "training" and event.done == 2:
+            break
+    job.close()
+
+
 def run_out_of_memory(
     monkeypatch: pytest.MonkeyPatch, method: str, fits: object, where: object = Learner
 ) -> None:

@@ -110,7 +110,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         if run.trained is None:
             yield from run.train()
         yield from run.predict()
-        if settings.restore_detail and run.noise_model is None and run.pair is None:
+        if settings.restore_detail and run.model.network.architecture.hides_pixels:
             yield from run.restore_detail()
         yield from run.examine()
         yield run.timer.timing()
@@ -190,6 +190,7 @@ class DenoisingRun:
         self.rings: list[dict[str, Any]] | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.elapsed = 0, 0.0
+        self.is_moved = False  # whether the training began on another device
         self.taken_schedule: dict[str, Any] | None = None
         self.ended = ""  # what has ended the training, in words
         self.blocks: BlockSampler | None = None
@@ -337,8 +338,11 @@ class DenoisingRun:
         self.architecture = architecture_for(
             self.volume, self.settings, method, self.arrangement, self.noise.is_independent
         )
-        count = self.settings.batch_size or BATCH[self.settings.dimensions]
+        count = asked = self.settings.batch_size or BATCH[self.settings.dimensions]
         while True:
+            checkpoint = self._checkpoint(asked)
+            if checkpoint is not None and checkpoint.exists:
+                count = min(count, checkpoint.batch_size)
             batches = BatchSampler(
                 self.size,
                 count,
@@ -348,7 +352,7 @@ class DenoisingRun:
                 self._pair_maker(),
             )
             try:
-                yield from self._train(batches)
+                yield from self._train(batches, checkpoint)
                 return
             except Exception as error:
                 if not is_out_of_memory(error):
@@ -372,7 +376,7 @@ class DenoisingRun:
             self.noise_model, self.scale, self.size, self.context, self.backend.device
         )
 
-    def _train(self, batches: BatchSampler) -> Job:
+    def _train(self, batches: BatchSampler, checkpoint: Checkpoint | None) -> Job:
         images = yield from self._training_images()
         volume = (self.source, self.arrangement, self.scale, self.backend)
         loop = TrainingLoop(
@@ -381,9 +385,8 @@ class DenoisingRun:
             noise=self._noise_of_targets(batches), is_comparable=self.blocks is None,
         )  # fmt: skip
         state = loop.start(self.architecture)
-        checkpoint = self._checkpoint(batches)
         if checkpoint is not None and checkpoint.exists:
-            checkpoint.load(state)
+            checkpoint.load(state, self.is_moved)
             yield self._note(f"Went on from the checkpoint, after {state.step} steps.", False)
         yield _PREPARING
         try:
@@ -455,7 +458,8 @@ class DenoisingRun:
         )  # fmt: skip
         return self.blocks.at
 
-    def _checkpoint(self, batches: BatchSampler) -> Checkpoint | None:
+    def _checkpoint(self, batch_size: int) -> Checkpoint | None:
+        """Return the file that the training is kept in, of so many patches a step as asked for."""
         if not self.settings.checkpoint:
             return None
         regions = regions_fingerprint(self.volume, self.settings)
@@ -466,7 +470,7 @@ class DenoisingRun:
             "device": self.backend.device.partition(":")[0],
             "arithmetic": str(self.dtype),
             **{name: each for name, each in self.settings.to_dict().items() if name not in FREE},
-            "batch_size": batches.count,
+            "batch_size": batch_size,
         }
         return Checkpoint(self.settings.checkpoint, key)
 
@@ -550,6 +554,7 @@ class DenoisingRun:
         host = Backend(reason="the GPU's memory ran out")
         self.timer.run_on(host.clock())
         self._move_to(host)
+        self.is_moved = True
         gpu.release()
         return self._note("The GPU's memory ran out: continuing on the CPU.")
 

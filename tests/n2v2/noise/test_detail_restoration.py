@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
@@ -9,6 +11,9 @@ from hushpore import Volume
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.noise.residual import restore_detail, restore_detail_in_place
 from hushpore.n2v2.source import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WHITE = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 10.0, 0.0, 0.0, 100.0)
 
@@ -65,3 +70,18 @@ def test_a_job_gives_detail_back_where_the_noise_allows(rng: np.random.Generator
     assert removed[1] < removed[0]
     smooth = hushpore.denoise(gaussian_filter(noisy, (0, 0, 1.0)), restore_detail=True, **quick)
     assert any("No detail is restored" in note for note in smooth.provenance["notes"])
+
+
+def test_a_network_that_saw_all_pixels_leaves_nothing_to_restore(
+    rng: np.random.Generator, tmp_path: Path
+) -> None:
+    # as trained, so as applied from its file
+    quick = {"steps": 3, "patch_size": 16, "batch_size": 2, "context": 0}
+    image = 100 * (gaussian_filter(rng.normal(size=(2, 64, 64)), (0, 3, 3)) > 0)
+    noisy = image + rng.normal(0, 20, image.shape)
+    model = hushpore.denoise(noisy, method="r2r", device="cpu", **quick).model
+    path = str(model.save(tmp_path / "model.safetensors"))
+    plain, detailed = (
+        hushpore.denoise(noisy, model=path, restore_detail=on, device="cpu") for on in (False, True)
+    )
+    np.testing.assert_array_equal(plain.volume.data, detailed.volume.data)

@@ -19,8 +19,10 @@ from hushpore.n2v2.tensor_file import read_tensors, write_tensors
 from hushpore.n2v2.trained import HEADER
 from hushpore.n2v2.training import blocks, loop, plateau, schedule
 from hushpore.n2v2.training import checkpoint as checkpoints
+from hushpore.n2v2.training.step import Learner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("small_network")
@@ -174,6 +176,45 @@ def test_a_cancelled_run_that_reads_block_by_block_goes_on_with_the_same_blocks(
     cancel_after(3, scan, settings)
     resumed = hushpore.run("denoise", scan, settings, "cpu")
     assert any("Went on from" in note for note in resumed.provenance["notes"])
+    np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
+
+
+def lacking_memory(monkeypatch: pytest.MonkeyPatch, fits: Callable[[int, int], bool]) -> None:
+    """Let memory run out in a step, of so many patches and with this number, that does not fit."""
+    original = Learner.step
+
+    def limited(self: Learner, image: Any, batches: Any, rate: float, step: int) -> torch.Tensor:
+        if not fits(batches.count, step):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return original(self, image, batches, rate, step)
+
+    monkeypatch.setattr(Learner, "step", limited)
+
+
+def test_where_memory_runs_out_a_training_goes_on_from_its_checkpoint(
+    scan: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking_memory(monkeypatch, lambda count, step: count == 1 or step < 8)
+    result = hushpore.denoise(scan, checkpoint=str(tmp_path / "t.safetensors"), **QUICK)
+    told = result.provenance["notes"]
+    assert "Memory ran out: training with 1 patches a step." in told
+    assert "Went on from the checkpoint, after 8 steps." in told
+    assert result.provenance["result"]["steps"] == 20
+
+
+def test_a_run_that_lacked_memory_is_resumed_with_the_patches_that_it_had(
+    scan: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**QUICK, "method": "n2v2", "context": 0}
+    lacking_memory(monkeypatch, lambda count, step: count == 1)
+    unbroken = hushpore.denoise(scan, **settings)
+    del settings["device"]
+    settings["checkpoint"] = str(tmp_path / "t.safetensors")
+    cancel_after(6, scan, settings)
+    # as much memory as may be
+    lacking_memory(monkeypatch, lambda count, step: count == 1)
+    resumed = hushpore.run("denoise", scan, settings, "cpu")
+    assert not any("ran out" in note for note in resumed.provenance["notes"])
     np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
 
 

@@ -19,7 +19,7 @@ from hushpore.n2v2.trained import HEADER, TRAINING, Model
 from hushpore.n2v2.training.schedule import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from hushpore.n2v2.training.step import Learner
@@ -29,6 +29,9 @@ SAVE_INTERVAL = 30.0
 
 #: Name of the entry in the header that says what the training was of.
 _ENTRY = "training"
+
+#: What differs on another device.
+_OF_DEVICE = ("device", "arithmetic")
 
 #: Settings that change neither weights nor schedule; or of which what they change is known: the
 #: values that are learnt from.
@@ -69,9 +72,15 @@ class TrainingState:
 
     @torch.no_grad()
     def load(
-        self, tensors: Mapping[str, torch.Tensor], average: Mapping[str, torch.Tensor]
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        average: Mapping[str, torch.Tensor],
+        is_moved: bool = False,
     ) -> None:
-        """Take over the values of `tensors`, and of the average, in place."""
+        """Take over the values of `tensors`, and of the average, in place.
+
+        `is_moved`: whether they are of another device, whose random numbers are others.
+        """
         learner = self.learner
         learner.average.load_state_dict(average)
         own = learner.network.state_dict()
@@ -81,7 +90,8 @@ class TrainingState:
         ):
             for kind, value in moments.items():
                 value.copy_(tensors[f"{kind}.{name}"])
-        self.generator.set_state(tensors["generator"])
+        if not is_moved:
+            self.generator.set_state(tensors["generator"])
         self.total.copy_(tensors["total"])
 
 
@@ -108,13 +118,20 @@ class Checkpoint:
         """Whether it is time to write the next."""
         return time.monotonic() - self._last >= SAVE_INTERVAL
 
-    def save(self, state: TrainingState, model: Model) -> None:
+    @property
+    def batch_size(self) -> int:
+        """How many patches the steps of the file have: fewer than asked for if memory ran out."""
+        facts, _ = self._read(lambda name: False)
+        return int(facts.get("batch_size", self._key["batch_size"]))
+
+    def save(self, state: TrainingState, model: Model, batch_size: int) -> None:
         """Write the state; an older one stays until this one is complete."""
         weights = dict(model.network.state_dict())
         weights |= {TRAINING + name: value for name, value in state.tensors().items()}
         on_host = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
         facts = {
             "key": self._key,
+            "batch_size": batch_size,
             "step": state.step,
             "summed_from": state.logged_steps,
             "spent": state.elapsed,
@@ -124,26 +141,21 @@ class Checkpoint:
         write_tensors(self._path, on_host, {HEADER: model.facts(), _ENTRY: facts})
         self._last = time.monotonic()
 
-    def load(self, state: TrainingState) -> None:
+    def load(self, state: TrainingState, is_moved: bool = False) -> None:
         """Go on from the file.
 
+        `is_moved`: whether the training began on another device, and goes on here.
         Raises InputError if it is not a checkpoint, or of another volume, other settings or another
         device.
         """
-        name = self._path.name
-        try:
-            facts, tensors = read_tensors(self._path, _ENTRY)
-        except InputError as error:
-            raise InputError(
-                f"{name} is no checkpoint of a training of hushpore, or damaged. Choose another "
-                "name for the checkpoint, or delete the file."
-            ) from error
-        self._require_same(facts.get("key", {}))
+        facts, tensors = self._read()
+        self._require_same(facts.get("key", {}), _OF_DEVICE if is_moved else ())
         try:
             own = {
                 k.removeprefix(TRAINING): v for k, v in tensors.items() if k.startswith(TRAINING)
             }
-            state.load(own, {k: v for k, v in tensors.items() if not k.startswith(TRAINING)})
+            average = {k: v for k, v in tensors.items() if not k.startswith(TRAINING)}
+            state.load(own, average, is_moved)
             state.step, state.logged_steps = int(facts["step"]), int(facts["summed_from"])
             state.elapsed = float(facts["spent"])
             state.shares = list(unpack(facts.get("shares", "")))
@@ -154,14 +166,26 @@ class Checkpoint:
             }
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise InputError(
-                f"The checkpoint {name} is not whole ({type(error).__name__}); delete it."
+                f"The checkpoint {self._path.name} is not whole ({type(error).__name__}); "
+                "delete it."
             ) from error
 
-    def _require_same(self, key: Mapping[str, Any]) -> None:
+    def _read(
+        self, wanted: Callable[[str], bool] = lambda name: True
+    ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        try:
+            return read_tensors(self._path, _ENTRY, wanted)
+        except InputError as error:
+            raise InputError(
+                f"{self._path.name} is no checkpoint of a training of hushpore, or damaged. Choose "
+                "another name for the checkpoint, or delete the file."
+            ) from error
+
+    def _require_same(self, key: Mapping[str, Any], but: Collection[str]) -> None:
         differing = [
             f"{name} was {key.get(name)!r} and is now {value!r}"
             for name, value in self._key.items()
-            if key.get(name) != value
+            if key.get(name) != value and name not in but
         ]
         if differing:
             raise InputError(

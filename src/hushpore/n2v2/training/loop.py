@@ -113,7 +113,8 @@ class TrainingLoop:
     def _keep(self, state: TrainingState, checkpoint: Checkpoint | None) -> None:
         if checkpoint is not None and state.step:
             with self.timer.stage("checkpoint"):
-                checkpoint.save(state, self.to_model(state.learner.average))
+                model = self.to_model(state.learner.average)
+                checkpoint.save(state, model, self.batch_sampler.count)
 
     def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
         settings, learner = self.settings, state.learner
@@ -241,7 +242,8 @@ class TrainingLoop:
 
     def _progress(self, state: TrainingState, fraction: float) -> Progress:
         total, step = self.schedule.most_steps, state.step
-        if self.schedule.time_budget is not None:
+        # of a long budget nothing may be over after a step, by rounding
+        if self.schedule.time_budget is not None and fraction:
             total = max(step, min(total, round(step / fraction)))
         # what the device has finished, not what it has been asked to do
         losses = state.curves.get("loss", [])
