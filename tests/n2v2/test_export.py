@@ -54,6 +54,32 @@ def test_the_zoos_own_library_accepts_the_package(
         assert "denoised.npy" in files.namelist()
 
 
+@pytest.mark.parametrize(
+    ("method", "tag", "doi"),
+    [
+        ("r2r", "recorrupted2recorrupted", "10.1109/CVPR46437.2021.00208"),
+        ("n2v2", "noise2void", "10.1007/978-3-031-25069-9_33"),
+        ("pair", "noise2noise", "10.48550/arXiv.1803.04189"),
+    ],
+)
+@pytest.mark.needs("bioimageio")
+def test_the_package_says_by_what_method_it_was_trained(
+    tmp_path: Path, method: str, tag: str, doi: str
+) -> None:
+    volume = scan("zyx", (3, 70, 80))
+    how = {"method": method}
+    if method == "pair":
+        other = np.random.default_rng(1).normal(1000, 50, volume.shape).astype(np.float32)
+        how = {"pair": Volume(other)}
+    model = hushpore.denoise(volume, **QUICK, **how).model
+    with zipfile.ZipFile(model.export(tmp_path / "bread.zip", volume)) as files:
+        (name,) = (name for name in files.namelist() if name.endswith(".yaml"))
+        stated = files.read(name).decode()
+    assert tag in stated
+    assert doi in stated
+    assert ("noise2void" in stated) == (method == "n2v2")
+
+
 def test_without_the_zoos_library_it_is_said_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,12 +27,39 @@ if TYPE_CHECKING:
 #: Edge of the test image, in pixels, where the sample has so many.
 _EDGE = 96
 
-_TAGS = ("denoising", "noise2void", "unet")
+_TAGS = ("denoising", "unet")
 
-_CITE = (
-    ("Hoeck et al. 2022, N2V2", "10.1007/978-3-031-25069-9_33"),
-    ("Krull et al. 2019, Noise2Void", "10.1109/CVPR.2019.00223"),
-)
+_NOISE2VOID = ("Krull et al. 2019, Noise2Void", "10.1109/CVPR.2019.00223")
+
+#: What is said of a network by how it was trained: what it removes, tags, and papers with DOI.
+_METHODS: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = {
+    "n2v2": (
+        "Removes noise that is independent from pixel to pixel (N2V2).",
+        ("noise2void",),
+        (("Hoeck et al. 2022, N2V2", "10.1007/978-3-031-25069-9_33"), _NOISE2VOID),
+    ),
+    "n2v": (
+        "Removes noise that is independent from pixel to pixel (Noise2Void).",
+        ("noise2void",),
+        (_NOISE2VOID,),
+    ),
+    "r2r": (
+        "Removes noise like that of the image it was trained on, which may be correlated "
+        "(Recorrupted-to-Recorrupted).",
+        ("recorrupted2recorrupted",),
+        (
+            (
+                "Pang et al. 2021, Recorrupted-to-Recorrupted",
+                "10.1109/CVPR46437.2021.00208",
+            ),
+        ),
+    ),
+    "n2n": (
+        "Removes noise that two images of the same thing do not share (Noise2Noise).",
+        ("noise2noise",),
+        (("Lehtinen et al. 2018, Noise2Noise", "10.48550/arXiv.1803.04189"),),
+    ),
+}
 
 
 def write_package(
@@ -172,14 +199,15 @@ def _describe(
             )
         ],
     )
+    description, tags, papers = _METHODS[architecture.method]
     return spec.ModelDescr(
         name=name,
-        description="Removes noise that is independent from pixel to pixel (Noise2Void).",
+        description=description,
         authors=[spec.Author(name=author) for author in authors],
-        cite=[spec.CiteEntry(text=text, doi=spec.Doi(doi)) for text, doi in _CITE],
+        cite=[spec.CiteEntry(text=text, doi=spec.Doi(doi)) for text, doi in papers],
         license=spec.LicenseId(license),
         documentation=spec.FileDescr(source=folder / "README.md"),
-        tags=[*_TAGS, architecture.method, f"{architecture.dimensions}d"],
+        tags=[*_TAGS, *tags, architecture.method, f"{architecture.dimensions}d"],
         inputs=[noisy],
         outputs=[denoised],
         weights=spec.WeightsDescr(
