@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from hushpore.base.volume import Volume
+from hushpore.pores.phases.settings import PhaseSettings
 from hushpore.pores.preview import GreySurvey
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.void.threshold import Histogram, Range
@@ -100,6 +101,9 @@ def test_settings_without_effect_say_what_they_are_for():
     assert {"h", "merging"} <= set(unused(markers="seeds"))
     assert {"outside", "outside_radius"} <= set(unused(sample_mask="disc", outside="remove"))
     assert "outside_radius" not in unused(outside="remove")
+    regions = PhaseSettings().unused({})
+    assert {"h", "join_near_peaks"} <= set(regions)
+    assert not {"h", "join_near_peaks"} & set(PhaseSettings(regions=True).unused({}))
 
 
 def test_what_a_job_would_refuse_can_be_set_back():

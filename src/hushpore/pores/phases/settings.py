@@ -211,7 +211,8 @@ class PhaseSettings(Settings):
         elif self.outside == "keep":
             reasons["outside_radius"] = "Not used: the air outside is kept."
         if not self.regions:
-            reasons["h"] = "Not used: phases are not split into regions."
+            why = "Not used: phases are not split into regions."
+            reasons |= dict.fromkeys(("h", "join_near_peaks"), why)
         if self.grey_values:
             reasons["phases"] = "Not used: the thresholds say how many there are."
         if self.are_labels or known.get("holds_labels"):
