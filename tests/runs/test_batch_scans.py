@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hushpore import InputError
 from hushpore.base.errors import OutputError
@@ -55,6 +58,21 @@ def test_a_pattern_that_matches_nothing_is_said(scans: Path) -> None:
 def test_names_are_unique_whatever_the_system_thinks_of_case(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a/scan.tif", "b/Scan.tif", "b/scan.npy", "c/x.tif")]
     assert names_of(paths) == ["a_scan", "b_Scan", "b_scan_2", "x"]
+
+
+@given(st.lists(st.from_regex(r"/[ab]/(a|A|a_a|a_2|a_a_2)(_2)?\.(tif|npy)", fullmatch=True)))
+def test_each_name_is_the_scans_own_and_no_other_scan_has_it(paths: list[str]) -> None:
+    scans = list(map(Path, paths))
+    names = names_of(scans)
+    assert len({name.casefold() for name in names}) == len(scans)
+    for scan, name in zip(scans, names, strict=True):
+        own = rf"({scan.parent.name}_)?{scan.stem}(_[2-9][0-9]*|_1[0-9]+)?"
+        assert re.fullmatch(own, name)
+
+
+def test_a_number_makes_no_name_that_another_scan_has() -> None:
+    paths = [Path(f"/{place}/ct/{name}.tif") for place in "AB" for name in ("scan", "scan_2")]
+    assert names_of(paths) == ["ct_scan", "ct_scan_2", "ct_scan_3", "ct_scan_2_2"]
 
 
 def test_results_of_other_settings_or_scans_are_not_touched_unless_allowed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,17 +110,21 @@ def names_of(scans: Sequence[Path]) -> list[str]:
     ['one', 'a_scan', 'b_scan']
     """
     names = [scan.name if scan.is_dir() else scan.stem or scan.name for scan in scans]
-    shared = {name for name, count in Counter(map(str.casefold, names)).items() if count > 1}
+    shared = {name for name, number in Counter(map(str.casefold, names)).items() if number > 1}
     names = [
         f"{scan.parent.name}_{name}" if name.casefold() in shared else name
         for scan, name in zip(scans, names, strict=True)
     ]
-    counts: Counter[str] = Counter()
-    unique = []
+    # a number must not make the name of another scan, whether before or after this one
+    taken, met, unique = {name.casefold() for name in names}, set[str](), []
     for name in names:
-        counts[name.casefold()] += 1
-        number = counts[name.casefold()]
-        unique.append(name if number == 1 else f"{name}_{number}")
+        chosen = name
+        if name.casefold() in met:
+            numbered = (f"{name}_{number}" for number in count(2))
+            chosen = next(each for each in numbered if each.casefold() not in taken)
+        met.add(name.casefold())
+        taken.add(chosen.casefold())
+        unique.append(chosen)
     return unique
 
 
