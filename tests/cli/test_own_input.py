@@ -27,6 +27,13 @@ COMMANDS = {
     "the picture": "denoise scan.tif -o d.tif --picture scan.tif",
     "the model": "denoise scan.tif -o d.tif --model m.safetensors --save-model m.safetensors",
     "two to one place": "denoise scan.tif -o d.tif --picture d.tif",
+    "the time line": "pores scan.tif -o new --trace scan.tif",
+    "the time line and the result": "denoise scan.tif -o d.tif --trace d.tif",
+    "the time line and the record": "denoise scan.tif -o d.tif --trace d.json",
+    "the time line within the result": "pores scan.tif -o r --trace r/result.json",
+    "the time line within the scan": "run stack -o new --trace stack/line.json",
+    "the time line and a record": "denoise scan.tif -o d.tif --repeat r.json --trace r.json",
+    "the time line of a conversion": "convert stack new.zarr --trace stack/line.json",
     "export": "export r -o r/pores.csv",
     "compare": "compare r r2 --csv r/pores.csv",
     "demo": "demo r/denoised.tif -o r",
@@ -44,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("scan.tif", "r/denoised.tif", "r/denoised.json.tif", "stack/a.tif", "stack.zarr"):
         write_image(name, volume)
     Path("m.safetensors").write_text("weights")
+    Path("r.json").write_text("{}")
     listed = ["denoised.tif", "denoised.json.tif", "pores.csv", "result.json"]
     for name in ("r", "r2"):
         record = {"jobs": [{"job": "pores"}], "files": listed}

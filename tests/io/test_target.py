@@ -225,3 +225,5 @@ def test_a_place_beside_what_is_read_is_free(tmp_path):
     require_apart([tmp_path / "r", tmp_path / "r.json"], [tmp_path / "scan.tif", "", "no file"])
     with pytest.raises(OutputError, match="one place"):
         require_apart([tmp_path / "r", tmp_path / "r"], [])
+    with pytest.raises(OutputError, match="one place"):
+        require_apart([tmp_path / "r" / "line.json", tmp_path / "r"], [])

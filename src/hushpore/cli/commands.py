@@ -166,7 +166,8 @@ def convert_command(
     from hushpore.runs.source import Source
 
     measured = Measured(timings, trace, overwrite)
-    work = converting(path, output, Source(path, **reading), memory_budget, overwrite)
+    source = Source(path, **reading)
+    work = converting(path, output, source, memory_budget, overwrite, others=measured.files)
     listen = functools.partial(measured.listen, "Convert")
     done = drive(work, "Convert", quiet=as_json, listen=listen)
     measured.show()

@@ -33,7 +33,7 @@ trust_flag = click.option(
     help="Read what is compressed more than 1,000:1 or has more than 100,000 frames or pages.",
 )  # fmt: skip
 trace_flag = click.option(
-    "--trace", metavar="FILE", help="Write a time line that https://ui.perfetto.dev opens."
+    "--trace", metavar="FILE", help="Write a time line (.json) that https://ui.perfetto.dev opens."
 )
 
 

@@ -213,8 +213,9 @@ def _run(
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in asked.items()}
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}
     inputs = [path, *files_of(steps.values())]
-    target = check_result_target(output, jobs, overwrite, inputs=inputs, others=files.values())
     measured = Measured(flags["timings"], flags["trace"], overwrite)
+    others = [*files.values(), *measured.files]
+    target = check_result_target(output, jobs, overwrite, inputs=inputs, others=others)
     before: Volume | None = None
     if flags["device"] == ALL_GPUS and "cluster" in flags:
         if flags["cluster"] not in (None, ALL_GPUS):

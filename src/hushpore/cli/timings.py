@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing
 from hushpore.base.partial import new_file
 from hushpore.cli.echo import echo
 from hushpore.device.breakdown import timing_table
 from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
+from hushpore.io.target import check_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
@@ -25,23 +25,25 @@ if TYPE_CHECKING:
 class Measured:
     """Times the reading of files and listens to the jobs of a command.
 
-    `timings`: print a table for each job at the end. `overwrite`: whether that file may be
-    replaced.
+    `timings`: print a table for each job at the end. `trace`: file for the time line, whose name
+    ends in ``.json``. `overwrite`: whether that file may be replaced.
     Raises OutputError if the file cannot be written.
+
+    Attributes
+    ----------
+    files : list of pathlib.Path
+        What it will write: that of the time line, where there is one.
     """
 
     def __init__(self, timings: bool, trace: str | None, overwrite: bool) -> None:
         self._timings = timings
-        self._path = None if trace is None else Path(trace).expanduser()
+        self.files: list[Path] = []
+        if trace is not None:
+            self.files.append(check_target(trace, overwrite, suffixes=(".json",)))
         self._trace = Trace("hushpore")
         self._newest: dict[str, Timing] = {}
         self._timer = StageTimer()
         self._read = Timing()
-        if self._path is not None:
-            if self._path.exists() and not overwrite:
-                raise OutputError(f"{self._path} is there already; choose another name.")
-            if not self._path.parent.is_dir():
-                raise OutputError(f"Cannot write {self._path}: there is no folder for it.")
 
     def read(self, reads: Callable[[], Volume]) -> Volume:
         """Return what a function reads from files; the job that comes first counts its time."""
@@ -68,6 +70,6 @@ class Measured:
                 whole = dataclasses.replace(timing, stages=stages, elapsed=elapsed)
                 echo(f"\n{title}\n{timing_table(whole)}", err=True)
                 read = Timing()
-        if self._path is not None:
-            with new_file(self._path, overwrite=True) as part:
+        for file in self.files:
+            with new_file(file, overwrite=True) as part:
                 part.write_text(json.dumps(self._trace.to_dict()), encoding="utf-8")

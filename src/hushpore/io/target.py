@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 from contextlib import contextmanager, suppress
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,11 +101,13 @@ def require_apart(
 
     `targets`: as `check_target` returns them; all that will be written. `inputs`: files and folders
     that are read; those that are not there are left out. `what`: is done with them, for messages.
-    Raises OutputError if one of the targets is another, or is, contains or lies inside an input.
+    Raises OutputError if one of the targets is or lies inside another, or is, contains or lies
+    inside an input.
     """
     places = [Path(os.path.realpath(target)) for target in targets]
-    if len(set(places)) < len(places):
-        raise OutputError(f"Two things would be written to one place: {places[0]}. Name another.")
+    for place, other in permutations(places, 2):
+        if place == other or place in other.parents:
+            raise OutputError(f"Two things would be written to one place: {place}. Name another.")
     for given in inputs:
         source = Path(os.path.realpath(Path(given).expanduser()))
         # a volume that is of no file has an empty source

@@ -26,7 +26,7 @@ from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from pathlib import Path
 
     from hushpore.base.events import Event
@@ -124,16 +124,18 @@ def converting(
     reading: Source | None = None,
     memory_budget: float | None = None,
     overwrite: bool = False,
+    *,
+    others: Iterable[Path] = (),
 ) -> Conversion:
     """Do what `convert` does as a job; closing it leaves nothing behind.
 
     Where it cannot be written is said at once, before the job begins.
 
-    `reading`: how the scan is read, whatever its path.
+    `reading`: how the scan is read, whatever its path. `others`: what is written beside it.
     """
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
-    require_apart([target], [scan.source if isinstance(scan, Volume) else scan])
+    require_apart([target, *others], [scan.source if isinstance(scan, Volume) else scan])
     memory = _memory(memory_budget)
 
     def work() -> Conversion:
