@@ -67,6 +67,15 @@ def test_an_unknown_voxel_size_is_not_compared_with_a_known_one(found: Pores) ->
         compare(found, unknown)
 
 
+def test_a_slice_is_not_compared_with_a_volume(found: Pores) -> None:
+    image = hushpore.segment_pores(
+        Volume(found.volume.data[5], spacing=5, unit="um", name="slice"), device="cpu"
+    )
+    for way in (compare, distributions, comparison_figure):
+        with pytest.raises(InputError, match="foam has 3 dimensions and slice 2"):
+            way(found, image)
+
+
 def test_a_result_without_pores_can_be_compared(found: Pores) -> None:
     none = hushpore.segment_pores(Volume(np.zeros((4, 8, 8), bool), spacing=5, unit="um"))
     table = compare(found, none).set_index("quantity")

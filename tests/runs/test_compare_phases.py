@@ -85,6 +85,13 @@ def test_lengths_are_compared_in_one_unit(one: Phases) -> None:
     np.testing.assert_allclose(table["a"], table["b"], rtol=1e-6)
 
 
+def test_a_slice_is_not_compared_with_a_volume(one: Phases) -> None:
+    grey = Volume(one.volume.data[:, 0], spacing=2.0, unit="um", name="slice")
+    how = {"thresholds": "60, 150", "names": "pores, clay, quartz", "outside": "keep"}
+    with pytest.raises(InputError, match="slice has 2 dimensions and plates 3"):
+        compare(hushpore.measure_phases(grey, device="cpu", **how), one)
+
+
 def test_pores_are_not_compared_with_phases(one: Phases, found: Pores) -> None:
     for pair in ((one, found), (found, one)):
         with pytest.raises(InputError, match="not a measurement of phases, and the other is"):

@@ -65,7 +65,7 @@ def compare(a: ResultLike | Phases, b: ResultLike | Phases) -> pd.DataFrame:
     ------
     InputError
         If one is not a result, one is of pores and one of phases, phases have no name in common,
-        or lengths cannot be compared.
+        lengths cannot be compared, or one is of a 2D image and one of a 3D volume.
     """
     import pandas as pd
 
@@ -119,7 +119,7 @@ def distributions(
     columns = summarised(PORES, first.pores, second.pores)
     if column not in columns:
         raise InputError(f"{column!r} is not compared. Available: {', '.join(columns)}.")
-    scale = _scale(first, second) ** columns[column].power(first.labels.n_spatial)
+    scale = _scale(first, second) ** columns[column].power(first.n_spatial)
     sizes, weights = [], []
     for found, factor in ((first, 1.0), (second, scale)):
         values = found.pores[column].to_numpy(np.float64) * factor
@@ -266,7 +266,7 @@ def _rows_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Iterator[t
     for table, measures in (("pores", PORES), ("throats", THROATS)):
         tables = getattr(first, table), getattr(second, table)
         for column, measure in summarised(measures, *tables).items():
-            power = measure.power(first.labels.n_spatial)
+            power = measure.power(first.n_spatial)
             values = [each[column].dropna().to_numpy(np.float64) for each in tables]
             values[1] = values[1] * scale**power
             medians = [np.median(each) if each.size else np.nan for each in values]
@@ -276,7 +276,16 @@ def _rows_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Iterator[t
 
 
 def _scale(first: PoreResult | PhaseTables, second: PoreResult | PhaseTables) -> float:
-    """Return what converts lengths of the second into the unit of the first."""
+    """Return what converts lengths of the second into the unit of the first.
+
+    Raises InputError if there is nothing that does, or one is of an image and one of a volume.
+    """
+    if first.n_spatial != second.n_spatial:
+        raise InputError(
+            f"{first.name} has {first.n_spatial} dimensions and {second.name} {second.n_spatial}: "
+            "areas cannot be compared with volumes, nor lines with surfaces. Compare two results "
+            "of images, or two of volumes."
+        )
     a, b = first.unit, second.unit
     if a == b:
         return 1.0

@@ -32,6 +32,11 @@ class PoreResult:
         """Of lengths."""
         return self.labels.unit
 
+    @property
+    def n_spatial(self) -> int:
+        """2 or 3."""
+        return self.labels.n_spatial
+
 
 def write_pores(path: Path, result: PoreResult) -> None:
     """Write the table of the pores as Parquet, by pyarrow."""
