@@ -94,6 +94,17 @@ def test_results_of_other_settings_or_scans_are_not_touched_unless_allowed(
         plan([str(scan)], out, {"pores": PORES()})
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_what_is_done_stays_done_when_scans_are_trusted_from_then_on_or_no_more(
+    scan: Path, tmp_path: Path, trust: bool
+) -> None:
+    out, steps = tmp_path / "out", {"pores": PORES()}
+    out.mkdir()
+    result_of(run_pipeline(Source(str(scan), trust=trust), out / "foam", steps, device="cpu"))
+    tasks = plan([str(scan)], out, steps, reading=Source("", trust=not trust))
+    assert list(tasks.values()) == [True]
+
+
 def test_a_result_is_made_again_when_a_file_that_its_settings_name_has_changed(
     scan: Path, found: Any, tmp_path: Path
 ) -> None:

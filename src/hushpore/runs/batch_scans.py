@@ -65,7 +65,9 @@ class Task:
             if job["job"] in JOBS:
                 kind = JOBS[job["job"]].settings
                 used[job["job"]] = {**kind().to_dict(), **kind.recorded(job["settings"])}
-        if provenance.get("source") != origin_of(self.source, self.steps.values()):
+        # whether it was trusted says whether it could be read, and nothing of what was
+        origin = origin_of(replace(self.source, trust=False), self.steps.values())
+        if provenance.get("source") not in (origin, {**origin, "trust": True}):
             return "the scan, or a file that the settings name, is another or has changed since"
         if used != {job: settings.to_dict() for job, settings in self.steps.items()}:
             return "it was made with other settings"
