@@ -11,8 +11,11 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.provenance import fingerprint
 from hushpore.runs.report_page import pore_page
+from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hushpore.pores.result import Pores
 
 VOID = {"br", "img", "meta", "hr"}
@@ -84,6 +87,17 @@ def test_the_page_tells_totals_settings_and_fingerprint(found: Pores) -> None:
     assert words[row + 1 : row + 3] == ["Leave out", "Keep"]
     assert page_of(found).count("<tr class=changed>") == 1
     assert "Equivalent diameter (µm)" in words
+
+
+def test_the_page_tells_that_the_scan_changed_while_it_was_worked_on(
+    found: Pores, tmp_path: Path
+) -> None:
+    changed = "The files of bread.tif were changed while they were worked on."
+    folder = write_result(tmp_path / "r", [found], found.volume, extra={"notes": [changed]})
+    page = Balanced()
+    page.feed((folder / "report.html").read_text(encoding="utf-8"))
+    assert changed in page.words
+    assert set(found.provenance["notes"]) <= set(page.words)
 
 
 def test_large_numbers_have_no_exponent(found: Pores) -> None:

@@ -161,7 +161,9 @@ def _page(
 ) -> str:
     """Return the page of any result, with what is its own between notes and settings."""
     made = provenance["jobs"][-1]
-    notes = list(dict.fromkeys(note for job in provenance["jobs"] for note in job["notes"]))
+    of_jobs = (note for job in provenance["jobs"] for note in job["notes"])
+    # what is of no job, as that the scan changed meanwhile, bears on all that follows
+    notes = list(dict.fromkeys([*provenance.get("notes", []), *of_jobs]))
     parts = [
         f"<h1>{_text(name)}</h1>",
         f'<p class="summary">{_text(provenance["summary"])}</p>',
