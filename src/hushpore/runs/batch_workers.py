@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import multiprocessing
 import os
@@ -101,12 +102,14 @@ def at_once(tasks: Sequence[Task], count: int) -> Working:
     """
     waiting, processes = list(tasks), [_Process(number, count) for number in range(count)]
     room = Backend().free_memory() * _SHARE
+    # the headers of a scan that waits for memory are read once
+    memory = functools.cache(_memory)
     try:
         while waiting or any(process.task for process in processes):
             for process in processes:
                 taken = sum(other.needs for other in processes if other.task)
                 if waiting and process.task is None:
-                    needs = _memory(waiting[0])
+                    needs = memory(waiting[0])
                     if taken and taken + needs > room:
                         break
                     process.give(waiting.pop(0), needs)
@@ -135,6 +138,18 @@ class _Process:
         self._process: SpawnProcess | None = None
 
     def give(self, task: Task, needs: float) -> None:
+        try:
+            self._begun().send(task)
+        except OSError:
+            # it died with nothing to do, and takes no scan with it
+            self.end()
+            # what becomes of this one is heard
+            with contextlib.suppress(OSError):
+                self._begun().send(task)
+        self.task, self.needs = task, needs
+
+    def _begun(self) -> Connection[Any, Any]:
+        """Return the pipe to the process, which is started where there is none."""
         if self.pipe is None:
             # spawn, on every system: threads and CUDA do not survive a fork
             context = multiprocessing.get_context("spawn")
@@ -144,8 +159,7 @@ class _Process:
             )
             self._process.start()
             theirs.close()
-        self.task, self.needs = task, needs
-        self.pipe.send(task)
+        return self.pipe
 
     def heard(self) -> State:
         """Return the newest state of the task."""
