@@ -42,7 +42,7 @@ def test_one_time_point_is_a_volume_of_the_same_geometry() -> None:
     assert (moment.axes, moment.spacing, moment.name) == ("zyx", (5, 1, 1), "drying")
 
 
-@pytest.mark.parametrize("index", [{"t": 2}, {"t": -3}, {"z": 0}, {"c": 0}])
+@pytest.mark.parametrize("index", [{"t": 2}, {"t": -3}, {"z": 0}, {"c": 0}, {"": 0}, {"self": 0}])
 def test_an_index_outside_the_leading_axes_is_refused(index: dict[str, int]) -> None:
     with pytest.raises(InputError, match="is not in this volume"):
         Volume(np.zeros((2, 3, 4, 5))).at(**index)

@@ -321,6 +321,18 @@ def test_a_mistake_of_ours_is_one_line_too(
     assert done.stderr.splitlines()[-1].startswith("hushpore: Unexpected KeyError: 'surprise'")
 
 
+def test_want_of_memory_is_no_mistake_of_ours(
+    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 40.0 GiB for an array")
+
+    monkeypatch.setattr("hushpore.cli.job_commands.start", full)
+    done = call("pores", scan, "-o", tmp_path / "out")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1].startswith("hushpore: There was not enough memory. Close")
+
+
 def test_an_interrupt_leaves_nothing_behind(
     scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +349,6 @@ def test_an_interrupt_leaves_nothing_behind(
     before = sorted(tmp_path.rglob("*"))
     done = call("run", scan, "-o", tmp_path / "out")
     assert done.exit_code == 130
-    assert "Cancelled; nothing was written." in done.output
+    assert "Cancelled; nothing was left half-written." in done.output
     assert closed
     assert sorted(tmp_path.rglob("*")) == before

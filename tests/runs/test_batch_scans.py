@@ -147,5 +147,6 @@ def test_an_empty_folder_is_no_result(scan: Path, tmp_path: Path) -> None:
 
 def test_errors_are_told_on_one_line() -> None:
     assert explained(InputError("so\n  it is")) == "so it is"
-    assert explained(MemoryError()) == "There was not enough memory."
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
+        assert explained(error).startswith("There was not enough memory.")
     assert explained(KeyError("x")) == "Unexpected KeyError: 'x'"

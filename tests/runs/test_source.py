@@ -93,9 +93,10 @@ def test_a_record_without_a_path_is_refused() -> None:
         Source.of({"at": []})
 
 
-def test_a_position_needs_an_axis_and_a_number(drying: Path) -> None:
+@pytest.mark.parametrize("position", ["t", "t=", "t=--1", "t=1.0", "t=²", f"t={'1' * 5000}"])
+def test_a_position_needs_an_axis_and_a_number(drying: Path, position: str) -> None:
     with pytest.raises(InputError, match="expected an axis and a number"):
-        Source(str(drying), at=("t",)).read()
+        Source(str(drying), at=(position,)).read()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+#: What is said where memory ran out and nothing more is known.
+NO_MEMORY = "There was not enough memory. Close other programs, or crop or bin the scan."
+
+
 class HushporeError(Exception):
     """Any failure that is explained in the user's words. Front ends show its message alone."""
 

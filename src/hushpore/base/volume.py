@@ -230,7 +230,7 @@ class Volume:
                 "voxels: reconstruct both alike, or correct the voxel size."
             )
 
-    def at(self, **index: int) -> Volume:
+    def at(self, /, **index: int) -> Volume:
         """Return the volume at one position of leading axes, for example ``scan.at(t=0)``.
 
         Raises
@@ -239,7 +239,7 @@ class Volume:
             If an axis is not a leading one of this volume, or the index is outside it.
         """
         key: list[int | slice] = [slice(None)] * self.ndim
-        leading = self.axes[: -self.n_spatial]
+        leading = list(self.axes[: -self.n_spatial])
         for axis, position in index.items():
             size = self.shape[leading.index(axis)] if axis in leading else 0
             if not -size <= position < size:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore._version import __version__
-from hushpore.base.errors import HushporeError
+from hushpore.base.errors import NO_MEMORY, HushporeError
 from hushpore.cli.echo import echo
 from hushpore.cli.flags import JobCommand, reading_flags, timings_flag, trace_flag, trust_flag
 from hushpore.cli.job_commands import batch_command, job_command
@@ -22,6 +22,7 @@ from hushpore.cli.progress_bar import drive
 from hushpore.cli.result_commands import compare_command, export_command, rerun_command
 from hushpore.cli.settings import preferences_command, settings_command
 from hushpore.cli.timings import Measured
+from hushpore.device.memory import is_out_of_memory
 from hushpore.io.registry import READERS, titles
 from hushpore.jobs import BATCHES, CHAIN, JOBS
 
@@ -63,7 +64,8 @@ class _Commands(click.Group):
             # of a pipe that nobody reads any more click says nothing
             raise
         except KeyboardInterrupt:
-            _fail("Cancelled; nothing was written.", CANCELLED)
+            # of a batch, and of a job on a cluster, results that were complete are kept
+            _fail("Cancelled; nothing was left half-written.", CANCELLED)
         except HushporeError as error:
             _fail(str(error), USER_ERROR)
         except OSError as error:
@@ -75,6 +77,8 @@ class _Commands(click.Group):
         except Exception as error:
             if os.environ.get("HUSHPORE_DEBUG"):
                 raise
+            if is_out_of_memory(error):
+                _fail(NO_MEMORY, USER_ERROR)
             _fail(
                 f"Unexpected {type(error).__name__}: {error} "
                 "(this is a mistake of hushpore; HUSHPORE_DEBUG=1 shows where it happened)",

@@ -9,8 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import HushporeError, InputError, OutputError
+from hushpore.base.errors import NO_MEMORY, HushporeError, InputError, OutputError
 from hushpore.base.partial import remove_partial
+from hushpore.device.memory import is_out_of_memory
 from hushpore.io.folders import natural_key
 from hushpore.io.target import require_apart, require_result
 from hushpore.jobs import JOBS
@@ -187,6 +188,6 @@ def explained(error: BaseException) -> str:
     """Return an error in the user's words, on one line."""
     if isinstance(error, HushporeError):
         return " ".join(str(error).split())
-    if isinstance(error, MemoryError):
-        return "There was not enough memory."
+    if is_out_of_memory(error):
+        return NO_MEMORY
     return f"Unexpected {type(error).__name__}: {' '.join(str(error).split())}"

@@ -134,11 +134,13 @@ class Source:
             volume = resampled(volume) if is_on_disk(volume) else resample_evenly(volume)
         for position in self.at:
             axis, _, number = position.partition("=")
-            if not number.lstrip("-").isdigit():
+            try:
+                index = int(number)
+            except ValueError:
                 raise InputError(
                     f"--at {position}: expected an axis and a number, for example t=0."
-                )
-            volume = volume.at(**{axis: int(number)})
+                ) from None
+            volume = volume.at(**{axis: index})
         return volume
 
 
