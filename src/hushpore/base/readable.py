@@ -36,13 +36,14 @@ def readable_grey(value: float) -> str:
 def readable_percent(share: float) -> str:
     """Write a share in per cent, with as few digits as are needed.
 
-    >>> readable_percent(0.386), readable_percent(0.0123), readable_percent(0.9952)
-    ('39 %', '1.2 %', '99.5 %')
+    >>> readable_percent(0.386), readable_percent(0.0123), readable_percent(0.99996)
+    ('39 %', '1.2 %', '99.996 %')
     """
     percent = 100 * share
     if 99 < abs(percent) < 100:
         # what is not all of it is not written as if it were
-        return f"{percent:.3g} %"
+        texts = (f"{percent:.{digits}g}" for digits in range(3, 18))
+        return f"{next(text for text in texts if abs(float(text)) < 100)} %"
     return f"{percent:.0f} %" if abs(percent) >= 10 else f"{percent:.2g} %"
 
 
@@ -86,7 +87,8 @@ def readable_duration(seconds: float) -> str:
 def readable_bytes(count: float) -> str:
     """Write a number of bytes with a unit: 14.7 MB."""
     for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
+        # more is 1,000 in three digits
+        if count < 999.5:
             return f"{count:.3g} {unit}"
         count /= 1000
-    return f"{count:.3g} TB"
+    return f"{readable_number(count)} TB"
