@@ -354,7 +354,10 @@ def run(
 
 
 def denoise(volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any) -> Denoised:
-    """Denoise a volume with N2V2, trained on the volume itself.
+    """Denoise a volume with a network that learns from the volume itself.
+
+    With more noise like that of the volume (R2R); where its noise cannot be told for sure, with
+    hidden pixels (N2V2).
 
     Parameters
     ----------
@@ -364,7 +367,7 @@ def denoise(volume: VolumeLike, *, device: str | Backend = "auto", **settings: A
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
     **settings
         See `hushpore.n2v2.settings.DenoiseSettings`; among them ``dimensions`` (2 or 3),
-        ``time_budget`` (seconds, or None) and ``seed``.
+        ``method``, ``time_budget`` (seconds, or None) and ``seed``.
 
     Returns
     -------

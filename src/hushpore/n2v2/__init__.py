@@ -1,1 +1,1 @@
-"""Self-supervised denoising: N2V2, trained on the user's own noisy volume."""
+"""Self-supervised denoising: R2R or N2V2, trained on the user's own noisy volume."""
