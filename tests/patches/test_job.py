@@ -32,7 +32,7 @@ def test_patches_of_a_volume_go_through_several_slices(rng: np.random.Generator)
     np.testing.assert_array_equal(found.centres - found.corners, [[0, 1.5, 3.5, 3.5]] * 5)
 
 
-def test_they_are_what_the_denoiser_trains_on_first(
+def test_the_first_are_the_first_batch_that_the_denoiser_trains_on(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scan = rng.normal(size=(6, 48, 48)).astype(np.float32)
@@ -45,8 +45,8 @@ def test_they_are_what_the_denoiser_trains_on_first(
 
     monkeypatch.setattr(BatchSampler, "corners", spy)
     hushpore.denoise(scan, steps=1, patch_size=16, batch_size=5, seed=9, device="cpu")
-    shown = sample(scan, n_patches=5, patch_size=16, seed=9)
-    np.testing.assert_array_equal(shown.corners, drawn[0])
+    shown = sample(scan, n_patches=12, patch_size=16, seed=9)
+    np.testing.assert_array_equal(shown.corners[:5], drawn[0])
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "stratified", "foreground", "gradient"])

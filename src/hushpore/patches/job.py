@@ -42,8 +42,9 @@ def sample_patches(
 ) -> Job:
     """Draw patches from a volume, read and describe them.
 
-    With the same seed and size the patches of the sampler ``"uniform"`` are the first that the
-    denoiser trains on.
+    With the same seed and size the first patches of the sampler ``"uniform"``, as many as a batch
+    has, are the first batch that the denoiser trains on. It draws noise and orientations before the
+    next, which so lies elsewhere.
 
     `inspect`: a generator function that masks pixels and predicts them: called with volume,
     settings, backend, the planes and first voxels of the patches as `draw_patches` gives them, the
@@ -60,7 +61,7 @@ def sample_patches(
     require_room(volume, size)
     timer = backend.timer()
     yield Progress("sampling", 0, settings.n_patches, "patches", 0.0)
-    # drawing on the backend's own generator gives what the denoiser draws there
+    # drawing on the backend's own generator gives what the denoiser draws there first
     generator = torch.Generator(backend.device).manual_seed(settings.seed)
     notes: list[str] = []
     with timer.stage("sampling"):
