@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from hushpore.base.events import Note, Progress, StopEarly, result_of
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
+from hushpore.runs import batch
 from hushpore.runs.batch import LOCK, run_batch
 from hushpore.runs.batch_workers import State
 
@@ -162,6 +164,38 @@ def test_two_batches_at_work_in_one_folder_are_refused(tmp_path: Path) -> None:
     # the number now belongs to another process than the one that was killed
     lock.write_text(json.dumps({"process": other.pid, "started": other.create_time() - 60}))
     assert result_of(run_batch(f"{scans}/*.tif", tmp_path / "out")).count("done") == 1
+
+
+def test_a_second_batch_of_the_same_process_is_refused_and_leaves_the_first_its_lock(
+    tmp_path: Path,
+) -> None:
+    scans = make_scans(tmp_path / "scans", 1)
+    first, second = (run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu") for _ in "ab")
+    next(first)
+    with pytest.raises(OutputError, match=f"Another batch .process {os.getpid()}. is at work"):
+        next(second)
+    assert (tmp_path / "out" / LOCK).is_file()
+    assert result_of(first).count("done") == 1
+    assert not (tmp_path / "out" / LOCK).exists()
+
+
+def test_of_two_batches_that_begin_together_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans, holder = make_scans(tmp_path / "scans", 1), batch._holder
+
+    def slow(lock: Path) -> int | None:
+        found = holder(lock)
+        time.sleep(0.1)
+        return found
+
+    monkeypatch.setattr(batch, "_holder", slow)
+    both = [run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu") for _ in "ab"]
+    with ThreadPoolExecutor(2) as pool:
+        begun = [pool.submit(next, work) for work in both]
+    assert [type(each.exception()) for each in begun].count(OutputError) == 1
+    for work in both:
+        work.close()
 
 
 def test_what_cannot_be_run_is_said_before_any_work(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import warnings
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 #: Files of a batch beside the result folders.
 TABLE, PROVENANCE, LOCK = "summary.csv", "summary.json", ".batch.lock"
 GROUPS, PICTURE = "groups.csv", "groups.png"
+
+_claiming = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,15 +294,17 @@ def _row(task: Task, state: State) -> dict[str, Any]:
 def _claimed(folder: Path) -> Iterator[None]:
     """Keep a second batch out of the folder while this one is at work."""
     lock = folder / LOCK
-    holder = _holder(lock)
-    if holder is not None:
-        raise OutputError(
-            f"Another batch (process {holder}) is at work in {folder}. Wait for it, or choose "
-            "another folder."
-        )
-    own = psutil.Process()
-    with new_file(lock, overwrite=True) as part:
-        part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
+    # of two threads the second looks when the first has written
+    with _claiming:
+        holder = _holder(lock)
+        if holder is not None:
+            raise OutputError(
+                f"Another batch (process {holder}) is at work in {folder}. Wait for it, or choose "
+                "another folder."
+            )
+        own = psutil.Process()
+        with new_file(lock, overwrite=True) as part:
+            part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
     # what a batch that was killed was writing then
     for name in (TABLE, PROVENANCE, LOCK, GROUPS, PICTURE):
         remove_partial(folder / name)
@@ -318,4 +323,4 @@ def _holder(lock: Path) -> int | None:
         alive = abs(process.create_time() - known["started"]) < 1
     except (OSError, ValueError, KeyError, TypeError, psutil.Error):
         return None
-    return process.pid if alive and process.pid != os.getpid() else None
+    return process.pid if alive else None
