@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import ndimage as ndi
 from scipy.spatial import SphericalVoronoi
@@ -11,6 +12,7 @@ from skimage.measure import regionprops
 import hushpore
 from hushpore import Volume
 from hushpore.pores.geometry.surface import DIRECTIONS, area_per_crossing
+from hushpore.pores.tables import measures
 from hushpore.pores.tables.measures import PORES, THROATS
 
 if TYPE_CHECKING:
@@ -47,6 +49,20 @@ def test_figures_are_those_of_scikit_image(scattered: np.ndarray) -> None:
         start = (row.bbox_z_start, row.bbox_y_start, row.bbox_x_start)
         stop = (row.bbox_z_stop, row.bbox_y_stop, row.bbox_x_stop)
         assert (*start, *stop) == region.bbox
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 64])
+def test_tables_are_the_same_however_many_rows_are_measured_at_once(
+    scattered: np.ndarray, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    whole = hushpore.segment_pores(scattered, minimum_shape_voxels=30)
+    assert len(whole.pores) > 7
+    assert len(whole.throats) > 7
+    monkeypatch.setattr(measures, "_AT_ONCE", at_once)
+    parts = hushpore.segment_pores(scattered, minimum_shape_voxels=30)
+    # products with weights are rounded by where a row lies
+    pd.testing.assert_frame_equal(parts.pores, whole.pores, rtol=1e-13)
+    pd.testing.assert_frame_equal(parts.throats, whole.throats, rtol=1e-13)
 
 
 def test_a_pore_touches_the_border_where_one_of_its_voxels_is_on_a_face(

@@ -14,6 +14,7 @@ To measure something else append to the lists, before anything is segmented. The
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
+#: Pores or throats that are measured at once: what is made on the way takes twice their rows.
+_AT_ONCE = 1 << 14
+
 #: Names of columns that do not read as words where underscores are blanks.
 _IN_WORDS = {
     "^num_": "number of ",
@@ -64,7 +68,7 @@ class Measure(Generic[S]):
     meaning : str
         What it is, in a sentence or two.
     compute : callable
-        Makes the column, one value a row, of `PoreSums` or `ThroatSums`.
+        Makes the column, one value a row, of `PoreSums` or `ThroatSums`: of some rows at a time.
     is_summarised : bool
         Whether its distribution tells something of a whole volume: it is shown in reports and
         comparisons.
@@ -113,10 +117,12 @@ class Measure(Generic[S]):
 
 @dataclass(frozen=True, eq=False)
 class PoreSums:
-    """What pores are measured by; row i is that of label i + 1. Axes are z, y, x, also of an image.
+    """What some pores are measured by, a row each. Axes are z, y, x, also of an image.
 
     Attributes
     ----------
+    labels : numpy.ndarray
+        (pores,), int32: their labels, which rise.
     sums : numpy.ndarray
         (pores, sums), int64: in the order of `SUMS`; coordinates in voxels.
     bounds : numpy.ndarray
@@ -137,6 +143,7 @@ class PoreSums:
         Pores of fewer have no axes (NaN).
     """
 
+    labels: npt.NDArray[np.int32]
     sums: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.int32]
     crossings: npt.NDArray[np.int64]
@@ -175,6 +182,7 @@ class PoreSums:
         closed_voxels = np.zeros(count + 1, np.int64)
         np.add.at(closed_voxels, label, graph.closed_voxels)
         return cls(
+            np.arange(1, count + 1, dtype=np.int32),
             sums[1:],
             bounds[1:],
             crossings[1:],
@@ -353,14 +361,13 @@ PORES: list[Measure[PoreSums]] = [
         "label",
         0,
         "Number of the pore in the labels.",
-        lambda pores: np.arange(1, len(pores.sums) + 1, dtype=np.int32),
+        lambda pores: pores.labels,
     ),
     _each(
         "num_voxels",
         0,
         "Size in voxels.",
-        # of its own: a view would keep all sums
-        lambda pores: pores.sum("voxels").copy(),
+        lambda pores: pores.sum("voxels"),
     ),
     Measure("volume", 3, "Volume; in 2D the area.", lambda pores: pores.size),
     Measure(
@@ -542,8 +549,7 @@ def throat_columns(
     graph: BasinGraph, numbering: Numbering, volume: Volume
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of the table of throats: `THROATS`, a row for each two that touch."""
-    throats = ThroatSums.of(graph, numbering, volume)
-    return {each.name: each.compute(throats) for each in THROATS}
+    return _columns(THROATS, ThroatSums.of(graph, numbering, volume))
 
 
 def pore_columns(
@@ -561,13 +567,34 @@ def pore_columns(
     ends = np.concatenate([throats["pore_1"], throats["pore_2"]])
     num_throats = np.bincount(ends, minlength=numbering.root.size + 1)[1:]
     pores = PoreSums.of(graph, numbering, volume, num_throats, minimum_shape_voxels)
-    columns = {each.name: each.compute(pores) for each in PORES}
+    columns = _columns(PORES, pores)
     small = pores.sum("voxels") < minimum_shape_voxels
     if small.any():
         for each in PORES:
             if each.is_shape:
                 columns[each.name] = np.where(small, np.nan, columns[each.name])
     return columns
+
+
+def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a table, measured some rows at a time.
+
+    `sums`: a dataclass, of which all arrays have a row for each of the table.
+    """
+    known: Any = sums
+    whole = {
+        field.name: value
+        for field in dataclasses.fields(known)
+        if isinstance(value := getattr(known, field.name), np.ndarray)
+    }
+    count = len(next(iter(whole.values())))
+    blocks = []
+    for first in range(0, max(count, 1), _AT_ONCE):
+        rows = {name: value[first : first + _AT_ONCE] for name, value in whole.items()}
+        part = dataclasses.replace(known, **rows)
+        blocks.append({each.name: each.compute(part) for each in table})
+    # of their own: views would keep all sums
+    return {each.name: np.concatenate([block.pop(each.name) for block in blocks]) for each in table}
 
 
 def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
