@@ -67,6 +67,15 @@ def test_the_written_defaults_are_accepted_and_change_nothing(scan: Path, tmp_pa
     assert call("settings", "-o", tmp_path / "s.toml").exit_code == 1
 
 
+@pytest.mark.parametrize("name", ["denoise", "run", "batch", "phases", "batch-phases"])
+def test_every_command_takes_the_written_defaults(scan: Path, tmp_path: Path, name: str) -> None:
+    call("settings", "-o", tmp_path / "s.toml")
+    target = tmp_path / ("out.tif" if name == "denoise" else "out")
+    short = [] if name == "phases" else ["--steps", "1", "--patch-size", "16", "--batch-size", "2"]
+    done = call(name, scan, "-o", target, "--settings", tmp_path / "s.toml", *short)
+    assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

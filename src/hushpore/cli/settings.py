@@ -63,12 +63,15 @@ def _stand_in(ctx: click.Context, jobs: tuple[str, ...], found: Mapping[str, Set
     if not set(jobs) & set(found):
         tables = " or ".join(f"[{job}]" for job in jobs)
         raise InputError(f"The settings hold no table {tables}, but {', '.join(found) or 'none'}.")
-    ctx.default_map = {
-        name: "none" if value is None else value
-        for job in jobs
-        if job in found
-        for name, value in found[job].to_dict().items()
-    }
+    ctx.default_map = {}
+    for job in set(jobs) & set(found):
+        defaults = type(found[job])().to_dict()
+        ctx.default_map |= {
+            name: "none" if value is None else value
+            for name, value in found[job].to_dict().items()
+            # a flag of yes and no has no word for neither
+            if value != defaults[name]
+        }
 
 
 @click.command("settings", short_help="Write all settings, explained, as a file.")
