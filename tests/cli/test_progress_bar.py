@@ -66,11 +66,14 @@ def test_the_second_interrupt_cancels_and_closes_the_job() -> None:
     assert log == ["step 0", "ending early", "closed"]
 
 
-def test_a_job_that_cannot_end_early_is_cancelled_at_once() -> None:
+def test_a_job_that_cannot_end_early_is_cancelled_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     log: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        drive(interrupted_job(log, can_end_early=False), "Segment pores", quiet=True)
+        drive(interrupted_job(log, can_end_early=False), "Segment pores")
     assert log == ["step 0", "closed"]
+    assert "Ending early" not in capsys.readouterr().err
 
 
 def test_the_handling_of_interrupts_is_restored() -> None:

@@ -48,8 +48,9 @@ def drive(
         while True:
             try:
                 if interrupts.taken():
-                    bar.console.print("Ending early; press Ctrl+C again to cancel.")
                     event = job.throw(StopEarly())
+                    # of what cannot end early it would be untrue
+                    bar.console.print("Ending early; press Ctrl+C again to cancel.")
                 else:
                     event = next(job)
             except StopIteration as end:
