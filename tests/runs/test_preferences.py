@@ -37,6 +37,15 @@ def test_preferences_are_saved_as_a_file_that_explains_itself(tmp_path: Path) ->
     assert not preferences_file().exists()
 
 
+def test_a_folder_is_the_same_wherever_a_program_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.chdir(tmp_path)
+    save_preferences(Preferences(temporary_folder="scratch"))
+    assert load_preferences().temporary_folder == str(tmp_path / "scratch")
+
+
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be .*Name one that is there"):
         save_preferences(Preferences(temporary_folder=str(tmp_path / "none")))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import Preferences, preferences_file, preferred, variable_of
 from hushpore.device.speeds import forget_speeds
 from hushpore.device.switches import Switches
 from hushpore.runs.settings_file import keep, setting_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def save_preferences(wanted: Preferences) -> Path:
@@ -37,6 +36,10 @@ def save_preferences(wanted: Preferences) -> Path:
         If the file cannot be written.
     """
     Switches.parse(wanted.switches)
+    if wanted.temporary_folder:
+        # programs are started in other folders, too
+        folder = str(Path(wanted.temporary_folder).expanduser().absolute())
+        wanted = dataclasses.replace(wanted, temporary_folder=folder)
     folder = wanted.temporary_folder
     try:
         if folder:
