@@ -169,7 +169,8 @@ JOBS: dict[str, JobDescription] = {
                 "hushpore.runs.extra_files:save_model",
             ),
             ExtraFile(
-                "export_model", "Package for the BioImage Model Zoo (.zip).", _MODEL_CHECK,
+                "export_model", "Package for the BioImage Model Zoo (.zip).",
+                "hushpore.n2v2.export:check_package",
                 "hushpore.runs.extra_files:export_model", _IN_MEMORY,
             ),
             ExtraFile(

@@ -17,8 +17,11 @@ import torch
 from hushpore._version import __version__
 from hushpore.base.errors import InputError, import_optional
 from hushpore.base.partial import new_file
+from hushpore.n2v2.tensor_file import check_file_target
 
 if TYPE_CHECKING:
+    import os
+
     import numpy.typing as npt
 
     from hushpore.n2v2.model import Architecture, UNet
@@ -62,6 +65,35 @@ _METHODS: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = 
 }
 
 
+def check_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Check that a package can be written, as `hushpore.n2v2.tensor_file.check_file_target` does.
+
+    Raises InputError too, if the name does not end in ``.zip``.
+    """
+    target = check_file_target(path, overwrite)
+    if target.suffix != ".zip":
+        raise InputError(f"A package of the BioImage Model Zoo ends in .zip; got {target.name}.")
+    return target
+
+
+def check_package(path: str, overwrite: bool = False) -> Path:
+    """Check that a model can be packaged, before it is trained; see `check_target`.
+
+    Raises MissingPackageError too, if the zoo's library is not installed.
+    """
+    target = check_target(path, overwrite)
+    _import_zoo()
+    return target
+
+
+def _import_zoo() -> tuple[Any, Any]:
+    """Return the zoo's library, and its description of models."""
+    purpose = "Exporting to the BioImage Model Zoo"
+    names = "bioimageio.core", "bioimageio.spec.model.v0_5"
+    core, spec = (import_optional(name, purpose, "bioimage") for name in names)
+    return core, spec
+
+
 def write_package(
     target: Path,
     network: UNet,
@@ -76,9 +108,7 @@ def write_package(
     `sample`: an image like those that it was trained on, (channels, *size). For the others and for
     errors see `hushpore.n2v2.trained.Model.export`.
     """
-    purpose = "Exporting to the BioImage Model Zoo"
-    core: Any = import_optional("bioimageio.core", purpose, "bioimage")
-    spec: Any = import_optional("bioimageio.spec.model.v0_5", purpose, "bioimage")
+    core, spec = _import_zoo()
     with new_file(target, overwrite=True, suffix=".part.zip") as part:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)

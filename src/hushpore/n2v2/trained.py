@@ -210,13 +210,9 @@ class Model:
         OutputError
             If the package cannot be written.
         """
-        from hushpore.n2v2.export import write_package
+        from hushpore.n2v2.export import check_target, write_package
 
-        target = check_file_target(path, overwrite)
-        if target.suffix != ".zip":
-            raise InputError(
-                f"A package of the BioImage Model Zoo ends in .zip; got {target.name}."
-            )
+        target = check_target(path, overwrite)
         if self.context or len(self.mean) != self.network.architecture.outputs:
             raise InputError(
                 "A model that sees neighbouring slices, or several channels each by itself, cannot "
