@@ -82,7 +82,7 @@ def job_command(
         click.argument("path"),
         click.option(
             "-o", "--output", required=True, metavar="OUT" if one_image else "DIR",
-            help="TIFF file to write." if one_image else "Folder to write.",
+            help="TIFF or OME-Zarr (.zarr) to write." if one_image else "Folder to write.",
         ),
         *(click.option(extra.flag, metavar="FILE", help=extra.help) for extra in extras),
         *(settings_flags(kind.settings, kind.title) for kind in kinds),

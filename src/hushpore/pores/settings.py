@@ -259,7 +259,7 @@ class PoreSettings(Settings):
         "How sure porosity, number of pores and median diameter are: of each an interval for that "
         "of the material, from thresholds and merge heights that the scan cannot tell apart and "
         "from how its parts differ; and how large a part is representative (REV). Takes about "
-        "four times as long. Of scans that fit into memory; not on a cluster.",
+        "four times as long. Of scans that fit into memory, on a cluster into that of a worker.",
         label="90 % intervals",
         more=True,
     )
