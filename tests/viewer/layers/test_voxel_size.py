@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from napari.components import ViewerModel
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.events import Preview, Progress
 from hushpore.base.readable import readable_number
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.denoise.widget import DenoiseWidget
@@ -148,6 +151,57 @@ def test_a_result_that_is_still_made_gets_the_new_size(qtbot, viewer, fake_job, 
     qtbot.waitUntil(lambda: not widget.is_running)
     assert tuple(viewer.layers["scan denoised"].scale) == (15.4,) * 3
     assert {str(unit) for unit in viewer.layers["scan denoised"].units} == {"micrometer"}
+
+
+def test_a_preview_gets_the_new_size_and_the_result_in_its_place_gets_it_once(
+    qtbot, viewer, fake_job, scan
+):
+    def script(volume):
+        yield Preview("denoised", scan[4], (4,))
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = script
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2)
+    preview = viewer.layers["scan denoised (preview)"]
+    give(widget, "15")
+    assert tuple(preview.scale) == (15,) * 3
+    # another slice lies where that of the scan does
+    widget._now.show_preview(Preview("denoised", scan[6], (6,)))
+    assert tuple(preview.translate) == (90, 0, 0)
+    fake_job.gate.set()
+    qtbot.waitUntil(lambda: not widget.is_running)
+    made = viewer.layers["scan denoised"]
+    assert made is preview
+    assert (tuple(made.scale), tuple(made.translate)) == ((15,) * 3, (0,) * 3)
+    assert {str(unit) for unit in made.units} == {"micrometer"}
+
+
+def test_a_preview_that_comes_after_the_new_size_has_it(qtbot, viewer, fake_job, scan):
+    gate = threading.Event()
+
+    def script(volume):
+        yield Progress("training", 1, 4, "steps", 0.25)
+        assert gate.wait(60)
+        yield Preview("denoised", scan[4], (4,))
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = script
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: widget._progress.bar.value() == 250)
+    give(widget, "15")
+    gate.set()
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2)
+    preview = viewer.layers["scan denoised (preview)"]
+    assert (tuple(preview.scale), tuple(preview.translate)) == ((15,) * 3, (60, 0, 0))
+    assert {str(unit) for unit in preview.units} == {"micrometer"}
+    fake_job.gate.set()
+    qtbot.waitUntil(lambda: not widget.is_running)
+    assert tuple(viewer.layers["scan denoised"].scale) == (15,) * 3
 
 
 def test_another_scan_keeps_the_size_that_it_has(viewer, widget, scan):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Layer
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
+from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
 from hushpore.viewer.layers.origin import CANCELLED, PREVIEW, find_layer, mark_as_made
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Standard deviation of a preview, as a share of the contrast range, up to which it is a blank: a
 #: network that has learnt nothing yet gives 0.003, one that begins to see gives 0.05.
 BLANK = 0.01
+
+#: What changes of where a layer lies, with its slice and with the voxel size of the scan.
+_MOVED = ("scale", "units", "translate")
 
 
 class Previews:
@@ -54,11 +57,8 @@ class Previews:
             if layer in self._viewer.layers:
                 self._refine(layer, preview)
         elif not self._is_blank(preview.image):
-            if preview.name in self._made:
-                layer = self._made.pop(preview.name)
-                self._refine(layer, preview)
-            else:
-                layer = self._layer_of(preview)
+            layer = self._made.pop(preview.name, None) or self._layer_of(preview)
+            self._refine(layer, preview)
             self._layers[preview.name] = layer
             self._add(layer)
             if 0 < self._slices_away(layer) <= 1:
@@ -93,7 +93,7 @@ class Previews:
         for name, layer in self._layers.items():
             if layer in self._shown() and type(layer) is type(made):
                 del self._layers[name]
-                for shown in ("metadata", "data", "translate", "name", "features"):
+                for shown in ("metadata", "data", *_MOVED, "name", "features"):
                     if hasattr(made, shown):
                         setattr(layer, shown, getattr(made, shown))
                 return layer
@@ -122,7 +122,7 @@ class Previews:
     def _layer_of(self, preview: Preview) -> Any:
         kind = "labels" if preview.image.dtype.kind in "iub" else "image"
         keywords = {
-            **self._placement(preview).kwargs(),
+            **_at_slice(self._target.placement, preview).kwargs(),
             **(self._target.appearance if kind == "image" else {}),
             "name": f"{self._target.volume.name} {preview.name}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": preview.name, "index": preview.index}},
@@ -133,12 +133,14 @@ class Previews:
 
     def _refine(self, layer: Any, preview: Preview) -> None:
         layer.data = _image(preview)
-        if layer.metadata[METADATA_KEY]["index"] != preview.index:
-            layer.metadata[METADATA_KEY]["index"] = preview.index
-            layer.translate = self._placement(preview).translate
-
-    def _placement(self, preview: Preview) -> Placement:
-        return self._target.placement.at((*preview.index, 0, 0))
+        layer.metadata[METADATA_KEY]["index"] = preview.index
+        # the layer may have been given another voxel size since the job began
+        below = find_layer(self._viewer, self._target.layer)
+        whole = self._target.placement if below is None else placement_of(below)
+        before, now = placement_of(layer), _at_slice(whole, preview)
+        for name in _MOVED:
+            if getattr(before, name) != getattr(now, name):
+                setattr(layer, name, getattr(now, name))
 
     def _add(self, layer: Any) -> None:
         selected = set(self._viewer.layers.selection)
@@ -170,6 +172,11 @@ class Previews:
             for axis in range(layer.ndim - 2)
         ]
         return round(max(away, default=0.0), 3)
+
+
+def _at_slice(placement: Placement, preview: Preview) -> Placement:
+    """Return where the slice of a preview lies in a layer."""
+    return placement.at((*preview.index, 0, 0))
 
 
 def _slice_of(layer: Any) -> str:
