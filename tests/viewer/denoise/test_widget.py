@@ -189,6 +189,11 @@ def test_rings_are_said_with_a_link_that_has_them_corrected(qtbot):
     assert tuple(preview.translate) == (4, 0, 0)
     np.testing.assert_allclose(preview.data[0].mean(), scan.data[4].mean(), atol=2)
     assert preview not in widget.layer._listed
+    # with another voxel size it lies where the slice does
+    widget._set_voxel_size("15um")
+    qtbot.waitUntil(lambda: widget.rings.layer is not None and not widget.rings.is_busy)
+    preview = widget.rings.layer
+    assert (tuple(preview.scale), tuple(preview.translate)) == ((15,) * 3, (60, 0, 0))
     widget.form.correct_rings.value = False
     assert preview not in viewer.layers
 

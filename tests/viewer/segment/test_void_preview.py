@@ -62,6 +62,19 @@ def test_it_follows_the_slider_and_the_settings_in_one_layer(qtbot, viewer, prev
     assert len(viewer.layers) == 2
 
 
+def test_it_has_the_voxel_size_of_the_scan_when_that_is_another(qtbot, viewer, preview, scan):
+    layer = viewer.layers["scan"]
+    show(qtbot, preview, layer, threshold=0.0)
+    layer.scale, layer.units = (15,) * 3, ("um",) * 3
+    viewer.dims.set_point(0, 45)
+    show(qtbot, preview, layer, threshold=0.0)
+    assert [each.name for each in viewer.layers] == ["scan", "scan void (preview)"]
+    assert tuple(preview.layer.scale) == (15, 15, 15)
+    assert tuple(preview.layer.translate) == (45, 0, 0)
+    assert preview.layer.units == layer.units
+    np.testing.assert_array_equal(preview.layer.data[0] > 0, scan[3] <= 0)
+
+
 def test_what_the_user_has_at_hand_stays_at_hand(qtbot, viewer, preview):
     scan = viewer.layers["scan"]
     viewer.layers.selection.active = scan

@@ -56,8 +56,12 @@ class SlicePreview(QObject):
         return self._worker.is_busy
 
     def is_of(self, target: Target) -> bool:
-        """Whether it shows the values of this volume already."""
-        return self._target is not None and self._target.volume.data is target.volume.data
+        """Whether it shows the values of this volume already, with the voxel size that it has."""
+        if self._target is None:
+            return False
+        before, now = self._target.volume, target.volume
+        is_there = (before.spacing, before.unit, before.origin)
+        return before.data is now.data and is_there == (now.spacing, now.unit, now.origin)
 
     def hide(self) -> None:
         """Show none."""
