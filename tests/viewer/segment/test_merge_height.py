@@ -2,12 +2,14 @@ import threading
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 import pytest
 from napari.layers import Layer
 
 import hushpore
 from hushpore.pores.result import Pores
 from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of
 from hushpore.viewer.segment.merge_height import MergeHeight
 
@@ -186,3 +188,26 @@ def test_removing_the_layer_meanwhile_does_no_harm(qtbot, viewer, control, resul
     viewer.layers.remove(layer)
     wait(qtbot, control)
     np.testing.assert_array_equal(layer.data, result.labels)
+
+
+def test_a_voxel_size_given_meanwhile_stays_and_the_height_is_asked_for_again(
+    qtbot, viewer, control, result, monkeypatch
+):
+    layer = show(viewer, result)
+    gate, remerge = threading.Event(), Pores.remerge
+
+    def slowly(merged, h):
+        assert gate.wait(60)
+        return remerge(merged, h)
+
+    monkeypatch.setattr(Pores, "remerge", slowly)
+    control._box.setValue(5.0)
+    qtbot.waitUntil(lambda: control._wanted is None)
+    set_voxel_size(viewer, layer, "15um")
+    gate.set()
+    wait(qtbot, control)
+    tables = tables_of(layer)
+    assert tables.unit == "um"
+    expected = result.resized((15.0,) * 3, "um", "").remerge(5.0)
+    pd.testing.assert_frame_equal(tables.pores, expected.pores)
+    assert (height_of(layer), control._box.value()) == (5.0, 5.0)

@@ -60,6 +60,7 @@ class MergeHeight(QWidget):
         self._viewer = viewer
         self.layer: Any = None
         self._result: Pores | None = None
+        self._taken: Pores | None = None  # that the layer had when it was taken up
         self._initial: Pores | None = None  # where it was not merged by height
         self._history: list[str | float | None] = []  # heights; None is the first result
         self._auto = 0.0  # what "auto" among them comes to
@@ -154,7 +155,7 @@ class MergeHeight(QWidget):
         return self.layer is not None and result_of(self.layer) is not self._result
 
     def _take(self, layer: Any, result: Pores) -> None:
-        self.layer, self._result = layer, result
+        self.layer, self._result, self._taken = layer, result, result
         h = _height_of(result)
         self._initial = result if h is None else None
         self._history, self._position = [h], 0
@@ -181,15 +182,23 @@ class MergeHeight(QWidget):
         if self._wanted is None or self._result is None:
             return
         h, self._wanted = self._wanted, None
+        self._show_height(self._auto if isinstance(h, str) else h)
         work = partial(calling, lambda result: with_tables(result.remerge(h)), self._result)
-        self._worker.submit(work, self.layer)
+        self._worker.submit(work, (self.layer, self._taken))
 
-    def _returned(self, layer: Any, result: Pores) -> None:
-        if layer is self.layer:
+    def _returned(self, tag: tuple[Any, Pores], result: Pores) -> None:
+        layer, taken = tag
+        if layer is not self.layer:
+            return
+        if taken is self._taken:
             self._show_result(result)
             self._record_height()
+        elif self._wanted is None:
+            # the layer was given another voxel size meanwhile, and this is of the one before
+            self._wanted = _height_of(result)
+            self._merge()
 
-    def _failed(self, layer: Any, problem: Problem) -> None:
+    def _failed(self, tag: object, problem: Problem) -> None:
         self._note.setText(problem.message)
         self._note.show()
 
@@ -220,7 +229,6 @@ class MergeHeight(QWidget):
         self._position = at
         h = self._history[at]
         if h is not None:
-            self._show_height(self._auto if isinstance(h, str) else h)
             self._wanted = h
             self._merge()
         elif self._initial is not None:
