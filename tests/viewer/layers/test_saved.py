@@ -22,10 +22,13 @@ from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.runs.rerun import rerun
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, is_result, layer_data
+from hushpore.viewer.layers.presenting import present
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.layers.writer import prefer_our_writers, write_image_layer, write_labels_layer
+from hushpore.viewer.results import save_result
 from hushpore.viewer.results.panel import ResultsWidget
+from hushpore.viewer.results.pore_layer import result_of as result_of_layer
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.results.provenance import provenance_of
 from hushpore.viewer.segment.widget import PoresWidget
@@ -181,6 +184,35 @@ def test_the_chain_of_jobs_is_kept(viewer, widget, scan, qtbot, tmp_path):
     made = json.loads((folder / "result.json").read_text())
     assert [job["job"] for job in made["jobs"]] == ["denoise", "pores"]
     assert set(made["fingerprints"]) == {"denoised", "labels"}
+
+
+def test_labels_that_were_painted_on_are_saved_without_what_is_not_of_them(
+    qtbot, viewer, widget, pores, written, tmp_path, monkeypatch
+):
+    said = []
+    monkeypatch.setattr(save_result, "show_info", said.append)
+    pores.paint((4, 8, 8), 77)
+    file = written(lambda: widget._result.linkActivated.emit("save"), "painted.tif")
+    qtbot.waitUntil(lambda: bool(said))
+    assert "painted on by hand" in said[0]
+    assert (hushpore.read(file).array() == 77).any()
+    record = json.loads(file.with_suffix(".json").read_text())
+    assert "painted on by hand" in record["notes"][-1]
+    data, attributes, _ = pores.as_layer_data_tuple()
+    alone = tmp_path / "alone.tif"
+    assert write_labels_layer(str(alone), data, attributes) == [str(alone)]
+    assert "painted on by hand" in json.loads(alone.with_suffix(".json").read_text())["notes"][-1]
+
+
+def test_labels_from_a_folder_are_known_to_be_painted_on(viewer, pores, tmp_path, qtbot):
+    folder = SavedLayer.of(pores).write(tmp_path / "result")
+    other = ViewerModel()
+    (layer,) = [Layer.create(*each) for each in read_layers(str(folder))]
+    other.add_layer(layer)
+    present(other, [layer])
+    assert result_of_layer(layer) is not None
+    layer.paint((4, 8, 8), 77)
+    assert result_of_layer(layer) is None
 
 
 def test_merging_that_is_damaged_is_said_and_the_rest_is_there(widget, pores, written):

@@ -12,6 +12,7 @@ from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.origin import Origin, scan_of, set_origin
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.phases.widget import PhasesWidget
+from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -212,6 +213,28 @@ def test_labels_that_were_painted_on_are_not_taken_away(qtbot, viewer, widget):
         run(qtbot, widget)
     assert labels in viewer.layers
     assert not labels.visible
+
+
+def test_labels_that_were_painted_on_are_not_merged_anew(qtbot, viewer, widget):
+    run(qtbot, widget)
+    labels, control = viewer.layers["scan pores"], widget.remerging
+    control._box.setValue(50.0)
+    # one that is asked for already is of no use, either
+    labels.paint((4, 8, 8), 77)
+    painted = labels.data.copy()
+    qtbot.waitUntil(lambda: not control.is_busy)
+    assert not control.isHidden()
+    assert not control._slider.isEnabled()
+    assert "Painted on by hand" in control._note.text().replace("\u00a0", " ")
+    control.undo()
+    np.testing.assert_array_equal(labels.data, painted)
+    # nor made anew of what was there before by another voxel size
+    widget._set_voxel_size("4000,1000,1000um")
+    np.testing.assert_array_equal(labels.data, painted)
+    assert tables_of(labels).unit == "um"
+    # those of another run are
+    run(qtbot, widget)
+    assert control._slider.isEnabled()
 
 
 @pytest.fixture

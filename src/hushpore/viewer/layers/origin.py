@@ -88,7 +88,13 @@ def set_origin(layer: Any, origin: Origin) -> None:
 def watch_painting(layer: Any) -> None:
     """Remember it when a user paints on labels: what is made by hand is never taken away."""
     if hasattr(layer.events, "paint"):
-        layer.events.paint.connect(_remember_painting)
+        # before those who then ask whether it was
+        layer.events.paint.connect(_remember_painting, position="first")
+
+
+def is_painted(layer: Any) -> bool:
+    """Whether a user has painted on labels: what was measured of them is not of them any more."""
+    return bool(known_of(layer).get(_PAINTED))
 
 
 def _remember_painting(event: Any) -> None:
@@ -129,7 +135,7 @@ def _made_of(viewer: Any, target: WorkedOn) -> Iterator[tuple[Any, bool]]:
         if origin is None or (origin.layer, origin.job) != (target.layer, target.job):
             continue
         if not origin.name.endswith(PREVIEW):
-            yield layer, layer.name != origin.name or bool(known_of(layer).get(_PAINTED))
+            yield layer, layer.name != origin.name or is_painted(layer)
 
 
 def find_layer(viewer: Any, wanted: str) -> Any:

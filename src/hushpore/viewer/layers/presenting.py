@@ -9,7 +9,7 @@ from napari.layers import Image, Labels
 from qtpy.QtCore import QTimer
 
 from hushpore.viewer.layers.conversion import is_length
-from hushpore.viewer.layers.origin import scan_of
+from hushpore.viewer.layers.origin import scan_of, watch_painting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,7 @@ def present(viewer: Any, new: Sequence[Any]) -> None:
         from hushpore.viewer.results.pore_layer import name_in_words
 
         name_in_words(labels)
+        watch_painting(labels)
     scans = {scan_of(layer) for layer in new}
     others = [layer for layer in viewer.layers if scan_of(layer) not in scans]
     if not any(isinstance(layer, Image) for layer in new) or not others:

@@ -22,7 +22,7 @@ from hushpore.pores.tables.totals import totals_columns
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
 from hushpore.viewer.layers.conversion import known_of, volume_of
-from hushpore.viewer.layers.origin import UPSTREAM, VOXEL_SIZE
+from hushpore.viewer.layers.origin import UPSTREAM, VOXEL_SIZE, is_painted
 from hushpore.viewer.results.pore_layer import result_of, tables_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from hushpore.base.result import ResultFiles
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
+
+#: What is said of labels that were painted on.
+PAINTED = (
+    "These labels were painted on by hand. What was measured before is not of them, and was not "
+    "written with them."
+)
 
 
 @dataclass(frozen=True)
@@ -44,15 +50,22 @@ class SavedLayer:
     tables: dict[str, pd.DataFrame]  # of pores
     pores: Pores | None  # what can be merged anew
     result: Any  # of another job that is written as a folder
+    # what is to be said of it beside where it was written, and in its record; empty: nothing
+    note: str = ""
 
     @classmethod
     def of(cls, layer: Any, axis_labels: tuple[str, ...] = ()) -> SavedLayer:
-        """Remember a layer; its values are not copied."""
-        known, found = known_of(layer), tables_of(layer)
+        """Remember a layer; its values are not copied.
+
+        Of labels that were painted on no more than these are: the rest is of those before.
+        """
+        painted = is_painted(layer)
+        known, found = known_of(layer), None if painted else tables_of(layer)
         patches = known.get("patches")
         # boxes are no image: they go with what they lie in
         volume = volume_of(layer, axis_labels) if patches is None else patches.volume
-        result = known.get("phases") if patches is None else patches
+        measured = None if painted else known.get("phases")
+        result = measured if patches is None else patches
         tables: dict[str, pd.DataFrame] = {}
         if found is not None:
             tables["pores"] = found.pores
@@ -69,7 +82,8 @@ class SavedLayer:
         provenance = dict(known.get("provenance") or {})
         upstream = tuple(known.get(UPSTREAM, ()))
         given = known.get(VOXEL_SIZE, "")
-        return cls(volume, provenance, upstream, given, tables, result_of(layer), result)
+        note, pores = PAINTED if painted else "", result_of(layer)
+        return cls(volume, provenance, upstream, given, tables, pores, result, note)
 
     @property
     def is_folder(self) -> bool:
@@ -150,7 +164,9 @@ class SavedLayer:
             return {}
         prints = {image: fingerprint(self.volume.data)}
         source = self._source()
-        return {**self.provenance, **({"source": source} if source else {}), "fingerprints": prints}
+        notes = [*self.provenance.get("notes", []), *([self.note] if self.note else [])]
+        known = {**self.provenance, "notes": notes, "fingerprints": prints}
+        return {**known, **({"source": source} if source else {})}
 
     def write_beside(self, image: Path) -> list[Path]:
         """Write the tables of pores, and what they are merged from, beside an image of them."""

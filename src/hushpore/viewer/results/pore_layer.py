@@ -24,7 +24,8 @@ from hushpore.base.readable import (
 )
 from hushpore.pores.tables.totals import intervals_in_words
 from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
+from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data, volume_of
+from hushpore.viewer.layers.origin import is_painted
 from hushpore.viewer.running.drawing import keep_drawing_code
 
 if TYPE_CHECKING:
@@ -199,9 +200,11 @@ def _status(layer: Any, *place: Any, **more: Any) -> dict[str, str]:
 
 
 def result_of(layer: Any) -> Pores | None:
-    """Return the result that a layer shows, or None where there is none that can be merged anew."""
-    known = layer.metadata.get(METADATA_KEY)
-    return known.get(RESULT) if isinstance(known, dict) else None
+    """Return the result that a layer shows, or None where there is none that can be merged anew.
+
+    Labels that were painted on are not those of their result.
+    """
+    return None if is_painted(layer) else known_of(layer).get(RESULT)
 
 
 def tables_of(layer: Any) -> PoreTables | None:

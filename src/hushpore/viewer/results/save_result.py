@@ -44,8 +44,9 @@ def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
 
 def save_result(saved: SavedLayer, path: Path) -> JobWorker:
     """Write a layer in a thread, complete or not at all; says where, or why not."""
+    more = f". {saved.note}" if saved.note else ""
     worker = JobWorker(partial(calling, saved.write, path), f"hushpore writes {path.name}")
-    worker.returned.connect(lambda written: show_info(f"Written: {written}"))
+    worker.returned.connect(lambda written: show_info(f"Written: {written}{more}"))
     worker.failed.connect(lambda problem: show_warning(problem.message))
     worker.start()
     return worker

@@ -22,7 +22,7 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label, unbroken
 from hushpore.viewer.forms.shortcuts import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.layers.conversion import unwrapped
-from hushpore.viewer.layers.origin import scan_of
+from hushpore.viewer.layers.origin import is_painted, scan_of
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer, with_tables
 from hushpore.viewer.running.drawing import coalesce_redraws
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
@@ -39,6 +39,11 @@ PAUSE = 60
 STEP, MOST = 0.05, 5.0
 
 _FARTHEST = 1000.0
+
+#: What is said of labels that were painted on, in place of merging them.
+_PAINTED = (
+    "Painted on by hand, which merging would undo. Run again for another height: this layer stays."
+)
 
 
 class MergeHeight(QWidget):
@@ -130,11 +135,9 @@ class MergeHeight(QWidget):
             self.layer = self._result = self._initial = None
             self._timer.stop()
             self.hide()
-        elif event.type == "metadata" and self._is_outdated():
+        elif event.type == "metadata" and (result := self._other_result()) is not None:
             # its voxels have another size
-            result = result_of(self.layer)
-            if result is not None:
-                self._take(self.layer, result)
+            self._take(self.layer, result)
         elif event.type in ("metadata", "name"):
             # a preview becomes a result, and keeps its place in the list
             self._take_result()
@@ -150,9 +153,14 @@ class MergeHeight(QWidget):
             self.setVisible(is_of_scan or unwrapped(active) is self.layer)
             self._title.setToolTip(f"Of {self.layer.name}. {self._slider.toolTip()}")
 
-    def _is_outdated(self) -> bool:
-        """Whether the layer has another result than it was given here."""
-        return self.layer is not None and result_of(self.layer) is not self._result
+    def _other_result(self) -> Pores | None:
+        """Return the result of the layer where it is another than it was given here."""
+        result = None if self.layer is None else result_of(self.layer)
+        return None if result is self._result else result
+
+    @property
+    def _is_painted(self) -> bool:
+        return self.layer is not None and is_painted(self.layer)
 
     def _take(self, layer: Any, result: Pores) -> None:
         self.layer, self._result, self._taken = layer, result, result
@@ -160,6 +168,8 @@ class MergeHeight(QWidget):
         self._initial = result if h is None else None
         self._history, self._position = [h], 0
         self._auto = result.merge_height.h
+        # that of the list of layers comes before the painting is remembered
+        layer.events.paint.connect(self._show_state)
         self._show_height(self._auto)
         self._show_state()
 
@@ -182,13 +192,15 @@ class MergeHeight(QWidget):
         if self._wanted is None or self._result is None:
             return
         h, self._wanted = self._wanted, None
+        if self._is_painted:
+            return
         self._show_height(self._auto if isinstance(h, str) else h)
         work = partial(calling, lambda result: with_tables(result.remerge(h)), self._result)
         self._worker.submit(work, (self.layer, self._taken))
 
     def _returned(self, tag: tuple[Any, Pores], result: Pores) -> None:
         layer, taken = tag
-        if layer is not self.layer:
+        if layer is not self.layer or self._is_painted:
             return
         if taken is self._taken:
             self._show_result(result)
@@ -224,7 +236,7 @@ class MergeHeight(QWidget):
         self.settled.emit(self._result)
 
     def _go_to(self, at: int) -> None:
-        if not 0 <= at < len(self._history) or self.is_busy:
+        if not 0 <= at < len(self._history) or self.is_busy or self._is_painted:
             return
         self._position = at
         h = self._history[at]
@@ -235,12 +247,12 @@ class MergeHeight(QWidget):
             self._show_result(self._initial)
             self.settled.emit(self._initial)
 
-    def _show_state(self) -> None:
+    def _show_state(self, event: Any = None) -> None:
         for button, at, word, key in (
             (self._undo, self._position - 1, "undo", UNDO_MERGE),
             (self._redo, self._position + 1, "redo", REDO_MERGE),
         ):
-            is_there = 0 <= at < len(self._history)
+            is_there = 0 <= at < len(self._history) and not self._is_painted
             button.setEnabled(is_there)
             button.setToolTip(
                 with_key(self._named(self._history[at]), key) if is_there else f"Nothing to {word}."
@@ -250,6 +262,10 @@ class MergeHeight(QWidget):
             word = "Merged by height now; undo leads back."
         elif self._initial is not None:
             word = f"{self._named(None)}: moving the slider merges by height instead."
+        if self._is_painted:
+            word = _PAINTED
+        for widget in (self._slider, self._box):
+            widget.setEnabled(not self._is_painted)
         self._note.setText(unbroken(word))
         self._note.setVisible(bool(word))
 
