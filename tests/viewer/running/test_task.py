@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from napari.components import ViewerModel
 from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
+from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.io import read, read_all
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.device_choice import RunOn
@@ -153,7 +155,9 @@ def test_the_result_goes_where_the_scan_is(tmp_path):
     unknown = Volume(values, name="made here")
     with pytest.raises(InputError, match=r"made here.*Save it there"):
         result_folder_for(unknown, "tcp://there:1")
-    assert result_folder_for(unknown, "local:2").is_dir()
+    # no temporary one: the result is the user's
+    for where in ("local:2", ALL_GPUS):
+        assert result_folder_for(unknown, where) == Path.home()
 
 
 def test_an_earlier_result_is_left_as_it_is(tmp_path):

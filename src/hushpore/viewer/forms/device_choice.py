@@ -233,10 +233,11 @@ class RunOn(_ExplainedBox):
     def _explain(self) -> None:
         where = self.value()
         text = "The result is written as OME-Zarr beside the scan, block by block"
+        otherwise = "where the scan is not on a disk that can be written to, in your home folder"
         if where.startswith("local"):
-            text = f"Processes of this computer. {text}."
+            text = f"Processes of this computer. {text}; {otherwise}."
         elif where == ALL_GPUS and self._gpus > 1:
-            text = f"A process for each of {self._gpus} GPUs of this computer. {text}."
+            text = f"A process for each of {self._gpus} GPUs of this computer. {text}; {otherwise}."
         elif where == ALL_GPUS:
             text = "This computer does not have several GPUs that can be used."
         else:

@@ -20,7 +20,7 @@ from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.scaled import held
-from hushpore.device.scratch import new_folder
+from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.viewer.layers.conversion import known_of
 from hushpore.viewer.layers.origin import mark_as_made
 from hushpore.viewer.running.preloading import load_torch_libraries
@@ -161,13 +161,16 @@ def _made(found: list[LayerData], target: Target) -> list[Layer]:
 def result_folder_for(volume: Volume, where: str) -> Path:
     """Return the folder for the result: that of the scan, if one can write there.
 
+    Else, where all workers are on this computer, that of the user.
+
     Raises InputError if there is none that other machines could see.
     """
     source = Path(volume.source) if volume.source else None
     if source is not None and source.exists() and os.access(source.parent, os.W_OK):
         return source.parent
-    if where.startswith("local"):
-        return Path(new_folder())
+    is_here = where == ALL_GPUS or where.partition(":")[0] == "local"
+    if is_here:
+        return Path.home()
     raise InputError(
         f"{volume.name} does not lie on a disk that can be written to and that the workers see. "
         "Save it there as OME-Zarr (File > Save Selected Layers), and open that."
