@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from qtpy.QtCore import QSize
 from qtpy.QtGui import QResizeEvent
 
@@ -55,3 +56,29 @@ def test_plots_are_drawn_once_for_all_sizes_a_dock_goes_through_and_stretched_ti
     qtbot.wait(200)
     assert len(drawn) == 2
     assert red_share() > 0.1
+
+
+def test_a_picture_is_png_where_its_name_says_nothing_else(qtbot, viewer, tmp_path):
+    canvas = PlotCanvas(viewer)
+    qtbot.addWidget(canvas)
+    canvas.figure.add_subplot()
+    canvas.save(tmp_path / "plot v1.2")
+    canvas.save(tmp_path / "plot.svg")
+    qtbot.waitUntil((tmp_path / "plot.svg").exists)
+    qtbot.waitUntil((tmp_path / "plot v1.2.png").exists)
+    assert (tmp_path / "plot v1.2.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_that_cannot_be_saved_keeps_its_colours(qtbot, viewer, tmp_path, monkeypatch):
+    def full(*given, **more):
+        raise MemoryError
+
+    canvas = PlotCanvas(viewer)
+    qtbot.addWidget(canvas)
+    canvas.figure.add_subplot()
+    canvas.show_figure()
+    before = canvas.figure.get_facecolor()
+    monkeypatch.setattr(canvas.figure, "savefig", full)
+    with pytest.raises(MemoryError):
+        canvas.save(tmp_path / "plot.png")
+    assert canvas.figure.get_facecolor() == before

@@ -6,7 +6,7 @@ from PIL import Image as Picture
 from qtpy.QtCore import QObject
 from qtpy.QtGui import QColor, QImage
 
-from hushpore.viewer.results import scene_3d
+from hushpore.viewer.results import saving, scene_3d
 from hushpore.viewer.results.pore_view import PoreView
 from hushpore.viewer.results.scene_3d import ANGLES, FRAMES, SIZE, Scene3D, paint_legend
 
@@ -154,6 +154,40 @@ def test_a_picture_is_written_as_it_is_called(qtbot, view, sample, scene, tmp_pa
     qtbot.waitUntil(path.exists, timeout=20_000)
     with Picture.open(path) as picture:
         assert picture.convert("RGB").getpixel((5, 5)) == (255, 0, 0)
+
+
+def picture():
+    image = QImage(8, 8, QImage.Format.Format_RGB32)
+    image.fill(QColor("black"))
+    return image
+
+
+@pytest.mark.parametrize("name", ["view.svg", "view v1.2", "view"])
+def test_a_picture_is_png_where_qt_does_not_know_the_end_of_its_name(
+    qtbot, scene, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(scene, "picture", picture)
+    (tmp_path / name).write_text("earlier work")
+    scene.save(tmp_path / name)
+    written = tmp_path / f"{name}.png"
+    qtbot.waitUntil(written.exists)
+    with Picture.open(written) as shown:
+        assert shown.size == (8, 8)
+    assert (tmp_path / name).read_text() == "earlier work"
+
+
+def test_a_picture_that_cannot_be_written_is_said_and_leaves_the_one_before(
+    qtbot, scene, tmp_path, monkeypatch
+):
+    said = []
+    monkeypatch.setattr(saving, "show_warning", said.append)
+    monkeypatch.setattr(scene, "picture", QImage)
+    path = tmp_path / "view.png"
+    path.write_text("earlier work")
+    scene.save(path)
+    qtbot.waitUntil(lambda: bool(said))
+    assert "cannot be written as PNG" in said[0]
+    assert path.read_text() == "earlier work"
 
 
 def test_images_have_no_scene(viewer, scene):

@@ -19,7 +19,7 @@ from napari.utils.theme import get_theme
 from qtpy.QtCore import QTimer
 from qtpy.QtGui import QColor, QImage, QPainter
 
-from hushpore.viewer.results.saving import ask_for_file, save_table, save_with
+from hushpore.viewer.results.saving import ask_for_file, save_table, save_with, with_ending
 from hushpore.viewer.running.drawing import LAYOUT_DELAY, in_turns
 
 if TYPE_CHECKING:
@@ -70,17 +70,20 @@ class PlotCanvas(FigureCanvasQTAgg):
 
     def save(self, path: Path) -> None:
         """Write the plot in a thread: a picture, by the end of its name, or the numbers as CSV."""
-        kind = path.suffix.lower().lstrip(".") or "png"
+        path = with_ending(path, [*self.get_supported_filetypes(), "csv"], "png")
+        kind = path.suffix.lower().lstrip(".")
         if kind == "csv":
             save_table(path, self.numbers)
             return
         picture = io.BytesIO()
         # on paper: whatever the window looks like
         self._colour("black", "white")
-        self._lay_out()
-        self.figure.savefig(picture, format=kind, dpi=200)
-        self.show_figure()
-        save_with(path.with_suffix(f".{kind}"), lambda part: part.write_bytes(picture.getvalue()))
+        try:
+            self._lay_out()
+            self.figure.savefig(picture, format=kind, dpi=200)
+        finally:
+            self.show_figure()
+        save_with(path, lambda part: part.write_bytes(picture.getvalue()))
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         """Have the plots laid out and drawn in their new size, once that settles."""

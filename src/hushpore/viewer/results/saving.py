@@ -16,7 +16,7 @@ from hushpore.base.text import as_csv
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import pandas as pd
 
@@ -40,6 +40,15 @@ def ask_for_file(parent: QWidget, title: str, name: str, kinds: str) -> Path | N
     """Ask where to write a file; None where the user does not want to."""
     chosen, _ = QFileDialog.getSaveFileName(parent, title, name, kinds)
     return Path(chosen) if chosen else None
+
+
+def with_ending(path: Path, known: Iterable[str], ending: str) -> Path:
+    """Return a path whose name ends as a kind of file does that can be written.
+
+    `known`: the endings, without a dot. `ending`: what else is added, as to ``foam v1.2``.
+    """
+    is_known = path.suffix.lower().lstrip(".") in set(known)
+    return path if is_known else path.with_name(f"{path.name}.{ending}")
 
 
 def save(path: Path, make: Callable[[], Any]) -> JobWorker:

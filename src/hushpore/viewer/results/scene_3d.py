@@ -10,11 +10,12 @@ from napari.layers import Image
 from napari.utils.colormaps import AVAILABLE_COLORMAPS
 from napari.utils.notifications import show_info
 from qtpy.QtCore import QObject, QRectF, Qt, QTimer, Signal
-from qtpy.QtGui import QColor, QImage, QPainter
+from qtpy.QtGui import QColor, QImage, QImageWriter, QPainter
 
+from hushpore.base.errors import OutputError
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
-from hushpore.viewer.results.saving import save_with
+from hushpore.viewer.results.saving import save_with, with_ending
 from hushpore.viewer.results.table import cell_text
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.priority import old_objects_kept
@@ -170,9 +171,9 @@ class Scene3D(QObject):
     def save(self, path: Path) -> None:
         """Save a picture, or, to a path that ends in ``.gif``, a film of one turn."""
         if path.suffix.lower() != ".gif":
-            path = path if path.suffix else path.with_suffix(".png")
-            image = self.picture()
-            save_with(path, lambda part: image.save(str(part), path.suffix.lstrip(".").upper()))
+            kinds = [bytes(kind.data()).decode() for kind in QImageWriter.supportedImageFormats()]
+            path = with_ending(path, kinds, "png")
+            save_with(path, partial(_write_picture, self.picture(), path.suffix.lstrip(".")))
         elif not self.is_filming:
             self._path, self._start = path, self._viewer.scene.camera.angles
             self._frames = []
@@ -300,6 +301,14 @@ def _ghost_of(sample: Any, totals: dict[str, Any]) -> tuple[npt.NDArray[np.float
     # noise would make its surface rough
     smooth: npt.NDArray[np.float32] = uniform_filter(is_solid.astype(np.float32), 3, mode="nearest")
     return smooth, step
+
+
+def _write_picture(image: QImage, kind: str, path: Path) -> None:
+    if not image.save(str(path), kind.upper()):
+        raise OutputError(
+            f"The picture cannot be written as {kind.upper()} to {path.parent}. Is the disk full? "
+            "Save it in another place."
+        )
 
 
 def _write_film(frames: list[QImage], path: Path) -> None:
