@@ -76,6 +76,7 @@ def test_a_missing_number_passes_no_comparison():
         ("(volume > 1) << 2", "not part of a filter"),
         ("not volume", "is a number"),
         ("(" * 400 + "volume > 1" + ")" * 400, "cannot be read"),
+        ("volume > " + "9" * 400, "400 digits"),
         ("volume > 1 and " * 100 + "is_open", "characters"),
     ],
 )

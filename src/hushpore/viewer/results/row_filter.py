@@ -72,7 +72,13 @@ def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one f
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
             # as an array of floats, so that no power of whole numbers can take for ever
-            return np.asarray(value, np.bool_ if isinstance(value, bool) else np.float64)
+            try:
+                return np.asarray(value, np.bool_ if isinstance(value, bool) else np.float64)
+            except OverflowError:
+                raise InputError(
+                    f"A number of {len(str(value))} digits is larger than any that is counted with "
+                    "here: write at most 1e308."
+                ) from None
         case ast.Name():
             return _column(node.id, table)
         case ast.BoolOp():
