@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, label_colormap
 
+from hushpore.io.planes import PlaneStack
 from hushpore.viewer.results import pore_view
-from hushpore.viewer.results.pore_layer import update_pore_layer
+from hushpore.viewer.results.pore_layer import pore_layer, update_pore_layer
 from hushpore.viewer.results.pore_view import (
     MISSING,
     PALETTE,
@@ -126,6 +127,38 @@ def test_in_3d_a_click_sees_through_what_is_hidden(viewer, layer, view):
     assert view.label_at(start, np.array((0, 0, 1.0)), [0, 1, 2]) == 1
     view.show_only(np.array([False, True, True, True]))
     assert view.label_at(start, np.array((0, 0, 1.0)), [0, 1, 2]) == 2
+
+
+def on_disk(values):
+    """Return values as they are where they lie on disk."""
+
+    def read(number, out):
+        out[...] = values[number]
+
+    return PlaneStack(np.arange(len(values)), values.shape[1:], values.dtype, read)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, on_disk])
+@pytest.mark.parametrize("has_levels", [True, False])
+def test_pores_on_disk_and_of_several_levels_are_clicked_too(
+    qapp, viewer, made_of_cubes, kind, has_levels
+):
+    result = made_of_cubes([6, 6])
+    data, keywords, _ = pore_layer(result, "pores")
+    levels = [kind(data), kind(np.ascontiguousarray(data[::2, ::2, ::2]))]
+    shown = levels if has_levels else levels[0]
+    layer = viewer.add_labels(shown, **{**keywords, "multiscale": has_levels})
+    view = PoreView.of(viewer, layer)
+    viewer.dims.set_current_step(0, 1)
+    click(viewer, layer, (1, 1, 9))
+    assert view.selected.tolist() == [False, True]
+    click(viewer, layer, (1, 6, 9))
+    assert not view.selected.any()
+    viewer.dims.ndisplay = 3
+    for start, direction, seen in (((1, 1, -5), (0, 0, 1), 1), ((1, 1, 30), (0, 0, -1), 2)):
+        place, way = layer.data_to_world(start), np.array(direction, float)
+        assert view.label_at(place, way, [0, 1, 2]) == seen
+    view.close()
 
 
 def test_the_slice_of_a_pore_is_shown_unless_it_is_already(viewer, layer, view):

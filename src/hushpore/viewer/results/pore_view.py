@@ -316,14 +316,23 @@ class PoreView(QObject):
         layer = self.layer
         if len(dims_displayed) < 3:
             label = layer.get_value(position, world=True)
+            if layer.multiscale and label is not None:
+                # napari says the level first
+                _, label = label
             return int(label) if label in self.labels[self.shown] else 0
         start, end = layer.get_ray_intersections(position, direction, dims_displayed)
         if start is None or end is None:
             return 0
+        # in 3D napari shows the coarsest level
+        data = layer.data[-1] if layer.multiscale else layer.data
         count = int(np.ceil(np.linalg.norm(end - start) * 2)) + 2
-        places = np.linspace(start, end, count).round().astype(int)
-        places = np.clip(places, 0, np.array(layer.data.shape) - 1)
-        along = np.asarray(layer.data[tuple(places.T)])
+        share = np.divide(data.shape, layer.data.shape)
+        places = np.floor((np.linspace(start, end, count) + 0.5) * share).astype(int)
+        places = np.clip(places, 0, np.array(data.shape) - 1)
+        # the part around them, as what lies on disk takes no single places
+        first = places.min(axis=0)
+        part = data[tuple(map(slice, first, places.max(axis=0) + 1))]
+        along = np.asarray(part)[tuple((places - first).T)]
         seen = self.shown & (self.selected | ~self.selected.any())
         found = along[np.isin(along, self.labels[seen])]
         return int(found[0]) if found.size else 0
