@@ -18,6 +18,7 @@ import hushpore
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing, result_of
 from hushpore.base.provenance import make_provenance
+from hushpore.jobs import JOBS
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.runs.rerun import rerun
 from hushpore.viewer.denoise.widget import DenoiseWidget
@@ -26,11 +27,14 @@ from hushpore.viewer.layers.presenting import present
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.layers.writer import prefer_our_writers, write_image_layer, write_labels_layer
+from hushpore.viewer.phases.widget import PhasesWidget
 from hushpore.viewer.results import save_result
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import result_of as result_of_layer
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.results.provenance import provenance_of
+from hushpore.viewer.running.target import capture
+from hushpore.viewer.running.task import local_task
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -213,6 +217,37 @@ def test_labels_from_a_folder_are_known_to_be_painted_on(viewer, pores, tmp_path
     assert result_of_layer(layer) is not None
     layer.paint((4, 8, 8), 77)
     assert result_of_layer(layer) is None
+
+
+@pytest.mark.usefixtures("small_network")
+@pytest.mark.parametrize(
+    ("kind", "given"), [(PhasesWidget, {"phases": 2}), (PoresWidget, {"outside": "keep"})]
+)
+def test_what_was_measured_in_a_denoised_scan_is_run_again_to_the_bit(
+    viewer, tmp_path, kind, given
+):
+    steps = {"patch_size": 16, "steps": 3, "method": "n2v2", "test_time_augmentation": False}
+    layer = viewer.layers["core"]
+    for widget, values in ((DenoiseWidget, steps), (kind, given)):
+        settings = JOBS[widget.job].settings(**values)
+        task = local_task(widget, capture(layer, job=widget.job), settings, "cpu")
+        layer = viewer.add_layer(result_of(task).layers[0])
+    folder = SavedLayer.of(layer).write(tmp_path / "result")
+    again = result_of(rerun(folder, tmp_path / "again"))
+    assert again.summary == "Identical: the same result, to the bit."
+
+
+def test_a_result_without_what_it_was_merged_from_is_saved_whole(widget, pores, written):
+    first = written(lambda: widget._result.linkActivated.emit("save"), "first")
+    (first / "merging.npz").unlink()
+    second = SavedLayer.of(opened(first).layers[0]).write(first.parent / "second")
+    before, after = (json.loads((each / "result.json").read_text()) for each in (first, second))
+    for name in ("summary", "fingerprints", "jobs"):
+        assert after[name] == before[name]
+    assert (second / "report.html").is_file()
+    names = {file.name for file in first.iterdir()}
+    assert {file.name for file in second.iterdir()} == names
+    assert "notes" not in after
 
 
 def test_merging_that_is_damaged_is_said_and_the_rest_is_there(widget, pores, written):

@@ -95,14 +95,13 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     if result is not None:
         known |= {RESULT: result, PROFILE: result.porosity_profile}
         return data, keywords, kind
-    # where all is sample, the share of each slice (row, in 2D) that is pore is its porosity
-    if provenance.get("result", {}).get("sample_voxels") == math.prod(values.shape):
-        if isinstance(values, np.ndarray) or "profile" not in tables:
-            shares = [np.count_nonzero(plane) / plane.size for plane in np.asarray(values)]
-            known[PROFILE] = np.array(shares)
-        else:
-            # to read all labels from disk for it would take long
-            known[PROFILE] = tables["profile"]["porosity"].to_numpy(np.float64)
+    along = tables["profile"].get("porosity") if "profile" in tables else None
+    if along is not None and len(along) == len(values):
+        known[PROFILE] = along.to_numpy(np.float64)
+    elif provenance.get("result", {}).get("sample_voxels") == math.prod(values.shape):
+        # where all is sample, the share of each slice (row, in 2D) that is pore is its porosity
+        shares = [np.count_nonzero(plane) / plane.size for plane in np.asarray(values)]
+        known[PROFILE] = np.array(shares)
     return data, keywords, kind
 
 

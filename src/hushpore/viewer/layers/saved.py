@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ import pandas as pd
 
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
+from hushpore.base.result import ResultFiles
 from hushpore.base.text import as_csv
 from hushpore.io import is_on_disk
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.io.target import require_apart
-from hushpore.pores.result import MERGING
+from hushpore.jobs import JOBS
+from hushpore.pores.result import MERGING, summary_of
+from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.totals import totals_columns
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
@@ -28,7 +32,6 @@ from hushpore.viewer.results.pore_layer import result_of, tables_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from hushpore.base.result import ResultFiles
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
 
@@ -109,38 +112,21 @@ class SavedLayer:
             record = self.record("image") or None
             target = path if path.suffix else path.with_suffix(".tif")
             return write_image(target, self.volume, provenance=record, overwrite=True)
+        result: Any = _Stored(self) if self.result is None else self.result
+        jobs = [*self.upstream, result.provenance]
+        images = result.files().images
+        prints = {name: fingerprint(image.data) for name, image in images.items()}
+        record = {"jobs": jobs, "fingerprints": {**_made_before(jobs), **prints}}
         source = self._source()
-        if self.pores is not None:
-            stored = _Stored(self.pores, self)
-            images = stored.files().images
-            prints = {"denoised": fingerprint(self.pores.volume.data)} if self.upstream else {}
-            extra = {
-                "jobs": [*self.upstream, self.provenance],
-                "fingerprints": {
-                    **prints,
-                    **{name: fingerprint(image.data) for name, image in images.items()},
-                },
-            }
-            before = self.pores.volume
-            return write_result(path, [stored], before, source=source, extra=extra, overwrite=True)
-        if self.result is not None:
-            before = self.result.volume
-            extra = {"jobs": [*self.upstream, self.result.provenance]}
-            return write_result(
-                path, [self.result], before, source=source, extra=extra, overwrite=True
+        if not result.provenance:
+            # of labels whose record is lost
+            record["source"] = source
+            tables = self.tables
+            return write_results(
+                path, images=images, tables=tables, provenance=record, overwrite=True
             )
-        record = {
-            "source": source,
-            "jobs": [*self.upstream, self.provenance],
-            "fingerprints": {"labels": fingerprint(self.volume.data)},
-        }
-        return write_results(
-            path,
-            images={"labels": self.volume},
-            tables=self.tables,
-            provenance=record,
-            overwrite=True,
-        )
+        before = result.volume
+        return write_result(path, [result], before, source=source, extra=record, overwrite=True)
 
     def require_apart(self, path: Path) -> None:
         """Refuse a place in which lies what the layer was made of, or what of it is on disk.
@@ -197,21 +183,41 @@ class SavedLayer:
 class _Stored:
     """A segmentation as it is written from the window: with the labels of the layer.
 
-    And with what the layer knows beside: a local thickness that came back from files.
+    And with what the layer knows beside: a local thickness that came back from files. Where it
+    cannot be merged anew these are all that there is.
     """
 
-    def __init__(self, result: Pores, layer: SavedLayer) -> None:
-        self._result, self._layer = result, layer
+    def __init__(self, layer: SavedLayer) -> None:
+        self._layer, self.provenance = layer, layer.provenance
+        self.volume = layer.volume if layer.pores is None else layer.pores.volume
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._result, name)
+    @property
+    def summary(self) -> str:
+        """One sentence, as `Pores.summary` has it; empty where the record does not say enough."""
+        if self._layer.pores is not None:
+            return self._layer.pores.summary
+        made_with = PoreSettings.recorded(self.provenance.get("settings", {}))
+        try:
+            return summary_of(self.provenance["result"], PoreSettings.of_what_fits(made_with))
+        except (KeyError, TypeError):  # it is of another version
+            return ""
 
     def files(self) -> ResultFiles:
         """Return what is written of it."""
-        files = self._result.files()
+        pores, tables = self._layer.pores, self._layer.tables
+        files = ResultFiles({}, {}) if pores is None else pores.files()
         images = {**files.images, "labels": self._layer.volume}
-        tables = {**self._layer.tables, **files.tables}
-        return dataclasses.replace(files, images=images, tables=tables)
+        return dataclasses.replace(files, images=images, tables={**tables, **files.tables})
+
+
+def _made_before(jobs: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the fingerprints of images that jobs have made for the next ones, by their names."""
+    found = {}
+    for job, after in itertools.pairwise(jobs):
+        kind, given = JOBS.get(str(job.get("job"))), after.get("input", {})
+        if kind is not None and kind.gives and "blake2b" in given:
+            found[kind.gives] = given["blake2b"]
+    return found
 
 
 def beside(image: Path, ending: str) -> Path:
