@@ -12,19 +12,21 @@ import pandas as pd
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Labels, Layer
+from napari.layers.utils.stack_utils import stack_to_images
 from qtpy.QtWidgets import QFileDialog
 
 import hushpore
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing, result_of
 from hushpore.base.provenance import make_provenance
+from hushpore.io.dicom import write_series
 from hushpore.jobs import JOBS
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.runs.rerun import rerun
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, is_result, layer_data
 from hushpore.viewer.layers.presenting import present
-from hushpore.viewer.layers.reader import read_layers
+from hushpore.viewer.layers.reader import read_layers, resample
 from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.layers.writer import prefer_our_writers, write_image_layer, write_labels_layer
 from hushpore.viewer.phases.widget import PhasesWidget
@@ -237,12 +239,64 @@ def test_what_was_measured_in_a_denoised_scan_is_run_again_to_the_bit(
     assert again.summary == "Identical: the same result, to the bit."
 
 
+def measured(viewer, layer, folder):
+    """Measure the pores of a layer, save them, and run that again."""
+    task = local_task(PoresWidget, capture(layer, job="pores"), JOBS["pores"].settings(), "cpu")
+    pores = viewer.add_layer(result_of(task).layers[0])
+    written = SavedLayer.of(pores).write(folder / "result")
+    source = json.loads((written / "result.json").read_text())["source"]
+    return source, result_of(rerun(written, folder / "again")).summary
+
+
+def test_the_series_is_that_of_the_folder_whatever_the_layer_is_called(scan, tmp_path):
+    (tmp_path / "scans").mkdir()
+    volume = hushpore.Volume(scan.astype(np.int16), 1, "mm", name="ct")
+    folder = write_series(volume, tmp_path / "scans" / "core")
+    viewer = opened(folder)
+    layer, name = viewer.layers[0], viewer.layers[0].name
+    layer.name = "before firing"
+    source, summary = measured(viewer, layer, tmp_path)
+    assert source["series"] == name
+    assert summary.startswith("Identical")
+
+
+def test_the_time_point_of_a_stack_that_was_split_is_found(scan, tmp_path):
+    series = np.stack([scan, scan[:, ::-1] + 1])
+    # napari gives no units to the parts
+    volume = hushpore.Volume(series, axes="tzyx")
+    hushpore.io.results.write_image(tmp_path / "series.tif", volume)
+    viewer = opened(tmp_path / "series.tif")
+    later = viewer.add_layer(stack_to_images(viewer.layers[0], 0)[1])
+    source, summary = measured(viewer, later, tmp_path)
+    assert source["at"] == ["t=1"]
+    assert summary.startswith("Identical")
+    # a part that is no time point is not said to be one
+    later.data = later.data[1:]
+    task = local_task(PoresWidget, capture(later, job="pores"), JOBS["pores"].settings(), "cpu")
+    pores = viewer.add_layer(result_of(task).layers[0])
+    written = SavedLayer.of(pores).write(tmp_path / "cropped")
+    assert json.loads((written / "result.json").read_text())["source"] == {}
+
+
+def test_a_layer_that_was_resampled_says_so(scan, tmp_path, qtbot):
+    (tmp_path / "scans").mkdir()
+    volume = hushpore.Volume(scan.astype(np.int16), 1, "mm", name="ct")
+    folder = write_series(volume, tmp_path / "scans" / "core")
+    sorted(folder.iterdir())[3].unlink()
+    viewer = opened(folder)
+    resample(viewer, viewer.layers[0])
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2)
+    source, summary = measured(viewer, viewer.layers[1], tmp_path)
+    assert source["resample"] is True
+    assert summary.startswith("Identical")
+
+
 def test_a_result_without_what_it_was_merged_from_is_saved_whole(widget, pores, written):
     first = written(lambda: widget._result.linkActivated.emit("save"), "first")
     (first / "merging.npz").unlink()
     second = SavedLayer.of(opened(first).layers[0]).write(first.parent / "second")
     before, after = (json.loads((each / "result.json").read_text()) for each in (first, second))
-    for name in ("summary", "fingerprints", "jobs"):
+    for name in ("summary", "fingerprints", "source", "jobs"):
         assert after[name] == before[name]
     assert (second / "report.html").is_file()
     names = {file.name for file in first.iterdir()}

@@ -16,9 +16,10 @@ ORIGIN = "origin"
 #: Key of the records of the jobs that have made what a layer was made of, the first one first.
 UPSTREAM = "upstream"
 
-#: Keys of the voxel size that the user has given, as `hushpore.runs.source.Source` takes it, and of
-#: spacing and unit as the file has them.
-VOXEL_SIZE, OF_FILE = GIVEN = ("voxel_size", "voxel_size_of_file")
+#: Keys of what a layer shares with all that is made of it: the voxel size that the user has given,
+#: as `hushpore.runs.source.Source` takes it; spacing and unit as the file has them; how the scan
+#: was read, as `Source.of` takes it, with the ``shape`` that it had.
+VOXEL_SIZE, OF_FILE, READ = INHERITED = ("voxel_size", "voxel_size_of_file", "read")
 
 #: Key that says that a user has painted on a layer.
 _PAINTED = "painted"

@@ -31,8 +31,15 @@ from hushpore.io.loading import into_memory
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.series import split_notes
-from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data, volume_of
+from hushpore.viewer.layers.conversion import (
+    METADATA_KEY,
+    LayerData,
+    known_of,
+    layer_data,
+    volume_of,
+)
 from hushpore.viewer.layers.loading import LoadingTask
+from hushpore.viewer.layers.origin import READ
 from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
@@ -256,7 +263,7 @@ def _layer(volume: Volume) -> LayerData:
     from hushpore.viewer.layers.result_folder import (
         is_of_phases,
         labels_from_result,
-        provenance_of_image,
+        made_as_image,
         thickness_from_result,
     )
 
@@ -269,9 +276,22 @@ def _layer(volume: Volume) -> LayerData:
     if of_result is not None:
         return of_result
     if volume.metadata.get("labels"):
-        return layer_data(volume, "labels")
+        return _with_source(layer_data(volume, "labels"), _source_of(volume))
     chosen = {k: volume.metadata[k] for k in ("contrast_limits",) if k in volume.metadata}
-    return layer_data(volume, provenance=provenance_of_image(volume), **chosen)
+    provenance, source = made_as_image(volume) or (None, _source_of(volume))
+    return _with_source(layer_data(volume, provenance=provenance, **chosen), source)
+
+
+def _source_of(volume: Volume) -> dict[str, Any]:
+    """Return how a volume was read: whatever its layer is called later, by its name in the file."""
+    path = volume.source
+    return {"path": path, "series": volume.name, "shape": volume.shape} if path else {}
+
+
+def _with_source(layer: LayerData, source: dict[str, Any]) -> LayerData:
+    """Let a layer know how its scan was read."""
+    layer[1]["metadata"][METADATA_KEY][READ] = source
+    return layer
 
 
 def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> None:
@@ -330,13 +350,17 @@ def resample(viewer: Any, layer: Any) -> None:
             "unevenly spaced or missing know the places of their slices."
         )
         return
-    work = partial(_resampled, volume_of(layer), tuple(layer.contrast_limits))
+    source = known_of(layer).get(READ) or {}
+    work = partial(_resampled, volume_of(layer), tuple(layer.contrast_limits), source)
     LoadingTask(f"Resampling {layer.name}", work, viewer.add_layer)
 
 
-def _resampled(volume: Volume, limits: tuple[float, float]) -> Job:
+def _resampled(volume: Volume, limits: tuple[float, float], source: dict[str, Any]) -> Job:
     even = yield from resampling(volume)
-    return Layer.create(*layer_data(even, contrast_limits=limits, name=f"{volume.name} even"))
+    if source:
+        source = {**source, "resample": True, "shape": even.shape}
+    made = layer_data(even, contrast_limits=limits, name=f"{volume.name} even")
+    return Layer.create(*_with_source(made, source))
 
 
 def prefer_hushpore() -> None:

@@ -21,7 +21,7 @@ from hushpore.jobs import JOBS
 from hushpore.pores.result import MERGING, thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
-from hushpore.viewer.layers.origin import UPSTREAM
+from hushpore.viewer.layers.origin import READ, UPSTREAM
 from hushpore.viewer.layers.saved import beside
 from hushpore.viewer.results.pore_layer import (
     PROFILE,
@@ -63,11 +63,12 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     of_folder = volume.name == LABELS or in_blocks
     file: Callable[[str], Path]
     if of_folder and (folder / PROVENANCE).is_file() and (folder / f"{PORES}.csv").is_file():
-        jobs, name, file = jobs_in(folder / PROVENANCE), f"{folder.name} pores", folder.joinpath
+        record, name, file = folder / PROVENANCE, f"{folder.name} pores", folder.joinpath
     elif beside(source, f"{PORES}.csv").is_file():
-        jobs, name, file = jobs_in(_record_of(source)), volume.name, partial(beside, source)
+        record, name, file = _record_of(source), volume.name, partial(beside, source)
     else:
         return None
+    jobs = jobs_in(record)
     files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS, REV)}
     tables = {name: read_result_table(each) for name, each in files.items() if each.is_file()}
     made = [job for job in jobs if job.get("job") == "pores"]
@@ -86,6 +87,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     )
     known = keywords["metadata"][METADATA_KEY]
     known[UPSTREAM] = tuple(jobs[: jobs.index(provenance)]) if provenance else ()
+    known[READ] = source_in(record)
     if THROATS in tables:
         known[THROATS] = tables[THROATS]
     if THICKNESS in tables:
@@ -153,11 +155,12 @@ def layer_of_result(folder: Path, name: str, placement: Placement) -> LayerData:
     return data, {**keywords, **placement.kwargs(), "name": name}, kind
 
 
-def provenance_of_image(volume: Volume) -> dict[str, Any] | None:
+def made_as_image(volume: Volume) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the record of the job that made an image, where its file has one beside it.
 
     `volume`: as read from a file. A record of another image, by its fingerprint or its shape, is
     none.
+    Returns: also how the scan was read, see `source_in`.
     """
     if not volume.source or volume.dtype.kind != "f":
         return None
@@ -171,7 +174,7 @@ def provenance_of_image(volume: Volume) -> dict[str, Any] | None:
         known = record.get("fingerprints", {}).get(name)
         if known and isinstance(volume.data, np.ndarray) and fingerprint(volume.data) != known:
             continue
-        return wanted[-1]
+        return wanted[-1], source_in(file)
     return None
 
 
@@ -188,6 +191,12 @@ def _json(path: Path) -> dict[str, Any]:
         found = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
+    return found if isinstance(found, dict) else {}
+
+
+def source_in(path: Path) -> dict[str, Any]:
+    """Return how a record says that its scan was read; empty where it does not."""
+    found = _json(path).get("source")
     return found if isinstance(found, dict) else {}
 
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
+from hushpore.base.errors import HushporeError
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
@@ -26,12 +28,10 @@ from hushpore.pores.tables.totals import totals_columns
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
 from hushpore.viewer.layers.conversion import known_of, volume_of
-from hushpore.viewer.layers.origin import UPSTREAM, VOXEL_SIZE, is_painted
+from hushpore.viewer.layers.origin import READ, UPSTREAM, VOXEL_SIZE, is_painted
 from hushpore.viewer.results.pore_layer import result_of, tables_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
 
@@ -50,6 +50,7 @@ class SavedLayer:
     provenance: dict[str, Any]  # of the job that made it; empty where none did
     upstream: tuple[dict[str, Any], ...]  # of the jobs before, the first one first
     voxel_size: str  # as the user has given it
+    read: dict[str, Any]  # how the scan was read, see `READ`; empty where that is not known
     tables: dict[str, pd.DataFrame]  # of pores
     pores: Pores | None  # what can be merged anew
     result: Any  # of another job that is written as a folder
@@ -84,9 +85,9 @@ class SavedLayer:
                 tables["rev"] = found.rev
         provenance = dict(known.get("provenance") or {})
         upstream = tuple(known.get(UPSTREAM, ()))
-        given = known.get(VOXEL_SIZE, "")
+        how = known.get(VOXEL_SIZE, ""), known.get(READ) or {}
         note, pores = PAINTED if painted else "", result_of(layer)
-        return cls(volume, provenance, upstream, given, tables, pores, result, note)
+        return cls(volume, provenance, upstream, *how, tables, pores, result, note)
 
     @property
     def is_folder(self) -> bool:
@@ -150,8 +151,9 @@ class SavedLayer:
             return {}
         prints = {image: fingerprint(self.volume.data)}
         source = self._source()
-        notes = [*self.provenance.get("notes", []), *([self.note] if self.note else [])]
-        known = {**self.provenance, "notes": notes, "fingerprints": prints}
+        known = {**self.provenance, "fingerprints": prints}
+        if self.note:
+            known["notes"] = [*known.get("notes", []), self.note]
         return {**known, **({"source": source} if source else {})}
 
     def write_beside(self, image: Path) -> list[Path]:
@@ -170,14 +172,22 @@ class SavedLayer:
         return written
 
     def _source(self) -> dict[str, Any]:
+        """Return how the first job's input is read again; empty where that is not known."""
         made_of = self.upstream[0] if self.upstream else self.provenance
-        known = made_of.get("input", {})
-        path = known.get("source") or self.volume.source
-        if not path or not Path(path).exists():
+        given = made_of.get("input", {})
+        known = {"path": given.get("source") or self.volume.source, **self.read}
+        if not known["path"] or not Path(known["path"]).exists():
             return {}
-        # of one series of several the name says which
-        series = str(known.get("name", "")) if Path(path).is_dir() else ""
-        return Source(str(path), series=series, voxel_size=self.voxel_size).to_dict()
+        source = Source.of(known)
+        if self.voxel_size:
+            source = dataclasses.replace(source, voxel_size=self.voxel_size)
+        shape = list(self.read.get("shape", ()))
+        if shape and shape != list(given.get("shape", shape)):
+            at = _position(source, given)
+            if at is None:
+                return {}
+            source = dataclasses.replace(source, at=at)
+        return source.to_dict()
 
 
 class _Stored:
@@ -210,6 +220,28 @@ class _Stored:
         return dataclasses.replace(files, images=images, tables={**tables, **files.tables})
 
 
+def _position(source: Source, given: dict[str, Any]) -> tuple[str, ...] | None:
+    """Return at which time and channel a job was given a source, as `Source.at` has it.
+
+    napari does not say which part of a stack that was split a layer is, so values are compared.
+
+    `given`: the input in the record of the job.
+    Returns: None where the input is none of them, as where it was cropped.
+    """
+    try:
+        whole = source.describe()
+        axes = [axis for axis in whole.axes[: -whole.n_spatial] if axis not in given["axes"]]
+        for place in np.ndindex(*(whole.shape[whole.axes.index(axis)] for axis in axes)):
+            at = dict(zip(axes, place, strict=True))
+            part = whole.at(**at)
+            same_shape = list(part.shape) == list(given["shape"])
+            if same_shape and fingerprint(part.data) == given["blake2b"]:
+                return tuple(f"{axis}={number}" for axis, number in at.items())
+    except (HushporeError, OSError, KeyError):
+        return None
+    return None
+
+
 def _made_before(jobs: list[dict[str, Any]]) -> dict[str, str]:
     """Return the fingerprints of images that jobs have made for the next ones, by their names."""
     found = {}
@@ -227,8 +259,6 @@ def beside(image: Path, ending: str) -> Path:
 
 
 def _profile(volume: Volume, porosity: np.ndarray) -> pd.DataFrame:
-    import numpy as np
-
     slices = np.arange(porosity.size)
     position = volume.origin[0] + volume.spacing[0] * slices
     return pd.DataFrame({"slice": slices, "position": position, "porosity": porosity})

@@ -10,8 +10,8 @@ from hushpore.io.target import PROVENANCE
 from hushpore.pores.phases.result import Phases
 from hushpore.runs.pore_result import read_result_table
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.layers.origin import UPSTREAM
-from hushpore.viewer.layers.result_folder import folder_of, jobs_in
+from hushpore.viewer.layers.origin import READ, UPSTREAM
+from hushpore.viewer.layers.result_folder import folder_of, jobs_in, source_in
 from hushpore.viewer.phases.layers import labels_layer, regions_layer, thickness_layer
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def layer_of_phases(volume: Volume) -> LayerData | None:
     layer = labels_layer(named, phases, provenance=provenance)
     known = layer[1]["metadata"][METADATA_KEY]
     known[UPSTREAM] = tuple(jobs[: jobs.index(provenance)])
+    known[READ] = source_in(folder / PROVENANCE)
     if isinstance(provenance.get("result"), dict):
         contacts = read_result_table(folder / "contacts.csv")
         known["phases"] = _restored(volume, names, provenance, phases, contacts)

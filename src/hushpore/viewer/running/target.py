@@ -12,7 +12,7 @@ from napari.utils.colormaps import AVAILABLE_COLORMAPS
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.layers.conversion import Placement, known_of, placement_of, volume_of
-from hushpore.viewer.layers.origin import GIVEN, UPSTREAM, identity, scan_of
+from hushpore.viewer.layers.origin import INHERITED, UPSTREAM, identity, scan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Target:
     job: str = ""  # what is done with it, a key of `hushpore.jobs.JOBS`
     layer: str = ""  # which layer it is; see `identity`
     scan: str = ""  # of which scan it is; see `scan_of`
-    # what hushpore keeps in the metadata of what is made of it: the records of the jobs before, and
-    # the voxel size that the user has given
+    # what hushpore keeps in the metadata of what is made of it: the records of the jobs before, the
+    # voxel size that the user has given, and how the scan was read
     inherited: dict[str, Any] = field(default_factory=dict)
 
 
@@ -71,7 +71,7 @@ def _inherited(layer: Any) -> dict[str, Any]:
     known = known_of(layer)
     provenance = known.get("provenance")
     before = (*known.get(UPSTREAM, ()), *([provenance] if provenance else []))
-    return {UPSTREAM: before, **{key: known[key] for key in GIVEN if key in known}}
+    return {UPSTREAM: before, **{key: known[key] for key in INHERITED if key in known}}
 
 
 def _over(other: Any, layer: Any) -> Any:
