@@ -15,6 +15,7 @@ from hushpore.runs import presets
 from hushpore.runs.batch import Batch
 from hushpore.runs.batch_workers import State
 from hushpore.viewer.batch.widget import BatchWidget
+from hushpore.viewer.layers.loading import LoadingTask
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
@@ -122,18 +123,26 @@ def test_a_problem_with_the_whole_batch_is_told(widget, scans, tmp_path, qtbot):
 
 
 @pytest.mark.parametrize("name", ["labels.tif", "labels.ome.zarr"])
-def test_a_double_click_opens_the_scan_and_its_pores(widget, scans, tmp_path, monkeypatch, name):
-    opened = []
-    monkeypatch.setattr(ViewerModel, "open", lambda self, path, plugin: opened.append(path))
+def test_a_double_click_opens_the_scan_and_over_it_its_pores(
+    widget, scans, tmp_path, qtbot, monkeypatch, name
+):
+    viewer, opened = widget._viewer, []
+
+    def open_at_once(self, path, plugin):
+        opened.append((path, [layer.name for layer in self.layers]))
+
+    monkeypatch.setattr(ViewerModel, "open", open_at_once)
     widget.add(scans)
     widget.output.value = tmp_path / "out"
     widget.open_result(1)
-    assert opened == []
+    assert not LoadingTask.running
     (tmp_path / "out" / "one").mkdir(parents=True)
     labels = tmp_path / "out" / "one" / name
     labels.touch() if name.endswith("tif") else labels.mkdir()
     widget.scans.native.itemDoubleClicked.emit(widget.scans.native.topLevelItem(1), 0)
-    assert opened == [scans[1], str(labels)]
+    qtbot.waitUntil(lambda: bool(opened))
+    assert opened == [(str(labels), ["one"])]
+    assert [layer.name for layer in viewer.layers] == ["one"]
 
 
 def test_files_that_are_dropped_are_listed(widget, scans):

@@ -168,14 +168,15 @@ class BatchWidget(WorkerContainer):
         found = [file for file in (labels_file(folder), folder / "phases.tif") if file.exists()]
         if not found:
             return
+        # over the scan, which may take longer to read
+        then = partial(self._open_labels, name, found[0])
+        read_in_thread(self._viewer, self.scans.value[row], trust=self.trust.value, then=then)
+
+    def _open_labels(self, name: str, file: Path) -> None:
         try:
-            if self.trust.value:
-                read_in_thread(self._viewer, self.scans.value[row], trust=True)
-            else:
-                self._viewer.open(self.scans.value[row], plugin="hushpore")
-            self._viewer.open(str(found[0]), plugin="hushpore")
+            self._viewer.open(str(file), plugin="hushpore")
         except Exception as error:
-            show_error(f"{name} cannot be opened: {error}")
+            show_error(f"The result of {name} cannot be opened: {error}")
 
     def plot(self) -> PlotCanvas:
         """Plot the scans of the batch that has ended, by groups, in a window of its own.

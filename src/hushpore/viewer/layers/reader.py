@@ -124,10 +124,16 @@ def read_layers(path: str | list[str]) -> list[Any]:
     return found
 
 
-def read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> None:
+def read_in_thread(
+    viewer: Any,
+    path: str | list[str],
+    trust: bool = False,
+    then: Callable[[], None] = lambda: None,
+) -> None:
     """Read a file or folder while the window goes on, and add its layers when they are there.
 
     `trust`: whether the user wants it read even where it takes far more memory than its bytes.
+    `then`: called once they are; not where there are none.
     """
     name = _name(path)
     choosing = getattr(viewer, "window", None) is not None
@@ -137,8 +143,8 @@ def read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> N
     LoadingTask(
         f"Reading {name}",
         partial(_read, path, choosing, trust),
-        partial(_found, viewer, name),
-        partial(_refused, viewer, path),
+        partial(_found, viewer, name, then=then),
+        partial(_refused, viewer, path, then=then),
     )
 
 
@@ -151,7 +157,12 @@ def _import_next_widgets(viewer: Any) -> None:
         start_once_drawn(window._qt_window, _importing[0])
 
 
-def _refused(viewer: Any, path: str | list[str], problem: Problem) -> None:
+def _refused(
+    viewer: Any,
+    path: str | list[str],
+    problem: Problem,
+    then: Callable[[], None] = lambda: None,
+) -> None:
     """Say what went wrong; of a file that the user may trust, offer to open it all the same."""
     if not problem.needs_consent:
         notify_problem(problem)
@@ -161,7 +172,7 @@ def _refused(viewer: Any, path: str | list[str], problem: Problem) -> None:
         viewer,
         message,
         "Open it all the same",
-        lambda *_: read_in_thread(viewer, path, trust=True),
+        lambda *_: read_in_thread(viewer, path, trust=True, then=then),
         NotificationSeverity.WARNING,
     )
 
@@ -215,10 +226,12 @@ def _loaded(volumes: Sequence[Volume]) -> Job:
     return [Layer.create(*each) for each in _layers(loaded)]
 
 
-def _found(viewer: Any, name: str, found: list[Any]) -> None:
+def _found(
+    viewer: Any, name: str, found: list[Any], then: Callable[[], None] = lambda: None
+) -> None:
     """Show layers, or a list of series to choose from."""
     if not found or not isinstance(found[0], Volume):
-        window, work = getattr(viewer, "window", None), _show(viewer, found)
+        window, work = getattr(viewer, "window", None), _show(viewer, found, then)
         if window is None:
             list(work)
         else:
@@ -226,12 +239,13 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
         return
 
     def read(volumes: Sequence[Volume]) -> None:
-        LoadingTask(f"Reading {name}", partial(_loaded, volumes), partial(_found, viewer, name))
+        show = partial(_found, viewer, name, then=then)
+        LoadingTask(f"Reading {name}", partial(_loaded, volumes), show)
 
     offer_series(viewer, name, found, read)
 
 
-def _show(viewer: Any, layers: Sequence[Layer]) -> Iterator[None]:
+def _show(viewer: Any, layers: Sequence[Layer], then: Callable[[], None]) -> Iterator[None]:
     """Add layers to a viewer, each in a turn of its own, and say what is odd about them."""
     show_scale_bar(viewer, [layer.units[-1] for layer in layers])
     yield
@@ -243,6 +257,8 @@ def _show(viewer: Any, layers: Sequence[Layer]) -> Iterator[None]:
         yield
     _import_next_widgets(viewer)
     _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
+    if layers:
+        then()
 
 
 def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
