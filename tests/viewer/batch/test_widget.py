@@ -1,3 +1,6 @@
+import threading
+from functools import cache, partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +11,7 @@ from qtpy.QtWidgets import QApplication
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
+from hushpore.device.backend import Backend
 from hushpore.io import gate
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
@@ -15,7 +19,10 @@ from hushpore.runs import presets
 from hushpore.runs.batch import Batch
 from hushpore.runs.batch_workers import State
 from hushpore.viewer.batch.widget import BatchWidget
+from hushpore.viewer.forms import device_choice
+from hushpore.viewer.forms.device_choice import Devices
 from hushpore.viewer.layers.loading import LoadingTask
+from hushpore.viewer.running.worker import JobWorker, calling
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
@@ -143,6 +150,27 @@ def test_a_double_click_opens_the_scan_and_over_it_its_pores(
     qtbot.waitUntil(lambda: bool(opened))
     assert opened == [(str(labels), ["one"])]
     assert [layer.name for layer in viewer.layers] == ["one"]
+
+
+@pytest.mark.parametrize("denoise", [True, False])
+def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, denoise):
+    monkeypatch.setattr(device_choice, "find_devices", cache(lambda: Devices(Backend("cuda:0"))))
+    widget = BatchWidget(ViewerModel())
+    qtbot.addWidget(widget.native)
+    with qtbot.waitSignal(widget._device.found):
+        pass
+    gate = threading.Event()
+    device = "cuda:0" if denoise else "cpu"
+    before = JobWorker(partial(calling, gate.wait, 60))
+    before.start(device)
+    widget.denoise.value = denoise
+    widget.add(scans[1:2])
+    widget.output.value = tmp_path / "out"
+    worker = widget.run()
+    assert worker.waits_for is before
+    worker.cancel()
+    gate.set()
+    qtbot.waitUntil(lambda: not widget.is_running)
 
 
 def test_files_that_are_dropped_are_listed(widget, scans):

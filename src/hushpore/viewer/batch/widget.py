@@ -24,6 +24,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.settings import Settings, option
+from hushpore.jobs import JOBS
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.batch_groups import draw_groups, group_table, has_figures
 from hushpore.runs.batch_workers import State
@@ -31,6 +32,7 @@ from hushpore.runs.last_used import remember, remembered
 from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import load_preset
 from hushpore.viewer.batch.scan_list import NAME, ScanList
+from hushpore.viewer.forms.device_choice import DeviceChoice
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import compact_file_edit
 from hushpore.viewer.forms.form import annotation_of
@@ -148,7 +150,8 @@ class BatchWidget(WorkerContainer):
         self._follow_worker(worker)
         self._show_running()
         # jobs on one device run one after another
-        worker.start("cpu")
+        first = "denoise" if self.denoise.value else self.measure.value
+        worker.start(self._device.resolved(JOBS[first]))
         self._timer.start()
         return worker
 
@@ -304,6 +307,9 @@ class BatchWidget(WorkerContainer):
             name="trust", text="Trust scans compressed over 1,000:1", annotation=bool,
             tooltip=_TRUST,
         )  # fmt: skip
+        # never shown: it says which device "auto" will be
+        self._device = DeviceChoice()
+        self._device.setParent(self.native)
         self._run_button = QPushButton(
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
         )

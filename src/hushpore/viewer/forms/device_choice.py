@@ -127,11 +127,14 @@ class DeviceChoice(_ExplainedBox):
         """How many GPUs were found."""
         return 0 if self._devices is None else len(self._devices.cuda)
 
-    def resolved(self) -> str:
-        """Return the device that the job will run on; the CPU while GPUs are still looked for."""
+    def resolved(self, kind: JobDescription | None = None) -> str:
+        """Return the device that the job will run on; the CPU while GPUs are still looked for.
+
+        `kind`: by default the one that it is for.
+        """
         if self.value() != "auto":
             return self.value()
-        return "cpu" if self._devices is None else self._auto(self._devices).device
+        return "cpu" if self._devices is None else self._auto(self._devices, kind).device
 
     def set(self, device: str) -> None:
         """Choose a device.
@@ -146,10 +149,9 @@ class DeviceChoice(_ExplainedBox):
             self._box.addItem(device.upper(), device)
         self._box.setCurrentIndex(self._box.findData(device))
 
-    def _auto(self, devices: Devices) -> Backend:
-        if self._kind is None or self._kind.on_gpu:
-            return devices.auto
-        return self._kind.backend("auto")
+    def _auto(self, devices: Devices, kind: JobDescription | None = None) -> Backend:
+        kind = kind or self._kind
+        return devices.auto if kind is None or kind.on_gpu else kind.backend("auto")
 
     def _ask_details(self) -> None:
         """Ask in a thread, while it is unfolded; what memory is free is asked anew each time."""
