@@ -442,6 +442,8 @@ class JobWidget(WorkerContainer):
         layer = self.layer.value
         scan = self._scan if layer is None else scan_of(layer)
         before, self._scan = self._scan, scan
+        if layer is None:
+            self._voxel_size.hide()
         if before and scan != before:
             is_new = scan not in self._own
             self._voxel_size.hide()

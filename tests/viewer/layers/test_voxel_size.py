@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from napari.components import ViewerModel
+from napari.layers import Layer
 
 import hushpore
 from hushpore import Volume
@@ -231,6 +232,36 @@ def test_the_sentence_on_the_result_is_in_the_new_unit(qtbot, viewer, widget, sc
     truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"))
     assert widget._result.text().startswith(truth.summary)
     assert widget.result.summary == truth.summary
+
+
+def test_the_sentence_on_what_was_merged_anew_is_in_the_new_unit_too(
+    qtbot, viewer, widget, scan, tmp_path
+):
+    run(qtbot, widget)
+    folder = SavedLayer.of(viewer.layers["scan pores"]).write(tmp_path / "result")
+    widget.remerging._box.setValue(50.0)
+    qtbot.waitUntil(lambda: not widget.remerging.is_busy)
+    give(widget, "15.4")
+    truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"), h=50.0)
+    assert widget._result.text().startswith(truth.summary)
+    # and of pores that no run of this window has made
+    other = ViewerModel()
+    (labels,) = (Layer.create(*each) for each in read_layers(str(folder / "labels.tif")))
+    other.add_layer(labels)
+    alone = PoresWidget(other)
+    qtbot.addWidget(alone.native)
+    other.layers.selection.active = labels
+    alone.remerging._box.setValue(50.0)
+    qtbot.waitUntil(lambda: not alone.remerging.is_busy)
+    give(alone, "15.4")
+    assert truth.summary in alone._result.text()
+
+
+def test_there_is_no_size_to_give_without_a_layer(viewer, widget):
+    widget._facts.linkActivated.emit("voxel size")
+    assert not widget._voxel_size.isHidden()
+    viewer.layers.clear()
+    assert widget._voxel_size.isHidden()
 
 
 def test_a_local_thickness_that_was_measured_follows_in_layers_plot_and_totals(

@@ -41,7 +41,10 @@ _SERIES = {"t": "time points", "c": "channels"}
 
 
 class PoresWidget(JobWidget):
-    """Segments the pores of an image; the result is a labels layer with a table."""
+    """Segments the pores of an image; the result is a labels layer with a table.
+
+    `result`: as the layer shows it: merged by another height, or of another voxel size.
+    """
 
     job = "pores"
     next_step = (RESULTS, "See them in tables")
@@ -128,15 +131,18 @@ class PoresWidget(JobWidget):
             layer_of = "" if chosen is None else identity(chosen)
             self._said = Message(text, self._scan, layer_of, is_of_run=False)
         self._made = [layer]
+        if not self.is_running:
+            self.result = result
         self._show_said()
 
     def _set_voxel_size(self, text: str) -> None:
         super()._set_voxel_size(text)
         made = [result_of(layer) for layer in self._made if layer in self._viewer.layers]
         result = next(filter(None, made), None)
-        if self._said is not None and result is not None and result is not self.result:
+        before = self.result
+        if self._said is not None and None not in (before, result) and result is not before:
             # the newer one last: its offers count
-            before, now = self._with_offers(self.result), self._with_offers(result)
+            before, now = self._with_offers(before), self._with_offers(result)
             self._said = dataclasses.replace(self._said, text=self._said.text.replace(before, now))
             self.result = result
             self._show_said()
