@@ -5,7 +5,7 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QShowEvent
-from qtpy.QtWidgets import QFileDialog
+from qtpy.QtWidgets import QFileDialog, QWidget
 
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer
@@ -179,6 +179,27 @@ def test_the_layer_gets_its_colours_back_when_the_panel_goes(viewer, layer, pane
     panel._let_go()
     assert layer.colormap is own
     assert id(layer) not in PoreView._of_layer
+
+
+def test_3d_is_left_with_the_panel_and_for_another_layer(
+    qtbot, viewer, layer, panel, made_of_cubes
+):
+    other = viewer.add_layer(Layer.create(*pore_layer(made_of_cubes([2, 3]), "other")))
+    viewer.layers.selection.active = layer
+    dock = QWidget()
+    qtbot.addWidget(dock)
+    panel.setParent(dock)
+    for leave in (
+        lambda: setattr(viewer.layers.selection, "active", other),
+        lambda: panel.setParent(None),
+    ):
+        before = {each.name: each.visible for each in viewer.layers}
+        panel._in_3d.click()
+        qtbot.waitUntil(lambda: panel.scene.is_ready)
+        assert viewer.dims.ndisplay == 3
+        leave()
+        assert viewer.dims.ndisplay == 2
+        assert {each.name: each.visible for each in viewer.layers} == before
 
 
 def test_in_a_real_window_panels_share_one_view_and_results_lie_below(

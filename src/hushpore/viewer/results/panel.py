@@ -78,8 +78,6 @@ class ResultsWidget(LayerTrackingWidget):
 
     def show_view(self) -> None:
         """Show the result of another layer, or that there is none."""
-        if not self.scene.is_of(self.view):
-            self.scene.leave()
         self.colours.show_view(self.view)
         is_3d = self.view is not None and self.view.tables.n_spatial == 3
         self._in_3d.setEnabled(is_3d)
@@ -139,6 +137,11 @@ class ResultsWidget(LayerTrackingWidget):
             "selected_changed": self._show_selected,
             "colours_changed": self.colours.show_colours,
         }
+
+    def _let_go(self) -> None:
+        """Leave 3D, too: with this goes the button that leads back."""
+        self.scene.leave()
+        super()._let_go()
 
     # ---- what the user does
 

@@ -84,10 +84,6 @@ class Scene3D(QObject):
         """Whether a film is being made."""
         return bool(self._timer.isActive())
 
-    def is_of(self, view: PoreView | None) -> bool:
-        """Whether it is a scene of this view."""
-        return self._view is view
-
     def show(self, view: PoreView) -> None:
         """Turn the pores to where they are seen well, alone, by their size, in their sample."""
         if self.is_shown or view.tables.n_spatial != 3:
