@@ -6,7 +6,7 @@ from napari.utils.notifications import notification_manager
 
 from hushpore import Volume
 from hushpore.viewer.layers import reader
-from hushpore.viewer.layers.conversion import layer_data
+from hushpore.viewer.layers.conversion import layer_data, volume_of
 from hushpore.viewer.layers.reader import can_resample, resample_selected
 
 
@@ -49,4 +49,14 @@ def test_what_is_even_already_is_said_to_be_so(viewer):
     messages = [note.message for note in notification_manager.records]
     assert "Select the layer" in messages[0]
     assert "flat: nothing to resample" in messages[1]
+    assert len(viewer.layers) == 1
+
+
+def test_labels_of_uneven_slices_are_refused_in_words(viewer, uneven):
+    volume = volume_of(uneven)
+    labels = volume.replace(np.ones(volume.shape, np.int32), name="scan pores")
+    viewer.add_layer(Layer.create(*layer_data(labels, "labels")))
+    assert not can_resample(viewer.layers[0])
+    resample_selected()
+    assert "labels cannot be interpolated" in notification_manager.records[-1].message
     assert len(viewer.layers) == 1

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari import current_viewer
-from napari.layers import Layer
+from napari.layers import Image, Labels, Layer
 from napari.settings import get_settings
 from napari.utils.notifications import (
     NotificationSeverity,
@@ -351,15 +351,21 @@ def resample_selected() -> None:
 
 
 def can_resample(layer: Any) -> bool:
-    """Whether a layer knows that its slices are unevenly spaced or missing."""
+    """Whether a layer is an image that knows that its slices are unevenly spaced or missing."""
     try:
-        return is_uneven(volume_of(layer))
+        return isinstance(layer, Image) and is_uneven(volume_of(layer))
     except InputError:
         return False
 
 
 def resample(viewer: Any, layer: Any) -> None:
     """Add a layer beside one of uneven slices that has an even spacing, made in a thread."""
+    if isinstance(layer, Labels):
+        show_warning(
+            f"{layer.name}: labels cannot be interpolated. Resample the scan that they are of, and "
+            "run the job again on that."
+        )
+        return
     if not can_resample(layer):
         show_warning(
             f"{layer.name}: nothing to resample. Only stacks of DICOM files whose slices are "
