@@ -22,6 +22,7 @@ from hushpore.io import gate, read, read_all
 from hushpore.io.results import write_image
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.noise.residual import restore_detail_in_place
+from hushpore.n2v2.padding import padding_of
 from hushpore.n2v2.rings import without_rings
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Source, measure_scale
@@ -170,6 +171,24 @@ def test_no_detail_is_restored_where_noise_could_not_be_told_from_it(
     assert any(note.startswith("No detail is restored") for note in notes)
     expected = on_one_thread(found.model, read(scan))
     np.testing.assert_array_equal(found.volume.array(), expected)
+
+
+@pytest.mark.parametrize("restore_detail", [False, True])
+def test_what_is_filled_in_stays_as_it_is_in_blocks_too(
+    client: Client, tmp_path: Path, restore_detail: bool
+) -> None:
+    y, x = np.indices((50, 70)) - np.array([24.5, 34.5])[:, None, None]
+    outside = np.hypot(y, x) > 24
+    noisy = np.random.default_rng(0).normal(100, 20, (6, 50, 70))
+    values = np.where(outside, -500, noisy).astype(np.int16)
+    scan = write_zarr(tmp_path / "scan.ome.zarr", Volume(values))
+    settings = dataclasses.replace(
+        QUICK, method="n2v2", precision="float32", steps=2, restore_detail=restore_detail
+    )
+    found = result_of(denoise_on(client, scan, tmp_path / "clean.ome.zarr", settings))
+    # across blocks, too
+    np.testing.assert_array_equal(found.volume.array() == -500, padding_of(values, -500))
+    assert found.provenance["padding_value"] == -500
 
 
 def test_it_tells_what_one_machine_tells(client: Client, scan: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.io.gate import trusting
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.io.zarr.reader import open_zarr
+from hushpore.n2v2 import padding
 from hushpore.n2v2.inference.blocks import BlockPredictor
 from hushpore.n2v2.inference.tiles import halve_core
 from hushpore.n2v2.job import train
@@ -70,6 +71,8 @@ class Paths:
     rings: tuple[str, ...] = ()
     # whether all of them are read even if compressed as no scan is
     trust: bool = False
+    # the value that the scan is filled in with, where it is; see `hushpore.n2v2.padding`
+    padding: float | None = None
     # OME-Zarr folder of what is predicted, where detail is restored in it; else it is the result
     unrestored: str = ""
 
@@ -255,6 +258,8 @@ def denoise_block(
     # a task is of one thread, and more give other roundings
     with _threads(1):
         denoised, noisy = _predicted(paths, options, model, block, backend, timer)
+    if not paths.unrestored:
+        _put_back(paths, block, denoised)
     with timer.stage("writing", nbytes=denoised.nbytes):
         # else this work was given up, and its folder is gone
         if Path(paths.scratch).is_dir():
@@ -266,31 +271,52 @@ def denoise_block(
 
 def restore_block(paths: Paths, noise: NoiseDiagnosis, block: Block) -> tuple[None, Timing]:
     """Restore the detail of a block, and write it, and then what was removed from it."""
-    timer, volume, margin = StageTimer(), paths.volume(), (0,) * (len(block) - 2) + (MARGIN,) * 2
-    around: list[int | slice] = []
-    inside: list[slice] = []
-    for each, more, length in zip(block, margin, volume.shape, strict=True):
-        if isinstance(each, int):
-            around.append(each)
-            continue
-        first = max(each.start - more, 0)
-        around.append(slice(first, min(each.stop + more, length)))
-        inside.append(slice(each.start - first, each.stop - first))
+    timer, volume = StageTimer(), paths.volume()
+    around, own = _around(block, MARGIN, volume.shape)
     with timer.stage("reading") as run:
-        noisy = np.asarray(volume.data[tuple(around)])
-        denoised = np.asarray(paths.predicted().levels[0][tuple(around)])
+        noisy = np.asarray(volume.data[around])
+        denoised = np.asarray(paths.predicted().levels[0][around])
         run.nbytes = noisy.nbytes + denoised.nbytes
     with timer.stage("detail restoration"):
         # a slice at a time, as it takes several times the memory
         for index in np.ndindex(denoised.shape[:-2]):
             restored = restore_detail(noisy[index].astype(np.float32), denoised[index], noise)
             denoised[index] = restored
-    own = tuple(inside)
-    with timer.stage("writing", nbytes=denoised[own].nbytes):
+    restored = denoised[own]
+    _put_back(paths, block, restored)
+    with timer.stage("writing", nbytes=restored.nbytes):
         if Path(paths.scratch).is_dir():
-            paths.image().levels[0][block] = denoised[own]
-            _tell(paths.done(block), [noisy[own]], denoised[own])
+            paths.image().levels[0][block] = restored
+            _tell(paths.done(block), [noisy[own]], restored)
     return None, timer.timing()
+
+
+def _around(
+    block: Block, margin: int, shape: tuple[int, ...]
+) -> tuple[tuple[int | slice, ...], tuple[slice, ...]]:
+    """Return a block with a margin in its slices, and where it lies in what is read of that."""
+    around: list[int | slice] = []
+    inside: list[slice] = []
+    margins = (0,) * (len(block) - 2) + (margin,) * 2
+    for each, more, length in zip(block, margins, shape, strict=True):
+        if isinstance(each, int):
+            around.append(each)
+            continue
+        first = max(each.start - more, 0)
+        around.append(slice(first, min(each.stop + more, length)))
+        inside.append(slice(each.start - first, each.stop - first))
+    return tuple(around), tuple(inside)
+
+
+def _put_back(paths: Paths, block: Block, denoised: npt.NDArray[Any]) -> None:
+    """Leave what is filled in around the scan as it was, in place."""
+    if paths.padding is None:
+        return
+    # with its rings: what is filled in has none
+    volume = dataclasses.replace(paths, rings=(), pair=None).volume()
+    around, own = _around(block, padding.MARGIN, volume.shape)
+    is_filled_in = padding.padding_of(np.asarray(volume.data[around]), paths.padding)
+    denoised[is_filled_in[own]] = paths.padding
 
 
 def _predicted(

@@ -36,6 +36,7 @@ from hushpore.n2v2.inference.tiles import CORES, core_within
 from hushpore.n2v2.inference.volumes import FREE_SHARE, TILE_SHARE
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.noise.residual import NOT_RESTORED
+from hushpore.n2v2.padding import PADDED, find_padding
 from hushpore.n2v2.pair import pair_of
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.rings import parts_of, ring_facts
@@ -176,6 +177,10 @@ class _Denoising:
         dtypes = {dtype for _, dtype in arithmetic.values()}
         # blocks in different arithmetic would show where they meet
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
+        padding = find_padding(self.volume)
+        if padding is not None:
+            yield self._note(PADDED.format(padding))
+        self.paths = dataclasses.replace(self.paths, padding=padding)
         yield from self._correct_rings()
         learnt = yield from self._learn()
         if self.settings.restore_detail and learnt.model.network.architecture.hides_pixels:
@@ -399,7 +404,7 @@ class _Denoising:
             self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
             schedule=learnt.schedule, noise_model=learnt.noise_model,
-            pair=learnt.pair, rings=self.rings, ended=learnt.ended,
+            pair=learnt.pair, rings=self.rings, padding=self.paths.padding, ended=learnt.ended,
         )  # fmt: skip
 
 

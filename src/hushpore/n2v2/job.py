@@ -29,6 +29,7 @@ from hushpore.n2v2.noise.residual import (
     residual_moments,
     restore_detail_in_place,
 )
+from hushpore.n2v2.padding import PADDED, find_padding, put_back
 from hushpore.n2v2.pair import Agreement, Noise2Noise, compare_scans, pair_of
 from hushpore.n2v2.plan import (
     BATCH,
@@ -112,6 +113,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         yield from run.predict()
         if settings.restore_detail and run.model.network.architecture.hides_pixels:
             yield from run.restore_detail()
+        yield from run.put_back_padding()
         yield from run.examine()
         yield run.timer.timing()
     finally:
@@ -187,6 +189,7 @@ class DenoisingRun:
         self.noise_model: NoiseModel | None = None
         self.count: float | None = None  # the grey value of one, where values are counts
         self.agreement: Agreement | None = None
+        self.padding: float | None = None  # the value that the scan is filled in with
         self.rings: list[dict[str, Any]] | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.elapsed = 0, 0.0
@@ -520,6 +523,18 @@ class DenoisingRun:
         restoring = restore_detail_in_place(self.source, self.denoised, self.noise)
         yield from self._run_stage("detail restoration", restoring, fraction=1.0)
 
+    def put_back_padding(self) -> Job:
+        """Leave what is filled in around the scan as it was."""
+        with self.timer.stage("padding"):
+            self.padding = find_padding(self.volume)
+        if self.padding is None:
+            return
+        # what the device holds is without it
+        self.whole = None
+        putting_back = put_back(self.volume, self.denoised, self.padding)
+        yield from self._run_stage("padding", putting_back, fraction=1.0)
+        yield self._note(PADDED.format(self.padding), warning=False)
+
     def examine(self) -> Job:
         """Look at what was removed and at what is left, and say so where it is not noise."""
         measuring = residual_moments(self.source, self.denoised)
@@ -595,5 +610,5 @@ class DenoisingRun:
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
             noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.elapsed,
             precision=self.dtype, schedule=self.taken_schedule, noise_model=self.noise_facts,
-            pair=self.pair_facts, rings=self.rings, ended=self.ended,
+            pair=self.pair_facts, rings=self.rings, padding=self.padding, ended=self.ended,
         )  # fmt: skip

@@ -113,6 +113,7 @@ def make_result(
     noise_model: dict[str, Any] | None = None,
     pair: dict[str, Any] | None = None,
     rings: list[dict[str, Any]] | None = None,
+    padding: float | None = None,
     ended: str = "",
 ) -> Denoised:
     """Put a result together, and complete its record.
@@ -121,7 +122,7 @@ def make_result(
     `provenance`: as `hushpore.base.provenance.make_provenance` returns it; added to. `noise`,
     `residual`: what was found before and after. `precision`: arithmetic of the network.
     `noise_model`, `pair`, `ended`: as in `TrainingResult`. `rings`: what was taken out of each scan
-    before, where that was asked for.
+    before, where that was asked for. `padding`: the value that the scan is filled in with, if any.
     """
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
@@ -133,6 +134,8 @@ def make_result(
         provenance["pair"] = pair
     if rings is not None:
         provenance["rings"] = rings
+    if padding is not None:
+        provenance["padding_value"] = padding
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
     provenance["result"] = {

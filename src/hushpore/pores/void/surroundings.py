@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.filled_in import is_filled_in
 from hushpore.device.backend import cpu_threads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.void.threshold import Histogram, find_threshold
@@ -51,13 +52,6 @@ _EVEN = 2.5
 #: How much deeper the air must be than what is empty inside a silhouette; but where there is
 #: nothing else along the whole rim, so many pixels wide.
 _DEEPER, _RIM = 3.0, 3
-
-#: How far values beside what is filled in are from that value at the least, as a share of how far
-#: those are that lie a voxel farther.
-_SHARP = 0.8
-
-#: Share of a slice that may lie inside and have that value all the same, in blobs.
-_BLOBS = 1e-5
 
 #: Share of a sample that a ball may take where a much larger one does not get, and share of what it
 #: leaves that may be void where it takes more, but for ways that are so much wider than the ball.
@@ -273,41 +267,9 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool
         if padded.mean() < _LEAST_SHARE or padded.all():
             continue
         ways = (_is_around(padded, nothing, axis, small.spacing) for axis in _axes(padded))
-        if any(ways) and _is_filled_in(volume, value):
+        if any(ways) and is_filled_in(volume, value):
             return padded, value
     return nothing, None
-
-
-def _is_filled_in(volume: Volume, value: float) -> bool:
-    """Whether voxels of one value were never measured, and are not air that was cut off there.
-
-    Air is dark in pores, too, and grey values rise to those of the sample over some voxels. Beside
-    what is filled in they are what they are farther away, and it is nowhere else.
-    """
-    from scipy import ndimage
-
-    depth = volume.shape[0] if volume.n_spatial == 3 else 1
-    beside, farther, others = [], [], []
-    for place in sorted({round(share * (depth - 1)) for share in (0.25, 0.5, 0.75)}):
-        plane = np.asarray(volume.data[place] if volume.n_spatial == 3 else volume.data)
-        padded = plane == value
-        solid_blobs = ndimage.binary_erosion(padded, np.ones((2, 2), np.bool_))
-        parts, _ = ndimage.label(padded)
-        at_rim = np.unique(np.concatenate([parts[[0, -1]].ravel(), parts[:, [0, -1]].ravel()]))
-        if np.count_nonzero(solid_blobs & ~np.isin(parts, at_rim)) > _BLOBS * padded.size:
-            return False
-        rings = [np.isin(parts, at_rim[at_rim > 0])]
-        for _ in range(2):
-            rings.append(ndimage.binary_dilation(rings[-1], np.ones((3, 3), np.bool_)))
-        apart = np.abs(plane.astype(np.float64) - value)
-        beside.append(apart[rings[1] & ~rings[0]])
-        farther.append(apart[rings[2] & ~rings[1]])
-        others.append(apart[~padded])
-    near, far, rest = (np.concatenate(each) for each in (beside, farther, others))
-    # of an image of two values one is the void
-    if near.size == 0 or far.size == 0 or rest.min() == rest.max():
-        return False
-    return bool(near.mean() >= _SHARP * far.mean())
 
 
 def _is_around(
