@@ -75,6 +75,14 @@ def test_a_denoised_image_is_made_again_from_the_record_beside_it(
     assert hushpore.read(tmp_path / "again.tif").shape == (12, 40, 48)
 
 
+def test_a_denoised_image_is_made_again_in_blocks(scan: Path, tmp_path: Path) -> None:
+    assert call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK).exit_code == 0
+    again = tmp_path / "again.ome.zarr"
+    done = call("rerun", tmp_path / "clean.json", "-o", again, "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "Identical: the same result, to the bit." in done.output
+
+
 def test_a_denoising_with_a_second_scan_is_made_again_and_another_second_scan_is_told(
     scan: Path, tmp_path: Path
 ) -> None:
