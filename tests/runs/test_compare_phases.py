@@ -55,6 +55,17 @@ def one() -> Phases:
     return plates(6, 8, 6)
 
 
+@pytest.mark.parametrize("names", ["1, 2, 3", "NA, nan, None", "01, 1.0, 1e3"])
+def test_names_that_look_like_numbers_or_nothing_are_names_in_a_folder(
+    tmp_path: Path, names: str
+) -> None:
+    named = plates(6, 8, 6, names=names)
+    folder = write_result(tmp_path / "named", [named], named.volume)
+    table, kept = compare(named, named), compare(named, folder)
+    assert list(kept["quantity"]) == list(table["quantity"])
+    np.testing.assert_allclose(kept["b"], table["b"])
+
+
 def test_shares_thickness_and_contacts_stand_side_by_side(one: Phases) -> None:
     table = compare(one, plates(6, 4, 10)).set_index("quantity")
     row = table.loc["share of clay"]

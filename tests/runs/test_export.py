@@ -3,14 +3,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import hushpore
-from hushpore import InputError
+from hushpore import InputError, Volume
 from hushpore.base.errors import MissingPackageError, OutputError
 from hushpore.cli.commands import hushpore as command
+from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +43,20 @@ def test_a_result_and_its_folder_give_the_same_files(
     for a, b in zip(one, two, strict=True):
         # tables have full precision, but whole numbers have no width in a CSV file
         assert a.suffix == ".vtp" or a.read_bytes() == b.read_bytes()
+
+
+def test_pores_of_which_no_two_touch_are_the_same_from_their_folder(tmp_path: Path) -> None:
+    grey = np.full((12, 12, 12), 900, np.uint16)
+    grey[4:8, 4:8, 4:8] = 100
+    alone = hushpore.segment_pores(Volume(grey, spacing=5, unit="um"), device="cpu")
+    assert alone.throats.empty
+    folder = write_result(tmp_path / "result", [alone], alone.volume)
+    for each in hushpore.export(folder, tmp_path / "foam", "vtk"):
+        assert each.stat().st_size
+    pytest.importorskip("pyarrow")
+    throats = pd.read_parquet(hushpore.export(folder, tmp_path / "foam.parquet")[1])
+    assert list(throats) == list(alone.throats)
+    assert {column.kind for column in throats.dtypes} == {"f"}
 
 
 def test_parquet_holds_both_tables(tmp_path: Path, found: Pores) -> None:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import numpy as np
+
 from hushpore.base.errors import InputError
 from hushpore.base.text import read_table
 from hushpore.io import describe
@@ -24,20 +26,29 @@ if TYPE_CHECKING:
 #: Labels in a result folder: as one file, or where they were written in blocks, on a cluster.
 LABELS, LABELS_IN_BLOCKS = "labels.tif", "labels.ome.zarr"
 
+#: Columns of tables that hold names, of phases among others, which may look like numbers.
+_NAMES = ("name", "name_1", "name_2")
 
-def read_result_table(path: Path, **how: Any) -> pd.DataFrame:
+
+def read_result_table(path: Path) -> pd.DataFrame:
     """Return a table of a result, which may come from others.
 
-    `how`: as for `pandas.read_csv`.
+    Names are text, whatever they are; all else without rows is numbers, as it is with some.
     Raises InputError if it is none.
     """
     try:
-        return read_table(path, **how)
+        table = read_table(path)
+        if named := [name for name in _NAMES if name in table]:
+            # "1" and "NA" are names, and only of other columns a number and a gap
+            table[named] = read_table(path, usecols=named, dtype=str, keep_default_na=False)[named]
     except (OSError, ValueError) as error:
         raise InputError(
             f"The table {path.name} in {path.parent} cannot be read: {error}. Take it away to open "
             "the images alone, or make the result again."
         ) from error
+    # a column without values has no type in a CSV file
+    numbers = table.columns.difference(_NAMES)
+    return table if len(table) else table.astype(dict.fromkeys(numbers, np.float64))
 
 
 def labels_file(folder: Path) -> Path:
