@@ -9,6 +9,7 @@ import pytest
 
 import hushpore
 from hushpore import InputError, Volume
+from hushpore.io.export.network import network_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,6 +102,16 @@ def test_the_network_of_all_phases_is_as_openpnm_has_it(
     assert len(hushpore.export(result, tmp_path / "all", "vtk")) == 2
     (table,) = hushpore.export(result, tmp_path / "network.csv")
     assert "throat.phases[0]" in table.read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize("names", ["volume, b, c", "all, b, phase", "a b, a_b, c", "a, b, xmin"])
+def test_a_phase_does_not_take_the_place_of_something_else_in_the_network(
+    found: Phases, names: str
+) -> None:
+    named = dict(enumerate(map(str.strip, names.split(",")), 1))
+    tables = found.region_table, found.region_contacts, found.regions_volume
+    with pytest.raises(InputError, match="twice: by the name of a phase"):
+        network_arrays(*tables, named)
 
 
 def test_two_phases_have_the_regions_of_pores() -> None:

@@ -11,7 +11,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.units import METRES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import numpy.typing as npt
@@ -35,7 +35,8 @@ def network_arrays(
     Returns: ``pore.*`` and ``throat.*``, one row a pore or throat, in SI units; coordinates in the
     order x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores that reach a face of the
     volume are marked ``pore.xmin`` to ``pore.zmax``, from which flow can be made to enter.
-    Raises InputError if the volume is not 3D, its voxel size is not known, or no two pores touch.
+    Raises InputError if the volume is not 3D, its voxel size is not known, no two pores touch, or
+    the name of a phase comes to one that is there already.
 
     Names are those of OpenPNM (Gostick et al. 2016, https://doi.org/10.1109/MCSE.2016.49) and
     PoreSpy, as whose a dual network has ``pore.phase`` and ``throat.phases``, and for each phase
@@ -74,7 +75,7 @@ def network_arrays(
     for axis, length in zip("zyx", volume.spatial_shape, strict=True):
         at_faces[f"pore.{axis}min"] = pores[f"bbox_{axis}_start"].to_numpy() == 0
         at_faces[f"pore.{axis}max"] = pores[f"bbox_{axis}_stop"].to_numpy() == length
-    return {
+    arrays = {
         "pore.coords": centre,
         "throat.conns": conns,
         "pore.region_label": pores["label"].to_numpy(np.int64),
@@ -91,26 +92,35 @@ def network_arrays(
         "throat.direct_length": _distance(first, second),
         "throat.total_length": _distance(first, neck) + _distance(neck, second),
         **at_faces,
-        **(_phase_arrays(pores, throats, phases) if phases else {}),
     }
+    for key, values in _phase_arrays(pores, throats, phases) if phases else ():
+        if key in arrays:
+            raise InputError(
+                f"The network of {volume.name} would have {key!r} twice: by the name of a phase, "
+                "and by that of another phase or of something that OpenPNM needs. Measure the "
+                "phases again with other names (--names)."
+            )
+        arrays[key] = values
+    return arrays
 
 
 def _phase_arrays(
     regions: pd.DataFrame, contacts: pd.DataFrame, names: Mapping[int, str]
-) -> dict[str, npt.NDArray[Any]]:
-    """Return which phase regions are of, and between which two contacts are."""
+) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Tell which phase regions are of, and between which two contacts are, by key."""
     own = regions["phase"].to_numpy(np.int64)
     both = contacts[["phase_1", "phase_2"]].to_numpy(np.int64)
     # dots part what OpenPNM reads in a name, and an underscore two names
     words = {number: re.sub(r"[^\w-]+|_", "-", name) for number, name in names.items()}
     low, high = both.min(axis=1), both.max(axis=1)
-    found = {"pore.phase": own, "throat.phases": both}
-    found |= {f"pore.{word}": own == number for number, word in words.items()}
+    yield "pore.phase", own
+    yield "throat.phases", both
+    for number, word in words.items():
+        yield f"pore.{word}", own == number
     pairs = np.unique(np.stack([low, high], axis=1), axis=0).tolist()
-    return found | {
-        "throat." + "_".join(sorted((words[one], words[other]))): (low == one) & (high == other)
-        for one, other in pairs
-    }
+    for one, other in pairs:
+        pair = "_".join(sorted((words[one], words[other])))
+        yield f"throat.{pair}", (low == one) & (high == other)
 
 
 def _phases_of(result: PoreResult) -> dict[int, str] | None:
