@@ -408,7 +408,8 @@ class Pores:
                 measured(scratch.keep(labels), self._graph, numbering, settings, self.volume)
             )
         before = self.provenance["result"]
-        # intervals are of the pores as they were merged then
+        # intervals are of the pores as they were merged then; who does it again needs none
+        settings = dataclasses.replace(settings, intervals=False)
         known = {name: each for name, each in before.items() if not is_of_interval(name)}
         found = {**known, "merged_by": by}
         totals = totals_of(merged, self.volume, found)

@@ -75,6 +75,7 @@ def test_what_is_outside_a_mask_has_no_part_in_intervals(grey: np.ndarray) -> No
 def test_merged_anew_there_are_none_of_what_was_before(result: hushpore.Pores) -> None:
     again = result.remerge(3.0)
     assert "count_low" not in again.provenance["result"]
+    assert again.provenance["settings"]["intervals"] is False
     assert "intervals" not in again.summary
     assert "porosity" in again.curve
     assert "density" not in again.curve
