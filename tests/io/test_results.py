@@ -131,6 +131,21 @@ def content(ramp):
     }
 
 
+@pytest.mark.parametrize("content", ['{"shape": [2, 3, 4]}', "[1]", "no JSON", ""])
+def test_what_is_no_record_is_never_replaced_by_one(tmp_path, ramp, content):
+    # the header of a raw file, or what another program knows of a scan
+    (tmp_path / "a.json").write_text(content)
+    record = {"job": "denoise"}
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match=r"Cannot write .*a\.json: it is there already"):
+            write_image(tmp_path / "a.tif", Volume(ramp), provenance=record, overwrite=overwrite)
+    assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
+    assert (tmp_path / "a.json").read_text() == content
+    (tmp_path / "a.json").write_text('{"job": "pores"}')
+    write_image(tmp_path / "a.tif", Volume(ramp), provenance=record, overwrite=True)
+    assert json.loads((tmp_path / "a.json").read_text()) == record
+
+
 def test_a_result_holds_images_tables_figures_and_the_record(tmp_path, content):
     folder = write_results(tmp_path / "out", **content)
     names = ["denoised.tif", "labels.tif", "pores.csv", "report.png", "result.json"]

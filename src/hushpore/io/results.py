@@ -16,7 +16,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.partial import new_file
-from hushpore.base.text import as_csv
+from hushpore.base.text import as_csv, read_text
 from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.io.target import PROVENANCE, check_target, new_directory
 from hushpore.io.tiff.writer import write_tiff
@@ -200,12 +200,25 @@ def check_image_target(path: str | os.PathLike[str], overwrite: bool = False) ->
 def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
     """Return where the provenance of an image goes.
 
-    Raises OutputError if a file of that name is there already and may not be replaced.
+    Raises OutputError if a file of that name is there already and may not be replaced: never one
+    that is no record, such as the header of a raw file.
     """
     beside = image.with_suffix(".json")
-    if beside.exists() and not overwrite:
-        raise OutputError(f"Cannot write {beside}: it is there already. Choose another name.")
+    if beside.exists() and not (overwrite and _is_record(beside)):
+        foreign = ", and is no record of hushpore" if overwrite else ""
+        raise OutputError(
+            f"Cannot write {beside}: it is there already{foreign}. Choose another name."
+        )
     return beside
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a file is what hushpore writes beside an image."""
+    try:
+        known = json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(known, dict) and bool({"job", "jobs"} & set(known))
 
 
 def _endings() -> tuple[str, ...]:
