@@ -136,7 +136,7 @@ def test_it_has_a_command_with_its_flags_their_help_and_their_limits(
     places = [
         text.index(words)
         for words in (
-            "TIFF file to write", "--note FILE", "--settings FILE", "--voxel-size",
+            "TIFF or OME-Zarr (.zarr) to write", "--note FILE", "--settings FILE", "--voxel-size",
             "Median filter:", "--width NUMBER", "[voxels]", "Median filter, more:",
             "--border [mirror|nearest]",
         )

@@ -117,7 +117,7 @@ def test_after_a_warm_up_the_job_compiles_nothing_more(
     before = kernels_compiled()
     blocks = np.random.default_rng(0).integers(0, 256, (5, 7, 7), np.uint8)
     grey = np.kron(blocks, np.ones((8, 8, 8), np.uint8))
-    budget = 0.0015 if on_disk else None
+    budget = 0.0017 if on_disk else None
     result = hushpore.segment_pores(grey < 128 if is_void else grey, memory_budget=budget, **values)
     assert any("slabs" in note for note in result.notes) == on_disk
     assert kernels_compiled() == before
