@@ -360,10 +360,12 @@ def test_cancel_is_prompt(qtbot, widget, fake_job):
     assert sum(steps) <= 1
 
 
-def test_cancel_in_the_activity_dock_stops_the_job(qtbot, widget, fake_job):
+def test_cancel_in_the_activity_dock_stops_the_job(qtbot, widget, fake_job, monkeypatch):
+    monkeypatch.setattr(progress_presenter, "OUTSIDE_DELAY", 60)
     start(qtbot, widget)
     # not at once: a short job does not come into the dock
     assert not napari_progress._all_instances
+    monkeypatch.setattr(progress_presenter, "OUTSIDE_DELAY", 1)
     qtbot.waitUntil(lambda: len(napari_progress._all_instances) == 1, timeout=SOON)
     (activity,) = napari_progress._all_instances
     assert activity.desc.startswith("Denoise scan")
