@@ -281,6 +281,7 @@ class DenoisingRun:
         """Look at the noise, and say so where it is not what the method assumes."""
         with self.timer.stage("diagnosis"):
             scan = self.source.volume
+            self.padding = find_padding(self.volume)
             self.noise = diagnose_noise(scan, self.settings.seed)
             if self.pair is not None:
                 other = self.source.scans[1].volume
@@ -525,8 +526,6 @@ class DenoisingRun:
 
     def put_back_padding(self) -> Job:
         """Leave what is filled in around the scan as it was."""
-        with self.timer.stage("padding"):
-            self.padding = find_padding(self.volume)
         if self.padding is None:
             return
         # what the device holds is without it
