@@ -79,7 +79,8 @@ def test_what_the_user_has_at_hand_stays_at_hand(qtbot, viewer, preview):
     scan = viewer.layers["scan"]
     viewer.layers.selection.active = scan
     show(qtbot, preview, scan)
-    assert viewer.layers.selection.active is scan
+    # in a turn of its own
+    qtbot.waitUntil(lambda: viewer.layers.selection.active is scan, timeout=SOON)
 
 
 def test_hysteresis_has_two_colours(qtbot, viewer, preview, scan):
