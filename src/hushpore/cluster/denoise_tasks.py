@@ -280,8 +280,8 @@ def restore_block(paths: Paths, noise: NoiseDiagnosis, block: Block) -> tuple[No
     with timer.stage("detail restoration"):
         # a slice at a time, as it takes several times the memory
         for index in np.ndindex(denoised.shape[:-2]):
-            restored = restore_detail(noisy[index].astype(np.float32), denoised[index], noise)
-            denoised[index] = restored
+            values = noisy[index].astype(np.float32)
+            denoised[index] = restore_detail(values, denoised[index], noise)
     restored = denoised[own]
     _put_back(paths, block, restored)
     with timer.stage("writing", nbytes=restored.nbytes):

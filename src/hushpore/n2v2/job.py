@@ -281,7 +281,6 @@ class DenoisingRun:
         """Look at the noise, and say so where it is not what the method assumes."""
         with self.timer.stage("diagnosis"):
             scan = self.source.volume
-            self.padding = find_padding(self.volume)
             self.noise = diagnose_noise(scan, self.settings.seed)
             if self.pair is not None:
                 other = self.source.scans[1].volume
@@ -526,6 +525,9 @@ class DenoisingRun:
 
     def put_back_padding(self) -> Job:
         """Leave what is filled in around the scan as it was."""
+        # here, and not before: the training of a cluster has no use for it
+        with self.timer.stage("diagnosis"):
+            self.padding = find_padding(self.volume)
         if self.padding is None:
             return
         # what the device holds is without it
