@@ -352,16 +352,16 @@ def apply_mask(
 
     Returns what is not of the sample: what is outside, and what is filled in within the mask.
     """
-    outside = beyond_mask(work, first, last).reshape(phase.shape)
+    outside = beyond_mask(work, first, last)
     phase[outside & (phase != SOLID)] = AIR
     outside |= phase == AIR
     return outside
 
 
 def beyond_mask(work: Work, first: int, last: int) -> npt.NDArray[np.bool_]:
-    """Return where the mask of the sample says, of some slices or an image, that it is not."""
+    """Return where the mask of the sample says of some slices (z, y, x) that it is not."""
     mask = work.volume.auxiliary_of(work.settings, "sample_mask")
-    own = np.asarray(mask[first:last] if work.volume.n_spatial == 3 else mask)
+    own = np.asarray(mask[first:last]) if work.volume.n_spatial == 3 else np.asarray(mask)[None]
     # there it is not either where it is no number
     return np.asarray(~(own > 0))
 

@@ -24,7 +24,11 @@ from hushpore.pores.slabs import Slabs
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.outside import outside_of_slices
 from hushpore.pores.void.parts import find_filled_in, find_runs, make_void
-from hushpore.pores.void.surroundings import find_surroundings, make_thumbnail
+from hushpore.pores.void.surroundings import (
+    Surroundings,
+    find_surroundings,
+    make_thumbnail,
+)
 from hushpore.pores.void.threshold import find_threshold, survey
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.void.surroundings import Surroundings, Thumbnail
+    from hushpore.pores.void.surroundings import Thumbnail
     from hushpore.pores.void.threshold import Histogram, Range
 
 #: Voxels up to which all grey values in memory are counted; of more, slices from all over are.
@@ -59,9 +63,7 @@ class GreySurvey:
     range: Range  # the lowest and the highest
     share: float = 1.0  # which share of the voxels was counted; below 1 all of this is of a sample
     unit: str = ""  # of the grey values, for example HU; empty where they have none
-    whole: GreySurvey | None = (
-        None  # the same with what is filled in around a scan, if there is any
-    )
+    whole: GreySurvey | None = None  # the same with what is filled in; None where nothing is
     _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
 
     def of(self, settings: PoreSettings) -> GreySurvey:
@@ -172,7 +174,7 @@ def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     share = math.prod(counted.shape) / math.prod(volume.shape)
     unit = str(volume.metadata.get("value_unit", ""))
     greys: GreySurvey | None = None
-    for left_out in (None, padding) if padding is not None else (None,):
+    for left_out in dict.fromkeys((None, padding)):
         found, histogram = yield from survey(values, True, threads, left_out)
         assert histogram is not None, "it was asked for"
         greys = GreySurvey(histogram, found, share, unit, greys)
@@ -288,6 +290,9 @@ class SliceVoid:
 
         `leading`: which of the images of a series it is; a thumbnail of it is kept.
         """
+        if settings.keeps_all:
+            # nothing need be looked at while a threshold is moved
+            return Surroundings(settings.outside, settings.outside_radius)
         if self._small is None or self._small[0] != leading:
             self._small = leading, make_thumbnail(volume)
         if self._around is None or self._around[0] != (leading, settings):

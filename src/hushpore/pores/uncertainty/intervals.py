@@ -139,7 +139,7 @@ def find_certainty(
     void, inside = labels > 0, phase != AIR
     if settings.sample_mask:
         # solid outside it is not of the sample either
-        inside &= ~beyond_mask(work, 0, len(phase)).reshape(phase.shape)
+        inside &= ~beyond_mask(work, 0, len(phase))
     places = np.stack(np.unravel_index(graph.peak[numbering.root], void.shape), axis=1)
     diameter = _diameters(graph, numbering, volume)
     flat = volume.n_spatial == 2

@@ -155,7 +155,7 @@ def find_surroundings(
     `thumbnail`: of the volume, where it is at hand.
     Returns: what to do: what the settings say, where they say it; else ``"keep"`` where nothing is
     found, no threshold is, or a mask says what the sample is. What is filled in is left out too,
-        but where air is kept.
+    but where air is kept.
     """
     small = thumbnail or make_thumbnail(volume)
     outside = settings.outside if settings.removes_air else "keep"
