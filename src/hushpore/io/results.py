@@ -10,7 +10,7 @@ import warnings
 import zipfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard
 
 import numpy as np
 
@@ -204,7 +204,7 @@ def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
     that is no record, such as the header of a raw file.
     """
     beside = image.with_suffix(".json")
-    if beside.exists() and not (overwrite and _is_record(beside)):
+    if beside.exists() and not (overwrite and _holds_record(beside)):
         foreign = ", and is no record of hushpore" if overwrite else ""
         raise OutputError(
             f"Cannot write {beside}: it is there already{foreign}. Choose another name."
@@ -212,13 +212,16 @@ def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
     return beside
 
 
-def _is_record(path: Path) -> bool:
-    """Whether a file is what hushpore writes beside an image."""
+def is_record(known: object) -> TypeGuard[dict[str, Any]]:
+    """Whether JSON values are a record of hushpore, which names its jobs."""
+    return isinstance(known, dict) and ("jobs" in known or "job" in known)
+
+
+def _holds_record(path: Path) -> bool:
     try:
-        known = json.loads(read_text(path))
+        return is_record(json.loads(read_text(path)))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(known, dict) and bool({"job", "jobs"} & set(known))
 
 
 def _endings() -> tuple[str, ...]:

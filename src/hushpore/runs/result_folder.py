@@ -11,7 +11,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
 from hushpore.base.text import read_text
-from hushpore.io.results import check_image_target, write_image, write_results
+from hushpore.io.results import check_image_target, is_record, write_image, write_results
 from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 
@@ -64,10 +64,13 @@ def write_result(
     images, tables, figures and pages, with ``result.json``.
 
     `results`: of each job, in their order. `source`: how `before` was read, so that it can be read
-    again: `Source.to_dict`, as it was then.
+    again: `Source.to_dict`, as it was then. `extra`: what else the record says; its
+    ``fingerprints`` are of images that are not written.
     Returns: the file or folder.
     Raises OutputError if it cannot be written; nothing is left behind then.
     """
+    extra = dict(extra or {})
+    others = extra.pop("fingerprints", {})
     jobs = [result.provenance["job"] for result in results]
     origin = {"source": dict(source or {})}
     files = _merged([result.files() for result in results])
@@ -75,16 +78,16 @@ def write_result(
     if is_one_image(jobs):
         (image,) = files.images.values()
         made = {**results[0].provenance, **origin, "fingerprints": {"image": prints.popitem()[1]}}
-        extra = dict(extra or {})
-        extra["notes"] = [*made.get("notes", []), *extra.get("notes", [])]
-        return write_image(path, image, provenance={**made, **extra}, overwrite=overwrite)
+        notes = [*made.get("notes", []), *extra.get("notes", [])]
+        record = {**made, **extra, "notes": notes}
+        return write_image(path, image, provenance=record, overwrite=overwrite)
     provenance = {
         "summary": results[-1].summary,
         **origin,
         "jobs": [result.provenance for result in results],
-        "fingerprints": prints,
+        "fingerprints": {**others, **prints},
         **files.provenance,
-        **(extra or {}),
+        **extra,
     }
     figures: Mapping[str, bytes] = {}
     pages: Mapping[str, str] = {}
@@ -134,7 +137,7 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
-    if not isinstance(provenance, dict) or not ("jobs" in provenance or "job" in provenance):
+    if not is_record(provenance):
         raise InputError(f"{file} is not a record of hushpore: it names no job.")
     return provenance
 

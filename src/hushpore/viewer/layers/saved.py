@@ -115,19 +115,18 @@ class SavedLayer:
             return write_image(target, self.volume, provenance=record, overwrite=True)
         result: Any = _Stored(self) if self.result is None else self.result
         jobs = [*self.upstream, result.provenance]
-        images = result.files().images
-        prints = {name: fingerprint(image.data) for name, image in images.items()}
-        record = {"jobs": jobs, "fingerprints": {**_made_before(jobs), **prints}}
-        source = self._source()
+        source, prints = self._source(), _made_before(jobs)
         if not result.provenance:
             # of labels whose record is lost
-            record["source"] = source
-            tables = self.tables
+            images, tables = {"labels": self.volume}, self.tables
+            prints["labels"] = fingerprint(self.volume.data)
+            record = {"source": source, "jobs": jobs, "fingerprints": prints}
             return write_results(
                 path, images=images, tables=tables, provenance=record, overwrite=True
             )
+        more = {"jobs": jobs, "fingerprints": prints}
         before = result.volume
-        return write_result(path, [result], before, source=source, extra=record, overwrite=True)
+        return write_result(path, [result], before, source=source, extra=more, overwrite=True)
 
     def require_apart(self, path: Path) -> None:
         """Refuse a place in which lies what the layer was made of, or what of it is on disk.
