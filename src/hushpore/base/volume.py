@@ -112,7 +112,8 @@ class Volume:
             )
         unit = on_one_line(str(self.unit), _LONGEST_UNIT) or "pixel"
         # one name for each unit, so that every writer knows it
-        name, factor = unit_of(unit) or (unit, 1.0)
+        named = unit_of(unit)
+        name, factor = named or (unit, 1.0)
         origin = _per_axis(self.origin, 0.0, n_spatial, "origin")
         values = {
             "data": data,
@@ -125,7 +126,7 @@ class Volume:
         if known and not self.unit:
             values["notes"].append("The unit of the spacing is not stated; shown as pixels.")
         unknown = _UNKNOWN_UNIT.format(unit)
-        if unit_of(unit) is None and unknown not in values["notes"]:
+        if named is None and unknown not in values["notes"]:
             values["notes"].append(unknown)
         for key, value in values.items():
             object.__setattr__(self, key, value)

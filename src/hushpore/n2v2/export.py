@@ -50,12 +50,7 @@ _METHODS: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = 
         "Removes noise like that of the image it was trained on, which may be correlated "
         "(Recorrupted-to-Recorrupted).",
         ("recorrupted2recorrupted",),
-        (
-            (
-                "Pang et al. 2021, Recorrupted-to-Recorrupted",
-                "10.1109/CVPR46437.2021.00208",
-            ),
-        ),
+        (("Pang et al. 2021, Recorrupted-to-Recorrupted", "10.1109/CVPR46437.2021.00208"),),
     ),
     "n2n": (
         "Removes noise that two images of the same thing do not share (Noise2Noise).",
