@@ -183,3 +183,14 @@ def test_a_name_of_nothing_beside_is_refused_with_what_there_is() -> None:
     scan = Volume(np.eye(3), name="scan", auxiliary={"crust": np.eye(3)})
     with pytest.raises(InputError, match="mask names 'crumb', but beside scan there is 'crust'"):
         scan.auxiliary_of(SimpleNamespace(mask="crumb"), "mask")
+
+
+def test_what_is_measured_has_nothing_of_the_grey_values() -> None:
+    known = {"value_unit": "HU", "padding_value": -2000, "contrast_limits": [0, 1]}
+    scan = Volume(np.zeros((3, 4, 5)), spacing=2, unit="mm", metadata={**known, "modality": "CT"})
+    lengths = scan.derived(np.ones((3, 4, 5), np.float32), "thickness")
+    assert (lengths.name, lengths.spacing, lengths.metadata) == (
+        "thickness",
+        (2, 2, 2),
+        {"modality": "CT"},
+    )

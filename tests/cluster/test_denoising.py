@@ -181,7 +181,8 @@ def test_what_is_filled_in_stays_as_it_is_in_blocks_too(
     outside = np.hypot(y, x) > 24
     noisy = np.random.default_rng(0).normal(100, 20, (6, 50, 70))
     values = np.where(outside, -500, noisy).astype(np.int16)
-    scan = write_zarr(tmp_path / "scan.ome.zarr", Volume(values))
+    known = {"padding_value": -500}
+    scan = write_zarr(tmp_path / "scan.ome.zarr", Volume(values, metadata=known))
     settings = dataclasses.replace(
         QUICK, method="n2v2", precision="float32", steps=2, restore_detail=restore_detail
     )
@@ -189,6 +190,7 @@ def test_what_is_filled_in_stays_as_it_is_in_blocks_too(
     # across blocks, too
     np.testing.assert_array_equal(found.volume.array() == -500, padding_of(values, -500))
     assert found.provenance["padding_value"] == -500
+    assert found.volume.metadata == known
 
 
 def test_it_tells_what_one_machine_tells(client: Client, scan: Path, tmp_path: Path) -> None:

@@ -169,6 +169,21 @@ def test_what_is_around_a_sample_is_the_same_in_blocks(
     assert_same(run(path, client, 6), expected)
 
 
+def test_workers_know_what_a_scan_is_said_to_be_filled_in_with(
+    tmp_path: Path, client: Client
+) -> None:
+    # most of the rim is of the sample, and what is filled in lies between its grey values
+    noise = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(20, 64, 64)), 2)
+    grey = ndimage.gaussian_filter(np.where(noise > 0.06, -900.0, 1200.0), 0.6)
+    outside = np.hypot(*(np.indices((64, 64)) - 31.5)) > 39
+    values = np.where(outside, 100, grey.round()).astype(np.int16)
+    volume = Volume(values, name="scan", metadata={"padding_value": 100})
+    expected = hushpore.segment_pores(volume)
+    assert expected.provenance["result"]["padding_value"] == 100
+    job = segment_pores(volume, tmp_path / "result", PoreSettings(), where=client, thickness=7)
+    assert_same(result_of(job).folder, expected)
+
+
 @pytest.mark.parametrize("is_file", [False, True])
 def test_a_mask_of_the_sample_is_read_in_blocks(
     path: Path, scan: np.ndarray, client: Client, is_file: bool

@@ -107,6 +107,17 @@ def test_a_mask_is_one_of_0_and_1_for_other_programs(tmp_path):
     assert read(tmp_path / "c.tif").dtype == np.uint16
 
 
+@pytest.mark.parametrize("padding", [-2000, 0, 0.1])
+def test_what_a_scan_is_filled_in_with_is_kept(tmp_path, padding):
+    values = np.ones((3, 4, 5), np.float32)
+    path = write_image(tmp_path / "a.tif", Volume(values, metadata={"padding_value": padding}))
+    assert read(path).metadata == {"padding_value": padding}
+    told = tifffile.tiffcomment(path).replace(f": {float(padding)}}}", ': "none"}')
+    assert "none" in told
+    tifffile.tiffcomment(path, told.encode())
+    assert read(path).metadata == {}
+
+
 def test_an_empty_volume_is_refused(tmp_path):
     with pytest.raises(InputError, match="empty"):
         write_image(tmp_path / "a.tif", Volume(np.zeros((0, 4, 4))))

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 import tifffile
+from scipy import ndimage
 
 import hushpore
 from hushpore.base.errors import InputError, MemoryLimitError, OutputError
@@ -18,6 +19,7 @@ from hushpore.runs.convert import converting
 from hushpore.runs.source import Source
 
 pytest.importorskip("zarr")
+pydicom = pytest.importorskip("pydicom")
 
 
 @pytest.fixture
@@ -46,6 +48,39 @@ def test_values_spacing_and_unit_are_those_of_the_scan(tmp_path, scan, kind):
     assert back.origin == pytest.approx(expected.origin)
     assert done.levels == ((20, 300, 270), (10 if kind == "npy" else 20, 150, 135))
     assert "20 x 300 x 270" in done.summary
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+def test_what_a_scan_is_filled_in_with_is_known_afterwards(tmp_path, inverted):
+    # most of the rim is of the sample, and what is filled in lies between its grey values
+    rng = np.random.default_rng(0)
+    void = ndimage.gaussian_filter(rng.normal(size=(20, 96, 96)), 2) > 0.06
+    grey = ndimage.gaussian_filter(np.where(void, -900.0, 1200.0), 0.6)
+    outside = np.hypot(*(np.indices((96, 96)) - 47.5)) > 52
+    shown = np.where(outside, -1, grey.round()).astype(np.int16)
+    # 16 bits with sign are turned over to -1 - v
+    stored = -1 - shown if inverted else shown
+    folder = write_series(Volume(stored, spacing=(1, 1, 1), unit="mm"), tmp_path / "scan")
+    for path in folder.iterdir():
+        dataset = pydicom.dcmread(path)
+        dataset.add_new("PixelPaddingValue", "SS", 0 if inverted else -1)
+        if inverted:
+            dataset.PhotometricInterpretation, dataset.Modality = "MONOCHROME1", "DX"
+            del dataset.RescaleType
+        else:
+            # no float32
+            dataset.RescaleSlope, dataset.RescaleIntercept = 0.1, 0.3
+        dataset.save_as(path)
+    truth = np.mean(shown[:, ~outside] < 150)
+    scan = read(folder)
+    hushpore.convert(folder, tmp_path / "scan.ome.zarr")
+    write_image(tmp_path / "scan.tif", scan)
+    for volume in (scan, read(tmp_path / "scan.ome.zarr"), read(tmp_path / "scan.tif")):
+        result = hushpore.segment_pores(volume)
+        assert result.provenance["result"]["padding_value"] == (-1 if inverted else 0.3 - 0.1)
+        assert result.porosity == pytest.approx(truth, abs=0.01)
+        # labels are filled in with nothing
+        assert "padding_value" not in result.labels_volume.metadata
 
 
 def test_it_tells_how_far_it_is_and_where_the_time_went(tmp_path, scan):

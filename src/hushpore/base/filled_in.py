@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hushpore.base.volume import Volume
 
 #: How far values beside what is filled in are from that value at the least, as a share of how far
@@ -15,6 +17,21 @@ _SHARP = 0.8
 
 #: Share of a slice that may lie inside and have that value all the same, in blobs.
 _BLOBS = 1e-5
+
+#: The largest number that grey values are compared with.
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def stated_padding(known: Mapping[str, Any]) -> float | None:
+    """Return the value that a scan is stated to be filled in with; None where nothing is stated.
+
+    `known`: the metadata of a volume, or what a file says of itself, where it has the same name.
+    Anything but a number that float32 can hold states nothing.
+    """
+    value = known.get("padding_value")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) <= _LARGEST else None
 
 
 def is_filled_in(volume: Volume, value: float) -> bool:

@@ -24,6 +24,8 @@ SPATIAL_AXES = ("zyx", "yx")
 #: What is accepted wherever a volume is.
 VolumeLike: TypeAlias = "Volume | npt.ArrayLike"
 
+# metadata that say something of grey values, and nothing of what is measured from them
+_OF_GREY = ("value_unit", "padding_value", "contrast_limits", "windows")
 
 # so that the volume of a voxel is a number too
 _SMALLEST_STEP = 1e-60
@@ -180,6 +182,14 @@ class Volume:
     def replace(self, data: Any, **changes: Any) -> Self:
         """Return a volume of the same place in space with other values."""
         return dataclasses.replace(self, data=data, **changes)
+
+    def derived(self, data: Any, name: str) -> Self:
+        """Return a volume of the same place whose values are no grey values: labels, or lengths.
+
+        `data`: of the shape of this volume. Nothing that is known of the grey values is kept.
+        """
+        kept = {key: value for key, value in self.metadata.items() if key not in _OF_GREY}
+        return self.replace(data, name=name, metadata=kept)
 
     def auxiliary_of(self, settings: object, setting: str) -> Any:
         """Return what a setting names of the things beside this volume.

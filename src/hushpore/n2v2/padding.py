@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.filled_in import is_filled_in
+from hushpore.base.filled_in import is_filled_in, stated_padding
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -43,10 +43,10 @@ def find_padding(volume: Volume) -> float | None:
     plane = np.asarray(image.data[image.shape[0] // 2] if image.n_spatial == 3 else image.data)
     rim = np.concatenate([plane[[0, -1]].ravel(), plane[:, [0, -1]].ravel()])
     levels, counts = np.unique(rim, return_counts=True)
-    # what the file says that is, the most frequent, and the ends
+    # the most frequent, and the ends
     candidates = [levels[np.argmax(counts)], levels[0], levels[-1]]
-    given = image.metadata.get("padding_value")
-    if isinstance(given, int | float):
+    given = stated_padding(image.metadata)
+    if given is not None:
         candidates.insert(0, given)
     for value in dict.fromkeys(map(float, candidates)):
         enough = _squares(plane, value).mean() >= _LEAST_SHARE

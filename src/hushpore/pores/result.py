@@ -138,7 +138,7 @@ class Pores:
     @property
     def labels_volume(self) -> Volume:
         """The labels as a volume in the place of the input."""
-        return self.volume.replace(self.labels, name=f"{self.volume.name} pores")
+        return self.volume.derived(self.labels, f"{self.volume.name} pores")
 
     @cached_property
     def porosity_profile(self) -> npt.NDArray[np.float64]:
@@ -190,7 +190,7 @@ class Pores:
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of a phase as a volume in the place of the input."""
         name = f"{self.volume.name} {thickness_title(phase)}"
-        return volume_of_lengths(self.volume, self.thickness[phase].diameter, name)
+        return self.volume.derived(self.thickness[phase].diameter, name)
 
     @property
     def thickness_distribution(self) -> pd.DataFrame:
@@ -475,12 +475,6 @@ def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:
 
 def _other_phase(settings: PoreSettings) -> str:
     return "dark" if settings.pores_are == "bright" else "bright"
-
-
-def volume_of_lengths(volume: Volume, lengths: npt.NDArray[np.float32], name: str) -> Volume:
-    """Return lengths, one a voxel, in the place of a volume, whatever unit its grey values have."""
-    known = {each: value for each, value in volume.metadata.items() if each != "value_unit"}
-    return volume.replace(lengths, name=name, metadata=known)
 
 
 def outside_in_words(

@@ -107,3 +107,13 @@ def test_it_says_whether_it_holds_labels_and_what_was_noted(tmp_path):
     assert back.metadata == {"labels": True}
     assert back.notes == ["Odd."]
     assert ZarrImage.open(tmp_path / "a.zarr").are_labels
+
+
+@pytest.mark.parametrize("padding", [-2000, 0, 0.1])
+def test_it_says_what_it_is_filled_in_with(tmp_path, padding):
+    values = np.ones((2, 3, 4), np.float32)
+    path = write_zarr(tmp_path / "a.zarr", Volume(values, metadata={"padding_value": padding}))
+    assert read(path).metadata == {"padding_value": padding}
+    group = zarr.open_group(str(path))
+    group.attrs["hushpore"] = {**group.attrs["hushpore"], "padding_value": ["none"]}
+    assert read(path).metadata == {}

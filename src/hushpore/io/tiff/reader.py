@@ -216,6 +216,7 @@ def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]
         name=name,
         origin=origin,
         notes=[*notes, *said],
+        metadata={} if size.padding is None else {"padding_value": size.padding},
     )
 
 

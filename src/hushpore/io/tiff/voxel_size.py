@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from hushpore.base.filled_in import stated_padding
 from hushpore.base.readable import readable_unit
 from hushpore.base.units import METRES, unit_of
 
@@ -33,6 +34,7 @@ class VoxelSize:
     # position of the first voxel, z y x or y x; empty where it is not stated
     origin: tuple[float, ...] = ()
     is_boolean: bool = False  # whether what is not 0 stands for true
+    padding: float | None = None  # value of voxels that are filled in; None where it is not stated
 
     def along(self, n_spatial: int) -> tuple[tuple[float, ...], list[str]]:
         """Return the spacing of a 2D or 3D image, what is missing supplied and said."""
@@ -94,6 +96,7 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
         axes=str(axes),
         origin=tuple(stated.get("origin", ())),
         is_boolean=stated.get("type") == "bool",
+        padding=stated_padding(stated),
     )
     return _in_one_unit(known, sizes, units)
 
@@ -125,13 +128,13 @@ def _in_one_unit(
 
 
 def _our_description(text: str | None) -> dict[str, Any]:
-    """Return what hushpore wrote of axes, origin and type, which OME has no place for."""
+    """Return what hushpore wrote, which OME has no place for; empty where it wrote nothing."""
     try:
         found = json.loads(text or "")["hushpore"]
         axes, origin = str(found["axes"]), [float(value) for value in found["origin"]]
     except (ValueError, KeyError, TypeError):
         return {}
-    return {"axes": axes, "origin": origin, "type": found.get("type")}
+    return {**found, "axes": axes, "origin": origin}
 
 
 def _imagej(metadata: dict[str, Any], per_y: float | None, per_x: float | None) -> VoxelSize:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.filled_in import stated_padding
 from hushpore.base.units import METRES
 from hushpore.io.slabs import slabs
 
@@ -32,9 +33,13 @@ def write_tiff(path: Path, volume: Volume) -> None:
 
     dtype = _storable(volume)
     unit = _OME_UNITS.get(volume.unit, "pixel")
-    # OME has no place for the order of axes of length one, nor for the position of the stack, and
-    # few programs know its type of one bit
-    ours: dict[str, Any] = {"axes": volume.axes, "origin": list(volume.origin)}
+    # OME has no place for the order of axes of length one, for the position of the stack, nor for
+    # what it is filled in with, and few programs know its type of one bit
+    ours: dict[str, Any] = {
+        "axes": volume.axes,
+        "origin": list(volume.origin),
+        "padding_value": stated_padding(volume.metadata),
+    }
     if volume.dtype.kind == "b":
         ours["type"] = "bool"
     description = {"hushpore": ours}

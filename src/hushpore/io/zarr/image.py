@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hushpore.base.errors import MemoryLimitError, import_optional
+from hushpore.base.filled_in import stated_padding
 from hushpore.base.readable import readable_bytes
 from hushpore.base.units import FULL
 
@@ -275,5 +276,6 @@ def _attributes(
         # coarse levels hold means; or the values of some voxels, where there is no mean
         "means": not are_labels,
         "labels": bool(volume.metadata.get("labels")),
+        "padding_value": stated_padding(volume.metadata),
     }
     return {"ome": {"version": VERSION, "multiscales": [image]}, "hushpore": ours}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.filled_in import stated_padding
 from hushpore.base.units import METRES, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import gate_of
@@ -256,8 +257,8 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
             shift = shift + np.asarray(step["translation"], float)
         elif step["type"] != "identity":
             left_out.append(str(step["type"])[:40])
-    known = group.attrs.get("hushpore")
-    ours = known is not None
+    ours = "hushpore" in group.attrs
+    known = group.attrs.get("hushpore") or {}
     index: tuple[int | slice, ...] = tuple(
         0 if letter in "tc" and array.shape[axis] == 1 and not ours else slice(None)
         for axis, letter in enumerate(letters)
@@ -278,6 +279,10 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
         coarser.append(level)
         finer = level
     stack.coarser = tuple(coarser)
+    metadata: dict[str, Any] = {"labels": True} if known.get("labels") else {}
+    padding = stated_padding(known)
+    if padding is not None:
+        metadata["padding_value"] = padding
     return Volume(
         stack,
         spacing=tuple(abs(float(scale[axis])) * f for axis, f in zip(spatial, factor, strict=True)),
@@ -285,8 +290,8 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
         unit=unit,
         axes="".join(letters[axis] for axis in kept),
         name=str(image.get("name") or name),
-        notes=[*(known or {}).get("notes", []), *notes, *_chunk_notes(array, ours=ours)],
-        metadata={"labels": True} if (known or {}).get("labels") else {},
+        notes=[*known.get("notes", []), *notes, *_chunk_notes(array, ours=ours)],
+        metadata=metadata,
     )
 
 

@@ -13,7 +13,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.readable import readable_percent
 from hushpore.base.result import ResultFiles
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
-from hushpore.pores.result import outside_in_words, volume_of_lengths
+from hushpore.pores.result import outside_in_words
 from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.pores.tables.resizing import is_proportional, resized_table
 
@@ -90,13 +90,13 @@ class Phases:
     @property
     def labels_volume(self) -> Volume:
         """The labels as a volume in the place of the input."""
-        return self.volume.replace(self.labels, name=f"{self.volume.name} phases")
+        return self.volume.derived(self.labels, f"{self.volume.name} phases")
 
     @property
     def regions_volume(self) -> Volume:
         """The regions as a volume in the place of the input; where they were asked for."""
         assert self.regions is not None, "they are asked for with the setting regions"
-        return self.volume.replace(self.regions.labels, name=f"{self.volume.name} regions")
+        return self.volume.derived(self.regions.labels, f"{self.volume.name} regions")
 
     @cached_property
     def region_table(self) -> pd.DataFrame:
@@ -195,7 +195,7 @@ class Phases:
     def thickness_volume(self) -> Volume:
         """The local thickness as a volume in the place of the input, where it was asked for."""
         assert self.thickness is not None
-        return volume_of_lengths(self.volume, self.thickness, f"{self.volume.name} thickness")
+        return self.volume.derived(self.thickness, f"{self.volume.name} thickness")
 
     def files(self) -> ResultFiles:
         """Return what is written of it: labels, tables, profile, and the thickness."""

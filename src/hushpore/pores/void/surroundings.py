@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.filled_in import is_filled_in
+from hushpore.base.filled_in import is_filled_in, stated_padding
 from hushpore.device.backend import cpu_threads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.void.threshold import Histogram, find_threshold
@@ -258,10 +258,9 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool
     rim = np.concatenate([values[:, [0, -1], :].ravel(), values[:, :, [0, -1]].ravel()])
     levels, counts = np.unique(rim, return_counts=True)
     candidates = [float(levels[np.argmax(counts)])]
-    # what the file says that is
-    given = volume.metadata.get("padding_value")
-    if isinstance(given, int | float):
-        candidates.insert(0, float(given))
+    given = stated_padding(volume.metadata)
+    if given is not None:
+        candidates.insert(0, given)
     for value in candidates:
         padded: npt.NDArray[np.bool_] = values == value
         if padded.mean() < _LEAST_SHARE or padded.all():

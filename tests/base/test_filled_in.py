@@ -1,0 +1,26 @@
+"""What a scan is stated to be filled in with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushpore.base.filled_in import stated_padding
+
+
+@pytest.mark.parametrize("value", [-2000, 0, 0.1, float(np.finfo(np.float32).min)])
+def test_a_number_is_what_is_stated(value: Any) -> None:
+    found = stated_padding({"padding_value": value})
+    assert type(found) is float
+    assert found == value
+    # as a file has it
+    assert stated_padding(json.loads(json.dumps({"padding_value": found}))) == value
+
+
+@pytest.mark.parametrize("value", [None, True, "0", [0], {}, 1j, np.nan, -np.inf, 1e39, 10**400])
+def test_anything_else_states_nothing(value: Any) -> None:
+    assert stated_padding({"padding_value": value}) is None
+    assert stated_padding({}) is None
