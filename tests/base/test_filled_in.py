@@ -1,4 +1,4 @@
-"""What a scan is stated to be filled in with."""
+"""What a scan is stated, or may be, to be filled in with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushpore.base.filled_in import stated_padding
+from hushpore.base.filled_in import possible_paddings, stated_padding
 
 
 @pytest.mark.parametrize("value", [-2000, 0, 0.1, float(np.finfo(np.float32).min)])
@@ -24,3 +24,11 @@ def test_a_number_is_what_is_stated(value: Any) -> None:
 def test_anything_else_states_nothing(value: Any) -> None:
     assert stated_padding({"padding_value": value}) is None
     assert stated_padding({}) is None
+
+
+def test_what_is_stated_comes_first_and_the_ends_where_they_may_be_it() -> None:
+    plane = np.full((5, 6), 7, np.int16)
+    plane[0, :2], plane[4, 5], plane[2, 3] = 3, 9, 100
+    assert possible_paddings(plane, {}) == [7]
+    assert possible_paddings(plane[None], {"padding_value": -5}) == [-5, 7]
+    assert possible_paddings(plane, {"padding_value": 9}, ends=True) == [9, 7, 3]

@@ -9,6 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy.typing as npt
+
     from hushpore.base.volume import Volume
 
 #: How far values beside what is filled in are from that value at the least, as a share of how far
@@ -32,6 +34,25 @@ def stated_padding(known: Mapping[str, Any]) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if abs(value) <= _LARGEST else None
+
+
+def possible_paddings(
+    planes: npt.NDArray[Any], known: Mapping[str, Any], *, ends: bool = False
+) -> list[float]:
+    """Return the values that a scan may be filled in with, the likeliest first.
+
+    What it is stated to be, and the most frequent at the rim.
+
+    `planes`: some slices, (y, x) or (z, y, x). `known`: metadata of the volume. `ends`: whether the
+    lowest and the highest value at the rim may be it, too. Where the edges of pores are sharp, one
+    that is cut by the rim, and its grey values by an end of the type, cannot be told from that.
+    """
+    rim = np.concatenate([planes[..., [0, -1], :].ravel(), planes[..., [0, -1]].ravel()])
+    levels, counts = np.unique(rim, return_counts=True)
+    found = [stated_padding(known), float(levels[np.argmax(counts)])]
+    if ends:
+        found += [float(levels[0]), float(levels[-1])]
+    return [value for value in dict.fromkeys(found) if value is not None]
 
 
 def is_filled_in(volume: Volume, value: float) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.filled_in import is_filled_in, stated_padding
+from hushpore.base.filled_in import is_filled_in, possible_paddings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -41,14 +41,8 @@ def find_padding(volume: Volume) -> float | None:
     if image.dtype.kind not in "iuf" or min(image.shape[-2:]) < 3:
         return None
     plane = np.asarray(image.data[image.shape[0] // 2] if image.n_spatial == 3 else image.data)
-    rim = np.concatenate([plane[[0, -1]].ravel(), plane[:, [0, -1]].ravel()])
-    levels, counts = np.unique(rim, return_counts=True)
-    # the most frequent, and the ends
-    candidates = [levels[np.argmax(counts)], levels[0], levels[-1]]
-    given = stated_padding(image.metadata)
-    if given is not None:
-        candidates.insert(0, given)
-    for value in dict.fromkeys(map(float, candidates)):
+    # a pore that is taken for it does no harm: it stays as it was scanned
+    for value in possible_paddings(plane, image.metadata, ends=True):
         enough = _squares(plane, value).mean() >= _LEAST_SHARE
         if enough and not _has_specks(plane, value) and is_filled_in(image, value):
             return value

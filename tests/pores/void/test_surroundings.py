@@ -132,6 +132,15 @@ def test_a_vug_at_a_face_or_a_corner_is_no_air_around() -> None:
         assert found(scan(~SMALL & ~ellipsoid((18, 18, 18), at))).outside == "keep"
 
 
+def test_an_empty_vug_at_a_corner_is_not_filled_in_where_edges_are_sharp() -> None:
+    # the lowest value is at the rim alone; other pores hold resin
+    vug, pores = np.hypot(y + 64, x + 64) < 16, holes(0.05, 4)
+    image = np.where(pores, 70, 150) * ~vug
+    result = hushpore.segment_pores(image.astype(np.uint8), threshold=110)
+    assert result.provenance["result"]["padding_value"] is None
+    assert result.porosity == pytest.approx((pores | vug).mean(), abs=1e-6)
+
+
 def test_the_foam_and_the_rock_of_others_are_kept(berea: np.ndarray) -> None:
     assert found(sample_data.foam_phantom().volume.data).outside == "keep"
     assert found(berea).outside == "keep"

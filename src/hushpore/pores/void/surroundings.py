@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.filled_in import is_filled_in, stated_padding
+from hushpore.base.filled_in import is_filled_in, possible_paddings
 from hushpore.device.backend import cpu_threads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.void.threshold import Histogram, find_threshold
@@ -255,13 +255,7 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool
     nothing = np.zeros(values.shape, np.bool_)
     if values.dtype == np.bool_ or not np.isfinite(small.means).all():
         return nothing, None
-    rim = np.concatenate([values[:, [0, -1], :].ravel(), values[:, :, [0, -1]].ravel()])
-    levels, counts = np.unique(rim, return_counts=True)
-    candidates = [float(levels[np.argmax(counts)])]
-    given = stated_padding(volume.metadata)
-    if given is not None:
-        candidates.insert(0, given)
-    for value in candidates:
+    for value in possible_paddings(values, volume.metadata):
         padded: npt.NDArray[np.bool_] = values == value
         if padded.mean() < _LEAST_SHARE or padded.all():
             continue
