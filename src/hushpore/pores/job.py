@@ -125,8 +125,13 @@ def _segment(
     slabs: Slabs,
     stages: Stages,
     notes: list[str],
+    *,
+    ignore_solid: bool = False,
 ) -> Job:
-    """Do all of it; see `segment_pores`."""
+    """Do all of it; see `segment_pores`.
+
+    `ignore_solid`: whether markers outside the void are passed over, and not refused.
+    """
     decided, padding = surroundings.apply(settings), surroundings.padding
     with ExitStack() as at_end:
         at_end.callback(backend.release)
@@ -157,7 +162,7 @@ def _segment(
         thickness = yield from _find_thickness(work, phase, known, stages)
         distance.close()
         with stages.timer.stage("labels"):
-            numbering, by = _number(work, basins, graph, snow_peaks)
+            numbering, by = _number(work, basins, graph, snow_peaks, ignore_solid=ignore_solid)
         labels = scratch.stack("labels", basins.shape, np.int32)
         label_of = numbering.label_of
         if on_gpu is None:
@@ -270,7 +275,9 @@ def _certainty(
 
     def segment(settings: PoreSettings) -> Job:
         host = Backend(threads=work.threads.count)
-        return _segment(volume, settings, surroundings, host, slabs, Stages(volume), [])
+        # markers in the void lie outside it by another threshold
+        alike = volume, settings, surroundings, host, slabs
+        return _segment(*alike, Stages(volume), [], ignore_solid=True)
 
     assert phase is not None, "it was kept for this"
     arrays = phase.array(), labels.array()
@@ -288,7 +295,12 @@ def _certainty(
 
 
 def _number(
-    work: Work, basins: Stack, graph: BasinGraph, snow_peaks: npt.NDArray[np.bool_] | None
+    work: Work,
+    basins: Stack,
+    graph: BasinGraph,
+    snow_peaks: npt.NDArray[np.bool_] | None,
+    *,
+    ignore_solid: bool,
 ) -> tuple[Numbering, dict[str, Any]]:
     """Merge basins into pores and number these; returns what the record says of it, too."""
     settings, volume = work.settings, work.volume
@@ -296,7 +308,8 @@ def _number(
     if markers is None:
         by = merged_by(graph, settings, volume, snow_peaks)
         return number_basins(graph, settings, volume, snow_peaks), by
-    return number_by_markers(whole_markers(markers), basins, graph, settings, volume)
+    found = whole_markers(markers), basins, graph, settings, volume
+    return number_by_markers(*found, ignore_solid=ignore_solid)
 
 
 def whole_markers(given: Any) -> npt.NDArray[Any]:

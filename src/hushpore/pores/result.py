@@ -559,12 +559,16 @@ def number_by_markers(
     graph: BasinGraph,
     settings: PoreSettings,
     volume: Volume,
+    *,
+    ignore_solid: bool = False,
 ) -> tuple[Numbering, dict[str, Any]]:
     """Merge basins to markers, see `Pores.remerge_to_markers`, and number the pores.
 
+    `ignore_solid`: whether markers outside the void are passed over, and not refused.
     Returns what the record says of it, too.
     """
-    marked = _mark_basins(markers, basins.array().reshape(volume.shape), graph.count)
+    own = basins.array().reshape(volume.shape)
+    marked = _mark_basins(markers, own, graph.count, ignore_solid=ignore_solid)
     group = merge_to_markers(graph, marked)
     left_out = basins_left_out(graph, settings, volume)
     numbering = number_groups(graph, group, settings.minimum_voxels, left_out)
@@ -613,7 +617,7 @@ def measured(
 
 
 def _mark_basins(
-    markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int
+    markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int, *, ignore_solid: bool
 ) -> npt.NDArray[np.int32]:
     """Return the lowest marker in each basin, 1 to `count`, and 0 where there is none."""
     if markers.shape == basins.shape and markers.dtype.kind in "iu":
@@ -624,12 +628,14 @@ def _mark_basins(
         place = tuple(markers.T)
         number = np.arange(1, len(markers) + 1)
     basin = basins[place]
-    require_in_void(number.size, int((basin == 0).sum()), bool((number < 0).any()))
+    if not ignore_solid:
+        require_in_void(number.size, int((basin == 0).sum()), bool((number < 0).any()))
     # labels may be any numbers: their ranks fit int32
     rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
     lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
     np.minimum.at(lowest, basin, rank.astype(np.int32))
     lowest[lowest == np.iinfo(np.int32).max] = 0
+    lowest[0] = 0
     return lowest
 
 

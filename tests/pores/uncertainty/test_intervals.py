@@ -117,3 +117,22 @@ def test_small_and_large_scans_are_told_what_there_is_not(grey: np.ndarray) -> N
     assert "count_low" not in large.provenance["result"]
     without = hushpore.segment_pores(np.zeros((8, 8, 8), bool), intervals=True)
     assert "count_low" not in without.provenance["result"]
+
+
+def test_markers_that_another_threshold_takes_for_solid_are_passed_over(
+    grey: np.ndarray, result: hushpore.Pores
+) -> None:
+    totals = result.provenance["result"]
+    # whole pores, with rims that are solid by a lower threshold
+    marked = hushpore.segment_pores(
+        Volume(grey, spacing=2.0, unit="um"), markers=result.labels, intervals=True
+    ).provenance["result"]
+    for name in ("porosity", "median_diameter"):
+        for end in ("low", "high"):
+            assert marked[f"{name}_{end}"] == pytest.approx(totals[f"{name}_{end}"], rel=0.05)
+    # in the rim alone there is none left by the lower threshold, and so no pore
+    values = grey[result.labels == 1]
+    rim = np.where((result.labels == 1) & (grey == values.max()), 1, 0)
+    alone = hushpore.segment_pores(grey, markers=rim, intervals=True).provenance["result"]
+    assert alone["count_low"] < alone["count"] == 1
+    assert alone["interval_parts"]["count"]["threshold"] == pytest.approx((0.9, 0))
