@@ -130,6 +130,7 @@ def find_void(
         report: Report = {}
         padding = blocks.plan.padding
         if padding is not None:
+            # to the void it is the same, and thickness is not measured here
             phase[find_filled_in(own, padding, blocks.threads)] = AIR
             report["padded"] = np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)
         blocks.write(target, slab, phase)

@@ -6,6 +6,7 @@ closed, and returns what it found. What it leaves behind lies in stacks (`hushpo
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from hushpore.pores.void.outside import count_crossings, face_neighbours, mark_o
 from hushpore.pores.void.parts import (
     AIR,
     CLOSED,
+    FILLED_IN,
     OPEN,
     SOLID,
     Components,
@@ -237,7 +239,7 @@ def window_of(volume: Volume, settings: PoreSettings) -> tuple[int, int, int]:
 def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     """Find the void beyond the threshold, with hysteresis where that is asked for.
 
-    Returns a stack of uint8, `SOLID` and `OPEN`; what is filled in is `AIR`.
+    Returns a stack of uint8, `SOLID`, `OPEN` and `FILLED_IN`.
     """
     values, threshold, local = grey.values, grey.threshold.value, grey.local
     bright = work.settings.pores_are == "bright"
@@ -256,7 +258,7 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
             make_void(part, threshold, bright, work.threads, room.view(np.bool_))
         if work.padding is not None:
             own = part if local is None else part[first - local.slices(first, last)[0] :]
-            room[find_filled_in(own[: last - first], work.padding, work.threads)] = AIR
+            room[find_filled_in(own[: last - first], work.padding, work.threads)] = FILLED_IN
         phase.write(first, room)
         if strict is not None:
             runs = find_runs(room, work.threads)
@@ -314,7 +316,7 @@ def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
     for first, last in work.slabs:
         part = phase.read(first, last)
         lines = part[0] if work.volume.n_spatial == 2 else part
-        counts += [np.count_nonzero(line == AIR) for line in lines]
+        counts += [np.count_nonzero(line >= AIR) for line in lines]
     return np.array(counts, np.int64)
 
 
@@ -353,8 +355,8 @@ def apply_mask(
     Returns what is not of the sample: what is outside, and what is filled in within the mask.
     """
     outside = beyond_mask(work, first, last)
-    phase[outside & (phase != SOLID)] = AIR
-    outside |= phase == AIR
+    phase[outside & (phase == OPEN)] = AIR
+    outside |= phase >= AIR
     return outside
 
 
@@ -384,7 +386,7 @@ def classify_void(work: Work, phase: Stack, air: npt.NDArray[np.int64]) -> Pass[
         runs = find_runs(phase.read(first, last), work.threads)
         marked = None
         if work.has_air:
-            near = face_neighbours(phase.read(first - 1, last + 1) == AIR)
+            near = face_neighbours(phase.read(first - 1, last + 1) >= AIR)
             marked = runs.holding(near[min(first, 1) :][: last - first])
         components.add(runs, marked)
         yield 0.5 * last / depth
@@ -423,7 +425,7 @@ def void_phases_of(
 
 def air_crossings(phase: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     """Count the neighbours of which one is void and one is air, by direction, in some slices."""
-    air = phase == AIR
+    air = phase >= AIR
     return count_crossings((phase != SOLID) & ~air, air)
 
 
@@ -435,10 +437,10 @@ def solid_beyond(work: Work) -> tuple[bool, ...]:
 def highest_void(work: Work) -> int:
     """Return the highest phase label that counts as void when distances are measured.
 
-    The mouth of a pore is no wall: air around the sample counts like what lies beyond the faces of
-    the volume.
+    The mouth of a pore is no wall: what is not of the sample counts like what lies beyond the faces
+    of the volume.
     """
-    return CLOSED if work.settings.border_is_solid else AIR
+    return CLOSED if work.settings.border_is_solid else FILLED_IN
 
 
 def find_distance(work: Work, phase: Stack, gpu: GpuSlabs | None = None) -> Pass[Stack]:
@@ -451,22 +453,37 @@ def find_distance(work: Work, phase: Stack, gpu: GpuSlabs | None = None) -> Pass
         phase, slabs, work.scratch, work.spacing, solid_outside, work.threads, highest, out, gpu
     ):
         if work.has_air:
-            part[phase.read(first, first + len(part)) == AIR] = 0
+            part[phase.read(first, first + len(part)) >= AIR] = 0
         distance.write(first, part)
         yield 1 - first / slabs.depth
     return distance
 
 
 class _SolidOf:
-    """The solid of a phase stack, as a stack in which it is 1 and all else 0."""
+    """The solid of a phase stack, as the void of another, whose walls are void and air."""
+
+    _TURNED = np.zeros(FILLED_IN + 1, np.uint8)
+    _TURNED[[SOLID, FILLED_IN]] = OPEN, FILLED_IN
 
     def __init__(self, phase: Stack) -> None:
         self._phase, self.shape = phase, phase.shape
 
     def read(self, first: int, last: int) -> npt.NDArray[np.uint8]:
         """Return some slices."""
-        solid: npt.NDArray[np.bool_] = self._phase.read(first, last) == SOLID
-        return solid.view(np.uint8)
+        turned: npt.NDArray[np.uint8] = self._TURNED[self._phase.read(first, last)]
+        return turned
+
+
+def part_of(work: Pass[T], first: float, last: float) -> Pass[T]:
+    """Drive a pass as the part of a longer one that is done from one share to another."""
+    with closing(work):
+        while True:
+            try:
+                share = next(work)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            yield first + (last - first) * share
 
 
 def find_local_thickness(
@@ -476,21 +493,18 @@ def find_local_thickness(
 
     `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up.
     """
-    # beyond the faces of the volume the solid goes on
-    outside = (False,) * 3 if name == "solid" else solid_beyond(work)
     if name == "solid":
-        distance = work.scratch.stack("solid distance", work.shape, np.float32)
-        out = None if work.slabs.on_disk else distance.array()
-        how = work.slabs, work.scratch, work.spacing, outside, work.threads
-        solid: Any = _SolidOf(phase)
-        for first, part in distances(solid, *how, 1, out):
-            distance.write(first, part)
-            yield 0.1 * (1 - first / work.slabs.depth)
+        # beyond the faces of the volume it goes on
+        settings = dataclasses.replace(work.settings, border_is_solid=False)
+        work = dataclasses.replace(work, settings=settings)
+        turned: Any = _SolidOf(phase)
+        distance = yield from part_of(find_distance(work, turned), 0.0, 0.1)
     elif distance is None:
-        distance = yield from find_distance(work, phase)
+        distance = yield from part_of(find_distance(work, phase), 0.0, 0.1)
     thickness = work.scratch.stack(f"{name} thickness", work.shape, np.float32)
-    finding = find_thickness(distance, work.slabs, thickness, work.spacing, outside, work.threads)
-    found = yield from finding
+    how = work.spacing, solid_beyond(work), work.threads
+    finding = find_thickness(distance, work.slabs, thickness, *how)
+    found = yield from part_of(finding, 0.1, 1.0)
     distance.close()
     diameter = work.scratch.keep(thickness).array().reshape(work.volume.shape)
     return LocalThickness(diameter, *found)

@@ -248,6 +248,20 @@ def test_merging_again_and_another_voxel_size_keep_what_was_measured(measured) -
     )
 
 
+def test_solid_goes_on_where_a_scan_is_filled_in() -> None:
+    # layers of 5 voxels between closed void of 15, cut by what is filled in around a cylinder
+    z, y, x = np.indices((60, 64, 64))
+    layers, measured = z % 20 < 5, np.hypot(y - 31.5, x - 31.5) < 30
+    grey = 1000 * layers + np.random.default_rng(0).normal(0, 20, z.shape)
+    scan = np.where(measured, grey, -2000).astype(np.int16)
+    found = hushpore.segment_pores(scan, local_thickness="solid", device="cpu")
+    assert found.provenance["result"]["padding_value"] == -2000
+    whole = layers & measured & (z >= 20) & (z < 40)
+    diameter = found.thickness["solid"].diameter
+    np.testing.assert_allclose(diameter[whole], 5, rtol=1e-5)
+    assert not diameter[~measured].any()
+
+
 @pytest.mark.parametrize("value", [False, True])
 def test_a_phase_that_nothing_ends_has_no_thickness(value: bool) -> None:
     found = hushpore.segment_pores(np.full((4, 5, 6), value), local_thickness="both", device="cpu")

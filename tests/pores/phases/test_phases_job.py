@@ -102,6 +102,26 @@ def test_two_phases_are_pores_and_solid() -> None:
     )
 
 
+@pytest.mark.parametrize("in_air", [False, True])
+def test_two_phases_are_pores_and_solid_in_air_and_within_what_is_filled_in(in_air: bool) -> None:
+    rng = np.random.default_rng(0)
+    z, y, x = np.indices((24, 120, 120))
+    solid = np.hypot(y - 59.5, x - 90) < 48 if in_air else np.ones(z.shape, bool)
+    for place in rng.uniform(0, (24, 120, 120), (60, 3)):
+        solid &= (z - place[0]) ** 2 + (y - place[1]) ** 2 + (x - place[2]) ** 2 > 49
+    grey = 1000 * solid + rng.normal(0, 20, z.shape)
+    measured = np.hypot(y - 59.5, x - 59.5) < 58
+    scan = np.where(measured, grey, -2000).astype(np.int16)
+    pores = hushpore.segment_pores(scan, local_thickness="both")
+    totals = pores.provenance["result"]
+    assert totals["padding_value"] == -2000
+    assert (totals["outside"] != "keep") == in_air
+    both = phases(scan, thresholds=[pores.threshold], thickness=True, outside="auto")
+    for number, name in enumerate(("void", "solid"), 1):
+        own = np.where(both.labels == number, both.thickness, 0)
+        np.testing.assert_array_equal(own, pores.thickness[name].diameter)
+
+
 def test_thresholds_that_are_given_part_the_values_up_to_each_from_those_above() -> None:
     image = np.arange(24, dtype=np.uint16).reshape(2, 3, 4)
     found = phases(image, thresholds="3, 10.5, 20")

@@ -248,7 +248,7 @@ def _find_whole(
     with timer.stage("distance", voxels=voxels):
         distance = gpu.squared_distance(phase, work.spacing, solid_beyond(work), highest_void(work))
         if work.has_air:
-            gpu.xp.copyto(distance, np.float32(0), where=phase == AIR)
+            gpu.xp.copyto(distance, np.float32(0), where=phase >= AIR)
     yield 0.4
     with timer.stage("basins", voxels=voxels, syncs=1):
         watershed = gpu.watershed(distance, faces_only=work.faces_only)

@@ -25,7 +25,7 @@ from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
-from hushpore.pores.void.parts import AIR, OPEN, SOLID
+from hushpore.pores.void.parts import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from hushpore.pores.slabs import Stack
     from hushpore.pores.watershed.graph import BasinGraph
 
-#: Bytes a voxel that are in use at once besides the input: labels, and the void or a phase, 1 each;
-#: for the thickness also the distance in a phase 4, diameters 4, those of all phases 4, and what
+#: Bytes a voxel that are in use at once besides the input: labels, and void with air, 1 each; for
+#: the thickness also a phase 1, the distance in it 4, diameters 4, those of all phases 4, and what
 #: makes them 8 (`hushpore.pores.plan.BYTES_OF_THICKNESS`).
-BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 22
+BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 23
 
-#: Bytes a voxel for regions: of a phase distance, basins and labels 4 each, of all regions and
+#: Bytes a voxel for regions: a phase 1, its distance, basins and labels 4 each, of all regions and
 #: distances 4 each.
-BYTES_OF_REGIONS = 20
+BYTES_OF_REGIONS = 21
 
 _MOST_VOXELS = 2**31 - 1  # that int32 can index
 
@@ -232,13 +232,13 @@ def _alone(work: Work, found: Found, number: int) -> Stack:
     filled in. Air around a sample is a wall but for the darkest phase, of which it is.
     """
     own = work.scratch.stack("phase", work.shape, np.uint8)
-    ends = found.surroundings.outside != "keep" and number > 1
     for first, last in work.slabs:
         labels, room = found.labels.read(first, last), own.room(first, last)
         room[...] = SOLID
         room[labels == number] = OPEN
-        if not ends:
-            room[labels == 0] = AIR
+        room[labels == 0] = FILLED_IN
+        if found.air is not None and number > 1:
+            room[found.air.read(first, last) == AIR] = SOLID
         own.write(first, room)
     return own
 

@@ -34,6 +34,7 @@ class Found(NamedTuple):
     limits: npt.NDArray[np.float64]  # (n, 2): grey values of each, or its label
     sample: int  # voxels
     surroundings: Surroundings
+    air: Stack | None = None  # uint8: `AIR` where air around the sample was found
     problem: str = ""
 
 
@@ -61,11 +62,14 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     mask = _mask_of(volume, settings)
     painting = _paint(work, values, given, void, mask, labels)
     sample = yield from stages.run("labels", painting, 0.25)
-    void.close()
+    limits = np.stack([ends[:-1], ends[1:]], axis=1)
+    if around.outside == "keep":
+        void.close()
+        return Found(labels, limits, sample, around)
     problem = ""
-    if around.outside != "keep" and not air.any():
+    if not air.any():
         problem = "No air was found outside the sample: the ball cannot reach any."
-    return Found(labels, np.stack([ends[:-1], ends[1:]], axis=1), sample, around, problem)
+    return Found(labels, limits, sample, around, void, problem)
 
 
 def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] | None:
@@ -97,7 +101,7 @@ def _paint(
         room[...] = 1
         for threshold in thresholds:
             room += make_void(part, threshold, True, work.threads)
-        room[void.read(first, last) == AIR] = 0
+        room[void.read(first, last) >= AIR] = 0
         if mask is not None:
             room[~mask[first:last]] = 0
         labels.write(first, room)

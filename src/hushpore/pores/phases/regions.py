@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.passes import find_basins, find_closed, find_distance, measure_basins
+from hushpore.pores.passes import find_basins, find_closed, find_distance, measure_basins, part_of
 from hushpore.pores.result import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.watershed.basins import apply_labels
@@ -46,11 +45,11 @@ class Regions:
         """Part a phase, given as a void whose walls all others are."""
         work = self._work
         before = sum(peaks.size for peaks in self._peaks)
-        closed = yield from _part(find_closed(work, phase), 0.0, 0.1)
-        distance = yield from _part(find_distance(work, phase), 0.1, 0.4)
-        unstitched = yield from _part(find_basins(work, distance), 0.4, 0.6)
+        closed = yield from part_of(find_closed(work, phase), 0.0, 0.1)
+        distance = yield from part_of(find_distance(work, phase), 0.1, 0.4)
+        unstitched = yield from part_of(find_basins(work, distance), 0.4, 0.6)
         measuring = measure_basins(work, unstitched, closed, distance, None)
-        graph = yield from _part(measuring, 0.6, 0.9)
+        graph = yield from part_of(measuring, 0.6, 0.9)
         numbering = number_basins(graph, work.settings, work.volume)
         label_of = np.where(numbering.label_of > 0, numbering.label_of + before, 0).astype(np.int32)
         for first, last in work.slabs:
@@ -135,14 +134,3 @@ class FoundRegions:
             sizes = self.columns["equivalent_diameter"][self.columns["phase"] == row + 1]
             found[row] = sizes.size, np.median(sizes) if sizes.size else np.nan
         return found
-
-
-def _part(work: Pass[Any], first: float, last: float) -> Pass[Any]:
-    """Drive a pass as the part of a longer one that is done from one share to another."""
-    with closing(work):
-        while True:
-            try:
-                share = next(work)
-            except StopIteration as end:
-                return end.value
-            yield first + (last - first) * share

@@ -128,7 +128,7 @@ def find_certainty(
 ) -> Generator[Event, None, Certainty | None]:
     """Find how sure the figures of a segmentation are; None where there is no pore.
 
-    `phase`: (z, y, x), uint8, of which `AIR` is not of the sample. `labels`: (z, y, x), int32.
+    `phase`: (z, y, x), uint8; `AIR` and above is not of the sample. `labels`: (z, y, x), int32.
     `threshold`: that was taken; None where there is none, or one for each voxel. `segment`:
     segments the same volume with other settings.
     """
@@ -136,7 +136,7 @@ def find_certainty(
     radius = height_of(graph, "auto", volume.n_spatial).radius
     if radius is None or not numbering.root.size:
         return None
-    void, inside = labels > 0, phase != AIR
+    void, inside = labels > 0, phase < AIR
     if settings.sample_mask:
         # solid outside it is not of the sample either
         inside &= ~beyond_mask(work, 0, len(phase))

@@ -22,7 +22,7 @@ import numpy as np
 
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.slabs import Scratch, Slabs, Stack
-from hushpore.pores.void.parts import AIR, SOLID, Components, find_components, find_runs
+from hushpore.pores.void.parts import AIR, OPEN, SOLID, Components, find_components, find_runs
 from hushpore.pores.watershed.distance import distances, squared_distance
 
 if TYPE_CHECKING:
@@ -77,11 +77,12 @@ def mark_outside(
 ) -> Iterator[float]:
     """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
 
-    `phase`: (z, y, x), uint8: the void is all but `SOLID`. `spacing`: voxel size in z, y, x order.
-    `radius`: of the ball, in voxels of the smallest spacing. It fits where all solid voxels'
-    centres are farther from its own, which is the centre of a voxel. `slicewise`: whether every
-    slice is taken for itself, with a disc instead of the ball: for a sample that runs through from
-    the first slice to the last, whose pores would be open there.
+    `phase`: (z, y, x), uint8: the void is `OPEN`, and the ball gets into what is filled in, too.
+    `spacing`: voxel size in z, y, x order. `radius`: of the ball, in voxels of the smallest
+    spacing. It fits where all solid voxels' centres are farther from its own, which is the centre
+    of a voxel. `slicewise`: whether every slice is taken for itself, with a disc instead of the
+    ball: for a sample that runs through from the first slice to the last, whose pores would be open
+    there.
     Yields: the share that is done.
 
     Linear in the number of voxels: two distance transforms and one search for connected parts, in
@@ -90,7 +91,8 @@ def mark_outside(
     if slicewise:
         for first, last in slabs:
             part = phase.read(first, last)
-            part[outside_of_slices(part != SOLID, spacing, radius, threads)] = AIR
+            outside = outside_of_slices(part != SOLID, spacing, radius, threads)
+            part[outside & (part == OPEN)] = AIR
             phase.write(first, part)
             yield last / slabs.depth
         return
@@ -126,7 +128,7 @@ def mark_outside(
         place = max(first, before)
         part = phase.read(place - before, first + len(distance) - before)
         near = distance[place - first :][: len(part)][:, *inner] <= limit
-        part[near & (part != SOLID)] = AIR
+        part[near & (part == OPEN)] = AIR
         phase.write(place - before, part)
         yield 1 - 0.5 * first / around.depth
     balls.close()

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
 
 
-#: What a voxel is: solid; void, open until it is known to be closed; or air outside the sample.
-SOLID, OPEN, CLOSED, AIR = 0, 1, 2, 3
+#: What a voxel is: solid; void, open until it is known to be closed; or not of the sample, which is
+#: all from `AIR` on: air around it, where solid ends, or filled in, where it may go on.
+SOLID, OPEN, CLOSED, AIR, FILLED_IN = 0, 1, 2, 3, 4
 
 
 class Lines(NamedTuple):
