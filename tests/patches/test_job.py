@@ -88,10 +88,29 @@ def test_labels_draw_patches_to_them(axes, rng) -> None:
     labels = np.zeros((6, 30, 30), np.int32)
     labels[4, 20, 20] = 7
     scan = Volume(rng.normal(size=shape), axes=axes)
-    found = sample(scan, sampler="weights", weights=labels, patch_size=8, n_patches=20)
+    how = {"sampler": "weights", "weights": labels, "weights_are_labels": True}
+    found = sample(scan, **how, patch_size=8, n_patches=20)
     z, y, x = found.corners[:, -3:].T
     assert (z == 4).all()
     assert ((y <= 20) & (y > 12) & (x <= 20) & (x > 12)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int64, np.uint64, np.float32])
+def test_an_image_of_any_type_weighs_by_its_values_and_labels_by_what_they_hold(dtype, rng) -> None:
+    # of two places that hold a patch each, one weighs four times the other
+    weights = np.zeros((20, 60), dtype)
+    weights[4:12, 4:12], weights[4:12, 40:48] = 50, 200
+    scan = rng.normal(size=weights.shape)
+    how = {"sampler": "weights", "weights": weights, "patch_size": 4, "n_patches": 4000}
+    notes = []
+    for are_labels, share in ((False, 0.8), (True, 0.8 if dtype == np.float32 else 0.5)):
+        found = sample(scan, **how, weights_are_labels=are_labels)
+        assert (found.corners[:, 1] > 30).mean() == pytest.approx(share, abs=0.03)
+        notes.append(any("weights_are_labels" in note for note in found.provenance["notes"]))
+    # a mask is the same to both
+    assert notes == [dtype != np.float32, False]
+    mask = sample(scan, **{**how, "weights": (weights > 0).astype(dtype)})
+    assert not mask.provenance["notes"]
 
 
 def test_patches_lie_about_given_points(rng) -> None:

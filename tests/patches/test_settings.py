@@ -23,7 +23,8 @@ def test_a_small_share_is_called_one():
 def test_settings_of_other_samplers_say_that_they_are_not_used():
     unused = PatchSettings().unused({})
     assert set(unused) == {
-        "weights", "points", "overlap", "patch_depth", "n_groups", "n_neighbours",
+        "weights", "weights_are_labels", "points", "overlap", "patch_depth", "n_groups",
+        "n_neighbours",
     }  # fmt: skip
     assert "n_patches" in PatchSettings(sampler="grid").unused({})
     assert "overlap" not in PatchSettings(sampler="grid").unused({})

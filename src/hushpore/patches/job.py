@@ -120,7 +120,7 @@ def draw_patches(
         case "points":
             return _at_points(volume, settings, notes)
         case _:
-            weights = _weights(volume, settings, backend).reshape(shape)
+            weights = _weights(volume, settings, backend, notes).reshape(shape)
             corners = Places.from_weights(weights, size).draw(count, generator)
     return corners.cpu().numpy()
 
@@ -141,7 +141,9 @@ def require_room(volume: Volume, size: tuple[int, ...]) -> None:
         )
 
 
-def _weights(volume: Volume, settings: PatchSettings, backend: Backend) -> torch.Tensor:
+def _weights(
+    volume: Volume, settings: PatchSettings, backend: Backend, notes: list[str]
+) -> torch.Tensor:
     """Return the weight of every voxel, in the shape of the volume."""
     if settings.sampler != "weights":
         values = backend.put(require_values(volume))
@@ -150,8 +152,17 @@ def _weights(volume: Volume, settings: PatchSettings, backend: Backend) -> torch
         return gradient_magnitude(values, settings.dimensions)
     given = np.asarray(volume.auxiliary_of(settings, "weights"))
     if given.dtype.kind in "iu":
-        # the number of a label is its name, not how much it weighs
-        given = given != 0
+        if settings.weights_are_labels:
+            # the number of a label is its name, not how much it weighs
+            given = given != 0
+        else:
+            if np.unique(given[given != 0]).size > 1:
+                notes.append(
+                    f"The weights are whole numbers ({given.dtype}) and count by their values. "
+                    "Where they are labels, say so (weights_are_labels), and each counts as 1."
+                )
+            # PyTorch compares no unsigned ones of more than 8 bits
+            given = given.astype(np.int64)
     weights = backend.put(np.ascontiguousarray(given))
     return weights.expand(volume.shape)
 

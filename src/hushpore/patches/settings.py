@@ -87,10 +87,18 @@ class PatchSettings(Settings):
     )
     weights: str = option(
         "",
-        "Mask, labels or image for the sampling weights: a patch is drawn in proportion to its sum "
-        "inside the patch; any label counts as 1.",
+        "Mask, image or labels for the sampling weights: a patch is drawn in proportion to its sum "
+        "inside the patch.",
         auxiliary=("labels", "image"),
         more=True,
+    )
+    weights_are_labels: bool = option(
+        False,
+        "Take whole numbers in the weights for labels, of which any counts as 1, and not for "
+        "values, which count as much as they are. In napari a labels layer always holds labels.",
+        label="Weights are labels",
+        more=True,
+        before=True,
     )
     points: str = option(
         "",
@@ -153,6 +161,8 @@ class PatchSettings(Settings):
         for name in ("weights", "points"):
             if self.sampler != name:
                 reasons[name] = f"Not used: for the sampling {name} (Sampling)."
+        if "weights" in reasons:
+            reasons["weights_are_labels"] = reasons["weights"]
         if self.sampler != "grid":
             reasons["overlap"] = "Not used: for patches on a grid (Sampling)."
         if self.sampler in ("grid", "points"):

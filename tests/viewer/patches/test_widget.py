@@ -73,6 +73,21 @@ def test_points_and_a_mask_of_chosen_patches_are_made_for_the_denoiser(shown):
     np.testing.assert_array_equal(mask, expected)
 
 
+def test_weights_of_a_labels_layer_are_labels_and_of_an_image_are_not(qtbot, scan):
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan")
+    whole = np.arange(scan.size, dtype=np.uint16).reshape(scan.shape)
+    layers = viewer.add_labels(whole), viewer.add_image(whole)
+    widget = PatchesWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget.layer.value = viewer.layers["scan"]
+    widget.sampler.value = "weights"
+    for layer, are_labels in zip(layers, (True, False), strict=True):
+        widget.weights.value = layer
+        settings = widget.settings()
+        assert (settings.weights, settings.weights_are_labels) == (layer.name, are_labels)
+
+
 def test_a_contact_sheet_is_not_taken_as_what_to_work_on(shown):
     _, widget = shown
     assert widget.layer.value.name == "scan"

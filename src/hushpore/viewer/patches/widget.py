@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from napari.layers import Labels
 from napari.utils.notifications import show_warning
 
 from hushpore.viewer.forms.layer_field import ModelField
@@ -17,6 +19,7 @@ from hushpore.viewer.patches.panel import PatchesPanel
 if TYPE_CHECKING:
     from napari.layers import Layer
 
+    from hushpore.base.settings import Settings
     from hushpore.patches.result import Patches
     from hushpore.viewer.running.target import Target
     from hushpore.viewer.running.task import Outcome
@@ -54,6 +57,13 @@ class PatchesWidget(JobWidget):
     def result_layers(cls, result: Patches, target: Target) -> list[LayerData]:
         """Return boxes, hidden pixels, groups and the contact sheet."""
         return patch_layers(result, target)
+
+    def settings(self) -> Settings:
+        """Return the settings for a run: a labels layer holds labels."""
+        settings = super().settings()
+        if isinstance(self.form.weights.layer, Labels):
+            return dataclasses.replace(settings, weights_are_labels=True)  # type: ignore[call-arg]
+        return settings
 
     def run(self) -> JobWorker:
         """Start, and hold the model that is read: its layer may be removed meanwhile."""
