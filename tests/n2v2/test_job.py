@@ -413,3 +413,19 @@ def test_bad_input_is_refused_in_words(
 ) -> None:
     with pytest.raises(InputError, match=words):
         hushpore.denoise(data, device="cpu", **settings)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_a_scan_far_from_zero_is_denoised_as_one_near_it(
+    dtype: type, rng: np.random.Generator
+) -> None:
+    values = (300 * (rng.normal(size=(1, 12, 12)) > 0)).repeat(8, 1).repeat(8, 2).repeat(4, 0)
+    values = np.rint(values + rng.normal(0, 40, values.shape)).astype(np.int32)
+    how = {"steps": 20, "patch_size": 32, "batch_size": 4, "method": "n2v2", "device": "cpu"}
+    near = hushpore.denoise(values, **how)
+    far = hushpore.denoise((values + 10**8).astype(dtype), **how)
+    away = far.volume.data.astype(np.float64) - 1e8 - near.volume.data
+    # which varies by 150; results have steps of 8, and the mean is where it was to half of one
+    assert np.sqrt(np.mean(away**2)) < 5
+    assert not any("float32" in note for note in near.notes)
+    assert any("steps of 8" in note for note in far.notes)

@@ -214,7 +214,8 @@ def _measured(volume: Volume, block: Block, timer: StageTimer) -> Measured:
 def scale_of(found: Sequence[Measured], volume: Volume) -> Scale:
     """Return the grey scale of a volume of which all blocks were measured.
 
-    Raises InputError if there are NaN or infinite values, or a channel is constant.
+    Raises InputError if there are NaN or infinite values, a channel is constant, or float32 does
+    not tell its values apart.
     """
     # in one order, whichever came first
     found = sorted(found, key=lambda each: each.block)
@@ -226,7 +227,7 @@ def scale_of(found: Sequence[Measured], volume: Volume) -> Scale:
         if not deviation:
             raise InputError(f"Channel {channel} of {volume.name} is constant; leave it out.")
     mean, deviations = (tuple(each) for each in zip(*moments, strict=True))
-    return Scale(mean, deviations)
+    return Scale(mean, deviations).require_steps(volume)
 
 
 def _joined(parts: Iterable[Measured]) -> tuple[float, float]:

@@ -295,6 +295,8 @@ class DenoisingRun:
         yield from self._say_noise()
         if self.noise.saturation:
             yield self._note(self.noise.saturation + ".")
+        if coarse := self.scale.coarseness:
+            yield self._note(coarse)
         yield _PREPARING
 
     def _say_noise(self) -> Job:

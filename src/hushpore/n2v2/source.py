@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 #: Voxels that are looked at in one piece for the statistics: 16 MB in float64, a twentieth of a
 #: second.
 _PIECE = 1 << 21
+
+#: Steps of float32, in standard deviations of the grey values, from which on values are normalised
+#: in float64; it is said that the result has such steps; and hardly two values could be told apart.
+_FINE, _COARSE, _TOO_COARSE = 1e-3, 1e-2, 0.5
 
 
 class Source:
@@ -132,9 +136,14 @@ class Scale:
 
         `values`: shape (n, *size). `channels`: int, shape (n,): the channel of each plane.
         """
-        mean, std = (self._of(each, channels, values.ndim) for each in (self.mean, self.std))
-        on_device = [torch.from_numpy(each).to(values.device) for each in (mean, std)]
-        return (values.float() - on_device[0]) / on_device[1]
+        # an offset that takes most digits of float32 goes before values are rounded to these
+        is_exact = self.step < _FINE or values.dtype == torch.float32
+        dtype = np.float32 if is_exact else np.float64
+        mean, std = (
+            torch.from_numpy(self._of(each, channels, values.ndim, dtype)).to(values.device)
+            for each in (self.mean, self.std)
+        )
+        return ((values.to(mean.dtype) - mean) / std).float()
 
     def normalise_scans(
         self, scans: Sequence[torch.Tensor], channels: npt.NDArray[np.int64]
@@ -168,11 +177,46 @@ class Scale:
         # one rounding after the other, as on the host
         return planes.mul_(std).add_(mean)
 
+    @property
+    def step(self) -> float:
+        """Step between neighbouring numbers of float32 at the mean, in standard deviations."""
+        return max(_step(mean) / std for mean, std in zip(self.mean, self.std, strict=True))
+
+    @property
+    def coarseness(self) -> str:
+        """What is to be said where a result in float32 has notable steps; else empty."""
+        if self.step < _COARSE:
+            return ""
+        channels = zip(self.mean, self.std, strict=True)
+        mean, std = max(channels, key=lambda each: _step(each[0]) / each[1])
+        return (
+            f"Grey values lie about {mean:.3g} and vary by {std:.3g} (standard deviation), where "
+            f"float32, in which results are, has steps of {_step(mean):.3g}. Subtract {mean:.3g} "
+            "from the scan first."
+        )
+
+    def require_steps(self, volume: Volume) -> Self:
+        """Return this if float32, in which results are, can tell the values of a volume apart.
+
+        Raises InputError if it cannot.
+        """
+        if self.step > _TOO_COARSE:
+            raise InputError(f"{volume.name} cannot be denoised as it is. {self.coarseness}")
+        return self
+
     @staticmethod
     def _of(
-        per_channel: tuple[float, ...], channels: npt.NDArray[np.int64], ndim: int
-    ) -> npt.NDArray[np.float32]:
-        return np.array(per_channel, np.float32)[channels].reshape(-1, *[1] * (ndim - 1))
+        per_channel: tuple[float, ...],
+        channels: npt.NDArray[np.int64],
+        ndim: int,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> npt.NDArray[Any]:
+        return np.array(per_channel, dtype)[channels].reshape(-1, *[1] * (ndim - 1))
+
+
+def _step(value: float) -> float:
+    """Return how far the next number of float32 is from a value; also beyond the largest."""
+    return math.ldexp(1.0, math.frexp(value)[1] - 24) if value else 0.0
 
 
 def measure_scale(source: Source) -> Scale:
@@ -186,7 +230,8 @@ def measure_scale_in_pieces(source: Source) -> Generator[float, None, Scale]:
     The values are read piece by piece, so that they need not fit into memory.
 
     Yields: the share that is read.
-    Raises InputError if there are NaN or infinite values, or a channel is constant.
+    Raises InputError if there are NaN or infinite values, a channel is constant, or float32 does
+    not tell its values apart.
     """
     volume = source.volume
     n_channels = int(source.channels.max()) + 1
@@ -216,7 +261,8 @@ def measure_scale_in_pieces(source: Source) -> Generator[float, None, Scale]:
     mean = total / count
     std = np.sqrt(np.maximum(square / count - mean**2, 0))
     _require_variation(volume, pivot + mean, std)
-    return Scale(tuple((pivot + mean).tolist()), tuple(std.tolist()))
+    scale = Scale(tuple((pivot + mean).tolist()), tuple(std.tolist()))
+    return scale.require_steps(volume)
 
 
 def _require_variation(
