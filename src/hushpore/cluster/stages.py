@@ -45,6 +45,7 @@ from hushpore.pores.result import basins_left_out, summary_of, totals_of
 from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
 from hushpore.pores.tables.totals import totals_columns
 from hushpore.pores.void.grey import step_of
+from hushpore.pores.void.threshold import require_steps
 from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
 from hushpore.pores.watershed.snow import middle_of, widest
 
@@ -185,6 +186,7 @@ class Segmentation:
             reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
             found, histogram = range_of(reports, dtype)
             require_range(self.volume, found.low, found.high, found.bad)
+            require_steps(self.volume, found)
             self.grey_range = float(found.low), float(found.high)
             if wants and histogram is None:
                 reports = yield from self._slabs(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from skimage import filters
 
+import hushpore
 from hushpore.base.errors import InputError
 from hushpore.pores.settings import LOCAL_METHODS, METHODS, PoreSettings
 from hushpore.pores.void.threshold import find_threshold, make_histogram
@@ -108,3 +109,31 @@ def test_only_otsu_knows_several_phases(threads: KernelThreads) -> None:
     image = two_phases(1, 80, 170, 18, 0.5).astype(np.uint8)
     with pytest.raises(InputError, match="Only the method 'otsu' knows 3 phases"):
         find_threshold(make_histogram(image, threads), "li", 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "offset"),
+    [(np.int32, 10**8), (np.uint32, 4 * 10**9), (np.int64, -(10**15)), (np.uint64, 10**15),
+     (np.dtype(">i4"), 10**8), (np.float16, 1000.0), (np.float64, 1e8), (np.dtype(">f8"), -1e12)],
+)  # fmt: skip
+def test_pores_are_the_same_of_any_type_and_as_far_from_zero(
+    dtype: np.dtype, offset: float
+) -> None:
+    image = two_phases(4, 300, 900, 90, 0.4).clip(200, 1000).round()
+    expected = filters.threshold_otsu(image.astype(np.uint16))
+    found = hushpore.segment_pores((image.astype(np.asarray(offset).dtype) + offset).astype(dtype))
+    # of floating-point numbers there are 1024 bins
+    bins = 0 if np.dtype(dtype).kind in "iu" else 2
+    assert found.threshold - offset == pytest.approx(expected, abs=bins)
+    dark = image <= found.threshold - offset
+    np.testing.assert_array_equal(found.labels > 0, dark)
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [(np.int64, -(2**62)), (np.uint64, 2**63)])
+def test_whole_numbers_that_no_threshold_parts_are_refused(dtype: type, offset: int) -> None:
+    image = two_phases(4, 300, 900, 90, 0.4).clip(200, 1000).astype(dtype)
+    with pytest.raises(InputError, match=r"steps of .* Subtract .* from the scan first"):
+        hushpore.segment_pores(image + dtype(offset))
+    # far apart they are told apart
+    wide = np.where(image % 2 == 0, dtype(0), dtype(abs(offset)))
+    assert 0 < hushpore.segment_pores(wide, outside="keep").porosity < 1

@@ -243,9 +243,12 @@ def _histogram(values: npt.NDArray[Any]) -> Histogram:
         raise InputError("There are no two grey values.")
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "iu" and high - low < 1 << 16:
-        counts = np.bincount((values.astype(np.int64) - int(low)).ravel())
+        wide = values.astype(f"{values.dtype.kind}8")
+        counts = np.bincount((wide - wide.min()).astype(np.int64).ravel())
         return Histogram(counts, low + np.arange(counts.size, dtype=np.float64))
-    counts, edges = np.histogram(values, _BINS, (low, high))
+    # in half precision there are not as many numbers as bins
+    wide = values.astype(np.promote_types(values.dtype, np.float32))
+    counts, edges = np.histogram(wide, _BINS, (low, high))
     return Histogram(counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2)
 
 

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.volume import Volume
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.void.grey import GreyValues
 
 _LEVELS = 1 << 16
 _BINS = 1024
+
+#: Steps of float64, in which thresholds are, that the range of whole numbers has at the least.
+_FEWEST_STEPS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +141,8 @@ def survey(
     Whole numbers of 16 bits are read once, anything else a second time for the histogram.
 
     Yields: the share that is done.
-    Raises InputError if the values are all the same, or some of them are not finite.
+    Raises InputError if the values are all the same, some of them are not finite, or they are whole
+    numbers too large for thresholds between them.
     """
     counted = counted_once(values.dtype) if with_histogram else None
     if counted:
@@ -153,9 +158,22 @@ def survey(
         yield last / values.slabs.depth / (1 + with_histogram)
     found = functools.reduce(Range.join, ranges)
     require_range(values.volume, *found)
+    require_steps(values.volume, found)
     if not with_histogram:
         return found, None
     return found, (yield from _count_all(values, found, threads, 0.5, padding))
+
+
+def require_steps(volume: Volume, found: Range) -> None:
+    """Raise `InputError` where whole numbers are so large that no threshold parts them."""
+    low, high = float(found.low), float(found.high)
+    step = float(np.spacing(max(abs(low), abs(high))))
+    if volume.dtype.kind in "iu" and int(found.high) - int(found.low) < _FEWEST_STEPS * step:
+        raise InputError(
+            f"{volume.name} holds whole numbers from {found.low} to {found.high}, among which "
+            f"thresholds, floating-point numbers, have steps of {step:g}. Subtract {found.low} "
+            "from the scan first."
+        )
 
 
 def _count_all(
@@ -242,7 +260,8 @@ def _otsu(histogram: Histogram) -> float:
     histogram = histogram.trimmed()
     counts, centers = histogram.counts.astype(np.float64), histogram.centers
     weight = np.cumsum(counts)
-    moment = np.cumsum(counts * centers)
+    # values far from zero would take the digits of what is between the phases
+    moment = np.cumsum(counts * (centers - centers[0]))
     dark, bright = weight[:-1], weight[-1] - weight[:-1]
     apart = moment[:-1] / dark - (moment[-1] - moment[:-1]) / bright
     return float(centers[np.argmax(dark * bright * apart**2)])
