@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from hushpore.base.text import (
     LONGEST_LINE,
+    file_name,
     harmless,
     harmless_table,
     in_figure,
@@ -52,6 +53,12 @@ def test_a_dollar_in_a_figure_is_a_dollar():
     title = figure.suptitle(in_figure(r"$\frac and $\frac"))
     figure.canvas.draw()
     assert title.get_text().replace(r"\$", "$") == r"$\frac and $\frac"
+
+
+def test_the_name_of_a_file_has_nothing_that_a_system_forbids():
+    # those that Windows reserves, by its documentation, and what it does not show
+    assert file_name('a<b>c:d"e/f\\g|h?i*j\0k\x1b') == "a_b_c_d_e_f_g_h_i_j_k_"
+    assert file_name("Schwamm 多孔 v1.2-a_b") == "Schwamm 多孔 v1.2-a_b"
 
 
 def test_what_is_too_long_is_cut():

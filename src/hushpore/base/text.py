@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,15 @@ def harmless(text: str) -> str:
 def encodable(text: str) -> str:
     """Return a name of a file in which bytes that are no text in UTF-8 are written as codes."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def file_name(text: str) -> str:
+    """Return a text as the name of a file on any system: what may not stand in one is ``_``.
+
+    >>> file_name("CT 1/2: foam")
+    'CT 1_2_ foam'
+    """
+    return re.sub(r"[^\w. -]", "_", text)
 
 
 def on_one_line(text: str, longest: int) -> str:

@@ -106,18 +106,21 @@ def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, ad
 
 
 def test_pores_segmented_on_a_cluster_come_with_their_tables(qtbot, viewer, address, tmp_path):
+    # a name that no folder can have
+    viewer.layers[0].name = "CT 1/2"
     widget = PoresWidget(viewer)
     qtbot.addWidget(widget.native)
     widget.run_on.value = address
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
-    layer = viewer.layers["scan pores"]
+    assert "CT 1_2_pores" in widget._result.text(), widget._result._details
+    layer = viewer.layers["CT 1/2 pores"]
     assert not isinstance(layer.data, np.ndarray)
     assert len(layer.features) > 0
     assert {THROATS, PROFILE} <= set(layer.metadata[METADATA_KEY])
-    assert (tmp_path / "scan_pores" / "pores.csv").is_file()
+    assert (tmp_path / "CT 1_2_pores" / "pores.csv").is_file()
     # and the same from the folder
-    (labels,) = read_all(tmp_path / "scan_pores" / "labels.ome.zarr", lazy=True)
+    (labels,) = read_all(tmp_path / "CT 1_2_pores" / "labels.ome.zarr", lazy=True)
     _, keywords, kind = _layer(labels)
     assert kind == "labels"
     assert len(keywords["features"]) == len(layer.features)

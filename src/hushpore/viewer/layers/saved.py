@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
-from hushpore.base.text import as_csv
+from hushpore.base.text import as_csv, file_name
 from hushpore.io import is_on_disk
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.io.target import require_apart
@@ -97,7 +96,7 @@ class SavedLayer:
     @property
     def proposed(self) -> Path:
         """Where it may go: beside the scan, where one can write there."""
-        name = re.sub(r"[^\w. -]", "_", self.volume.name)
+        name = file_name(self.volume.name)
         place = Path(self.volume.source).expanduser() if self.volume.source else Path()
         beside = place.parent if place.is_absolute() else Path.home()
         folder = beside if os.access(beside, os.W_OK) else Path.home()

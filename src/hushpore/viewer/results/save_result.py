@@ -38,7 +38,8 @@ def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
         show_warning(str(error))
         return None
     kinds = "Result folder (*)" if saved.is_folder else "OME-TIFF (*.tif);;OME-Zarr (*.zarr)"
-    path = ask_for_file(parent, "Save result", str(saved.proposed), kinds)
+    proposed = saved.proposed
+    path = ask_for_file(parent, "Save result", proposed.name, kinds, proposed.parent)
     return None if path is None else save_result(saved, path)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from napari.utils.notifications import show_info, show_warning
 from qtpy.QtWidgets import QFileDialog, QWidget
 
 from hushpore.base.partial import new_file
-from hushpore.base.text import as_csv
+from hushpore.base.text import as_csv, file_name
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
@@ -30,15 +29,21 @@ def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]
     `name`: what to call the file, without its suffix. `make`: returns the values; called in the
     thread.
     """
-    proposed = re.sub(r"[^\w. -]", "_", name) + ".json"
-    path = ask_for_file(parent, title, proposed, "JSON (*.json)")
+    path = ask_for_file(parent, title, f"{name}.json", "JSON (*.json)")
     if path is not None:
         save(path, make)
 
 
-def ask_for_file(parent: QWidget, title: str, name: str, kinds: str) -> Path | None:
-    """Ask where to write a file; None where the user does not want to."""
-    chosen, _ = QFileDialog.getSaveFileName(parent, title, name, kinds)
+def ask_for_file(
+    parent: QWidget, title: str, name: str, kinds: str, folder: Path | None = None
+) -> Path | None:
+    """Ask where to write a file; None where the user does not want to.
+
+    `name`: what to call it, of whatever characters the name of a layer has. `folder`: where it may
+    go; by default where the last one went.
+    """
+    proposed = str((folder or Path()) / file_name(name))
+    chosen, _ = QFileDialog.getSaveFileName(parent, title, proposed, kinds)
     return Path(chosen) if chosen else None
 
 

@@ -20,6 +20,7 @@ from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.scaled import held
+from hushpore.base.text import file_name
 from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.viewer.layers.conversion import known_of
 from hushpore.viewer.layers.origin import mark_as_made
@@ -142,7 +143,8 @@ def cluster_task(
         folder = result_folder_for(volume, where)
         kind = jobs.JOBS[widget.job]
         end = ".ome.zarr" if kind.gives else ""
-        path = unused_path(folder, f"{volume.name}_{kind.gives or widget.job}", end)
+        stem = file_name(f"{volume.name}_{kind.gives or widget.job}")
+        path = unused_path(folder, stem, end)
         result = yield from jobs.load(kind.cluster)(client, volume, path, settings, device=device)
     layers = _made(widget.cluster_layers(result, target), target)
     summary = f"{result.summary}. Written: {path}"
