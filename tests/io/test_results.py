@@ -1,4 +1,5 @@
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ def volumes(draw):
         unit=draw(st.sampled_from(["mm", "um", "nm", "m", "cm", "pixel"])),
         axes=axes,
         origin=tuple(draw(place) for _ in range(n_spatial)),
-        name=draw(st.text("abc <&>\"'µ", max_size=8)),
+        name=draw(st.text(st.characters(), max_size=8)),
     )
 
 
@@ -65,6 +66,20 @@ def test_another_program_sees_an_ome_tiff_with_its_voxel_size(tmp_path, ramp):
     with tifffile.TiffFile(path) as tif:
         assert tif.series[0].axes == "ZYX"
         assert 'PhysicalSizeX="0.5" PhysicalSizeXUnit="µm"' in tif.ome_metadata
+
+
+@pytest.mark.parametrize("odd", [*map(chr, range(32)), "\x7f", "\ud800", "\ufffe", "\uffff"])
+def test_what_xml_has_no_place_for_stands_in_no_description(tmp_path, ramp, odd):
+    path = write_image(tmp_path / "a.tif", Volume(ramp, 0.5, "um", name=f"多孔 {odd} <&>"))
+    with tifffile.TiffFile(path) as tif:
+        told = tif.ome_metadata
+        assert tif.is_ome
+        assert tif.series[0].axes == "ZYX"
+    # a parser that knows nothing of what wrote it
+    image = ElementTree.fromstring(told).find("{*}Image")
+    assert image.get("Name").startswith("多孔 ")
+    assert image.get("Name").endswith(" <&>")
+    assert image.find("{*}Pixels").get("PhysicalSizeX") == "0.5"
 
 
 def test_labels_are_compressed_and_grey_values_are_not(tmp_path):

@@ -187,6 +187,23 @@ def test_names_in_any_character_set_are_no_obstacle(path):
         assert read(path).shape == (32, 32)
 
 
+def test_a_description_is_read_in_its_character_set(series, tmp_path, ramp):
+    def describe(dataset, _):
+        dataset.SpecificCharacterSet = ["", "ISO 2022 IR 87"]
+        dataset.SeriesDescription = "山田^太郎"
+
+    edit(series, describe)
+    # as in the example of DICOM PS3.5 H.3.1: bytes of ASCII alone, between escapes
+    stated = b"\x1b$B;3ED\x1b(B^\x1b$BB@O:\x1b(B"
+    assert all(stated in path.read_bytes() for path in series.iterdir())
+    write_series(Volume(ramp, unit="mm"), tmp_path / "other", seed=2)
+    assert "山田^太郎 series 1" in [volume.name for volume in read_all(tmp_path)]
+    for path in series.iterdir():
+        # of a set that nobody knows the escapes are no reason to leave a slice out
+        path.write_bytes(path.read_bytes().replace(b"ISO 2022 IR 87", b"ISO 2022 IR 99"))
+    assert read(series).shape == ramp.shape
+
+
 DISCS = Path(DATA_ROOT) / "test_files" / "dicomdirtests"
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 # value representations by how their bytes are read here; pydicom reads all others
 _TEXT = ("CS", "DS", "IS", "LO", "UI")
+# begins a change of the character set, after which bytes of ASCII stand for other letters
+_ESCAPE = b"\x1b"
 _WHOLE = {"US": False, "SS": True}
 
 
@@ -33,7 +35,7 @@ class Header:
         content = element.value
         if isinstance(content, bytes):
             representation = element.VR or representation
-            if representation in _TEXT and content.isascii():
+            if representation in _TEXT and content.isascii() and _ESCAPE not in content:
                 texts = content.decode("ascii").rstrip("\0 ").split("\\")
                 content = [text.strip() for text in texts] if len(texts) > 1 else texts[0].strip()
             elif representation in _WHOLE and len(content) >= 2:

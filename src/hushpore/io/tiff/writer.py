@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.filled_in import stated_padding
+from hushpore.base.text import harmless
 from hushpore.base.units import METRES
 from hushpore.io.slabs import slabs
 
@@ -45,7 +46,8 @@ def write_tiff(path: Path, volume: Volume) -> None:
     description = {"hushpore": ours}
     metadata: dict[str, Any] = {
         "axes": volume.axes.upper(),
-        "Name": volume.name,
+        # XML has no place for most of what cannot be seen, not even as a code
+        "Name": harmless(volume.name),
         "Description": json.dumps(description),
     }
     for axis, step in zip(reversed("ZYX"), reversed(volume.spacing), strict=False):
