@@ -27,7 +27,7 @@ from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from hushpore.base.events import Job
@@ -237,6 +237,7 @@ def _run(
         with chained(flags["device"]) as backend_of:
             for job, settings in steps.items():
                 attached = attach_files(volume, settings, source)
+                _refuse_extras(files, attached, settings)
                 _say_time(job, settings, volume, flags)
                 work = start(job, attached, settings, backend_of(job))
                 result = _drive(work, job, flags, measured)
@@ -264,6 +265,13 @@ def _refuse_unread(job: str, source: Source, settings: Settings) -> None:
     """Raise what the job would once all values are there, for some scans minutes later."""
     if check := JOBS[job].check:
         load(check)(source.describe(), settings)
+
+
+def _refuse_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settings) -> None:
+    """Raise what the writers of further files would, once the job has run for nothing."""
+    for extra in extras:
+        if extra.check:
+            load(extra.check)(volume, settings)
 
 
 def _run_on_cluster(

@@ -55,6 +55,9 @@ class ExtraFile:
     checker: str
     # ``"module:function"``: called with path, result, the volume that was read, and overwrite
     writer: str
+    # ``"module:function"``: called with the volume and the settings before the job runs; raises
+    # where no such file could be made of its result. Empty where one always can
+    check: str = ""
     # why it cannot be written of a result on a cluster, after its flag; empty where it can
     not_on_cluster: str = ""
 
@@ -169,13 +172,15 @@ JOBS: dict[str, JobDescription] = {
                 "hushpore.runs.extra_files:save_model",
             ),
             ExtraFile(
-                "export_model", "Package for the BioImage Model Zoo (.zip).",
+                "export_model",
+                "Package for the BioImage Model Zoo (.zip); takes --context 0, or --dimensions 3.",
                 "hushpore.n2v2.export:check_package",
-                "hushpore.runs.extra_files:export_model", _IN_MEMORY,
+                "hushpore.runs.extra_files:export_model",
+                "hushpore.runs.extra_files:check_export", _IN_MEMORY,
             ),
             ExtraFile(
                 "picture", "Draw what was removed, and the loss (.png).", _MODEL_CHECK,
-                "hushpore.runs.extra_files:save_picture", _IN_MEMORY,
+                "hushpore.runs.extra_files:save_picture", not_on_cluster=_IN_MEMORY,
             ),
         ),
         repeat="hushpore.n2v2.settings:repeating",

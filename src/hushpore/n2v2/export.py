@@ -17,6 +17,7 @@ import torch
 from hushpore._version import __version__
 from hushpore.base.errors import InputError, import_optional
 from hushpore.base.partial import new_file
+from hushpore.base.readable import readable_count
 from hushpore.n2v2.tensor_file import check_file_target
 
 if TYPE_CHECKING:
@@ -79,6 +80,27 @@ def check_package(path: str, overwrite: bool = False) -> Path:
     target = check_target(path, overwrite)
     _import_zoo()
     return target
+
+
+def require_plain(context: int, channels: int, outputs: int) -> None:
+    """Check that the zoo has words for what a network sees.
+
+    `context`: neighbouring slices to either side. `channels`: of the images that it is for.
+    `outputs`: how many of them it sees, and gives, together.
+    Raises InputError if these are slices beside others, or channels each by itself.
+    """
+    if context:
+        raise InputError(
+            "The BioImage Model Zoo describes networks that see each slice by itself, or all of a "
+            f"volume; this one sees {readable_count(context, 'slice')} to either side of each. Set "
+            "context=0, or dimensions=3, and train; or keep the model in hushpore's own format."
+        )
+    if channels != outputs:
+        raise InputError(
+            "The BioImage Model Zoo describes networks that see all channels at once; this one "
+            f"sees the {channels} channels each by itself. Set channels='together', or choose one "
+            "channel, and train; or keep the model in hushpore's own format."
+        )
 
 
 def _import_zoo() -> tuple[Any, Any]:

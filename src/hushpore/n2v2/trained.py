@@ -210,15 +210,10 @@ class Model:
         OutputError
             If the package cannot be written.
         """
-        from hushpore.n2v2.export import check_target, write_package
+        from hushpore.n2v2.export import check_target, require_plain, write_package
 
         target = check_target(path, overwrite)
-        if self.context or len(self.mean) != self.network.architecture.outputs:
-            raise InputError(
-                "A model that sees neighbouring slices, or several channels each by itself, cannot "
-                "be described to the BioImage Model Zoo. Train it with context=0 on one channel, "
-                "or with channels='together'."
-            )
+        require_plain(self.context, len(self.mean), self.network.architecture.outputs)
         volume = as_volume(sample)
         first = self.arrange(volume).members[0]
         values = Source(volume, self.network.dimensions).read(first)

@@ -14,12 +14,33 @@ from hushpore.io.target import new_directory
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.n2v2.result import Denoised
+    from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.patches.result import Patches
 
 
 def save_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
     """Keep the trained model."""
     result.model.save(target, overwrite=overwrite)
+
+
+def check_export(volume: Volume, settings: DenoiseSettings) -> None:
+    """Check that the model of a denoising can be packaged, before it is trained.
+
+    Raises InputError if it cannot, see `hushpore.n2v2.export.require_plain`.
+    """
+    from hushpore.n2v2.export import require_plain
+    from hushpore.n2v2.images import arrange
+    from hushpore.n2v2.plan import context_for
+    from hushpore.n2v2.trained import load_model
+
+    if settings.model:
+        model = load_model(settings.model)
+        require_plain(model.context, len(model.mean), model.network.architecture.outputs)
+        return
+    context = context_for(volume, settings)
+    outputs = arrange(volume, settings.dimensions, settings.channels, context).outputs
+    count = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
+    require_plain(context, count, outputs)
 
 
 def export_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
