@@ -8,11 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 
 from hushpore import InputError, Volume
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.results import write_image
-from hushpore.runs.batch_groups import group_table, groups_of, groups_picture, has_figures
+from hushpore.runs.batch_groups import (
+    draw_groups,
+    group_table,
+    groups_of,
+    groups_picture,
+    has_figures,
+    note_on_units,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,12 +51,34 @@ def test_groups_have_the_means_and_deviations_of_their_scans_in_one_unit() -> No
     assert set(table["unit"]) == {"um"}
 
 
-def test_lengths_that_cannot_be_compared_are_left_out() -> None:
-    table = summary()
-    table.loc[1, "unit"] = "pixel"
-    means = group_table(table).set_index("group")["median_diameter_mean"]
-    assert means["dry"] == 6
-    assert np.isnan(means["wet"])
+@pytest.mark.parametrize("unknown", [0, 1, 2])
+def test_lengths_that_cannot_be_compared_are_left_out_and_it_is_said(unknown: int) -> None:
+    found = summary()
+    found.loc[unknown, "unit"] = "pixel"
+    table = group_table(found).set_index("group")
+    # the third scan is 7 um, the second 0.007 mm
+    known = {"dry": [[7], [5, 7], [5]][unknown], "wet": [[7], [], [7]][unknown]}
+    factor = {"um": 1, "mm": 1000}[table.loc["dry", "unit"]]
+    for group, lengths in known.items():
+        mean = table.loc[group, "median_diameter_mean"] * factor
+        assert mean == pytest.approx(np.mean(lengths) if lengths else np.nan, nan_ok=True)
+        assert table.loc[group, "median_diameter_scans"] == len(lengths)
+    # what has no unit is of all scans
+    assert table["porosity_scans"].to_dict() == {"dry": 2, "wet": 1}
+    assert "lengths of 1 of 3 scans are in pixel" in note_on_units(found)
+    figure = Figure()
+    draw_groups(figure, found)
+    assert figure.axes[2].get_title() == "without 1 scan in other units"
+    assert figure.axes[0].get_title() == ""
+
+
+def test_lengths_in_pixels_alone_are_told_to_be_such() -> None:
+    found = summary().assign(unit="pixel")
+    assert set(group_table(found)["unit"]) == {"pixel"}
+    assert "voxel size of none of the 3 scans is known" in note_on_units(found)
+    # nothing is compared
+    assert note_on_units(found.iloc[:1]) == ""
+    assert note_on_units(summary()) == ""
 
 
 def test_groups_are_folders_or_stand_in_a_table(tmp_path: Path) -> None:
@@ -79,15 +109,19 @@ def test_the_command_writes_table_and_plot(tmp_path: Path) -> None:
         ball = (z - 6) ** 2 + (y - 6) ** 2 + (x - 6) ** 2 < radius**2
         scan = Volume(np.where(ball, 100, 900).astype(np.uint16), spacing=2, unit="um")
         write_image(tmp_path / group / f"{group}.tif", scan)
+    # and one that does not say how large its voxels are
+    write_image(tmp_path / "large" / "unsized.tif", Volume(scan.data))
     words = ["batch", f"{tmp_path}/*/*.tif", "-o", str(tmp_path / "out"), "--no-denoise"]
     done = CliRunner().invoke(command, [*words, "--device", "cpu", "--groups", "folder"])
     assert done.exit_code == 0, done.output
     assert "groups.csv" in done.output
+    assert "lengths of 1 of 3 scans are in pixel" in done.output
     table = pd.read_csv(tmp_path / "out" / "groups.csv").set_index("group")
     assert table.loc["large", "porosity_mean"] > table.loc["small", "porosity_mean"]
+    assert table.loc["large", ["porosity_scans", "median_diameter_scans"]].tolist() == [2, 1]
     assert (tmp_path / "out" / "groups.png").read_bytes().startswith(b"\x89PNG")
     whole = pd.read_csv(tmp_path / "out" / "summary.csv")
-    assert sorted(whole["group"]) == ["large", "small"]
+    assert sorted(whole["group"]) == ["large", "large", "small"]
 
 
 def test_phases_of_many_scans_have_a_row_each_and_are_compared_by_their_shares(

@@ -20,7 +20,13 @@ from hushpore.base.partial import new_file, remove_partial
 from hushpore.base.text import as_csv, encodable, read_text
 from hushpore.io.results import write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
-from hushpore.runs.batch_groups import group_table, groups_of, groups_picture, has_figures
+from hushpore.runs.batch_groups import (
+    group_table,
+    groups_of,
+    groups_picture,
+    has_figures,
+    note_on_units,
+)
 from hushpore.runs.batch_scans import plan
 from hushpore.runs.batch_workers import State, at_once, in_turn
 from hushpore.runs.source import Source
@@ -124,8 +130,8 @@ def run_batch(
         Make results again that are of other settings, or of files that have changed since.
     groups : str, optional
         Where scans are to be compared by groups: ``"folder"`` for the folders that they lie in, or
-        a CSV file with columns ``name`` and ``group``. Writes ``groups.csv``, means and deviations,
-        and ``groups.png``.
+        a CSV file with columns ``name`` and ``group``. Writes ``groups.csv``: means,
+        deviations, and of how many scans they are; and ``groups.png``.
 
     Yields
     ------
@@ -223,7 +229,10 @@ def _run(
     except StopEarly:
         yield Note("Stopped; started again, the batch goes on from here.")
     table = _write(folder, tasks, settings, states, group_of)
-    _write_groups(folder, table)
+    if has_figures(table):
+        _write_groups(folder, table)
+        if note := note_on_units(table):
+            yield Note(note, warning=True)
     return Batch(folder, tuple(states.values()), table)
 
 
@@ -262,9 +271,7 @@ def _write(
 
 
 def _write_groups(folder: Path, table: pd.DataFrame) -> None:
-    """Write what groups have in common, and their plot, where there are groups and results."""
-    if not has_figures(table):
-        return
+    """Write what groups have in common, and their plot."""
     with new_file(folder / GROUPS, overwrite=True) as part:
         as_csv(group_table(table), part)
     with new_file(folder / PICTURE, overwrite=True) as part:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_unit
+from hushpore.base.readable import readable_count, readable_unit
 from hushpore.base.text import in_figure, on_one_line, read_table
 from hushpore.base.units import METRES
 from hushpore.pores.tables.totals import total_of
@@ -84,8 +85,10 @@ def group_table(summary: pd.DataFrame) -> pd.DataFrame:
     """Return what scans of a group have in common: one row a group.
 
     `summary`: that of a batch, with a column ``group``. Columns: ``group``, ``scans`` with a
-    result, and of each of `FIGURES`, or of the shares of phases, ``_mean`` and ``_deviation`` (of a
-    sample, empty for one scan); ``unit``, that of the first scan, in which all lengths are.
+    result, and of each of `FIGURES`, or of the shares of phases, ``_mean``, ``_deviation`` (of a
+    sample, empty for one scan) and ``_scans``, of how many these are; ``unit``, in which all
+    lengths are. Lengths that cannot be converted to it, as of scans whose voxel size is not known,
+    are in no mean.
     """
     import pandas as pd
 
@@ -98,9 +101,33 @@ def group_table(summary: pd.DataFrame) -> pd.DataFrame:
         for name in told:
             row[f"{name}_mean"] = own[name].mean()
             row[f"{name}_deviation"] = own[name].std(ddof=1)
+            row[f"{name}_scans"] = int(own[name].count())
         rows.append({**row, "unit": _unit(summary)})
-    columns = [f"{name}_{end}" for name in told for end in ("mean", "deviation")]
+    columns = [f"{name}_{end}" for name in told for end in ("mean", "deviation", "scans")]
     return pd.DataFrame(rows, columns=["group", "scans", *columns, "unit"])
+
+
+def note_on_units(summary: pd.DataFrame) -> str:
+    """Say of which scans lengths cannot be compared by groups; empty where all can be."""
+    if not any(total is not None and total.unit_power for total in _told(summary).values()):
+        return ""
+    units = [str(unit) for unit in summary.loc[_has_result(summary), "unit"]]
+    to = _unit(summary)
+    if to == "pixel" and len(units) > 1:
+        return (
+            f"The voxel size of none of the {len(units)} scans is known: lengths are in pixels, "
+            "and their means by groups are right only where all voxels are alike. If they are, "
+            "give their size (--voxel-size); else write it into the files."
+        )
+    others = [unit for unit in units if math.isnan(_ratio(unit, to))]
+    if not others:
+        return ""
+    return (
+        f"The lengths of {len(others)} of {len(units)} scans are in {', '.join(sorted({*others}))} "
+        f"and not in {readable_unit(to)}, as where a voxel size is not known: they are in no mean "
+        "by groups. Write the voxel size into these files, or give it (--voxel-size) in a batch of "
+        "these alone."
+    )
 
 
 def draw_groups(figure: Figure, summary: pd.DataFrame) -> None:
@@ -125,6 +152,9 @@ def draw_groups(figure: Figure, summary: pd.DataFrame) -> None:
         else:
             of = "%" if total.is_share else in_figure(unit) if total.unit_power else ""
             title = "Number of pores" if name == "count" else total.title
+        left_out = len(values) - int(values[name].count())
+        if left_out and total is not None and total.unit_power:
+            axes.set_title(f"without {readable_count(left_out, 'scan')} in other units", fontsize=8)
         axes.set_ylabel(f"{title}{f' ({of})' if of else ''}", fontsize=9)
         if name == "count":
             axes.yaxis.get_major_locator().set_params(integer=True)
@@ -181,8 +211,9 @@ def _figures(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unit(summary: pd.DataFrame) -> str:
-    units = summary.loc[_has_result(summary), "unit"]
-    return str(units.iloc[0]) if len(units) else "pixel"
+    """Return the unit of the first scan whose lengths others can be converted to."""
+    units = [str(unit) for unit in summary.loc[_has_result(summary), "unit"]]
+    return next((unit for unit in units if unit in METRES), units[0] if units else "pixel")
 
 
 def _ratio(unit: str, to: str) -> float:
