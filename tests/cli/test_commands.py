@@ -183,6 +183,32 @@ def test_a_result_folder_holds_table_labels_record_and_picture(
     assert provenance["jobs"][-1]["settings"]["threshold"] == 500
 
 
+def test_labels_are_no_scan_but_markers_and_masks(scan: Path, tmp_path: Path) -> None:
+    words = ("--device", "cpu", "--threshold", "500")
+    assert call("pores", scan, "-o", tmp_path / "first", *words).exit_code == 0
+    labels = tmp_path / "first" / "labels.tif"
+    # also as they are in another format
+    assert call("convert", labels, tmp_path / "labels.ome.zarr").exit_code == 0
+    for path in (labels, tmp_path / "labels.ome.zarr"):
+        for command_of, said in (
+            (("pores", path, "-o", tmp_path / "out", *words), "a boolean volume"),
+            (("denoise", path, "-o", tmp_path / "out.tif", *QUICK), "Give the scan"),
+            (("phases", path, "-o", tmp_path / "out"), "are_labels=True"),
+        ):
+            refused = call(*command_of)
+            assert refused.exit_code == 1
+            assert "holds labels, a number for each pore" in refused.output
+            assert said in refused.output
+    assert not list(tmp_path.glob("out*"))
+    beside = ("--markers", labels, "--sample-mask", labels)
+    done = call("pores", scan, "-o", tmp_path / "marked", *words, *beside)
+    assert done.exit_code == 0, done.output
+    # as it is said
+    found = hushpore.read(labels)
+    pores = hushpore.segment_pores(found.replace(found.array() != 0), outside="keep")
+    assert pores.porosity == np.mean(found.array() != 0)
+
+
 def test_pores_of_a_ball_are_one(scan: Path, tmp_path: Path) -> None:
     done = call("pores", scan, "-o", tmp_path / "out", "--threshold", "500", "--json")
     provenance = json.loads(done.stdout)

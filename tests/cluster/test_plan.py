@@ -10,7 +10,7 @@ import pytest
 from hushpore import InputError, Volume
 from hushpore.base.errors import DeviceError, MemoryLimitError
 from hushpore.cluster import task_runner
-from hushpore.cluster.plan import PROCESS, cut_volume, memory_for_one
+from hushpore.cluster.plan import PROCESS, check_settings, cut_volume, memory_for_one
 from hushpore.pores.settings import PoreSettings
 
 
@@ -25,6 +25,13 @@ def volume(*shape: int) -> Volume:
 def thickness(shape: tuple[int, ...], on: list[dict[str, Any]], **values: Any) -> int:
     settings = PoreSettings(**values)
     return cut_volume(volume(*shape), settings, on, 1, None).thickness
+
+
+def test_labels_are_refused_before_they_are_read() -> None:
+    empty = volume(8, 8, 8)
+    check_settings(empty, PoreSettings(), None)
+    with pytest.raises(InputError, match="pores holds labels"):
+        check_settings(empty.as_labels(empty.data, "pores"), PoreSettings(), None)
 
 
 def test_what_fits_is_dealt_out_to_all_workers() -> None:

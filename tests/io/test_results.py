@@ -90,6 +90,22 @@ def test_labels_are_compressed_and_grey_values_are_not(tmp_path):
     assert (tmp_path / "grey.tif").stat().st_size > 200_000
 
 
+@pytest.mark.parametrize("suffix", ["tif", "zarr"])
+def test_labels_are_known_as_such_when_they_are_read(tmp_path, suffix):
+    scan = Volume(np.zeros((3, 8, 8)), spacing=2, unit="um", metadata={"value_unit": "HU"})
+    values = np.arange(192, dtype=np.int32).reshape(3, 8, 8)
+    labels = scan.as_labels(values, "pores")
+    # what is not said to be is none, whatever its type; nor is what has been made of labels
+    others = [scan.replace(values), labels.replace(values / 3.0)]
+    found = [
+        read(write_image(tmp_path / f"{number}.{suffix}", each))
+        for number, each in enumerate([labels, *others])
+    ]
+    assert [each.holds_labels for each in found] == [True, False, False]
+    np.testing.assert_array_equal(found[0].array(), values)
+    assert (found[0].spacing, found[0].unit) == ((2, 2, 2), "um")
+
+
 def test_64_bit_labels_that_fit_are_narrowed_and_others_refused(tmp_path):
     values = np.array([[0, 1], [2, 2**31 - 1]])
     write_image(tmp_path / "a.tif", Volume(values))

@@ -30,6 +30,8 @@ _OF_GREY = ("value_unit", "padding_value", "contrast_limits", "windows")
 # so that the volume of a voxel is a number too
 _SMALLEST_STEP = 1e-60
 _LONGEST_UNIT = 40  # characters
+# says in the metadata of a volume, and so in files, that it holds labels
+_LABELS = "labels"
 _UNKNOWN_UNIT = (
     f"The unit {{!r}} is not known ({', '.join(METRES)} are, or pixel): lengths are stated in it, "
     "and never converted."
@@ -191,6 +193,19 @@ class Volume:
         kept = {key: value for key, value in self.metadata.items() if key not in _OF_GREY}
         return self.replace(data, name=name, metadata=kept)
 
+    def as_labels(self, labels: Any, name: str) -> Volume:
+        """Return labels of what is in this volume, in the same place, which are known as such.
+
+        `labels`: integers of its shape. `name`: of the labels.
+        """
+        volume = self.derived(labels, name)
+        return volume.replace(labels, metadata=volume.metadata | {_LABELS: True})
+
+    @property
+    def holds_labels(self) -> bool:
+        """Whether values are known to be numbers of pores or phases, and no grey values."""
+        return bool(self.metadata.get(_LABELS)) and self.dtype.kind in "iub"
+
     def auxiliary_of(self, settings: object, setting: str) -> Any:
         """Return what a setting names of the things beside this volume.
 
@@ -330,6 +345,20 @@ def require_values(volume: Volume) -> npt.NDArray[Any]:
         bad = int(values.size - np.isfinite(values).sum())
     require_range(volume, values.min(), values.max(), bad)
     return values
+
+
+def require_grey(volume: Volume, otherwise: str = "") -> None:
+    """Check that a volume is not known to hold labels, for which grey values would be taken.
+
+    `otherwise`: what else can be done with labels, as the end of a sentence. Labels that were made
+    boolean are a mask, and none any more.
+    Raises InputError if it holds labels.
+    """
+    if volume.holds_labels and volume.dtype != np.bool_:
+        raise InputError(
+            f"{volume.name} holds labels, a number for each pore or phase, but grey values are "
+            f"needed. Give the scan that they are of{otherwise}."
+        )
 
 
 def require_range(volume: Volume, lowest: Any, highest: Any, bad: int) -> None:

@@ -74,7 +74,7 @@ def collect(
 def open_labels(content: Path, volume: Volume) -> ZarrImage:
     """Return the labels of a volume, made empty where there are none; to be written in blocks."""
     empty = np.broadcast_to(np.zeros(1, np.int32), volume.shape)
-    labels = volume.replace(empty, name=f"{volume.name} pores", metadata={"labels": True})
+    labels = volume.as_labels(empty, f"{volume.name} pores")
     return ZarrImage.begin(content / LABELS_IN_BLOCKS, labels, are_labels=True)
 
 

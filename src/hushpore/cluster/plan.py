@@ -9,7 +9,7 @@ import psutil
 
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.pores.job import whole_markers
-from hushpore.pores.passes import check_local, window_of
+from hushpore.pores.passes import check_grey, window_of
 from hushpore.pores.plan import BYTES_A_BASIN, bytes_in_memory
 from hushpore.pores.result import require_points
 from hushpore.pores.void.local_threshold import BYTES_IN_WINDOW
@@ -61,8 +61,7 @@ def check_settings(volume: Volume, settings: PoreSettings, thickness: int | None
             f"{volume.name} has axes {volume.axes!r}; on a cluster pores are segmented in volumes "
             "of axes z, y and x. Run an image, or one channel or time, without a cluster."
         )
-    if volume.dtype.kind != "b":
-        check_local(settings)
+    check_grey(volume, settings)
     markers = volume.auxiliary_of(settings, "markers")
     if markers is not None and tuple(markers.shape) != volume.shape:
         require_points(whole_markers(markers), volume.shape)

@@ -12,7 +12,7 @@ import torch
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
-from hushpore.base.volume import not_finite
+from hushpore.base.volume import not_finite, require_grey
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -39,7 +39,7 @@ class Source:
     `count`: number of planes, over all leading axes. `dtype`: of what is read: that of the volume
     in native byte order. `scans`: what reads each scan, this source the first; two where there is a
     pair.
-    Raises InputError if the volume is empty or a mask.
+    Raises InputError if the volume is empty, a mask or labels.
     """
 
     def __init__(self, volume: Volume, dimensions: int, pair: Volume | None = None) -> None:
@@ -48,6 +48,7 @@ class Source:
                 f"{volume.name} is a mask (boolean), which has no noise to remove. "
                 "Denoise the grey values, then segment."
             )
+        require_grey(volume)
         if 0 in volume.shape:
             raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
         self.volume = volume

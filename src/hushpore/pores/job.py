@@ -22,7 +22,7 @@ from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.passes import (
     Threshold,
     Work,
-    check_local,
+    check_grey,
     find_local_thickness,
     find_snow_peaks,
     write_labels,
@@ -78,8 +78,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     infinite inscribed diameter; a volume without void has none.
     """
     _check(volume)
-    if volume.dtype != np.bool_:
-        check_local(settings)
+    check_grey(volume, settings)
     stages = Stages(volume, backend.timer())
     notes: list[str] = []
     with stages.timer.stage("sample"):

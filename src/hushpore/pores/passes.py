@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.volume import require_grey
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.geometry.thickness import LocalThickness, find_thickness
 from hushpore.pores.void.grey import GreyValues, rounded_grey
@@ -58,6 +59,12 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Pass: TypeAlias = Generator[float, None, T]
+
+#: What else can be done with labels than segment them as grey values.
+_OF_LABELS = (
+    "; or, to segment all that is labelled anew, a boolean volume: volume.replace(volume.array() "
+    "!= 0), or the layer of labels in napari"
+)
 
 
 @dataclass(frozen=True)
@@ -195,11 +202,15 @@ def local_threshold(
     return LocalThreshold(method, window, settings.local_k, bright, depth, grey, padding)
 
 
-def check_local(settings: PoreSettings) -> None:
-    """Refuse what has no meaning for a threshold that differs from voxel to voxel.
+def check_grey(volume: Volume, settings: PoreSettings) -> None:
+    """Refuse grey values that are none, and what has no meaning for a local threshold.
 
-    Raises InputError: with what to change.
+    Raises InputError: with what to change. Of booleans, which are the void itself, there is nothing
+    to refuse.
     """
+    if volume.dtype == np.bool_:
+        return
+    require_grey(volume, _OF_LABELS)
     if not settings.is_local:
         return
     if settings.hysteresis is not None:

@@ -138,7 +138,7 @@ class Pores:
     @property
     def labels_volume(self) -> Volume:
         """The labels as a volume in the place of the input."""
-        return self.volume.derived(self.labels, f"{self.volume.name} pores")
+        return self.volume.as_labels(self.labels, f"{self.volume.name} pores")
 
     @cached_property
     def porosity_profile(self) -> npt.NDArray[np.float64]:

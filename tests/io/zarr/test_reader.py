@@ -199,7 +199,9 @@ def test_labels_beside_an_image_are_read_as_labels(tmp_path, stack):
     )
     image, pores, mask = read_all(path)
     assert (image.name, pores.name, mask.name) == ("scan", "pores", "mask")
-    assert (image.metadata.get("labels"), pores.metadata["labels"]) == (None, True)
+    assert (image.holds_labels, pores.holds_labels) == (False, True)
+    # also where the image that they are of is not looked at
+    assert read(path / "labels" / "pores").holds_labels
     np.testing.assert_array_equal(pores.data, labels)
     np.testing.assert_array_equal(mask.data, labels > 0)
     assert (pores.spacing, pores.origin, pores.unit) == (stack.spacing, stack.origin, "mm")

@@ -11,6 +11,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.provenance import fingerprint
 from hushpore.viewer.layers.conversion import layer_data
+from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.writer import (
     write_image_layer,
     write_image_with_labels,
@@ -44,6 +45,9 @@ def test_a_saved_layer_comes_back_where_it_lay(
     back = hushpore.read(written[0])
     np.testing.assert_array_equal(back.array(), values)
     assert (back.spacing, back.unit, back.origin) == ((2, 0.5, 0.5), "mm", (1, 2, 3))
+    # and as a layer of its kind
+    ((_, _, opened),) = read_layers(written[0])
+    assert opened == kind
 
 
 def test_how_a_layer_was_made_is_saved_beside_it(tmp_path: Path) -> None:

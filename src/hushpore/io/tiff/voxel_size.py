@@ -33,7 +33,8 @@ class VoxelSize:
     axes: str = ""  # letters of the axes that the file states to be there even with length one
     # position of the first voxel, z y x or y x; empty where it is not stated
     origin: tuple[float, ...] = ()
-    is_boolean: bool = False  # whether what is not 0 stands for true
+    # what values are: ``"bool"``: true where not 0; ``"labels"``; else grey values, or not stated
+    type: str = ""
     padding: float | None = None  # value of voxels that are filled in; None where it is not stated
 
     def along(self, n_spatial: int) -> tuple[tuple[float, ...], list[str]]:
@@ -95,7 +96,7 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
         notes=notes,
         axes=str(axes),
         origin=tuple(stated.get("origin", ())),
-        is_boolean=stated.get("type") == "bool",
+        type=str(stated.get("type") or ""),
         padding=stated_padding(stated),
     )
     return _in_one_unit(known, sizes, units)

@@ -35,7 +35,7 @@ def write_tiff(path: Path, volume: Volume) -> None:
     dtype = _storable(volume)
     unit = _OME_UNITS.get(volume.unit, "pixel")
     # OME has no place for the order of axes of length one, for the position of the stack, nor for
-    # what it is filled in with, and few programs know its type of one bit
+    # what is filled in or a label, and few programs know its type of one bit
     ours: dict[str, Any] = {
         "axes": volume.axes,
         "origin": list(volume.origin),
@@ -43,6 +43,8 @@ def write_tiff(path: Path, volume: Volume) -> None:
     }
     if volume.dtype.kind == "b":
         ours["type"] = "bool"
+    elif volume.holds_labels:
+        ours["type"] = "labels"
     description = {"hushpore": ours}
     metadata: dict[str, Any] = {
         "axes": volume.axes.upper(),

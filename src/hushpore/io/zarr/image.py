@@ -275,7 +275,7 @@ def _attributes(
         "notes": list(volume.notes),
         # coarse levels hold means; or the values of some voxels, where there is no mean
         "means": not are_labels,
-        "labels": bool(volume.metadata.get("labels")),
+        "labels": volume.holds_labels,
         "padding_value": stated_padding(volume.metadata),
     }
     return {"ome": {"version": VERSION, "multiscales": [image]}, "hushpore": ours}

@@ -186,9 +186,14 @@ def open_zarr(folder: Path) -> list[Volume]:
 
 
 def _multiscales(group: Any) -> Any:
+    return _stated(group).get("multiscales")
+
+
+def _stated(group: Any) -> Mapping[str, Any]:
+    """Return what a group states by NGFF; since 0.5 all of it lies under one key."""
     attributes: Mapping[str, Any] = group.attrs
-    # since 0.5 everything lies under one key
-    return attributes.get("ome", attributes).get("multiscales")
+    stated: Mapping[str, Any] = attributes.get("ome", attributes)
+    return stated
 
 
 def _labels(group: Any) -> dict[str, Any]:
@@ -196,7 +201,7 @@ def _labels(group: Any) -> dict[str, Any]:
     if "labels" not in group:
         return {}
     inner = group["labels"]
-    listed = inner.attrs.get("ome", inner.attrs).get("labels", [])
+    listed = _stated(inner).get("labels", [])
     return {str(name): inner[name] for name in listed if name in inner}
 
 
@@ -259,6 +264,7 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
             left_out.append(str(step["type"])[:40])
     ours = "hushpore" in group.attrs
     known = group.attrs.get("hushpore") or {}
+    are_labels = "image-label" in _stated(group) or known.get("labels")
     index: tuple[int | slice, ...] = tuple(
         0 if letter in "tc" and array.shape[axis] == 1 and not ours else slice(None)
         for axis, letter in enumerate(letters)
@@ -279,7 +285,7 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
         coarser.append(level)
         finer = level
     stack.coarser = tuple(coarser)
-    metadata: dict[str, Any] = {"labels": True} if known.get("labels") else {}
+    metadata: dict[str, Any] = {"labels": True} if are_labels else {}
     padding = stated_padding(known)
     if padding is not None:
         metadata["padding_value"] = padding

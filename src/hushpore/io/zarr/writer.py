@@ -104,7 +104,8 @@ def require_content(volume: Volume) -> None:
 
 def looks_like_labels(volume: Volume) -> bool:
     """Whether values are classes or numbers of pores, which have no mean."""
-    return volume.dtype.kind == "b" or (volume.dtype.kind in "iu" and volume.dtype.itemsize > 2)
+    is_wide = volume.dtype.kind in "iu" and volume.dtype.itemsize > 2
+    return volume.holds_labels or volume.dtype.kind == "b" or is_wide
 
 
 def write_blocks(image: ZarrImage, data: Any, timer: StageTimer | None = None) -> Writing:

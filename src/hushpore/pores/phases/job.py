@@ -12,7 +12,7 @@ import numpy as np
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import make_provenance
-from hushpore.base.volume import SPATIAL_AXES, Volume
+from hushpore.base.volume import SPATIAL_AXES, Volume, require_grey
 from hushpore.device.backend import Backend
 from hushpore.pores.job import outside_totals, prepare, warm_up_kind, warnings_of
 from hushpore.pores.parallel import KernelThreads
@@ -152,6 +152,7 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
             "take its values for grey values (are_labels=False)."
         )
     if not settings.are_labels:
+        require_grey(volume, ", or take each label for a phase (are_labels=True)")
         settings.named(settings.count)
     count = math.prod(volume.shape)
     if count > _MOST_VOXELS:

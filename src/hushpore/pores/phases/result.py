@@ -90,13 +90,13 @@ class Phases:
     @property
     def labels_volume(self) -> Volume:
         """The labels as a volume in the place of the input."""
-        return self.volume.derived(self.labels, f"{self.volume.name} phases")
+        return self.volume.as_labels(self.labels, f"{self.volume.name} phases")
 
     @property
     def regions_volume(self) -> Volume:
         """The regions as a volume in the place of the input; where they were asked for."""
         assert self.regions is not None, "they are asked for with the setting regions"
-        return self.volume.derived(self.regions.labels, f"{self.volume.name} regions")
+        return self.volume.as_labels(self.regions.labels, f"{self.volume.name} regions")
 
     @cached_property
     def region_table(self) -> pd.DataFrame:

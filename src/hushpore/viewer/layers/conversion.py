@@ -115,6 +115,9 @@ def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:
     n_spatial = 2 if axes and not axes.endswith("zyx") else min(data.ndim, 3)
     spacing, unit = _spacing(layer, n_spatial)
     known = known_of(layer)
+    metadata = dict(known.get("metadata", {}))
+    if isinstance(layer, Labels):
+        metadata["labels"] = True
     return Volume(
         data,
         spacing=spacing,
@@ -124,7 +127,7 @@ def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:
         source=known.get("source") or str(layer.source.path or ""),
         origin=tuple(float(t) for t in layer.translate[-n_spatial:]),
         notes=known.get("notes", []),
-        metadata=known.get("metadata", {}),
+        metadata=metadata,
     )
 
 

@@ -214,7 +214,7 @@ def _are_several(volumes: Sequence[Volume]) -> bool:
     """Whether there is something to choose: an image and what was found in it belong together."""
     from hushpore.viewer.layers.result_folder import is_of_phases, is_thickness
 
-    together = (is_thickness, is_of_phases, lambda each: each.metadata.get("labels"))
+    together = (is_thickness, is_of_phases, lambda each: each.holds_labels)
     alone = [each for each in volumes if not any(belongs(each) for belongs in together)]
     return len(alone) > 1
 
@@ -291,7 +291,7 @@ def _layer(volume: Volume) -> LayerData:
         of_result = layer_of_phases(volume)
     if of_result is not None:
         return of_result
-    if volume.metadata.get("labels"):
+    if volume.holds_labels:
         return _with_source(layer_data(volume, "labels"), _source_of(volume))
     chosen = {k: volume.metadata[k] for k in ("contrast_limits",) if k in volume.metadata}
     provenance, source = made_as_image(volume) or (None, _source_of(volume))
