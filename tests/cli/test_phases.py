@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
     done = call("phases", scan, "-o", tmp_path / "out", "--thickness")
     assert done.exit_code != 0
     # 3,200 voxels of 1 byte, and 22 more of each
-    assert "in one piece in memory: rock needs 7.36e-05 GB" in done.stderr
+    assert "in one piece in memory: rock needs 7.68e-05 GB" in done.stderr
     assert "leave out thickness and regions" in done.stderr
     assert "'hushpore pores' measures" in done.stderr
     assert not (tmp_path / "out").exists()
