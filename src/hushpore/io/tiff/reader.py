@@ -176,7 +176,7 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     values, axes = _in_axis_order(level, letters, shape, kept, path, index)
     if isinstance(values, PlaneStack):
         values.coarser = tuple(_coarser_levels(series, kept, path))
-    if size.type == "bool" and values.dtype == np.uint8:
+    if size.is_boolean and values.dtype == np.uint8:
         values = values.as_boolean()
     notes = _photometric_notes(level.keyframe)
     if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
@@ -208,9 +208,6 @@ def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]
     n_spatial = 3 if axes.endswith("zyx") else 2
     spacing, said = size.along(n_spatial)
     origin = size.origin[-n_spatial:] if len(size.origin) >= n_spatial else ()
-    metadata: dict[str, Any] = {"labels": True} if size.type == "labels" else {}
-    if size.padding is not None:
-        metadata["padding_value"] = size.padding
     return Volume(
         values,
         spacing=spacing,
@@ -219,7 +216,7 @@ def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]
         name=name,
         origin=origin,
         notes=[*notes, *said],
-        metadata=metadata,
+        metadata=dict(size.metadata),
     )
 
 

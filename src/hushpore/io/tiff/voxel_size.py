@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from hushpore.base.filled_in import stated_padding
 from hushpore.base.readable import readable_unit
 from hushpore.base.units import METRES, unit_of
+from hushpore.io.known import known_of_values
 
 if TYPE_CHECKING:
     import tifffile
@@ -33,9 +33,9 @@ class VoxelSize:
     axes: str = ""  # letters of the axes that the file states to be there even with length one
     # position of the first voxel, z y x or y x; empty where it is not stated
     origin: tuple[float, ...] = ()
-    # what values are: ``"bool"``: true where not 0; ``"labels"``; else grey values, or not stated
-    type: str = ""
-    padding: float | None = None  # value of voxels that are filled in; None where it is not stated
+    is_boolean: bool = False  # whether what is not 0 stands for true
+    # what it states of its values, by the names that metadata of a volume have
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def along(self, n_spatial: int) -> tuple[tuple[float, ...], list[str]]:
         """Return the spacing of a 2D or 3D image, what is missing supplied and said."""
@@ -90,14 +90,14 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
             "OME states no unit of the voxel size; micrometres are meant then, by its standard."
         )
     units = {axis: unit or "um" for axis, unit in units.items()}
-    stated = _our_description(image.findtext("{*}Description"))
-    axes = stated.get("axes", "") or ("z" if sizes["z"] is not None else "")
+    ours = _our_description(image.findtext("{*}Description"))
+    axes = ours.get("axes", "") or ("z" if sizes["z"] is not None else "")
     known = VoxelSize(
         notes=notes,
         axes=str(axes),
-        origin=tuple(stated.get("origin", ())),
-        type=str(stated.get("type") or ""),
-        padding=stated_padding(stated),
+        origin=tuple(ours.get("origin", ())),
+        is_boolean=ours.get("type") == "bool",
+        metadata=known_of_values(ours),
     )
     return _in_one_unit(known, sizes, units)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.filled_in import stated_padding
 from hushpore.base.text import harmless
 from hushpore.base.units import METRES
+from hushpore.io.known import known_of_values
 from hushpore.io.slabs import slabs
 
 if TYPE_CHECKING:
@@ -34,17 +34,15 @@ def write_tiff(path: Path, volume: Volume) -> None:
 
     dtype = _storable(volume)
     unit = _OME_UNITS.get(volume.unit, "pixel")
-    # OME has no place for the order of axes of length one, for the position of the stack, nor for
-    # what is filled in or a label, and few programs know its type of one bit
+    # OME has no place for the order of axes of length one, the position of the stack, and what
+    # values are, and few programs know its type of one bit
     ours: dict[str, Any] = {
         "axes": volume.axes,
         "origin": list(volume.origin),
-        "padding_value": stated_padding(volume.metadata),
+        **known_of_values(volume.metadata),
     }
     if volume.dtype.kind == "b":
         ours["type"] = "bool"
-    elif volume.holds_labels:
-        ours["type"] = "labels"
     description = {"hushpore": ours}
     metadata: dict[str, Any] = {
         "axes": volume.axes.upper(),

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hushpore.base.errors import MemoryLimitError, import_optional
-from hushpore.base.filled_in import stated_padding
 from hushpore.base.readable import readable_bytes
 from hushpore.base.units import FULL
+from hushpore.io.known import known_of_values
 
 if TYPE_CHECKING:
     import os
@@ -275,7 +275,6 @@ def _attributes(
         "notes": list(volume.notes),
         # coarse levels hold means; or the values of some voxels, where there is no mean
         "means": not are_labels,
-        "labels": volume.holds_labels,
-        "padding_value": stated_padding(volume.metadata),
+        **known_of_values(volume.metadata),
     }
     return {"ome": {"version": VERSION, "multiscales": [image]}, "hushpore": ours}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.filled_in import stated_padding
 from hushpore.base.units import METRES, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import gate_of
+from hushpore.io.known import known_of_values
 from hushpore.io.planes import DiskArray
 from hushpore.io.zarr.image import import_zarr
 
@@ -264,7 +264,6 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
             left_out.append(str(step["type"])[:40])
     ours = "hushpore" in group.attrs
     known = group.attrs.get("hushpore") or {}
-    are_labels = "image-label" in _stated(group) or known.get("labels")
     index: tuple[int | slice, ...] = tuple(
         0 if letter in "tc" and array.shape[axis] == 1 and not ours else slice(None)
         for axis, letter in enumerate(letters)
@@ -285,10 +284,9 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
         coarser.append(level)
         finer = level
     stack.coarser = tuple(coarser)
-    metadata: dict[str, Any] = {"labels": True} if are_labels else {}
-    padding = stated_padding(known)
-    if padding is not None:
-        metadata["padding_value"] = padding
+    metadata = known_of_values(known)
+    if "image-label" in _stated(group):
+        metadata["labels"] = True
     return Volume(
         stack,
         spacing=tuple(abs(float(scale[axis])) * f for axis, f in zip(spatial, factor, strict=True)),
