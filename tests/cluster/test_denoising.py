@@ -34,6 +34,7 @@ from hushpore.cluster import denoise_tasks, denoising  # noqa: E402
 from hushpore.cluster.connection import connect  # noqa: E402
 from hushpore.cluster.denoising import denoise_on  # noqa: E402
 from hushpore.io.zarr import write_zarr  # noqa: E402
+from hushpore.io.zarr.reader import open_zarr  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -239,7 +240,7 @@ def test_a_model_makes_nothing_of_values_that_are_no_numbers(
 def test_the_grey_scale_of_half_precision_is_that_of_one_machine(tmp_path: Path) -> None:
     values = np.random.default_rng(1).normal(1000, 200, (4, 32, 32)).astype(np.float16)
     scan = write_zarr(tmp_path / "scan.ome.zarr", Volume(values))
-    paths = denoise_tasks.Paths(str(scan), 0, "", "")
+    paths = denoise_tasks.Paths(open_zarr(scan)[0], "", "")
     block = (slice(0, 4), slice(0, 32), slice(0, 32))
     (measured,), _ = denoise_tasks.measure_block(paths, block)
     volume = Volume(values)
@@ -325,6 +326,17 @@ def test_an_image_of_a_zarr_folder_is_found_by_its_volume(
     events: list[Any] = []
     result_of(denoise_on(client, volume, tmp_path / "clean.zarr", QUICK), events.append)
     assert not any("converted" in note.message for note in events if isinstance(note, Note))
+
+
+def test_a_voxel_size_that_was_given_is_that_of_the_result(
+    client: Client, scan: Path, tmp_path: Path
+) -> None:
+    (volume,) = read_all(scan, lazy=True)
+    given = dataclasses.replace(volume, spacing=15.4, unit="um")
+    target = tmp_path / "clean.zarr"
+    result_of(denoise_on(client, given, target, QUICK))
+    (written,) = read_all(target)
+    assert (written.spacing, written.unit) == ((15.4,) * written.n_spatial, "um")
 
 
 def test_two_scans_give_what_they_give_on_one_machine_where_their_files_are_trusted(

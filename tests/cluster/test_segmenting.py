@@ -19,10 +19,12 @@ from hushpore.base.events import Note, Progress, Timing, result_of
 from hushpore.cluster import plan, stage_runner
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
+from hushpore.io.target import PROVENANCE
 from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import LOCAL_METHODS, PoreSettings
 from hushpore.runs.pore_result import open_result
+from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -473,3 +475,31 @@ def test_the_volume_of_a_reader_is_segmented_where_it_lies(path: Path, client: C
     volume = dataclasses.replace(open_zarr(path)[0])
     job = segment_pores(volume, path.with_name("result"), PoreSettings(), where=client)
     assert_same(result_of(job).folder, hushpore.segment_pores(hushpore.read(path)))
+
+
+def test_a_copy_of_a_scan_is_read_however_little_it_takes_on_disk(
+    path: Path, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as what is filled in over many slices, with a pore somewhere
+    values = np.full((32, 64, 64), 5000, np.uint16)
+    values[10:14, 30:34, 30:34] = 100
+    with monkeypatch.context() as strict:
+        strict.setattr("hushpore.io.gate.SMALL", 0)
+        strict.setattr("hushpore.io.gate.LARGEST_RATIO", 1)
+        job = segment_pores(Volume(values), tmp_path / "result", PoreSettings(), where=client)
+        written = result_of(job)
+    assert_same(written.folder, hushpore.segment_pores(Volume(values)))
+
+
+def test_a_voxel_size_that_was_given_counts_and_not_that_of_the_file(
+    path: Path, client: Client
+) -> None:
+    volume = dataclasses.replace(open_zarr(path)[0], spacing=(7.0, 3.0, 2.5), unit="nm")
+    job = segment_pores(volume, path.with_name("result"), PoreSettings(), where=client)
+    expected = hushpore.read(path).replace(volume.array(), spacing=(7.0, 3.0, 2.5), unit="nm")
+    written = result_of(job)
+    assert_same(written.folder, hushpore.segment_pores(expected))
+    # the record says so, and what it says is read again
+    source = Source.of(json.loads((written.folder / PROVENANCE).read_text())["source"])
+    again = source.read()
+    assert (again.spacing, again.unit) == (volume.spacing, "nm")

@@ -59,17 +59,15 @@ if TYPE_CHECKING:
 class Paths:
     """Where things lie, by paths that are the same on every machine."""
 
-    scan: str  # OME-Zarr folder of the noisy volume
-    number: int  # which of its images
+    scan: Volume  # the noisy one, whose values lie in OME-Zarr
     # the result that is being made, and the folder for what is needed meanwhile
     content: str
     scratch: str
-    # of a second scan of the same thing, where there is one: what the settings call it, its folder
-    # and which of its images
-    pair: tuple[str, str, int] | None = None
+    # a second scan of the same thing, where there is one, with what the settings call it
+    pair: tuple[str, Volume] | None = None
     # files of the rings to take out of each scan, where there are any; see `keep_rings`
     rings: tuple[str, ...] = ()
-    # whether all of them are read even if compressed as no scan is
+    # whether files that settings name are read even if compressed as no scan is
     trust: bool = False
     # the value that the scan is filled in with, where it is; see `hushpore.n2v2.padding`
     padding: float | None = None
@@ -77,20 +75,15 @@ class Paths:
     unrestored: str = ""
 
     def volume(self) -> Volume:
-        """Open the noisy volume, with the second scan beside it; all values stay on disk."""
-        with trusting(self.trust):
-            volume = open_zarr(Path(self.scan))[self.number]
-            scans = [volume]
-            if self.pair is not None:
-                name, folder, number = self.pair
-                scans.append(open_zarr(Path(folder))[number])
+        """Return the noisy volume, with the second scan beside it; all values stay on disk."""
+        scans = [self.scan, *([] if self.pair is None else [self.pair[1]])]
         for number, file in enumerate(self.rings):
             with whole(Path(file)), np.load(file) as kept:
                 parts = [(kept["profiles"], kept["moments"])]
                 scans[number] = ring_free(scans[number], tuple(kept["centre"].tolist()), parts)
         if self.pair is None:
             return scans[0]
-        return dataclasses.replace(scans[0], auxiliary={**volume.auxiliary, name: scans[1]})
+        return dataclasses.replace(scans[0], auxiliary={self.pair[0]: scans[1]})
 
     def attach(self, volume: Volume, settings: DenoiseSettings) -> Volume:
         """Return a volume with the files that settings name beside it."""

@@ -117,12 +117,12 @@ def denoise_on(
         ):
             yield Note(f"Running on {in_words(client)}.")
             converted = as_zarr(scan, begun.scratch, series, trust=trust)
-            folder, number = yield from part_of(converted, 0.0, _CONVERTED)
+            image = yield from part_of(converted, 0.0, _CONVERTED)
             pair = None
             if second is not None:
                 converted = as_zarr(second, begun.scratch, series, "pair", trust=trust)
-                pair = (settings.pair, *(yield from part_of(converted, _CONVERTED, _CONVERTED)))
-            paths = Paths(folder, number, str(begun.content), str(begun.scratch), pair, trust=trust)
+                pair = settings.pair, (yield from part_of(converted, _CONVERTED, _CONVERTED))
+            paths = Paths(image, str(begun.content), str(begun.scratch), pair, trust=trust)
             run = _Denoising(client, paths, settings, device_on(where, device))
             found = yield from run.run()
             write_json(part, found.provenance)

@@ -35,17 +35,19 @@ def as_zarr(
     copy: str = "scan",
     *,
     trust: bool = False,
-) -> Generator[Event, None, tuple[str, int]]:
-    """Return where the scan lies as OME-Zarr, converted first where it is of another format.
+) -> Generator[Event, None, Volume]:
+    """Return the scan, whose values lie in OME-Zarr: converted first if it is of another format.
 
     `scan`: what `hushpore.read` takes; or a volume, which lies on disk already where it was opened
-    from OME-Zarr. `scratch`: where to convert to, on a disk that all workers see. `series`: which
-    of several image stacks, and `trust`: as for `hushpore.read`. `copy`: what it is called there.
+    from OME-Zarr; what is known of it now may be other than what is there. `scratch`: where to
+    convert to, on a disk that all workers see. `series`: which of several image stacks, and
+    `trust`: as for `hushpore.read`. `copy`: what it is called there.
     Yields: of the conversion.
-    Returns: the folder; which of its images.
+    Returns: it, with nothing beside it.
     Raises InputError if it cannot be read.
     """
-    found = _on_disk(scan, series)
+    with trusting(trust):
+        found = _on_disk(scan, series)
     if found is not None:
         return found
     folder = scratch / f"{copy}.ome.zarr"
@@ -57,27 +59,24 @@ def as_zarr(
         )
         source = Source("", "" if series is None else str(series), trust=trust)
         yield from converting(scan, folder, source)
-    return str(folder), 0
+    return _own(folder)
 
 
 def open_beside(
-    folder: str,
-    number: int,
+    volume: Volume,
     auxiliary: Mapping[str, Any],
     settings: Settings,
     scratch: Path,
     *,
     trust: bool,
 ) -> Volume:
-    """Open a scan, with what settings name beside it; all of it lies where workers can read it.
+    """Return a scan with what settings name beside it; all of it lies where workers can read it.
 
-    `folder`, `number`: as `as_zarr` returns them. `auxiliary`: what lies beside the scan already;
-    else settings name files. `scratch`: where masks and labels go that do not lie in OME-Zarr.
-    Points stay as they are. `trust`: as for `hushpore.read`.
+    `volume`: as `as_zarr` returns it. `auxiliary`: what lies beside the scan already; else settings
+    name files. `scratch`: where masks and labels go that do not lie in OME-Zarr. Points stay as
+    they are. `trust`: as for `hushpore.read`.
     Raises InputError if there is nothing of that name, or it does not fit.
     """
-    with trusting(trust):
-        volume: Volume = open_zarr(Path(folder))[number]
     volume = dataclasses.replace(volume, auxiliary=dict(auxiliary))
     volume = attach_files(volume, settings, Source("", trust=trust))
     named = {}
@@ -89,7 +88,7 @@ def open_beside(
             copy = scratch / f"{option.name}.ome.zarr"
             if not copy.exists():
                 write_zarr(copy, Volume(found, name=option.name))
-            found = open_zarr(copy)[0].data
+            found = _own(copy).data
         named[getattr(settings, option.name)] = found
     return dataclasses.replace(volume, auxiliary=named)
 
@@ -105,21 +104,45 @@ def inputs_of(scan: Scan, settings: Settings) -> list[str]:
     return [scan.source if isinstance(scan, Volume) else str(scan), *files_of([settings])]
 
 
-def _on_disk(scan: Scan, series: int | str | None) -> tuple[str, int] | None:
+def _on_disk(scan: Scan, series: int | str | None) -> Volume | None:
+    """Return a scan that lies in OME-Zarr already; None where it does not."""
     if isinstance(scan, Volume):
-        if not isinstance(scan.data, ZarrStack) or scan.data.folder is None:
-            return None
-        for number, volume in enumerate(open_zarr(scan.data.folder)):
-            if volume.data.is_same_as(scan.data):
-                return str(scan.data.folder), number
-        return None
+        return None if _number_of(scan) is None else dataclasses.replace(scan, auxiliary={})
     path = Path(scan).expanduser().resolve()
     if kind_of(path) != "zarr":
         return None
-    volumes: list[Any] = open_zarr(path)
+    volumes = open_zarr(path)
     # labels come after the images
-    chosen = volumes[0] if series is None else choose(volumes, series)
-    return str(path), volumes.index(chosen)
+    return volumes[0] if series is None else choose(volumes, series)
+
+
+def _own(copy: Path) -> Volume:
+    """Open a copy that was made here; of one value it is compressed to nearly nothing."""
+    with trusting(True):
+        (volume,) = open_zarr(copy)
+    return volume
+
+
+def _number_of(volume: Volume) -> int | None:
+    """Return which image of its OME-Zarr folder a volume is, from 0; None where it lies in none."""
+    if not isinstance(volume.data, ZarrStack) or volume.data.folder is None:
+        return None
+    images = enumerate(open_zarr(volume.data.folder))
+    return next((n for n, each in images if each.data.is_same_as(volume.data)), None)
+
+
+def source_of(scan: Scan, series: int | str | None = None) -> Source | None:
+    """Return where a scan lies, and how it is read; None of values in memory."""
+    if not isinstance(scan, Volume):
+        return Source(str(scan), "" if series is None else str(series))
+    number = _number_of(scan)
+    if number is None:
+        return None
+    there = open_zarr(scan.data.folder)[number]
+    size = ""
+    if (scan.spacing, scan.unit) != (there.spacing, there.unit):
+        size = f"{','.join(map(repr, scan.spacing))}{scan.unit}"
+    return Source(str(scan.data.folder), str(number + 1) if number else "", voxel_size=size)
 
 
 def stamp_of(scan: Scan, series: int | str | None = None) -> dict[str, Any]:
@@ -127,10 +150,5 @@ def stamp_of(scan: Scan, series: int | str | None = None) -> dict[str, Any]:
 
     An array in memory has none: no later run goes on with what was made of it.
     """
-    found = _on_disk(scan, series)
-    if found is not None:
-        folder, number = found
-        return {**Source(folder).to_dict(), "number": number}
-    if isinstance(scan, Volume):
-        return {"volume": uuid.uuid4().hex}
-    return Source(str(scan), "" if series is None else str(series)).to_dict()
+    source = source_of(scan, series)
+    return {"volume": uuid.uuid4().hex} if source is None else source.to_dict()

@@ -17,7 +17,7 @@ from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.gpus import Gpus, gpus_of
 from hushpore.cluster.in_one import in_one_task
 from hushpore.cluster.plan import check_settings, memory_for_one
-from hushpore.cluster.scan import as_zarr, inputs_of, open_beside
+from hushpore.cluster.scan import as_zarr, inputs_of, open_beside, source_of
 from hushpore.cluster.stages import Segmentation
 from hushpore.cluster.task_runner import workers_of
 from hushpore.io.results import write_json
@@ -25,7 +25,7 @@ from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.runs.pipeline import Written, part_of
-from hushpore.runs.source import Source, origin_of
+from hushpore.runs.source import origin_of
 
 if TYPE_CHECKING:
     import os
@@ -116,10 +116,10 @@ def segment_pores(
     }
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
         converted = as_zarr(scan, work.scratch, series, trust=trust)
-        image, number = yield from part_of(converted, 0.0, 0.02)
+        image = yield from part_of(converted, 0.0, 0.02)
         wanted = device_on(where, device)
         beside = scan.auxiliary if isinstance(scan, Volume) else {}
-        opened = open_beside(image, number, beside, settings, work.scratch, trust=trust)
+        opened = open_beside(image, beside, settings, work.scratch, trust=trust)
         check_settings(opened, settings, thickness)
         gpus = gpus_of(client, wanted, math.prod(opened.shape[1:]))
         workers = workers_of(client)
@@ -182,10 +182,8 @@ def _stop_tasks(scratch: Path) -> None:
 
 def _origin(scan: Any, series: str | None, settings: PoreSettings) -> dict[str, Any]:
     """Return what tells the scan, and what settings name beside it, to a later run too."""
-    if isinstance(scan, Volume):
-        folder = getattr(scan.data, "folder", None)
-        if folder is None or scan.auxiliary:
-            # an array has no stamp that tells whether it has changed
-            return {"volume": scan.facts, "id": id(scan)}
-        scan = folder
-    return origin_of(Source(str(scan), series or ""), [settings])
+    source = source_of(scan, series)
+    if source is None or (isinstance(scan, Volume) and scan.auxiliary):
+        # an array has no stamp that tells whether it has changed
+        return {"volume": scan.facts, "id": id(scan)}
+    return origin_of(source, [settings])
