@@ -29,7 +29,8 @@ _OF_GREY = ("value_unit", "padding_value", "contrast_limits", "windows")
 
 # so that the volume of a voxel is a number too
 _SMALLEST_STEP = 1e-60
-_LONGEST_UNIT = 40  # characters
+#: Characters of a unit at most.
+LONGEST_UNIT = 40
 # says in the metadata of a volume, and so in files, that it holds labels
 _LABELS = "labels"
 _UNKNOWN_UNIT = (
@@ -114,7 +115,7 @@ class Volume:
                 f"The spacing must be above zero on every axis, and from {_SMALLEST_STEP:g} to "
                 f"{1 / _SMALLEST_STEP:g}; got {spacing}."
             )
-        unit = on_one_line(str(self.unit), _LONGEST_UNIT) or "pixel"
+        unit = on_one_line(str(self.unit), LONGEST_UNIT) or "pixel"
         # one name for each unit, so that every writer knows it
         named = unit_of(unit)
         name, factor = named or (unit, 1.0)

@@ -107,7 +107,7 @@ def inputs_of(scan: Scan, settings: Settings) -> list[str]:
 def _on_disk(scan: Scan, series: int | str | None) -> Volume | None:
     """Return a scan that lies in OME-Zarr already; None where it does not."""
     if isinstance(scan, Volume):
-        return None if _number_of(scan) is None else dataclasses.replace(scan, auxiliary={})
+        return None if _in_folder(scan) is None else dataclasses.replace(scan, auxiliary={})
     path = Path(scan).expanduser().resolve()
     if kind_of(path) != "zarr":
         return None
@@ -123,26 +123,32 @@ def _own(copy: Path) -> Volume:
     return volume
 
 
-def _number_of(volume: Volume) -> int | None:
-    """Return which image of its OME-Zarr folder a volume is, from 0; None where it lies in none."""
+def _in_folder(volume: Volume) -> tuple[Path, int, Volume] | None:
+    """Return the OME-Zarr folder of a volume, which of its images it is, and that; None if in none.
+
+    Images are numbered from 1.
+    """
     if not isinstance(volume.data, ZarrStack) or volume.data.folder is None:
         return None
-    images = enumerate(open_zarr(volume.data.folder))
-    return next((n for n, each in images if each.data.is_same_as(volume.data)), None)
+    folder = volume.data.folder
+    images = enumerate(open_zarr(folder), start=1)
+    return next(
+        ((folder, n, each) for n, each in images if each.data.is_same_as(volume.data)), None
+    )
 
 
 def source_of(scan: Scan, series: int | str | None = None) -> Source | None:
     """Return where a scan lies, and how it is read; None of values in memory."""
     if not isinstance(scan, Volume):
         return Source(str(scan), "" if series is None else str(series))
-    number = _number_of(scan)
-    if number is None:
+    found = _in_folder(scan)
+    if found is None:
         return None
-    there = open_zarr(scan.data.folder)[number]
+    folder, number, there = found
     size = ""
     if (scan.spacing, scan.unit) != (there.spacing, there.unit):
         size = f"{','.join(map(repr, scan.spacing))}{scan.unit}"
-    return Source(str(scan.data.folder), str(number + 1) if number else "", voxel_size=size)
+    return Source(str(folder), str(number) if number > 1 else "", voxel_size=size)
 
 
 def stamp_of(scan: Scan, series: int | str | None = None) -> dict[str, Any]:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.filled_in import stated_padding
 from hushpore.base.text import on_one_line
+from hushpore.base.volume import LONGEST_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_LONGEST_UNIT = 40  # characters
 
 
 def known_of_values(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,5 +28,5 @@ def known_of_values(known: Mapping[str, Any]) -> dict[str, Any]:
         said["padding_value"] = padding
     unit = known.get("value_unit")
     if unit and isinstance(unit, str):
-        said["value_unit"] = on_one_line(unit, _LONGEST_UNIT)
+        said["value_unit"] = on_one_line(unit, LONGEST_UNIT)
     return said

@@ -44,9 +44,9 @@ def write_zarr(
 ) -> Path:
     """Write a volume as an OME-Zarr image (NGFF 0.5, Zarr 3), complete or not there at all.
 
-    Values, axes, spacing, unit, origin and the stated ``padding_value`` survive a round trip
-    through `hushpore.read`. Levels of half the resolution are added until the largest is no wider
-    than 256 pixels. What lies on disk is read a layer of blocks at a time.
+    Values, axes, spacing, unit, origin and what is known of values (`hushpore.io.known`) survive a
+    round trip through `hushpore.read`. Levels of half the resolution are added until the largest
+    is no wider than 256 pixels. What lies on disk is read a layer of blocks at a time.
 
     `path`: a folder, usually named ``.ome.zarr``. `volume`: 2D or 3D, with leading axes or without.
     With ``metadata["labels"]`` it is opened as labels. `labels`: integers of the same shape,
