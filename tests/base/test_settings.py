@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import strategies as st
 from hushpore import InputError
 from hushpore.base.settings import Settings, option
 from hushpore.jobs import JOBS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,18 @@ def test_a_value_not_accepted_is_refused_with_what_is(
         Example(**{name: value})
 
 
+def test_a_path_is_the_same_file_wherever_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    written = ("m.safetensors", "sub/../m.safetensors", str(tmp_path / "m.safetensors"))
+    assert {Example(model=name).model for name in written} == {str(tmp_path / "m.safetensors")}
+    assert Example(model="~/m").model == str(tmp_path / "home" / "m")
+    assert Example(model="").model == ""
+
+
 def test_numpy_scalars_and_whole_floats_become_plain_numbers() -> None:
     made = Example(count=np.int64(4), width=np.float32(0.25), fast=np.bool_(True))
     assert made.to_dict() == {
@@ -91,7 +107,7 @@ def test_text_reads_back_as_the_value_it_shows(name: str, data: st.DataObject) -
         "title": st.text(),
         "model": st.text(),
     }
-    value = data.draw(values[name])
+    value = OPTIONS[name].check(data.draw(values[name]))
     assert OPTIONS[name].parse(str(value)) == value
 
 

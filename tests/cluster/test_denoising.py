@@ -221,6 +221,10 @@ def test_a_model_is_applied_without_training(
     expected = on_one_thread(model, noisy, averaged=None)
     np.testing.assert_array_equal(found.volume.array(), expected)
     assert found.provenance["result"]["steps"] == 0
+    # as one machine says which it was
+    alone = hushpore.denoise(noisy, model=settings.model, device="cpu").provenance
+    assert found.provenance["auxiliary"] == alone["auxiliary"]
+    assert alone["auxiliary"]["model"]["blake2b"] == trained.model.fingerprint
 
 
 def test_a_model_makes_nothing_of_values_that_are_no_numbers(

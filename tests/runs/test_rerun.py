@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tifffile
+import torch
 from click.testing import CliRunner
 
 import hushpore
@@ -98,6 +99,56 @@ def test_a_denoising_with_a_second_scan_is_made_again_and_another_second_scan_is
     write_image(second, noisier(scan, 2), overwrite=True)
     other = result_of(rerun(tmp_path / "clean.json", tmp_path / "other.tif", "cpu"))
     assert f"pair ({second}) has changed" in other.summary
+
+
+@pytest.mark.parametrize("job", ["denoise", "patches"])
+def test_a_model_that_was_applied_is_looked_at_before_anything_is_run(
+    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("denoise", scan, "-o", "trained.tif", *QUICK, "--save-model", "model.safetensors")
+    assert call(*words).exit_code == 0
+    ending = ".tif" if job == "denoise" else ""
+    words = (job, scan, "-o", f"first{ending}", "--model", "model.safetensors", "--device", "cpu")
+    done = call(*words, "--patch-size", 16)
+    assert done.exit_code == 0, done.output
+    made = tmp_path / ("first.json" if job == "denoise" else "first")
+    # wherever it is read
+    monkeypatch.chdir("/")
+    again = tmp_path / f"again{ending}"
+    assert result_of(rerun(made, again, "cpu")).identical
+    # the same weights in another file: a header is of who wrote it
+    file = tmp_path / "model.safetensors"
+    model = hushpore.load_model(file)
+    monkeypatch.setattr("hushpore.n2v2.trained.__version__", "99")
+    model.save(file, overwrite=True)
+    assert result_of(rerun(made, again, "cpu", overwrite=True)).identical
+    again = tmp_path / f"another{ending}"
+    with torch.no_grad():
+        next(model.network.parameters())[0] += 1e-6
+    model.save(file, overwrite=True)
+    with pytest.raises(InputError, match=r"is not the model that was applied.*Nothing was run"):
+        result_of(rerun(made, again, "cpu"))
+    file.unlink()
+    with pytest.raises(InputError, match=f"model of this result is gone: there is no file {file}"):
+        result_of(rerun(made, again, "cpu"))
+    assert not again.exists()
+
+
+def test_a_record_of_before_that_has_no_fingerprint_of_its_model_is_told(
+    scan: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "model.safetensors"
+    done = call("denoise", scan, "-o", tmp_path / "trained.tif", *QUICK, "--save-model", file)
+    assert done.exit_code == 0, done.output
+    done = call("denoise", scan, "-o", tmp_path / "clean.tif", "--model", file, "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "clean.json").read_text())
+    del record["auxiliary"]["model"]
+    (tmp_path / "clean.json").write_text(json.dumps(record))
+    done = result_of(rerun(tmp_path / "clean.json", tmp_path / "again.tif", "cpu"))
+    assert done.identical
+    assert f"the record has no fingerprint of model ({file})" in done.summary
 
 
 def noisier(scan: Path, seed: int) -> Volume:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import os
 import re
 import reprlib
 import types
@@ -128,7 +129,7 @@ class Option:
         return named if named == message else re.sub(r"'(\w+)'", quoted, named)
 
     def check(self, value: Any) -> Any:
-        """Return `value` as the type that the setting holds.
+        """Return `value` as the type that the setting holds; paths are absolute.
 
         Raises InputError if it is not accepted; says what is.
         """
@@ -136,7 +137,7 @@ class Option:
             return None
         if isinstance(value, str) and str in self.types:
             if not self.choices or value in self.choices:
-                return value
+                return _absolute(value) if self.path and value else value
         elif isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
             if bool in self.types:
                 return bool(value)
@@ -318,6 +319,12 @@ class Settings:
         """Return the settings as plain JSON values."""
         # they are plain: to copy each, as `dataclasses.asdict` does, takes ten times as long
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def _absolute(path: str) -> str:
+    """Return a path that is the same file for a worker, and for who reads the record later."""
+    # of the text alone, which is checked with each letter that is typed
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def renamed_setting(old: str, new: str) -> str:

@@ -100,7 +100,8 @@ class JobDescription:
     report: str = "hushpore.runs.report_page:job_report"
     extras: tuple[ExtraFile, ...] = ()  # further files that its command offers
     # ``"module:function"`` that changes the settings of a result, so that the same comes out again:
-    # called with them, the provenance of the job, and the file in which that is
+    # called with them, the provenance of the job, and the file in which that is; raises where it
+    # cannot
     repeat: str = ""
     # ``"module:function"`` that runs it on a cluster, as `hushpore.cluster.denoising.denoise_on` is
     # called; empty where it cannot run there
@@ -183,7 +184,7 @@ JOBS: dict[str, JobDescription] = {
                 "hushpore.runs.extra_files:save_picture", not_on_cluster=_IN_MEMORY,
             ),
         ),
-        repeat="hushpore.n2v2.settings:repeating",
+        repeat="hushpore.n2v2.repeating:repeated_denoising",
         cluster="hushpore.cluster.denoising:denoise_on",
         expected_time="hushpore.n2v2.pace:expected_time",
         keep_time="hushpore.n2v2.pace:keep_pace",
@@ -224,6 +225,7 @@ JOBS: dict[str, JobDescription] = {
         purpose="Shows what the network sees: where patches lie, what is hidden, which are hard.",
         short_help="Sample patches as a denoiser does, to look at them.",
         help="Sample patches of PATH as a denoiser does: contact sheet, coordinates, features.",
+        repeat="hushpore.n2v2.repeating:repeated_patches",
         report="",
         extras=(
             ExtraFile(

@@ -20,7 +20,7 @@ from hushpore.n2v2.masking import (
 )
 from hushpore.n2v2.plan import require_dimensions_of
 from hushpore.n2v2.source import Source
-from hushpore.n2v2.trained import load_model
+from hushpore.n2v2.trained import load_model, record_model
 from hushpore.n2v2.training.step import channels_last, choose_precision, mixed_precision
 from hushpore.patches.job import sample_patches
 from hushpore.patches.places import in_volume
@@ -58,6 +58,8 @@ def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -
         result = yield from sample_patches(volume, settings, backend, inspect)
     finally:
         backend.release()
+    if model is not None:
+        record_model(result.provenance, model)
     return result
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.readable import readable_count, readable_number
 from hushpore.base.result import ResultFiles
+from hushpore.n2v2.trained import record_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +66,7 @@ class Denoised:
         if result.get("input_share", 0.0) > ALL_OF_IT:
             removed = "Denoised: nothing removed"
         if not result["steps"]:
-            return f"{removed}, with the model {self.provenance['settings']['model']}"
+            return f"{removed}, with the model {Path(self.provenance['settings']['model']).name}"
         seconds = f"{result['training_seconds']:,.0f} s"
         why = f" ({ended})" if (ended := result.get("ended")) else ""
         steps = readable_count(result["steps"], "training step")
@@ -136,6 +138,7 @@ def make_result(
         provenance["rings"] = rings
     if padding is not None:
         provenance["padding_value"] = padding
+    record_model(provenance, model)
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
     provenance["result"] = {

@@ -13,7 +13,6 @@ from hushpore.patches.settings import explain_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 #: Fraction of masked pixels in the papers on N2V and N2V2.
 PAPER_SHARE = 0.00198
@@ -352,11 +351,3 @@ class DenoiseSettings(Settings):
             text = "Not used: a trained model is applied, nothing is trained (Trained model)."
             reasons |= dict.fromkeys(training.split(), text)
         return reasons
-
-
-def repeating(values: Mapping[str, Any], made: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Return the settings with which a denoising that was done comes out the same again."""
-    # trained anew, not gone on with; and where time has cut it, for as many steps at the same
-    # rates, which its provenance has
-    repeat = str(file) if made.get("training") else ""
-    return {**values, "checkpoint": "", "repeat": repeat}

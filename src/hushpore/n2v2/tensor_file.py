@@ -34,9 +34,17 @@ def write_tensors(
     from safetensors.torch import save
 
     header = {name: json.dumps(each) for name, each in facts.items()}
-    known = {**header, _SUM: _sum_of(header, _values_of(save(tensors)))}
+    known = {**header, _SUM: sum_of_tensors(tensors, facts)}
     with new_file(target, overwrite=True) as part:
         part.write_bytes(save(tensors, known))
+
+
+def sum_of_tensors(tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]) -> str:
+    """Return what tells tensors and JSON facts from others, as 32 hexadecimal digits."""
+    from safetensors.torch import save
+
+    header = {name: json.dumps(each) for name, each in facts.items()}
+    return _sum_of(header, _values_of(save(tensors)))
 
 
 def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:

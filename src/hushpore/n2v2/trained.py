@@ -21,7 +21,14 @@ from hushpore.n2v2.inference.volumes import FREE_SHARE, VolumePredictor
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Scale, Source, measure_scale
-from hushpore.n2v2.tensor_file import ODD, check_file_target, not_whole, read_tensors, write_tensors
+from hushpore.n2v2.tensor_file import (
+    ODD,
+    check_file_target,
+    not_whole,
+    read_tensors,
+    sum_of_tensors,
+    write_tensors,
+)
 
 if TYPE_CHECKING:
     import os
@@ -164,9 +171,19 @@ class Model:
             If the file is there already, or cannot be written.
         """
         target = check_file_target(path, overwrite)
-        weights = {name: value.contiguous() for name, value in self.network.state_dict().items()}
-        write_tensors(target, weights, {HEADER: self.facts()})
+        write_tensors(target, self._weights, {HEADER: self.facts()})
         return target
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the model from others, whatever file it is in: of its weights and facts."""
+        facts = self.facts()
+        del facts["version"]  # of who has written the file
+        return sum_of_tensors(self._weights, {HEADER: facts})
+
+    @property
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {name: value.contiguous() for name, value in self.network.state_dict().items()}
 
     def export(
         self,
@@ -275,6 +292,12 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         raise not_whole(path, error) from error
     _require_sensible(path, weights, mean, std)
     return Model(network.eval(), mean, std, channels, context, bool(facts.get("is_turned", True)))
+
+
+def record_model(provenance: dict[str, Any], model: Model) -> None:
+    """Identify the model that was applied in the record of a job, if there was one."""
+    if file := provenance["settings"]["model"]:
+        provenance["auxiliary"]["model"] = {"name": file, "blake2b": model.fingerprint}
 
 
 def _require_sensible(

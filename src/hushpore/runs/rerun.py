@@ -249,6 +249,8 @@ def _auxiliary(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     before = old.get("auxiliary", old.get("beside", {}))
     return [
         f"{setting} ({thing['name']}) has changed"
+        if setting in before
+        else f"the record has no fingerprint of {setting} ({thing['name']})"
         for setting, thing in new.get("auxiliary", {}).items()
         if thing["blake2b"] != before.get(setting, {}).get("blake2b")
     ]
