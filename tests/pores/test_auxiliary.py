@@ -124,7 +124,13 @@ def test_markers_in_the_settings_are_those_of_merging_anew(foam: np.ndarray) -> 
         np.testing.assert_array_equal(found.labels, expected.labels)
         assert found.pores.equals(expected.pores)
         assert found.provenance["result"]["merged_by"] == {"markers": len(points)}
+        # the record is that of merging anew to the same markers, which are all whole numbers there
+        whole = np.rint(markers).astype(np.int64) if markers is not labels else labels
+        merged = plain.remerge_to_markers(whole).provenance
+        assert found.provenance["settings"] == merged["settings"]
         assert found.provenance["settings"]["markers"] == "markers"
+        used = hushpore.segment_pores(foam, markers=whole).provenance
+        assert merged["auxiliary"] == used["auxiliary"] != {}
 
 
 def test_markers_in_the_settings_can_be_left_for_a_height(foam: np.ndarray) -> None:
@@ -134,6 +140,7 @@ def test_markers_in_the_settings_can_be_left_for_a_height(foam: np.ndarray) -> N
     back = marked.remerge("auto")
     np.testing.assert_array_equal(back.labels, plain.labels)
     assert back.provenance["settings"] == plain.provenance["settings"]
+    assert back.provenance["auxiliary"] == {}
 
 
 def test_markers_by_name_lie_beside_the_volume(foam: np.ndarray) -> None:

@@ -19,6 +19,7 @@ from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.rerun import rerun
+from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -266,6 +267,27 @@ def test_a_record_cannot_say_that_its_scan_is_trusted(
     # with the word of the user it is read, and found to be another
     done = call("rerun", folder, "-o", tmp_path / "again", "--trust")
     assert "is not what it was" in done.output
+
+
+def test_what_lay_beside_a_scan_in_memory_alone_is_told_before_anything_is_run(
+    scan: Path, tmp_path: Path
+) -> None:
+    volume, source = hushpore.read(scan), Source(str(scan)).to_dict()
+    plain = hushpore.segment_pores(volume)
+    peaks = np.transpose(np.unravel_index(plain.graph.peak[1:], volume.shape))
+    write_result(tmp_path / "merged", [plain.remerge_to_markers(peaks[:2])], volume, source=source)
+    with pytest.raises(InputError, match=r"markers was an array or a layer.*--markers FILE"):
+        result_of(rerun(tmp_path / "merged", tmp_path / "again"))
+    # as is advised
+    pd.DataFrame(peaks[:2], columns=["z", "y", "x"]).to_csv(tmp_path / "peaks.csv", index=False)
+    words = ("--markers", tmp_path / "peaks.csv", "--device", "cpu")
+    assert call("pores", scan, "-o", tmp_path / "given", *words).exit_code == 0
+    assert result_of(rerun(tmp_path / "given", tmp_path / "again", "cpu")).identical
+    one, two = (hushpore.read(tmp_path / name / "labels.tif").data for name in ("merged", "again"))
+    np.testing.assert_array_equal(one, two)
+    (tmp_path / "peaks.csv").unlink()
+    with pytest.raises(InputError, match=r"markers was .*peaks\.csv\. Put it back"):
+        result_of(rerun(tmp_path / "given", tmp_path / "again", "cpu", overwrite=True))
 
 
 def test_settings_of_another_version_are_refused(folder: Path, tmp_path: Path) -> None:

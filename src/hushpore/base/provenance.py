@@ -86,13 +86,23 @@ def _auxiliary(
     for opt in settings.options():
         thing = volume.auxiliary_of(settings, opt.name) if opt.auxiliary else None
         if thing is not None:
-            found[opt.name] = {
-                "name": getattr(settings, opt.name),
-                "shape": list(thing.shape),
-                "dtype": np.dtype(thing.dtype).name,
-                **(digests.get(opt.name) or {"blake2b": fingerprint(thing)}),
-            }
+            name = getattr(settings, opt.name)
+            found[opt.name] = identified(name, thing, digests.get(opt.name))
     return found
+
+
+def identified(name: str, thing: Any, digest: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what a record keeps of a thing beside the volume.
+
+    `name`: as the setting has it. `thing`: as `Volume.auxiliary_of` returns it. `digest`: what
+    tells it from others, where that is known; by default its `fingerprint`.
+    """
+    return {
+        "name": name,
+        "shape": list(thing.shape),
+        "dtype": np.dtype(thing.dtype).name,
+        **(digest or {"blake2b": fingerprint(thing)}),
+    }
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
+from hushpore.base.provenance import identified
 from hushpore.base.readable import (
     percent_digits,
     readable_count,
@@ -325,17 +326,19 @@ class Pores:
         Returns
         -------
         Pores
-            Pore 1 grows from the lowest marker, and so on.
+            As `segment_pores` gives with these `markers`: pore 1 grows from the lowest, and so on.
 
         Raises
         ------
         InputError
             If the markers have another shape, are none, or lie outside the volume or the void.
         """
-        numbering, by = number_by_markers(
-            np.asarray(markers), self._basins, self._graph, self._settings, self.volume
-        )
-        return self._renumber(numbering, self._settings, by)
+        given = np.asarray(markers)
+        settings = dataclasses.replace(self._settings, markers="markers")
+        numbering, by = number_by_markers(given, self._basins, self._graph, settings, self.volume)
+        auxiliary = {**self.volume.auxiliary, settings.markers: given}
+        marked = dataclasses.replace(self.volume, auxiliary=auxiliary)
+        return dataclasses.replace(self, volume=marked)._renumber(numbering, settings, by)
 
     def resized(self, spacing: Sequence[float], unit: str, note: str = "") -> Pores:
         """Return the same segmentation of voxels of another size.
@@ -413,7 +416,17 @@ class Pores:
         known = {name: each for name, each in before.items() if not is_of_interval(name)}
         found = {**known, "merged_by": by}
         totals = totals_of(merged, self.volume, found)
-        provenance = {**self.provenance, "settings": settings.to_dict(), "result": totals}
+        auxiliary = dict(self.provenance.get("auxiliary", {}))
+        auxiliary.pop("markers", None)  # of the pores before
+        if settings.markers:
+            markers = self.volume.auxiliary_of(settings, "markers")
+            auxiliary["markers"] = identified(settings.markers, markers)
+        provenance = {
+            **self.provenance,
+            "settings": settings.to_dict(),
+            "auxiliary": auxiliary,
+            "result": totals,
+        }
         return dataclasses.replace(
             self,
             **merged,

@@ -173,12 +173,35 @@ def _settings(job: dict[str, Any], kept: dict[str, Any], file: Path) -> Settings
     if kind.repeat:
         values = load(kind.repeat)(values, job, file)
     try:
-        return kind.settings.of(values)
+        settings = kind.settings.of(values)
     except InputError as error:
         raise InputError(
             f"The settings of {job['job']} were made by hushpore {job.get('hushpore')} and do not "
             f"fit this version: {error}"
         ) from error
+    _require_files(settings)
+    return settings
+
+
+def _require_files(settings: Settings) -> None:
+    """Check that what settings name beside the scan is there, before that is read.
+
+    Raises InputError if it is not; says what to do.
+    """
+    for opt in settings.options():
+        name = getattr(settings, opt.name) if opt.auxiliary else ""
+        if not name or _is_there(name):
+            continue
+        if Path(name).is_absolute():
+            raise InputError(
+                f"A file of this result is gone: {opt.name} was {name[:200]}. Put it back there, "
+                "and run again."
+            )
+        raise InputError(
+            f"This result cannot be made again: {opt.name} was an array or a layer, "
+            f"{name[:200]!r}, of which the record has only the fingerprint. Save it as a file, and "
+            f"make the result with {opt.flag} FILE; that can be made again."
+        )
 
 
 def _compared(
