@@ -26,6 +26,7 @@ from hushpore.n2v2.padding import padding_of
 from hushpore.n2v2.rings import without_rings
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Source, measure_scale
+from hushpore.runs.rerun import rerun
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("zarr")
@@ -225,6 +226,15 @@ def test_a_model_is_applied_without_training(
     alone = hushpore.denoise(noisy, model=settings.model, device="cpu").provenance
     assert found.provenance["auxiliary"] == alone["auxiliary"]
     assert alone["auxiliary"]["model"]["blake2b"] == trained.model.fingerprint
+
+
+def test_a_denoising_in_blocks_is_not_made_again_and_why(
+    client: Client, scan: Path, tmp_path: Path
+) -> None:
+    result_of(denoise_on(client, scan, tmp_path / "clean.ome.zarr", QUICK))
+    with pytest.raises(InputError, match=r"on a cluster, which learns .* without --cluster"):
+        result_of(rerun(tmp_path / "clean.ome.json", tmp_path / "again.tif"))
+    assert not (tmp_path / "again.tif").exists()
 
 
 def test_a_model_makes_nothing_of_values_that_are_no_numbers(

@@ -24,6 +24,7 @@ from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import LOCAL_METHODS, PoreSettings
 from hushpore.runs.pore_result import open_result
+from hushpore.runs.rerun import rerun
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -205,6 +206,39 @@ def test_a_mask_of_the_sample_is_read_in_blocks(
     none = dataclasses.replace(volume, auxiliary={"core": np.zeros_like(mask)})
     with pytest.raises(InputError, match="is empty"):
         result_of(segment_pores(none, folder, settings, where=client, overwrite=True))
+
+
+@pytest.mark.parametrize(
+    ("thickness", "values"),
+    [
+        (7, {"mode": "open", "sample_mask": "core.npy"}),
+        (9, {"merging": "snow"}),
+        # in one piece
+        (None, {"local_thickness": "both", "intervals": True}),
+    ],
+)
+def test_one_machine_makes_it_again(
+    path: Path, scan: np.ndarray, client: Client, thickness: int | None, values: dict[str, Any]
+) -> None:
+    mask = np.ones(scan.shape, bool)
+    mask[:, :5] = False
+    np.save(path.parent / "core.npy", mask)
+    if "sample_mask" in values:
+        values = {**values, "sample_mask": str(path.parent / values["sample_mask"])}
+    folder, again = run(path, client, thickness, **values), path.with_name("again")
+    done = result_of(rerun(folder, again, "cpu"))
+    assert done.identical
+    assert "Identical, to the bit, though the device was 2 workers of the cluster" in done.summary
+    # an image of the first is another, and so is the table of it
+    labels = open_zarr(folder / "labels.ome.zarr")[0]
+    without = np.where(labels.array() == 3, 0, labels.array())
+    write_zarr(folder / "labels.ome.zarr", labels.replace(without), overwrite=True)
+    other = result_of(rerun(folder, again, "cpu", overwrite=True))
+    assert "Not identical: labels differs" in other.summary
+    # and the scan
+    write_zarr(path, hushpore.read(path).replace(scan + 1), overwrite=True)
+    with pytest.raises(InputError, match="not what it was when this result was made"):
+        result_of(rerun(folder, path.with_name("third")))
 
 
 @pytest.mark.parametrize(

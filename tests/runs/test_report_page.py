@@ -116,3 +116,11 @@ def test_names_are_no_markup(found: Pores) -> None:
 def test_a_result_without_pores_has_a_page() -> None:
     page = page_of(hushpore.segment_pores(Volume(np.zeros((4, 6, 6), bool))))
     assert "There are no pores." in page
+
+
+def test_the_fingerprint_of_a_scan_that_a_cluster_has_read_in_blocks_is_told(found: Pores) -> None:
+    given = found.provenance["input"]
+    given["blake2b_of_blocks"] = given.pop("blake2b")
+    parser = Balanced()
+    parser.feed(page_of(found))
+    assert given["blake2b_of_blocks"] in parser.words

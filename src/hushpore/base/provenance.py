@@ -19,7 +19,7 @@ from hushpore._version import __version__
 from hushpore.base.preferences import memory_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from hushpore.base.events import Timing
@@ -138,6 +138,22 @@ def fingerprint(data: Any, stop: threading.Event | None = None) -> str:
         if stop is not None and stop.is_set():
             break
         digest.update(np.ascontiguousarray(data[first : first + step], dtype).data)
+    return digest.hexdigest()
+
+
+def slice_fingerprints(data: Any) -> bytes:
+    """Return the fingerprints of the slices of an array, one after another: 16 bytes each."""
+    return b"".join(bytes.fromhex(fingerprint(plane)) for plane in data)
+
+
+def fingerprint_of_slices(parts: Iterable[bytes]) -> str:
+    """Return what tells an array from another where no one reads all of it.
+
+    `parts`: `slice_fingerprints` of parts that follow each other along the first axis.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
     return digest.hexdigest()
 
 

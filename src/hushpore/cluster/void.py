@@ -5,12 +5,11 @@ Tasks report few numbers, which the client puts together in a moment.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.provenance import fingerprint
+from hushpore.base.provenance import fingerprint_of_slices, slice_fingerprints
 from hushpore.base.volume import Volume
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.parts import paint_parts, parts_of, parts_on_gpu, store_parts
@@ -58,8 +57,7 @@ def copy_scan(blocks: Blocks, layer: int) -> Report:
     grey = GreyValues(blocks.plan.volume, blocks.plan.layers).read(first, last)
     blocks.write("grey", layer, grey)
     blocks.moved += grey.nbytes
-    digests = b"".join(bytes.fromhex(fingerprint(plane)) for plane in grey)
-    return {"slices": np.frombuffer(digests, np.uint8)}
+    return {"slices": np.frombuffer(slice_fingerprints(grey), np.uint8)}
 
 
 def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
@@ -285,10 +283,8 @@ def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDA
 
 def digest_of(reports: Sequence[Report]) -> dict[str, str]:
     """Return what tells the input from others: the fingerprint of those of all slices."""
-    digest = hashlib.blake2b(digest_size=16)
-    for each in reports:
-        digest.update(each["slices"].tobytes())
-    return {"blake2b_of_slices": digest.hexdigest()}
+    digest = fingerprint_of_slices(each["slices"].tobytes() for each in reports)
+    return {"blake2b_of_slices": digest}
 
 
 def range_of(reports: Sequence[Report], dtype: np.dtype[Any]) -> tuple[Range, Histogram | None]:

@@ -243,7 +243,9 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     spacing = " x ".join(f"{step:.6g}" for step in given["spacing"])
     yield "Read from", given["source"] or "memory"
     yield "Input", f"{shape} · {spacing} {readable_unit(given['unit'])} · {given['dtype']}"
-    yield "Fingerprint of the input", given["blake2b"]
+    # of the whole, or of its blocks on a cluster
+    (digest,) = (value for name, value in given.items() if name.startswith("blake2b"))
+    yield "Fingerprint of the input", digest
     for name, digest in provenance.get("fingerprints", {}).items():
         yield f"Fingerprint of {name}", digest
     for job in provenance["jobs"]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.provenance import fingerprint
-from hushpore.io import read
+from hushpore.base.provenance import fingerprint, fingerprint_of_slices, slice_fingerprints
+from hushpore.io import describe
 from hushpore.io.target import PROVENANCE
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 from hushpore.runs.pipeline import run_pipeline
@@ -132,7 +132,7 @@ def rerun(
         )
 
     def same(volume: Volume) -> None:
-        if fingerprint(volume.data) != jobs[0]["input"]["blake2b"]:
+        if not _is_input(volume.data, jobs[0]["input"]):
             raise InputError(
                 f"{source.path} is not what it was when this result was made: its values have "
                 "another fingerprint. Nothing was run."
@@ -147,18 +147,34 @@ def rerun(
     return _compared(before, *known, done.folder)
 
 
+def _is_input(data: Any, given: dict[str, Any]) -> bool:
+    """Return whether an array is the input that a record tells of."""
+    if "blake2b" in given:
+        return bool(fingerprint(data) == given["blake2b"])
+    # a cluster has read it in blocks
+    return bool(fingerprint_of_slices([slice_fingerprints(data)]) == given["blake2b_of_slices"])
+
+
 def _steps(jobs: list[dict[str, Any]], path: str | os.PathLike[str]) -> dict[str, Settings]:
     """Return the settings of each job that a record tells of, in their order."""
     names = [str(job.get("job")) for job in jobs]
     try:
         check_chain(names)
         given = jobs[0]["input"]
-        complete = len(set(names)) == len(names) and "blake2b" in given
         if not isinstance(given, dict):
             raise TypeError(f"the input is {given!r}")
+        is_known = "blake2b" in given or "blake2b_of_slices" in given
+        complete = len(set(names)) == len(names) and is_known
         values = [job["settings"] for job in jobs]
+        is_learnt_in_blocks = "blake2b_of_blocks" in given
     except (InputError, KeyError):
-        complete = False
+        complete = is_learnt_in_blocks = False
+    if is_learnt_in_blocks:
+        raise InputError(
+            f"{path} was denoised on a cluster, which learns from what a worker holds of the scan: "
+            "one machine would learn otherwise, and nothing was run. What is denoised without "
+            "--cluster can be made again; pores that a cluster has found can, too."
+        )
     if not complete:
         raise InputError(f"{path}: what was done cannot be done again from its record: {names}.")
     return {
@@ -246,7 +262,11 @@ def _fingerprints(made: dict[str, Any], file: Path) -> dict[str, str]:
     kept: dict[str, str] = made.get("fingerprints", {})
     if kept or file.name != PROVENANCE:
         return kept
-    return {image.stem: fingerprint(read(image).data) for image in file.parent.glob("*.tif")}
+    return {
+        image.name.removesuffix(ending): fingerprint(describe(image)[0].data)
+        for ending in (".tif", ".ome.zarr")  # the latter on a cluster
+        for image in file.parent.glob(f"*{ending}")
+    }
 
 
 def _tables(file: Path) -> dict[str, pd.Series[Any]]:
