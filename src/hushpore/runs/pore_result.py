@@ -29,11 +29,14 @@ LABELS, LABELS_IN_BLOCKS = "labels.tif", "labels.ome.zarr"
 #: Columns of tables that hold names, of phases among others, which may look like numbers.
 _NAMES = ("name", "name_1", "name_2")
 
+#: Columns of tables of regions and contacts that hold numbers of phases.
+_NUMBERS = ("phase", "phase_1", "phase_2")
+
 
 def read_result_table(path: Path) -> pd.DataFrame:
     """Return a table of a result, which may come from others.
 
-    Names are text, whatever they are; all else without rows is numbers, as it is with some.
+    Names are text, whatever they are. Without rows all else has the types that the job gives it.
     Raises InputError if it is none.
     """
     try:
@@ -46,9 +49,15 @@ def read_result_table(path: Path) -> pd.DataFrame:
             f"The table {path.name} in {path.parent} cannot be read: {error}. Take it away to open "
             "the images alone, or make the result again."
         ) from error
+    if len(table):
+        return table
     # a column without values has no type in a CSV file
+    from hushpore.pores.tables.measures import columns_without_rows
+
+    types = {name: column.dtype for name, column in columns_without_rows().items()}
+    types |= dict.fromkeys(_NUMBERS, np.dtype(np.int64))
     numbers = table.columns.difference(_NAMES)
-    return table if len(table) else table.astype(dict.fromkeys(numbers, np.float64))
+    return table.astype({name: types.get(name, np.float64) for name in numbers})
 
 
 def labels_file(folder: Path) -> Path:

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hushpore.base.readable import readable_unit
+from hushpore.base.volume import Volume
+from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import SUMS, add_rows, index_of
 from hushpore.pores.geometry.surface import crofton_area, surface_area
 from hushpore.pores.parallel import KernelThreads
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from hushpore.base.volume import Volume
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
 
@@ -574,6 +575,17 @@ def pore_columns(
             if each.is_shape:
                 columns[each.name] = np.where(small, np.nan, columns[each.name])
     return columns
+
+
+def columns_without_rows() -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of both tables where nothing was found, which tell their types."""
+    volume = Volume(np.zeros((1, 1, 1), np.bool_))
+    label, whole, real = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32)
+    sums, bounds = np.zeros((0, len(SUMS)), np.int64), np.zeros((0, 6), np.int32)
+    crossings, place = np.zeros((0, N_DIRECTIONS), np.int64), np.zeros((0, 3), np.int64)
+    pores = PoreSums(label, sums, bounds, crossings, real, whole, whole, volume)
+    throats = ThroatSums(label, label, crossings, real, place, volume)
+    return {**_columns(THROATS, throats), **_columns(PORES, pores)}
 
 
 def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]]:
