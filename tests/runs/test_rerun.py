@@ -83,6 +83,9 @@ def test_a_denoised_image_is_made_again_in_blocks(scan: Path, tmp_path: Path) ->
     done = call("rerun", tmp_path / "clean.json", "-o", again, "--device", "cpu")
     assert done.exit_code == 0, done.output
     assert "Identical: the same result, to the bit." in done.output
+    # known by its image, too, whether that is a file or a folder
+    for image in (tmp_path / "clean.tif", again):
+        assert result_of(rerun(image, tmp_path / "third.tif", "cpu", overwrite=True)).identical
 
 
 def test_a_denoising_with_a_second_scan_is_made_again_and_another_second_scan_is_told(

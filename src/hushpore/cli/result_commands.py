@@ -34,7 +34,7 @@ EXPORT_HELP = (
 def rerun_command(
     result: str, output: str, device: str, as_json: bool, overwrite: bool, trust: bool
 ) -> None:
-    """Make a result again, from the result.json in the folder RESULT, and compare.
+    """Make RESULT, a folder or a denoised image, again from the record of it, and compare.
 
     Reads the same scan, after a look at its fingerprint, and runs the same jobs with the same
     settings. Says whether the result is identical (images to the bit, tables to nine digits), or

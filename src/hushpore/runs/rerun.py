@@ -14,7 +14,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint, fingerprint_of_slices, slice_fingerprints
 from hushpore.io import describe
 from hushpore.io.target import PROVENANCE
-from hushpore.jobs import JOBS, check_chain, is_one_image, load
+from hushpore.jobs import JOBS, check_chain, load
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.pore_result import read_result_table
 from hushpore.runs.result_folder import provenance_file, read_provenance
@@ -81,7 +81,7 @@ def rerun(
     Parameters
     ----------
     path : str or path-like
-        A result folder or its ``result.json``, or the JSON file beside an image.
+        A result folder or its ``result.json``, or an image or the JSON file beside it.
     output : str or path-like
         Where the new result goes: a folder, or for an image a TIFF file.
     device : str, optional
@@ -224,9 +224,7 @@ def _compared(
     before: dict[str, Any], first: dict[str, str], tables: dict[str, pd.Series[Any]], written: Path
 ) -> Rerun:
     """Compare a new result with the fingerprints of images and the tables of the one before."""
-    names = [job["job"] for job in before.get("jobs", [before])]
-    # an image may be a folder, too: in blocks
-    file = provenance_file(written.with_suffix(".json") if is_one_image(names) else written)
+    file = provenance_file(written)
     after = read_provenance(file)
     second = after["fingerprints"]
     images = [name for name in second if second[name] != first.get(name)]

@@ -11,6 +11,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
 from hushpore.base.text import read_text
+from hushpore.io.registry import exporter_by_ending
 from hushpore.io.results import check_image_target, is_record, write_image, write_results
 from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
@@ -123,7 +124,10 @@ def _merged(parts: Sequence[ResultFiles]) -> ResultFiles:
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read how a result was made: a JSON file, or the folder that holds ``result.json``.
+    """Read how a result was made.
+
+    `path`: the folder that holds ``result.json``, an image with its record beside it, or the JSON
+    file itself.
 
     Raises InputError if there is none, or it is not one of hushpore.
     """
@@ -145,4 +149,10 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
 def provenance_file(path: str | os.PathLike[str]) -> Path:
     """Return the file that `read_provenance` reads."""
     place = Path(path).expanduser().resolve()
-    return place / PROVENANCE if place.is_dir() else place
+    inside = place / PROVENANCE
+    if inside.exists():
+        return inside
+    if exporter_by_ending(place, "image") is not None:
+        # an image in blocks is a folder, too
+        return place.with_suffix(".json")
+    return inside if place.is_dir() else place

@@ -61,7 +61,10 @@ class Source:
         Raises InputError if it does not tell of one.
         """
         if not known.get("path"):
-            raise InputError("The record does not say which file or folder was read.")
+            raise InputError(
+                "The record does not say which file or folder was read: it was an array or a "
+                "layer. Save that as a file, and make the result of it; that can be made again."
+            )
         names = {field.name for field in dataclasses.fields(cls)}
         values = {name: known[name] for name in names & set(known)}
         return cls(**{**values, "at": tuple(values.get("at", ()))})
