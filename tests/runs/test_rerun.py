@@ -293,6 +293,22 @@ def test_what_lay_beside_a_scan_in_memory_alone_is_told_before_anything_is_run(
         result_of(rerun(tmp_path / "given", tmp_path / "again", "cpu", overwrite=True))
 
 
+def test_pores_merged_anew_after_their_intervals_were_found_are_made_again(
+    scan: Path, tmp_path: Path
+) -> None:
+    volume, source = hushpore.read(scan), Source(str(scan)).to_dict()
+    merged = hushpore.segment_pores(volume, intervals=True).remerge(1.5)
+    # of which some is still known
+    assert "threshold_low" in set(merged.files().tables["totals"]["name"])
+    write_result(tmp_path / "merged", [merged], volume, source=source)
+    assert result_of(rerun(tmp_path / "merged", tmp_path / "again", "cpu")).identical
+    table = pd.read_csv(tmp_path / "merged" / "totals.csv")
+    table.loc[table["name"] == "specific_surface", "value"] *= 1.001
+    table.to_csv(tmp_path / "merged" / "totals.csv", index=False)
+    other = result_of(rerun(tmp_path / "merged", tmp_path / "again", "cpu", overwrite=True))
+    assert other.summary == "Not identical: specific_surface in totals.csv differs."
+
+
 def test_settings_of_another_version_are_refused(folder: Path, tmp_path: Path) -> None:
     change(folder / "result.json", settings={"warp": 9}, hushpore="9.9")
     with pytest.raises(InputError, match=r"made by hushpore 9\.9 and do not fit this version"):

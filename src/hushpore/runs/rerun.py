@@ -268,12 +268,15 @@ def _fingerprints(made: dict[str, Any], file: Path) -> dict[str, str]:
 
 
 def _tables(file: Path) -> dict[str, pd.Series[Any]]:
-    """Return each column of the tables in a result folder."""
-    return {
-        f"{name} in {table.name}": values
-        for table in (sorted(file.parent.glob("*.csv")) if file.name == PROVENANCE else [])
-        for name, values in read_result_table(table).items()
-    }
+    """Return each column of the tables in a result folder, and each total by itself."""
+    found: dict[str, pd.Series[Any]] = {}
+    for path in sorted(file.parent.glob("*.csv")) if file.name == PROVENANCE else []:
+        table = read_result_table(path)
+        if {"name", "value"} <= set(table):
+            # of pores that were merged anew some are left that are not found without intervals
+            table = table.set_index("name")[["value"]].T
+        found |= {f"{name} in {path.name}": values for name, values in table.items()}
+    return found
 
 
 def _is_same(one: pd.Series[Any], two: pd.Series[Any]) -> bool:
