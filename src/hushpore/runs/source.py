@@ -63,7 +63,8 @@ class Source:
         if not known.get("path"):
             raise InputError(
                 "The record does not say which file or folder was read: it was an array or a "
-                "layer. Save that as a file, and make the result of it; that can be made again."
+                "layer, or --cluster went with --voxel-size, --at, --resample or --trust. Save or "
+                "convert that to a file, and make the result of it; that can be made again."
             )
         names = {field.name for field in dataclasses.fields(cls)}
         values = {name: known[name] for name in names & set(known)}
