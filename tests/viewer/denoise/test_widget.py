@@ -1,6 +1,7 @@
 import gc
 import threading
 
+import dask.array
 import numpy as np
 import pytest
 from napari.components import ViewerModel
@@ -116,7 +117,9 @@ def test_a_run_cancelled_before_it_learnt_anything_offers_nothing(widget):
     assert widget.after_cancel() == ""
 
 
-def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, scan):
+@pytest.mark.parametrize("opened_as", [np.asarray, dask.array.asarray], ids=["numpy", "dask"])
+def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, scan, opened_as):
+    widget._viewer.layers["scan"].data = opened_as(scan)
     widget.steps.value = 3
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)

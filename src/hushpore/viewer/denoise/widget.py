@@ -274,8 +274,10 @@ def _removed(result: Denoised, target: Target) -> LayerData:
     da: Any = dask.array
     # the difference is made of each slice as it is shown, and takes no memory
     noisy, denoised = (
+        values
+        if isinstance(values, da.Array)
         # without a name, for which dask would look at every value
-        da.from_array(values, chunks=(1,) * (values.ndim - 2) + values.shape[-2:], name=False)
+        else da.from_array(values, chunks=(1,) * (values.ndim - 2) + values.shape[-2:], name=False)
         for values in (target.volume.data, result.volume.data)
     )
     spread = 3 * result.provenance["residual"]["deviation"] or 1.0
