@@ -36,6 +36,14 @@ def test_the_result_of_the_selected_layer_is_shown(panel):
     assert panel._tabs.tabText(1) == "&Throats (3)"
 
 
+def test_the_name_of_a_layer_is_no_markup(viewer, panel, made_of_cubes):
+    panel.resize(700, 300)
+    panel.show()
+    add(viewer, made_of_cubes([2]), "a <5 & b")
+    assert panel._title.text() == "a <5 & b"
+    assert panel._title.textFormat() == Qt.TextFormat.PlainText
+
+
 def test_what_can_wait_is_folded_away(viewer, panel, made_of_cubes):
     result = made_of_cubes([2, 3])
     result.provenance["result"]["anisotropy"] = 0.04
@@ -72,6 +80,8 @@ def test_it_moves_on_when_its_layer_goes_or_another_is_selected(
     viewer.layers.remove(other)
     assert panel.view is None
     assert "Segment pores" in panel._summary.text()
+    assert panel.pores.rows.rowCount() == panel.throats.rows.rowCount() == 0
+    assert [panel._tabs.tabText(number) for number in range(2)] == ["&Pores", "&Throats"]
 
 
 def test_a_filter_hides_rows_and_pores(panel):

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from magicgui.widgets.bases import BaseValueWidget
 from napari.layers import Layer
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QComboBox, QSizePolicy
+from qtpy.QtWidgets import QSizePolicy
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.readable import readable_count
 from hushpore.viewer.forms.fields import keep_narrow
+from hushpore.viewer.forms.names import NameBox
 from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.forms.rich_label import RichLabel, link, unbroken
 from hushpore.viewer.layers.conversion import is_length, known_of, volume_of
@@ -53,7 +54,7 @@ class LayerChoice(BaseValueWidget):
         self._listed: list[Any] = []
         self._layer: Any = None
         self._chosen = False
-        super().__init__(name="layer", annotation=Layer, **shown_by(QComboBox))
+        super().__init__(name="layer", annotation=Layer, **shown_by(NameBox))
         events = self._all.events
         events.inserted.connect(self._inserted)
         events.removed.connect(self._refresh)

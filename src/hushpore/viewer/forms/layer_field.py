@@ -8,10 +8,11 @@ from weakref import WeakKeyDictionary
 
 import napari
 from napari.layers import Image, Labels, Layer, Points
-from qtpy.QtWidgets import QComboBox, QFileDialog
+from qtpy.QtWidgets import QFileDialog
 
 from hushpore.device.scratch import folder_of
 from hushpore.viewer.forms.fields import Field, keep_narrow
+from hushpore.viewer.forms.names import NameBox
 from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.layers.conversion import known_of
 
@@ -43,7 +44,7 @@ class LayerField(Field):
         self._chosen: Any = None
         self._listed: list[Any] = []
         self._shown: list[str] = []
-        super().__init__(option, **given, **shown_by(QComboBox))
+        super().__init__(option, **given, **shown_by(NameBox))
         for event in ("inserted", "removed", "reordered") if viewer is not None else ():
             getattr(viewer.layers.events, event).connect(self._refresh)
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import (
     QBoxLayout,
@@ -16,7 +17,6 @@ from qtpy.QtWidgets import (
     QLineEdit,
     QMainWindow,
     QPushButton,
-    QSizePolicy,
     QTabWidget,
     QVBoxLayout,
     QWidget,
@@ -29,6 +29,7 @@ from hushpore.pores.tables.measures import PORES, THROATS, measure_of
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
+from hushpore.viewer.forms.names import NameLabel
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.results.colour_choice import (
     ColourChoice,
@@ -84,14 +85,15 @@ class ResultsWidget(LayerTrackingWidget):
         for widget in (self._controls, self._tabs):
             widget.setEnabled(self.view is not None)
         if self.view is None:
-            self._title.setText("")
-            self._title.setToolTip("")
+            self._title.show_name("")
             self._summary.setText(NO_RESULT)
             self._fold.hide()
+            for table, words in ((self.pores, "&Pores"), (self.throats, "&Throats")):
+                table.show_table(pd.DataFrame())
+                self._tabs.setTabText(self._tabs.indexOf(table), words)
             return
         tables = self.view.tables
-        self._title.setText(f"<b>{self.view.layer.name}</b>")
-        self._title.setToolTip(self.view.layer.name)
+        self._title.show_name(self.view.layer.name)
         self._filter.clear()
         self.pores.show_table(tables.pores, tables.unit, tables.n_spatial)
         throats = tables.throats
@@ -253,13 +255,11 @@ class ResultsWidget(LayerTrackingWidget):
     # ---- how it looks
 
     def _build(self) -> None:
-        self._title, self._summary = QLabel(textFormat=Qt.TextFormat.RichText), plain_label()
+        self._title, self._summary = NameLabel(), plain_label()
         # folded away, they leave the controls in sight
         self.figures, self._fold = plain_label(), Fold("All figures")
         self.figures.setTextFormat(Qt.TextFormat.RichText)
         self._fold.add(self.figures)
-        # a long name is cut, and widens nothing
-        self._title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._problem, self._limit = RichLabel(self._viewer), RichLabel(self._viewer)
         self.pores = TableView("Table of pores")
         self.throats = TableView("Table of throats", THROATS)

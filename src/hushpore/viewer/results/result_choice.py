@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QComboBox, QFileDialog, QSizePolicy
+from qtpy.QtWidgets import QFileDialog, QSizePolicy
 
+from hushpore.viewer.forms.names import NameBox
 from hushpore.viewer.layers.conversion import known_of, unwrapped
 from hushpore.viewer.results.pore_layer import tables_of
 
@@ -29,7 +30,7 @@ def phases_of(layer: Any) -> Phases | None:
     return found
 
 
-class ResultChoice(QComboBox):
+class ResultChoice(NameBox):
     """Lists layers of pores and of phases, the newest first, and folders that were chosen here.
 
     It begins with a layer by its age, and moves to newer ones until the user chooses; with pores or

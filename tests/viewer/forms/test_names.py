@@ -1,0 +1,41 @@
+import pytest
+
+from hushpore.viewer.forms.names import NameBox, NameLabel
+
+LONG = "a very long name of a scan of bread, as scanners give it, 2026-11-26 "
+
+
+@pytest.fixture
+def label(qtbot):
+    label = NameLabel()
+    qtbot.addWidget(label)
+    label.resize(200, 20)
+    return label
+
+
+def test_a_long_name_loses_its_middle(label):
+    label.show_name(LONG + "pores")
+    assert "…" in label.text()
+    assert label.text().endswith("pores")
+    assert label.toolTip() == LONG + "pores"
+    label.show()
+    label.resize(2000, 20)
+    assert label.text() == LONG + "pores"
+
+
+def test_markup_in_a_name_is_no_markup(label):
+    label.show_name("<b>5 & 6")
+    assert label.text() == "<b>5 & 6"
+    label.show_name("")
+    assert label.text() == label.toolTip() == ""
+
+
+def test_names_that_end_differently_look_different_in_a_combo_box(qtbot):
+    box = NameBox()
+    qtbot.addWidget(box)
+    box.addItems([LONG + "denoised", LONG + "removed"])
+    box.resize(250, 25)
+    before = box.grab().toImage()
+    box.setCurrentIndex(1)
+    assert box.grab().toImage() != before
+    assert box.currentText() == LONG + "removed"
