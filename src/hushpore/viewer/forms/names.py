@@ -61,4 +61,7 @@ class NameLabel(QLabel):
         self._shorten()
 
     def _shorten(self) -> None:
-        self.setText(self.fontMetrics().elidedText(self._name, _MIDDLE, self.width()))
+        metrics = self.fontMetrics()
+        # what Qt may indent the words by
+        room = self.contentsRect().width() - metrics.horizontalAdvance("x")
+        self.setText(metrics.elidedText(self._name, _MIDDLE, room))
