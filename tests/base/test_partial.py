@@ -1,7 +1,9 @@
 """Names that can be guessed, in a folder where others write too."""
 
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hushpore.base.errors import OutputError
@@ -108,3 +110,9 @@ def test_a_disk_that_says_late_that_it_is_full_leaves_the_earlier_file(tmp_path,
         part.write_text("x")
     assert (tmp_path / "a").read_text() == "before"
     assert [item.name for item in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_a_disk_that_is_full_is_told_as_such_of_arrays_too(tmp_path):
+    with pytest.raises(OutputError, match="disk is full"), new_file(tmp_path / "a", True):
+        np.zeros(100_000).tofile("/dev/full")

@@ -214,7 +214,10 @@ def explained_writing(target: Path) -> Iterator[None]:
     except HushporeError:
         raise
     except OSError as error:
-        reason = reasons.get(error.errno or 0, str(error.strerror or error))
+        # of a full disk NumPy says only how many values it has written
+        is_short = error.errno is None and "requested and" in str(error)
+        number = errno.ENOSPC if is_short else error.errno or 0
+        reason = reasons.get(number, str(error.strerror or error))
         raise OutputError(
             f"Cannot write {target}: {reason}. Nothing was left half-written."
         ) from error
