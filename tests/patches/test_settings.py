@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import draw_positions
 from hushpore.patches.settings import PatchSettings, explain_share, masked_pixels
 
@@ -27,5 +28,15 @@ def test_settings_of_other_samplers_say_that_they_are_not_used():
         "n_neighbours",
     }  # fmt: skip
     assert "n_patches" in PatchSettings(sampler="grid").unused({})
+    by_weights = PatchSettings(sampler="weights", weights="pores")
+    assert "weights_are_labels" not in by_weights.unused({})
+    assert "weights_are_labels" in by_weights.unused({"weights_hold_labels": True})
     assert "overlap" not in PatchSettings(sampler="grid").unused({})
     assert "n_groups" not in PatchSettings(group_size=4).unused({})
+
+
+def test_what_is_missing_is_named_as_the_form_names_it():
+    with pytest.raises(InputError) as found:
+        PatchSettings(sampler="weights")
+    words = "'Sampling' = By weights needs a mask, labels or an image. Set 'Weights' to what"
+    assert PatchSettings.as_in_a_form(str(found.value)).startswith(words)

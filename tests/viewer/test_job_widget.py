@@ -823,6 +823,16 @@ def test_a_colour_photograph_is_not_offered_and_the_reason_is_given(qtbot, fake_
     assert "photo is a colour image" in widget._facts.text()
 
 
+def test_labels_alone_are_not_offered_and_the_reason_is_given(qtbot, fake_job):
+    viewer = ViewerModel()
+    viewer.add_labels(np.zeros((4, 20, 20), int), name="pores")
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget.native)
+    assert widget.layer.value is None
+    assert "pores holds labels" in widget._facts.text()
+    assert not widget._buttons.run.isEnabled()
+
+
 def test_a_stack_with_channels_after_z_is_explained_before_run(viewer, widget):
     viewer.add_image(np.zeros((3, 2, 8, 8)), axis_labels=("z", "c", "y", "x"), name="odd")
     assert "time and channels must come before" in widget._facts.text()

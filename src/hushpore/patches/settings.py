@@ -142,10 +142,12 @@ class PatchSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for sampler in ("weights", "points"):
-            if self.sampler == sampler and not getattr(self, sampler):
-                what = "a mask, labels or an image" if sampler == "weights" else "points"
-                raise InputError(f"The sampler {sampler} needs {what}: choose {sampler} too.")
+        needs = {"weights": "a mask, labels or an image", "points": "points"}
+        if self.sampler in needs and not getattr(self, self.sampler):
+            raise InputError(
+                f"sampler={self.sampler!r} needs {needs[self.sampler]}. Set {self.sampler} to "
+                "what it shall take."
+            )
         if self.sampler == "grid" and self.overlap >= self.patch_size:
             raise InputError(
                 f"overlap must be less than patch_size; got {self.overlap} of {self.patch_size}."
@@ -156,13 +158,15 @@ class PatchSettings(Settings):
         return {"masked_share": explain_share(self.masked_share, self.size)}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing beside the others."""
+        """Return why settings change nothing; ``weights_hold_labels``: the weights are known to."""
         reasons = {}
         for name in ("weights", "points"):
             if self.sampler != name:
                 reasons[name] = f"Not used: for the sampling {name} (Sampling)."
         if "weights" in reasons:
             reasons["weights_are_labels"] = reasons["weights"]
+        elif known.get("weights_hold_labels"):
+            reasons["weights_are_labels"] = "Not used: the layer of the weights holds labels."
         if self.sampler != "grid":
             reasons["overlap"] = "Not used: for patches on a grid (Sampling)."
         if self.sampler in ("grid", "points"):

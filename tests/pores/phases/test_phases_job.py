@@ -228,6 +228,15 @@ def test_what_cannot_be_told_apart_is_refused(
         phases(image, **settings)
 
 
+def test_of_labels_it_is_not_said_that_they_may_be_grey_values() -> None:
+    values, words = np.arange(16).reshape(4, 4), "set are_labels=False"
+    with pytest.raises(InputError, match=words):
+        phases(values, are_labels=True)
+    with pytest.raises(InputError, match="15 different labels") as found:
+        phases(Volume(values, metadata={"labels": True}), are_labels=True)
+    assert words not in str(found.value)
+
+
 def test_what_does_not_fit_into_memory_is_refused_with_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

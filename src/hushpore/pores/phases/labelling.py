@@ -115,10 +115,13 @@ def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
     known = yield from stages.run("labels", _collect(values, work.volume.name), 0.1)
     if len(known) > MOST:
+        # of what is known to hold labels no setting makes grey values
+        grey = (
+            "" if work.volume.holds_labels else "Where these are grey values set are_labels=False. "
+        )
         raise InputError(
             f"{work.volume.name} holds {len(known)} different labels above 0, and phases are "
-            f"{MOST} at most. Where these are grey values set are_labels=False; where each is a "
-            "pore or a grain, join them to phases first."
+            f"{MOST} at most. {grey}Where each is a pore or a grain, join them to phases first."
         )
     if not len(known):
         raise InputError(f"{work.volume.name} holds no label above 0: there is no phase in it.")

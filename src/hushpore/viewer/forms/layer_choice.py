@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets.bases import BaseValueWidget
-from napari.layers import Layer
+from napari.layers import Labels, Layer
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QSizePolicy
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.readable import readable_count
+from hushpore.base.volume import Volume, require_grey
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.names import NameBox
 from hushpore.viewer.forms.native import shown_by
@@ -21,8 +22,6 @@ from hushpore.viewer.layers.conversion import is_length, known_of, volume_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from hushpore.base.volume import Volume
 
 #: What is said where there is no layer.
 _BEGIN = "Drop a CT stack on the window to begin, or try one: File > Open Sample > hushpore."
@@ -168,14 +167,19 @@ class LayerFacts(RichLabel):
     def show_layer(self, layer: Any) -> str:
         """Say what a layer is, and return why it cannot be worked on: empty where it can."""
         self.volume = None
-        if layer is None:
-            # what is wrong with a colour image is said where it would be read
-            coloured = (each for each in self._viewer.layers if getattr(each, "rgb", False))
-            layer = next(coloured, None)
+        suits = layer is not None
+        if not suits:
+            # what is wrong with a colour image, or labels, is said where it would be read
+            others = list(self._viewer.layers)
+            coloured = [each for each in others if getattr(each, "rgb", False)]
+            labels = [each for each in others if isinstance(each, Labels)]
+            layer = next(iter(coloured + labels), None)
         text = reason = _BEGIN
         if layer is not None:
             try:
                 volume = volume_of(layer, self.labels_of_axes(layer.ndim))
+                if not suits:
+                    require_grey(volume)
                 facts = unbroken(self._describe(volume))
                 text, reason = "\n".join([facts, *volume.notes]), ""
                 if volume.unit != "pixel":

@@ -46,6 +46,7 @@ class PatchesWidget(JobWidget):
         column.insertWidget(column.indexOf(self.timing), self.panel)
         column.insertWidget(column.indexOf(self.panel), self.live)
         self.form.changed.connect(self._follow_model)
+        self.form.changed.connect(self._follow_weights)
         self.native.destroyed.connect(self.panel.forget)
 
     @classmethod
@@ -61,7 +62,7 @@ class PatchesWidget(JobWidget):
     def settings(self) -> Settings:
         """Return the settings for a run: a labels layer holds labels."""
         settings = super().settings()
-        if isinstance(self.form.weights.layer, Labels):
+        if self._weights_hold_labels:
             return dataclasses.replace(settings, weights_are_labels=True)  # type: ignore[call-arg]
         return settings
 
@@ -80,6 +81,15 @@ class PatchesWidget(JobWidget):
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         super()._show_outcome(outcome, made)
         self.panel.bring_sheet_into_view()
+
+    @property
+    def _weights_hold_labels(self) -> bool:
+        return isinstance(self.form.weights.layer, Labels)
+
+    def _follow_weights(self) -> None:
+        """Do not ask whether weights are labels where that is known."""
+        if not self._is_to_come("weights"):
+            self.form.know(weights_hold_labels=self._weights_hold_labels)
 
     def _follow_model(self) -> None:
         """Take patches of as many axes as the model sees."""
