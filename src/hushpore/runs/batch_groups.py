@@ -117,7 +117,7 @@ def note_on_units(summary: pd.DataFrame) -> str:
         return (
             f"The voxel size of none of the {len(units)} scans is known: lengths are in pixels, "
             "and their means by groups are right only where all voxels are alike. If they are, "
-            "give their size (--voxel-size); else write it into the files."
+            "give their size (--voxel-size, on the command line); else write it into the files."
         )
     others = [unit for unit in units if math.isnan(_ratio(unit, to))]
     if not others:
@@ -125,8 +125,8 @@ def note_on_units(summary: pd.DataFrame) -> str:
     return (
         f"The lengths of {len(others)} of {len(units)} scans are in {', '.join(sorted({*others}))} "
         f"and not in {readable_unit(to)}, as where a voxel size is not known: they are in no mean "
-        "by groups. Write the voxel size into these files, or give it (--voxel-size) in a batch of "
-        "these alone."
+        "by groups. Write the voxel size into these files, or give it in a batch of these alone "
+        "(--voxel-size, on the command line)."
     )
 
 

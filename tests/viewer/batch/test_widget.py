@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import tifffile
 from napari.components import ViewerModel
+from napari.utils._proxies import PublicOnlyProxy
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication
 
@@ -54,6 +55,13 @@ def column(widget, number):
     return [
         widget.scans.native.topLevelItem(row).text(number) for row in range(len(widget.scans.value))
     ]
+
+
+def test_all_that_is_chosen_says_what_it_is(widget):
+    widget.native.show()
+    assert [each.name for each in widget if not each.native.toolTip()] == []
+    # what is only asked which device there is, is not on the way of the tab key
+    assert not widget._device.isVisible()
 
 
 def test_run_says_what_is_missing(widget, scans, tmp_path):
@@ -150,6 +158,21 @@ def test_a_double_click_opens_the_scan_and_over_it_its_pores(
     qtbot.waitUntil(lambda: bool(opened))
     assert opened == [(str(labels), ["one"])]
     assert [layer.name for layer in viewer.layers] == ["one"]
+
+
+def test_a_result_is_opened_in_napari_which_gives_widgets_a_proxy(
+    make_napari_viewer, scans, tmp_path, qtbot
+):
+    viewer = make_napari_viewer()
+    widget = BatchWidget(PublicOnlyProxy(viewer))
+    qtbot.addWidget(widget.native)
+    widget.add(scans[1:2])
+    widget.denoise.value, widget.output.value = False, tmp_path / "out"
+    widget.run()
+    widget.wait()
+    widget.open_result(0)
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2)
+    assert [layer.name for layer in viewer.layers] == ["one", "one pores"]
 
 
 @pytest.mark.parametrize("denoise", [True, False])
@@ -265,6 +288,9 @@ def test_a_batch_that_has_ended_is_plotted_by_groups(make_napari_viewer, tmp_pat
     porosity = canvas.figure.axes[0]
     assert sorted(porosity.lines[0].get_ydata()) == pytest.approx([10, 30])
     assert porosity.get_xticklabels()[0].get_text() == "all scans"
+    assert "⚠" not in widget._result.text()
+    widget._returned(Batch(tmp_path, (state,), table.assign(unit=["um", "pixel", None])))
+    assert "lengths of 1 of 2 scans are in pixel" in widget._result.text()
     widget._returned(Batch(tmp_path, (state,), table.iloc[2:]))
     assert not widget._show_plot.isVisibleTo(widget.native)
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from napari.utils.theme import get_theme
 from qtpy.QtCore import QSize
 from qtpy.QtGui import QResizeEvent
 
@@ -67,6 +68,20 @@ def test_a_picture_is_png_where_its_name_says_nothing_else(qtbot, viewer, tmp_pa
     qtbot.waitUntil((tmp_path / "plot.svg").exists)
     qtbot.waitUntil((tmp_path / "plot v1.2.png").exists)
     assert (tmp_path / "plot v1.2.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_all_words_have_the_colour_of_the_window(qtbot, viewer):
+    canvas = PlotCanvas(viewer)
+    qtbot.addWidget(canvas)
+    axes = canvas.figure.add_subplot()
+    words = (
+        axes.set_title("title"),
+        axes.set_xlabel("x"),
+        axes.set_ylabel("y"),
+        axes.text(0, 0, "t"),
+    )
+    canvas.show_figure()
+    assert {text.get_color() for text in words} == {get_theme(viewer.theme).text.as_hex()}
 
 
 def test_a_plot_that_cannot_be_saved_keeps_its_colours(qtbot, viewer, tmp_path, monkeypatch):

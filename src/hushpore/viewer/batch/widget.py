@@ -26,7 +26,7 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.settings import Settings, option
 from hushpore.jobs import JOBS
 from hushpore.runs.batch import TABLE, run_batch
-from hushpore.runs.batch_groups import draw_groups, group_table, has_figures
+from hushpore.runs.batch_groups import draw_groups, group_table, has_figures, note_on_units
 from hushpore.runs.batch_workers import State
 from hushpore.runs.last_used import remember, remembered
 from hushpore.runs.pore_result import labels_file
@@ -249,9 +249,13 @@ class BatchWidget(WorkerContainer):
         self._finish()
         failed = f"{sign(False)} " if batch.count("failed") else ""
         table = html.escape(str(batch.folder / TABLE))
-        self._result.say(f"{failed}{html.escape(batch.summary)}. The table: {table}")
+        grouped = _grouped(batch)
+        has_plot = has_figures(grouped)
+        note = html.escape(note_on_units(grouped)) if has_plot else ""
+        units = f"<br>{sign(False)} {note}" if note else ""
+        self._result.say(f"{failed}{html.escape(batch.summary)}. The table: {table}{units}")
         self.result = batch
-        self._show_plot.setVisible(has_figures(_grouped(batch)))
+        self._show_plot.setVisible(has_plot)
         self.called.emit(batch)
 
     def _failed(self, problem: Problem) -> None:
@@ -296,12 +300,15 @@ class BatchWidget(WorkerContainer):
         self.denoise_preset = ValueOf(lambda: PresetBox("denoise"), "denoise_preset")
         self.pores_preset = ValueOf(lambda: PresetBox("pores"), "pores_preset")
         self.phases_preset = ValueOf(lambda: PresetBox("phases"), "phases_preset")
-        self.output = FileEdit(mode="d", name="output", nullable=True, annotation=Path)
+        tip = "Takes a folder for each scan, and the table of all of them."
+        self.output = FileEdit(mode="d", name="output", nullable=True, annotation=Path, tooltip=tip)
         compact_file_edit(self.output, "Folder for all results", "Folder for all results")
         self.output.changed.connect(self._show_ready)
+        tip = "Unticked, a batch that meets such results is not begun, and they stay as they are."
         self.overwrite = CheckBox(
-            name="overwrite", text="Redo results made with other settings", annotation=bool
-        )
+            name="overwrite", text="Redo results made with other settings", annotation=bool,
+            tooltip=tip,
+        )  # fmt: skip
         # never remembered, as what may fill the memory is nobody's habit
         self.trust = CheckBox(
             name="trust", text="Trust scans compressed over 1,000:1", annotation=bool,
@@ -310,6 +317,7 @@ class BatchWidget(WorkerContainer):
         # never shown: it says which device "auto" will be
         self._device = DeviceChoice()
         self._device.setParent(self.native)
+        self._device.hide()
         self._run_button = QPushButton(
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
         )

@@ -21,6 +21,11 @@ class _Shown(QBaseWidget):
     def __init__(self, make: Callable[[], QWidget], parent: QWidget | None = None) -> None:
         super().__init__(lambda parent: make(), parent=parent)
 
+    def _mgui_set_tooltip(self, value: str | None) -> None:
+        # where magicgui has nothing to say, the Qt widget goes on saying what it is
+        if value:
+            super()._mgui_set_tooltip(value)
+
 
 class _Placed(QtContainer):
     """The side of Qt of a container whose widgets lie where its layout has them."""

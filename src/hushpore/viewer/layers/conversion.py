@@ -206,9 +206,9 @@ def _sample(data: Any) -> npt.NDArray[Any]:
     return np.stack([np.asarray(data[(*map(int, index), every, every)]) for index in indices])
 
 
-def unwrapped(layer: Any) -> Any:
-    """Return the layer behind the proxy that napari gives to plugins, a new one at each access."""
-    return getattr(layer, "__wrapped__", layer)
+def unwrapped(given: Any) -> Any:
+    """Return what is behind the proxy that napari gives to plugins, a new one at each access."""
+    return getattr(given, "__wrapped__", given)
 
 
 def known_of(layer: Any) -> dict[str, Any]:

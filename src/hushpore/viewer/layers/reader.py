@@ -36,6 +36,7 @@ from hushpore.viewer.layers.conversion import (
     LayerData,
     known_of,
     layer_data,
+    unwrapped,
     volume_of,
 )
 from hushpore.viewer.layers.loading import LoadingTask
@@ -135,7 +136,8 @@ def read_in_thread(
     `trust`: whether the user wants it read even where it takes far more memory than its bytes.
     `then`: called once they are; not where there are none.
     """
-    name = _name(path)
+    # the proxy that napari gives to a widget has no window that Qt would take
+    viewer, name = unwrapped(viewer), _name(path)
     choosing = getattr(viewer, "window", None) is not None
     if choosing:
         # the label of the scale bar

@@ -140,7 +140,7 @@ class PlotCanvas(FigureCanvasQTAgg):
             axes.spines[:].set_color(ink)
             axes.spines[["top", "right"]].set_visible(False)
             legend = axes.get_legend()
-            words = [axes.xaxis.label, axes.yaxis.label, *axes.texts]
+            words = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
             words += [*legend.get_texts(), legend.get_title()] if legend else []
             for text in words:
                 text.set_color(ink)
