@@ -402,6 +402,13 @@ def warnings_of(
             f"The window of the local threshold was taken as {settings.odd_window} voxels, not "
             f"{settings.window}: it has a voxel in its middle."
         )
+    if surroundings.drift:
+        found.append(
+            f"The grey of the solid differs across the sample by about "
+            f"{100 * surroundings.drift:.0f} % of what parts it from the pores, as by beam "
+            "hardening: one threshold takes too little for pore in one place and too much in "
+            "another. Correct the scan, or take a threshold for each place (threshold = sauvola)."
+        )
     return found + _warnings_of_air(settings, surroundings, share)
 
 
@@ -420,6 +427,14 @@ def _warnings_of_air(settings: PoreSettings, surroundings: Surroundings, share: 
             f"There seems to be air around the sample, about {100 * surroundings.share:.0f} % of "
             f"the volume, but only {100 * share:.1f} % could be told from its pores: noise in the "
             "air is taken for solid. Denoise the scan first, or set the threshold lower."
+        )
+    if surroundings.widest:
+        found.append(
+            "Pores that open at the surface of the sample count only as far as the ball that finds "
+            f"the air does not get into them: with a radius of {surroundings.widest:.0f} voxels in "
+            f"place of {surroundings.radius:g} (Rolling ball radius) there would be about "
+            f"{surroundings.gain:.2f} times as much of them, and in a round sample there is more "
+            "still. A sample mask says for certain what belongs to it."
         )
     return found
 

@@ -174,7 +174,8 @@ HU: dict[str, Any] = {"air": -1000, "wall": 1500, "noise": 60, "dtype": np.int16
 def test_what_is_filled_in_is_never_void(share: float, value: int) -> None:
     void = holes(share, 3)
     image = filled_in(scan(~void, **HU), value)
-    assert found(image)[::3] == ("keep", value)
+    around = found(image)
+    assert (around.outside, around.padding) == ("keep", value)
     result = hushpore.segment_pores(image)
     assert not (result.labels > 0)[~FIELD_OF_VIEW].any()
     assert result.porosity == pytest.approx(void[FIELD_OF_VIEW].mean(), abs=0.03)
@@ -209,7 +210,8 @@ def test_what_is_filled_in_is_left_out_where_it_is_said_what_the_sample_is(
 def test_air_within_what_is_filled_in_is_left_out_too(radius: float) -> None:
     sample = core(radius)
     image = filled_in(scan(sample & ~SMALL, **HU), -3024)
-    assert found(image)[::3] == ("remove-slicewise", -3024)
+    around = found(image)
+    assert (around.outside, around.padding) == ("remove-slicewise", -3024)
     result = hushpore.segment_pores(image)
     assert result.porosity == pytest.approx(SMALL[sample].mean(), abs=0.01)
     assert result.summary.startswith("Air around the sample and what is filled in with the value")
@@ -223,7 +225,8 @@ def test_air_that_was_cut_off_at_zero_is_air_and_not_filled_in(noise: float) -> 
     assert found(scan(~foam, **dark)) == Surroundings("keep", 10)
     assert hushpore.segment_pores(scan(~foam, **dark)).porosity == pytest.approx(0.8, abs=0.02)
     sample = core(50)
-    assert found(scan(sample & ~SMALL, **dark))[::3] == ("remove-slicewise", None)
+    around = found(scan(sample & ~SMALL, **dark))
+    assert (around.outside, around.padding) == ("remove-slicewise", None)
 
 
 def test_a_head_and_its_rest_lie_in_air() -> None:
@@ -256,6 +259,34 @@ def test_the_dark_side_of_an_uneven_ground_is_no_air() -> None:
     ramp = np.linspace(200, 2000, 128) * np.ones(SHAPE)
     image = (ramp * (1 - 0.5 * SMALL)).astype(np.uint16)
     assert found(image, threshold="sauvola").outside == "keep"
+
+
+@pytest.mark.parametrize("bowl", [0, 0.3, -0.3])
+def test_a_solid_whose_grey_drifts_is_told(bowl: float) -> None:
+    # as the rays that come through the middle of a core have lost their soft part
+    wall = 2000 * (1 + bowl * (x**2 + y**2) / 60**2)
+    image = scan(core(60) & ~holes(0.15, 3), wall=wall, noise=200)
+    assert found(image).drift == (pytest.approx(abs(bowl), abs=0.08) if bowl else 0)
+    notes = hushpore.segment_pores(image).notes
+    assert any("grey of the solid differs" in note for note in notes) == bool(bowl)
+    local = hushpore.segment_pores(image, threshold="sauvola")
+    assert not any("grey of the solid differs" in note for note in local.notes)
+
+
+@pytest.mark.parametrize("grains", [4, 12])
+def test_coarse_grains_of_two_minerals_are_no_drift(grains: float) -> None:
+    wall = 2000 - 600 * (texture(grains, seed=2) > 0)
+    assert found(scan(~holes(0.15, 3), wall=wall)).drift == 0
+
+
+@pytest.mark.parametrize(("size", "is_told"), [(1, False), (6, True)])
+def test_void_at_the_surface_that_the_ball_takes_is_told_where_it_is_much(
+    size: float, is_told: bool
+) -> None:
+    void, sample = holes(0.4, size), core(50)
+    result = hushpore.segment_pores(scan(sample & ~void))
+    assert (result.porosity < 0.93 * void[sample].mean()) == is_told
+    assert any("open at the surface" in note for note in result.notes) == is_told
 
 
 @pytest.mark.parametrize("name", ["a core", "a core wider than the scan", "a potato"])

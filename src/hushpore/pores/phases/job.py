@@ -264,4 +264,5 @@ def _warnings(
         yield found.problem
     how = settings.of_pores(float(found.limits[0, 1]))
     share = 1 - found.sample / math.prod(volume.shape)
-    yield from warnings_of(volume, how, found.surroundings, share)
+    # of several materials at once the grey differs anyhow
+    yield from warnings_of(volume, how, found.surroundings._replace(drift=0.0), share)

@@ -57,6 +57,17 @@ _DEEPER, _RIM = 3.0, 3
 #: leaves that may be void where it takes more, but for ways that are so much wider than the ball.
 _TAKEN, _HOLLOW, _WIDE = 0.1, 0.25, 3.0
 
+#: Places in the solid of which a drift of its grey is found at the least, and about at most; and in
+#: median deviations how far the grey of what counts for it is from the middle.
+_FEWEST, _SAMPLED, _ODD = 1000, 20_000, 8.0
+
+#: Blocks along each axis, and how much larger a drift is than what they deviate from it.
+_BLOCKS, _CLEAR = 6, 4.0
+
+#: Drift of the grey of the solid, as a share of what parts it from the void, that is worth a word;
+#: and how many times as much void for a wider ball.
+_UNEVEN, _CUT_OFF = 0.15, 1.03
+
 #: Pixels that the radius of a disc has at the least.
 _BLUNT = 1.5
 
@@ -72,6 +83,9 @@ class Surroundings(NamedTuple):
     share: float = 0.0  # which share of the volume is left out, about
     padding: float | None = None  # value of voxels that are filled in; None where none are
     kept: float = 0.0  # which share of the volume is air that counts, about
+    gain: float = 1.0  # how many times as much of the sample is void for a ball as wide as may be
+    widest: float = 0.0  # its radius; 0 where that makes no odds
+    drift: float = 0.0  # of the solid's grey, for what parts it from the void; 0 where it is little
 
     def apply(self, settings: PoreSettings) -> PoreSettings:
         """Return settings that say themselves what to do with the air."""
@@ -161,14 +175,58 @@ def find_surroundings(
     outside = settings.outside if settings.removes_air else "keep"
     nothing = Surroundings(outside, settings.outside_radius)
     padded = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
-    if settings.removes_air or settings.sample_mask or not np.isfinite(small.means).all():
+    if settings.sample_mask or not np.isfinite(small.means).all():
         return padded
     void = _void(small, settings)
+    drift = 0.0 if void is None or settings.is_local else _find_drift(void, small)
+    padded = padded._replace(drift=drift)
+    if settings.removes_air:
+        return padded
     found = padded if void is None else _find_air(void | small.padded, small, padded)
     if settings.keeps_all:
         # it is done as it is asked for, and said
-        return nothing._replace(kept=0.0 if found.outside == "keep" else found.share)
+        kept = 0.0 if found.outside == "keep" else found.share
+        return nothing._replace(kept=kept, drift=drift)
     return found
+
+
+def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
+    """Return by how much the grey of the solid differs from place to place, as by beam hardening.
+
+    As a share of what parts it from the void: of a parabola through its grey values, from where
+    one in twenty is lower to where one in twenty is higher. 0 where that is little, or cannot be
+    told.
+    """
+    from scipy import ndimage
+
+    values = small.values
+    measured = ~small.padded
+    # beside void they are in part of that
+    solid = ndimage.binary_erosion(~void & measured, np.ones((1, 3, 3), np.bool_))
+    places = np.argwhere(solid)
+    places = places[:: max(1, len(places) // _SAMPLED)]
+    dark = values[void & measured]
+    if values.dtype == np.bool_ or len(places) < _FEWEST or not dark.size:
+        return 0.0
+    grey = values[tuple(places.T)].astype(np.float64)
+    middle = float(np.median(grey))
+    # some grains of another material are no drift
+    usual = np.abs(grey - middle) <= _ODD * np.median(np.abs(grey - middle))
+    at = places / (np.array([max(n, 2) for n in values.shape]) - 1.0) - 0.5
+    design = np.column_stack([np.ones(len(at)), at, at**2])
+    fitted = design @ np.linalg.lstsq(design[usual], grey[usual])[0]
+    low, high = np.percentile(fitted, (5, 95))
+    # nor is it where blocks differ from that as much: they are of a coarse texture
+    block = np.minimum((_BLOCKS * (at + 0.5)).astype(np.int64), _BLOCKS - 1)
+    block = np.ravel_multi_index(tuple(block[usual].T), (_BLOCKS,) * 3)
+    voxels = np.bincount(block)
+    left = np.bincount(block, (grey - fitted)[usual])[voxels > 0]
+    texture = math.sqrt(np.sum(left**2 / voxels[voxels > 0]) / voxels.sum())
+    apart = abs(middle - float(np.median(dark.astype(np.float64))))
+    if high - low < _CLEAR * texture:
+        return 0.0
+    drift = float(high - low) / apart if apart else 0.0
+    return drift if drift >= _UNEVEN else 0.0
 
 
 def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundings) -> Surroundings:
@@ -178,7 +236,7 @@ def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundin
     padded = small.padded
     if void.all() or not any(_is_around(void, padded, at, small.spacing) for at in _axes(void)):
         return nothing
-    radius, outside, places = _fitting_ball(void, small, nothing.radius)
+    radius, outside, places, hull, widest = _fitting_ball(void, small, nothing.radius)
     # means beside what is filled in, or solid, are in part of that
     mixed = ndimage.binary_dilation(padded[places], np.ones((1, 5, 5), np.bool_))
     mixed |= ndimage.binary_dilation(~void[places], np.ones((1, 3, 3), np.bool_))
@@ -189,7 +247,15 @@ def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundin
     ends = np.flatnonzero(~padded.all(axis=(1, 2)))[[0, -1]]
     is_cut = small.depth > 1 and not void[ends].all()
     way = "remove-slicewise" if is_cut else "remove"
-    return Surroundings(way, radius, float(outside.mean()), nothing.padding)
+    measured = ~padded[places]
+    own, wide = (
+        np.count_nonzero(void[places] & part) / max(int(np.count_nonzero(part)), 1)
+        for part in (measured & ~outside, measured & hull)
+    )
+    around = nothing._replace(outside=way, radius=radius, share=float(outside.mean()))
+    if wide < _CUT_OFF * own or not own:
+        return around
+    return around._replace(gain=float(wide / own), widest=widest)
 
 
 def _axes(void: npt.NDArray[np.bool_]) -> tuple[int, ...]:
@@ -328,10 +394,11 @@ def roll(
 
 def _fitting_ball(
     void: npt.NDArray[np.bool_], small: Thumbnail, radius: float
-) -> tuple[float, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+) -> tuple[float, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.bool_], float]:
     """Return the radius of a ball that does not get inside the sample, and what it covers.
 
-    That in some slices, with their places in the thumbnail.
+    That in some slices, with their places in the thumbnail; and what in these a ball leaves that
+    is as wide as may be, with its radius.
 
     A ball that fits through the pores of a foam gets far into it, and leaves struts that are
     thinner than what it takes. Twice the radius is tried instead, and so on.
@@ -357,7 +424,7 @@ def _fitting_ball(
         if np.percentile(thick[left], 90) >= width and (is_wide or is_full):
             break
         radius *= 2
-    return radius, ~left, places
+    return radius, ~left, places, hull, widest
 
 
 def _is_even(
