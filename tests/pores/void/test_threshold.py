@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy import ndimage
 from skimage import filters
 
 import hushpore
 from hushpore.base.errors import InputError
 from hushpore.pores.settings import LOCAL_METHODS, METHODS, PoreSettings
-from hushpore.pores.void.threshold import find_threshold, make_histogram
+from hushpore.pores.void.threshold import find_threshold, make_histogram, two_groups
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
@@ -137,3 +138,65 @@ def test_whole_numbers_that_no_threshold_parts_are_refused(dtype: type, offset: 
     # far apart they are told apart
     wide = np.where(image % 2 == 0, dtype(0), dtype(abs(offset)))
     assert 0 < hushpore.segment_pores(wide, outside="keep").porosity < 1
+
+
+def materials(*shares_and_greys: tuple[float, float], noise: float, seed: int = 4) -> np.ndarray:
+    """Cubes of materials of these shares and grey values, blurred as by a detector, with noise."""
+    shares, greys = zip(*shares_and_greys, strict=True)
+    rng = np.random.default_rng(seed)
+    cubes = rng.choice(greys, (6, 10, 10), p=shares)
+    image = ndimage.gaussian_filter(np.kron(cubes, np.ones((8, 8, 8))), 0.6)
+    return np.asarray(image + rng.normal(0, noise, image.shape), np.float32)
+
+
+PORE, BINDER, GRAIN = 10.0, 45.0, 100.0
+
+
+@pytest.mark.parametrize("noise", [2, 6])
+@pytest.mark.parametrize("bright", [False, True])
+def test_a_third_material_among_the_pores_is_seen(
+    noise: float, bright: bool, threads: KernelThreads
+) -> None:
+    image = materials((0.4, PORE), (0.2, BINDER), (0.4, GRAIN), noise=noise)
+    image, expected = (-image, (-BINDER, -PORE)) if bright else (image, (PORE, BINDER))
+    histogram = make_histogram(image, threads)
+    found = two_groups(histogram, find_threshold(histogram, "otsu"), bright)
+    assert found == pytest.approx(expected, abs=3)
+
+
+def test_grains_of_metal_that_draw_the_threshold_to_them_are_seen(threads: KernelThreads) -> None:
+    image = materials((0.2, PORE), (0.8, GRAIN), noise=4)
+    image[10:18, 10:18, 10:18] = 4000
+    histogram = make_histogram(image, threads)
+    threshold = find_threshold(histogram, "otsu")
+    assert threshold > GRAIN
+    assert two_groups(histogram, threshold, False) == pytest.approx((PORE, GRAIN), abs=4)
+
+
+@pytest.mark.parametrize("noise", [1, 10, 25, 40])
+@pytest.mark.parametrize("share", [0.05, 0.15, 0.5, 0.9])
+def test_pores_and_solid_are_no_three_materials(
+    share: float, noise: float, threads: KernelThreads
+) -> None:
+    image = materials((share, PORE), (1 - share, GRAIN), noise=noise)
+    cut_off = image.clip(5, 105)
+    with_gaps = np.round((image + 500) / 4).astype(np.uint16) * 4
+    for each in (image, cut_off, cut_off.astype(np.uint8), with_gaps):
+        histogram = make_histogram(each, threads)
+        assert two_groups(histogram, find_threshold(histogram, "otsu"), False) is None
+
+
+def test_two_minerals_of_the_solid_are_no_pores(threads: KernelThreads) -> None:
+    image = materials((0.3, PORE), (0.3, 85.0), (0.4, 120.0), noise=3)
+    histogram = make_histogram(image, threads)
+    assert two_groups(histogram, find_threshold(histogram, "otsu"), False) is None
+
+
+def test_a_porosity_of_two_materials_is_told() -> None:
+    image = materials((0.4, PORE), (0.2, BINDER), (0.4, GRAIN), noise=4)
+    default, three = (hushpore.segment_pores(image, phases=n) for n in (2, 3))
+    (note,) = default.notes
+    assert "two groups, about 10" in note
+    assert default.porosity == pytest.approx(0.6, abs=0.06)
+    assert three.porosity == pytest.approx(0.4, abs=0.06)
+    assert three.notes == ()
