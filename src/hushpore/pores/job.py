@@ -290,6 +290,13 @@ def _certainty(
             "which takes four typical diameters of its pores along an axis."
         )
         yield Note(notes[-1], warning=True)
+    if found is not None and found.is_cut_off:
+        notes.append(
+            "The intervals may be too narrow: most grey values of the pores, or of the solid, are "
+            "one, the lowest or the highest of all, so that noise and blur cannot be told. Take "
+            "the scan as it was before its grey values were cut off."
+        )
+        yield Note(notes[-1], warning=True)
     return found
 
 

@@ -97,6 +97,16 @@ def test_the_void_itself_has_no_threshold_that_could_be_another(grey: np.ndarray
     assert totals["porosity_low"] < totals["porosity"]
 
 
+@pytest.mark.parametrize("ends", [(0.0, 300.0), (130.0, 170.0), (149.5, 150.5)])
+def test_grey_values_that_were_cut_off_make_intervals_too_narrow_which_is_told(
+    grey: np.ndarray, ends: tuple[float, float]
+) -> None:
+    low, high = ends
+    in_bytes = ((grey.clip(*ends) - low) / (high - low) * 255).round().astype(np.uint8)
+    notes = hushpore.segment_pores(in_bytes, intervals=True).notes
+    assert any("cut off" in note for note in notes) == (high - low < 100)
+
+
 def test_an_image_has_intervals_too(grey: np.ndarray) -> None:
     found = hushpore.segment_pores(grey[8], intervals=True)
     totals = found.provenance["result"]

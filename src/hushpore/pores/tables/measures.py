@@ -381,8 +381,9 @@ PORES: list[Measure[PoreSums]] = [
         "inscribed_diameter",
         1,
         "Twice the largest distance in the pore from the centre of a voxel to that of the nearest "
-        "solid one: up to a voxel more than the largest ball that fits. Infinite where there is no "
-        "solid at all.",
+        "solid one. Between flat walls that is up to a voxel more than fits; of a ball, whose "
+        "middle mostly lies between voxels, it is about a voxel less than its diameter. Infinite "
+        "where there is no solid at all.",
         lambda pores: _inscribed_diameter(pores.peak_squared_distance, pores.volume),
         is_shape=True,
     ),
@@ -515,7 +516,7 @@ THROATS: list[Measure[ThroatSums]] = [
     Measure(
         "inscribed_diameter",
         1,
-        "Twice the distance to the solid at the widest way through.",
+        "Twice the distance to the solid at the widest way through, as that of a pore.",
         lambda both: _inscribed_diameter(both.saddle, both.volume),
     ),
     *(

@@ -77,6 +77,21 @@ def threshold_band(
     )
 
 
+def is_cut_off(values: npt.NDArray[Any], outside: npt.NDArray[np.bool_], threshold: float) -> bool:
+    """Whether most of a phase has the lowest, or highest, grey value of all; as `threshold_band`.
+
+    Of such a scan, of two values at worst, neither noise nor blur can be told.
+    """
+    inside = values[~outside]
+    if not inside.size:
+        return False
+    dark, bright = inside[inside <= threshold], inside[inside > threshold]
+    return any(
+        2 * np.count_nonzero(each == end) >= each.size > 0
+        for each, end in ((dark, inside.min()), (bright, inside.max()))
+    )
+
+
 def _phase(values: npt.NDArray[Any], is_phase: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return the grey value of a phase, and the standard deviation of its noise, off surfaces."""
     from scipy import ndimage

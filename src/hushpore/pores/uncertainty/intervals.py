@@ -28,7 +28,7 @@ from hushpore.base.events import Progress
 from hushpore.pores.passes import beyond_mask
 from hushpore.pores.result import number_basins
 from hushpore.pores.tables.totals import INTERVALS
-from hushpore.pores.uncertainty.band import threshold_band
+from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
 from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.parts import AIR
@@ -101,6 +101,7 @@ class Certainty(NamedTuple):
     curve: dict[str, npt.NDArray[np.float64]]  # see `hushpore.pores.uncertainty.subvolumes.curve`
     settled: float | None  # edge from which on a part is representative; None where it never is
     parts: int  # of the scan, that were drawn
+    is_cut_off: bool = False  # whether grey values are, so that the band is too narrow
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -165,9 +166,11 @@ def find_certainty(
             sizes = _diameters(graph, merged, volume)
             others[1].setdefault("merge height", []).append(sizes.size)
             others[2].setdefault("merge height", []).append(float(np.median(sizes)))
-    band = None
+    band, cut_off = None, False
     if threshold is not None:
-        band = _band(work, inside, threshold, radius)
+        looked_at = _middle_slices(work, inside)
+        cut_off = is_cut_off(*looked_at, threshold)
+        band = threshold_band(*looked_at, threshold, radius)
         for number, end in enumerate(band, start=2):
             yield Progress(STAGE, number, 4, "", 0.95 + 0.01 * number)
             shift = end - threshold
@@ -186,7 +189,7 @@ def find_certainty(
                     values.setdefault("threshold", []).append(result[name])
     each = zip(INTERVALS, figures, errors, others, strict=True)
     intervals = {name: combined(figure, error, parts, rest) for name, figure, error, rest in each}
-    return Certainty(intervals, band, found, settled, parts)
+    return Certainty(intervals, band, found, settled, parts, cut_off)
 
 
 def _diameters(graph: BasinGraph, numbering: Numbering, volume: Volume) -> npt.NDArray[np.float64]:
@@ -198,13 +201,15 @@ def _diameters(graph: BasinGraph, numbering: Numbering, volume: Volume) -> npt.N
     return np.asarray(np.cbrt(6 * size / np.pi))
 
 
-def _band(work: Work, inside: npt.NDArray[np.bool_], threshold: float, radius: float) -> Band:
-    """Return the thresholds that cannot be told apart, by the slices in the middle of the scan."""
+def _middle_slices(
+    work: Work, inside: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Return grey values by which it is told how sure a threshold is, and what is outside."""
     depth, *plane = inside.shape
     count = min(depth, max(1, SAMPLE // math.prod(plane)))
     first = (depth - count) // 2
     values = GreyValues(work.volume, work.slabs).read(first, first + count)
-    return threshold_band(values, ~inside[first : first + count], threshold, radius)
+    return values, ~inside[first : first + count]
 
 
 def _quietly(job: Job) -> Generator[Event, None, Any]:
