@@ -416,6 +416,14 @@ def warnings_of(
             "hardening: one threshold takes too little for pore in one place and too much in "
             "another. Correct the scan, or take a threshold for each place (threshold = sauvola)."
         )
+    if surroundings.groups is not None:
+        first, second = surroundings.groups
+        found.append(
+            f"Grey values that count as pore are of two groups, about {first:.4g} and about "
+            f"{second:.4g}: the threshold may part a third material from pores and solid. If only "
+            f"the {settings.pores_are}er ones are pores set the number of phases to 3, or a "
+            "threshold between the two; what is no sample, as a holder, a sample mask leaves out."
+        )
     return found + _warnings_of_air(settings, surroundings, share)
 
 

@@ -34,7 +34,7 @@ from hushpore.pores.void.parts import (
     find_runs,
     make_void,
 )
-from hushpore.pores.void.threshold import find_threshold, survey, two_groups
+from hushpore.pores.void.threshold import find_threshold, survey
 from hushpore.pores.watershed.basins import Watershed, apply_labels
 from hushpore.pores.watershed.distance import distances
 from hushpore.pores.watershed.graph import Tables
@@ -189,23 +189,8 @@ def threshold_of(
             f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}): "
             "nothing is separated by it."
         )
-    elif histogram is not None and settings.phases == 2:
-        problem = _problem_of_groups(histogram, threshold, settings)
     are_two = histogram is not None and np.count_nonzero(histogram.counts) == 2
     return Threshold(threshold, problem, (float(low), float(high)) if are_two else None)
-
-
-def _problem_of_groups(histogram: Histogram, threshold: float, settings: PoreSettings) -> str:
-    """Return what is to be said where pores are of two groups of grey values; else nothing."""
-    groups = two_groups(histogram, threshold, settings.pores_are == "bright")
-    if groups is None:
-        return ""
-    return (
-        f"Grey values that count as pore are of two groups, about {groups[0]:.4g} and about "
-        f"{groups[1]:.4g}: the threshold {threshold:.4g} may part a third material from pores and "
-        f"solid. If only the {settings.pores_are}er ones are pores set the number of phases to 3, "
-        "or a threshold between the two; what is no sample, as a holder, a sample mask leaves out."
-    )
 
 
 def local_threshold(

@@ -369,3 +369,13 @@ def test_the_first_number_of_a_core_of_concrete_is_right_without_a_setting_chang
     assert result.porosity == pytest.approx(core.porosity, abs=0.004)
     # and was wrong by more than ten times
     assert hushpore.segment_pores(core.volume, outside="keep").porosity > 0.45
+
+
+@pytest.mark.parametrize("noise", [20, 300])
+@pytest.mark.parametrize("size", [1, 3])
+def test_air_and_pores_of_few_voxels_are_no_two_materials(size: float, noise: float) -> None:
+    # blurred pores are brighter than air, as voxels are that are in part of solid
+    image = scan(core(60) & ~holes(0.1, size), noise=noise)
+    around = found(image)
+    assert around.outside != "keep"
+    assert around.groups is None

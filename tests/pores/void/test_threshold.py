@@ -200,3 +200,11 @@ def test_a_porosity_of_two_materials_is_told() -> None:
     assert default.porosity == pytest.approx(0.6, abs=0.06)
     assert three.porosity == pytest.approx(0.4, abs=0.06)
     assert three.notes == ()
+
+
+def test_grains_of_metal_for_which_all_else_is_pore_are_told() -> None:
+    image = materials((0.12, PORE), (0.88, GRAIN), noise=4)
+    image[10:18, 10:18, 10:18] = image[30:38, 50:58, 40:48] = 4000
+    (note,) = hushpore.segment_pores(image).notes
+    assert "two groups, about 1" in note
+    assert hushpore.segment_pores(image, phases=3).porosity == pytest.approx(0.12, abs=0.04)

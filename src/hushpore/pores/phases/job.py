@@ -265,4 +265,4 @@ def _warnings(
     how = settings.of_pores(float(found.limits[0, 1]))
     share = 1 - found.sample / math.prod(volume.shape)
     # of several materials at once the grey differs anyhow
-    yield from warnings_of(volume, how, found.surroundings._replace(drift=0.0), share)
+    yield from warnings_of(volume, how, found.surroundings._replace(drift=0.0, groups=None), share)

@@ -24,7 +24,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.filled_in import is_filled_in, possible_paddings
 from hushpore.device.backend import cpu_threads
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void.threshold import Histogram, find_threshold
+from hushpore.pores.void.threshold import Histogram, find_threshold, two_groups
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -66,7 +66,7 @@ _BLOCKS, _CLEAR = 6, 4.0
 
 #: Drift of the grey of the solid, as a share of what parts it from the void, that is worth a word;
 #: and how many times as much void for a wider ball.
-_UNEVEN, _CUT_OFF = 0.15, 1.03
+_UNEVEN, _CUT_OFF = 0.15, 1.1
 
 #: Pixels that the radius of a disc has at the least.
 _BLUNT = 1.5
@@ -86,6 +86,7 @@ class Surroundings(NamedTuple):
     gain: float = 1.0  # how many times as much of the sample is void for a ball as wide as may be
     widest: float = 0.0  # its radius; 0 where that makes no odds
     drift: float = 0.0  # of the solid's grey, for what parts it from the void; 0 where it is little
+    groups: tuple[float, float] | None = None  # grey values of the void, if they are of two groups
 
     def apply(self, settings: PoreSettings) -> PoreSettings:
         """Return settings that say themselves what to do with the air."""
@@ -180,14 +181,16 @@ def find_surroundings(
     void = _void(small, settings)
     drift = 0.0 if void is None or settings.is_local else _find_drift(void, small)
     padded = padded._replace(drift=drift)
-    if settings.removes_air:
-        return padded
-    found = padded if void is None else _find_air(void | small.padded, small, padded)
+    found = padded
+    if void is not None and not settings.removes_air:
+        found = _find_air(void | small.padded, small, padded)
+    radius = 0.0 if found.outside == "keep" else found.radius
+    groups = None if void is None else _find_groups(void, small, settings, radius)
     if settings.keeps_all:
         # it is done as it is asked for, and said
         kept = 0.0 if found.outside == "keep" else found.share
-        return nothing._replace(kept=kept, drift=drift)
-    return found
+        return nothing._replace(kept=kept, drift=drift, groups=groups)
+    return found._replace(groups=groups)
 
 
 def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
@@ -227,6 +230,39 @@ def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
         return 0.0
     drift = float(high - low) / apart if apart else 0.0
     return drift if drift >= _UNEVEN else 0.0
+
+
+def _find_groups(
+    void: npt.NDArray[np.bool_], small: Thumbnail, settings: PoreSettings, radius: float
+) -> tuple[float, float] | None:
+    """Return where the grey values of the pores lie, if a method left two groups of them.
+
+    `radius`: of the ball that finds the air around the sample; 0 where there is none. Air and pores
+    of few voxels are two groups, too, and are looked at apart.
+    """
+    from scipy import ndimage
+
+    threshold = _threshold(small, settings)
+    is_method = isinstance(settings.threshold, str) and not settings.is_local
+    if threshold is None or not is_method or settings.phases != 2:
+        return None
+    places = slice(None) if not radius else _spread(len(void))
+    values, padded, void = small.values[places], small.padded[places], void[places]
+    outside = np.zeros(void.shape, np.bool_)
+    if radius:
+        sides = small.spacing[1:]
+        ball = max(radius, _BLUNT * min(sides))
+        outside = np.stack([roll(plane, sides, ball) for plane in void | padded])
+    solid = ~void & ~padded
+    # beside solid they are in part of that, which is no group
+    pure = ndimage.binary_erosion(void, np.ones((1, 3, 3), np.bool_), border_value=1) & ~padded
+    for part in (pure & ~outside, pure & outside):
+        if part.any() and solid.any():
+            histogram = _histogram(values[part | solid])
+            found = two_groups(histogram, threshold, settings.pores_are == "bright")
+            if found is not None:
+                return found
+    return None
 
 
 def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundings) -> Surroundings:
@@ -289,19 +325,31 @@ def _void(small: Thumbnail, settings: PoreSettings) -> npt.NDArray[np.bool_] | N
     """Return the void of a thumbnail, roughly; None where a method finds no threshold."""
     if small.values.dtype == np.bool_:
         return small.means > 0.5
-    threshold = settings.threshold
-    if isinstance(threshold, str):
-        method, phases = ("otsu", 2) if settings.is_local else (threshold, settings.phases)
-        bright = settings.pores_are == "bright"
-        try:
-            threshold = find_threshold(
-                _histogram(small.values[~small.padded]), method, phases, bright
-            )
-        except InputError:
-            return None
+    threshold = _threshold(small, settings)
+    if threshold is None:
+        return None
     if settings.pores_are == "bright":
         return small.means > threshold
     return small.means <= threshold
+
+
+def _threshold(small: Thumbnail, settings: PoreSettings) -> float | None:
+    """Return the threshold of a thumbnail, roughly; None where a method finds none."""
+    method, phases = settings.threshold, settings.phases
+    if not isinstance(method, str):
+        return float(method)
+    if settings.is_local:
+        method, phases = "otsu", 2
+    try:
+        histogram = _histogram(small.values[~small.padded])
+        return find_threshold(histogram, method, phases, settings.pores_are == "bright")
+    except InputError:
+        return None
+
+
+def _spread(depth: int) -> npt.NDArray[np.int64]:
+    """Return some slices of a thumbnail, from the first to the last."""
+    return np.unique(np.linspace(0, depth - 1, min(depth, 5)).round().astype(np.int64))
 
 
 def _histogram(values: npt.NDArray[Any]) -> Histogram:
@@ -406,7 +454,7 @@ def _fitting_ball(
     from scipy import ndimage
 
     sides = small.spacing[1:]
-    places = np.unique(np.linspace(0, len(void) - 1, min(len(void), 5)).round().astype(np.int64))
+    places = _spread(len(void))
     planes = void[places]
     widest = _DISC * min(n * side for n, side in zip(void.shape[1:], sides, strict=True))
     hull = ~np.stack([roll(plane, sides, widest) for plane in planes])

@@ -260,8 +260,9 @@ def find_threshold(
 def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[float, float] | None:
     """Return where the grey values of the pores lie, if there are two groups of them; else None.
 
-    The groups stand apart in the histogram: it is clearly lower between them than at either peak. A
-    threshold that was to part pores from solid may have left a third material on their side.
+    The groups stand apart in the histogram: it is clearly lower between them than at either peak,
+    and lower again at the threshold, where noise of the solid and voxels that are in part of it
+    are. A threshold that was to part pores from solid may have left a third material on their side.
     """
     from scipy import ndimage
 
@@ -279,13 +280,16 @@ def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[fl
     up_to = np.cumsum(counts) / counts.sum()
     first, last = np.searchsorted(up_to, (0.001, 0.999))
     counts, centers = counts[first : last + 1], centers[first : last + 1]
-    smooth = ndimage.gaussian_filter1d(counts, max(1.0, counts.size / _WIDTHS), mode="constant")
+    smooth = ndimage.gaussian_filter1d(counts, max(1.0, counts.size / _WIDTHS), mode="nearest")
     lower_peak = np.minimum(
         np.maximum.accumulate(smooth), np.maximum.accumulate(smooth[::-1])[::-1]
     )
     valley = int(np.argmin(smooth / np.maximum(lower_peak, 1e-9)))
     sizes = counts[:valley].sum(), counts[valley:].sum()
     if min(sizes) < least or smooth[valley] > _VALLEY * lower_peak[valley]:
+        return None
+    nearer = smooth[:valley] if bright else smooth[valley:]
+    if smooth[0 if bright else -1] > _VALLEY * nearer.max():
         return None
     groups = [centers[np.argmax(smooth[:valley])], centers[valley + np.argmax(smooth[valley:])]]
     farther = groups[1] if bright else groups[0]
