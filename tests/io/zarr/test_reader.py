@@ -190,6 +190,23 @@ def test_a_pyramid_halves_the_finest_axes_and_keeps_its_place(tmp_path, stack):
     assert [step["translation"] for step in steps if "translation" in step] == [[4, 5.75, 6.75]]
 
 
+def test_labels_keep_names_that_no_folder_can_have(tmp_path, ramp):
+    labels = Volume(np.ones(ramp.shape, np.int32))
+    names = [
+        "..", ".", "__x", "zarr.json", "ZARR.json", "a/b", "a:b", "a\\b", "A", "a", "a/c", "é",
+        "x" * 300, "\U00020000" * 200, "labels", " ",
+    ]  # fmt: skip
+    path = write_zarr(tmp_path / "a.zarr", Volume(ramp), labels=dict.fromkeys(names, labels))
+    assert [each.name for each in read_all(path)[1:]] == names
+    folders = [each.name for each in (path / "labels").iterdir() if each.is_dir()]
+    assert len({folder.casefold() for folder in folders}) == len(names)
+    assert not any(
+        set(folder) & set('/\\:*?"<>|') or folder.endswith((".", " ")) for folder in folders
+    )
+    unnamed = write_zarr(tmp_path / "b.zarr", Volume(ramp), labels={"": labels})
+    assert read_all(unnamed)[1].name == "labels"
+
+
 def test_labels_beside_an_image_are_read_as_labels(tmp_path, stack):
     labels = (stack.data > 0).astype(np.int32) * 7
     path = write_zarr(

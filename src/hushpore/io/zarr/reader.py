@@ -165,10 +165,7 @@ def open_zarr(folder: Path) -> list[Volume]:
         for group in images.values():
             labels.update(_labels(group))
         volumes = [_image(group, name, gate) for name, group in images.items()]
-        volumes += [
-            dataclasses.replace(_image(group, name, gate), name=name, metadata={"labels": True})
-            for name, group in labels.items()
-        ]
+        volumes += [_label(group, key, gate) for key, group in labels.items()]
     except (HushporeError, OSError, MemoryError):
         raise
     except Exception as error:
@@ -297,6 +294,13 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
         notes=[*known.get("notes", []), *notes, *_chunk_notes(array, ours=ours)],
         metadata=metadata,
     )
+
+
+def _label(group: Any, key: str, gate: Gate) -> Volume:
+    """Open labels, which have the name of their group; ours the one that the group was made of."""
+    labels = _image(group, key, gate)
+    name = labels.name if "hushpore" in group.attrs else key
+    return dataclasses.replace(labels, name=name, metadata={"labels": True})
 
 
 def _chunk_notes(array: Any, *, ours: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress, Timing, result_of
+from hushpore.base.text import file_name
 from hushpore.device.timing import StageTimer
 from hushpore.io.slabs import chunk_depth, in_native_order
 from hushpore.io.target import check_target, new_directory, require_zarr
@@ -18,7 +19,7 @@ from hushpore.io.zarr.image import MEMORY, VERSION, ZarrImage, import_zarr
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from hushpore.base.volume import Volume
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _PIECE = 32_000_000
 #: Share of the work that is over when the finest level is written.
 _FINEST = 0.7
+#: Characters of the folder of labels at most; of whatever script, a file system takes that many.
+_LONGEST = 60
 
 
 def write_zarr(
@@ -50,9 +53,10 @@ def write_zarr(
 
     `path`: a folder, usually named ``.ome.zarr``. `volume`: 2D or 3D, with leading axes or without.
     With ``metadata["labels"]`` it is opened as labels. `labels`: integers of the same shape,
-    written into the group ``labels`` under these names. `overwrite`: replace an OME-Zarr folder of
-    that name. `memory`: bytes that reading and writing may take beside the volume itself.
-    `ready`: called when it is complete, and just about to get its name.
+    written into the group ``labels`` under these names; what no file system takes is replaced in
+    those of the folders, and read here they have the names that were given. `overwrite`: replace
+    an OME-Zarr folder of that name. `memory`: bytes that reading and writing may take beside the
+    volume itself. `ready`: called when it is complete, and just about to get its name.
     Returns: the folder.
     Raises OutputError if it cannot be written; nothing is left behind then; InputError if the
     volume is empty, or labels do not fit it; MemoryLimitError if not even a slice fits into the
@@ -76,21 +80,34 @@ def write_zarr(
         result_of(write_blocks(image, volume.data))
         if labels:
             inner = group.create_group("labels")
-            inner.attrs["ome"] = {"version": VERSION, "labels": list(labels)}
-            for name, each in labels.items():
+            keys = _keys(labels)
+            inner.attrs["ome"] = {"version": VERSION, "labels": keys}
+            for key, (name, each) in zip(keys, labels.items(), strict=True):
                 whole = each
                 if each.dtype.kind == "b":
                     whole = each.replace(np.asarray(each.data).view(np.uint8))
                 own = ZarrImage.create(
-                    inner.create_group(name), whole, name, are_labels=True, memory=memory
+                    inner.create_group(key), whole, name, are_labels=True, memory=memory
                 )
-                known = inner[name].attrs["ome"]
+                known = inner[key].attrs["ome"]
                 known["image-label"] = {"source": {"image": "../../"}}
-                inner[name].attrs["ome"] = known
+                inner[key].attrs["ome"] = known
                 result_of(write_blocks(own, whole.data))
         if ready is not None:
             ready()
     return target
+
+
+def _keys(names: Iterable[str]) -> list[str]:
+    """Return a folder for each name: one that any system takes, and that is no other's on any."""
+    taken, keys = {"zarr.json"}, []
+    for name in names:
+        stem = file_name(name)[:_LONGEST].strip(". ") or "labels"
+        numbered = (f"{stem} {number}" for number in itertools.count(2))
+        key = next(k for k in itertools.chain([stem], numbered) if k.casefold() not in taken)
+        taken.add(key.casefold())
+        keys.append(key)
+    return keys
 
 
 def require_content(volume: Volume) -> None:
