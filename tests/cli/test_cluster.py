@@ -70,6 +70,21 @@ def test_of_a_scan_with_several_series_the_one_asked_for_is_denoised_and_segment
     assert read(tmp_path / "result" / "labels.ome.zarr").shape == clean.shape
 
 
+@pytest.mark.parametrize("name", ["scan.tif", "scan.ome.zarr"])
+def test_pores_of_a_scan_that_was_read_in_another_way_are_made_again(
+    address: str, tmp_path: Path, noisy_ball: Volume, name: str
+) -> None:
+    twice = noisy_ball.replace(np.stack([noisy_ball.data, noisy_ball.data + 1]), axes="tzyx")
+    scan = write_image(tmp_path / name, twice)
+    shown = ran(
+        "pores", scan, "-o", tmp_path / "result", "--cluster", address,
+        "--voxel-size", "7um", "--at", "t=1",
+    )  # fmt: skip
+    assert ("converted first" in shown.stderr) == (name == "scan.tif")
+    assert "Identical" in ran("rerun", tmp_path / "result", "-o", tmp_path / "again").stdout
+    assert read(tmp_path / "result" / "labels.ome.zarr").spacing == (7, 7, 7)
+
+
 def test_a_model_is_kept_and_the_record_told(address: str, scan: Path, tmp_path: Path) -> None:
     target = tmp_path / "clean.ome.zarr"
     shown = ran(

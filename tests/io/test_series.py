@@ -22,10 +22,15 @@ def test_a_series_is_named_by_number_or_name(series, place):
     assert choose(SERIES, series) is SERIES[place]
 
 
-@pytest.mark.parametrize("series", ["thorax", "knee", "0", ""])
+@pytest.mark.parametrize("series", ["thorax", "knee", "0"])
 def test_what_does_not_name_exactly_one_is_refused_with_the_list(series):
     with pytest.raises(InputError, match="1 thorax series 3; 2 thorax series 31; 3 Head"):
         choose(SERIES, series)
+
+
+def test_without_a_name_the_largest_is_meant_and_of_equals_the_first():
+    assert choose(SERIES) is choose(SERIES, " ") is SERIES[0]
+    assert choose([*SERIES, (large := stack("foot", 9))]) is large
 
 
 def test_all_are_proposed_where_there_are_few_and_memory_has_room():

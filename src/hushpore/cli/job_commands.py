@@ -278,23 +278,20 @@ def _run_on_cluster(
     steps: Mapping[str, Settings], source: Source, target: Path, flags: dict[str, Any],
     measured: Measured,
 ) -> Any:  # fmt: skip
-    # what has to be made of the scan first is made in memory
-    in_memory = source.at or source.resample or source.voxel_size or source.trust
-    scan = _read(source, measured) if in_memory else source.path
-    series = None if in_memory else source.series or None
+    scan: Source | str = source
     for job, settings in steps.items():
         kind = JOBS[job]
         is_last = job == list(steps)[-1]
         place = target if is_last else target.with_name(f"{target.name}_{kind.gives}.ome.zarr")
         work = load(kind.cluster)(
-            flags["cluster"], scan, place, settings, device=flags["device"], series=series,
+            flags["cluster"], scan, place, settings, device=flags["device"],
             memory=flags["cluster_memory"], overwrite=flags["overwrite"], trust=source.trust,
         )  # fmt: skip
         result = _drive(work, job, flags, measured)
         if not is_last:
             echo(f"Written: {place}", err=True)
             # of which there is one series, whatever those of the scan are called
-            scan, series = str(place), None
+            scan = str(place)
     return result
 
 

@@ -22,7 +22,7 @@ from hushpore.cluster.blocks import whole
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.remote_job import watch
-from hushpore.cluster.scan import as_zarr, inputs_of, stamp_of
+from hushpore.cluster.scan import as_source, as_zarr, inputs_of, stamp_of
 from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread
 from hushpore.device.timing import StageTimer
 from hushpore.io.gate import trusting
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.noise.residual import Residual
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.trained import Model
+    from hushpore.runs.source import Source as Reading
 
     #: Tasks that are done and tasks in all.
     Counted: TypeAlias = Generator[Event, None, list[Any]]
@@ -102,25 +103,26 @@ def denoise_on(
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
     beside = check_provenance_target(target, overwrite)
+    scan = as_source(scan, series, trust)
     require_apart([target, beside], inputs_of(scan, settings))
 
     def work() -> Job:
-        stamp = stamp_of(scan, series)
+        stamp = stamp_of(scan)
         key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": stamp}
-        second = _second(scan, settings)
+        second = _second(scan, settings, trust)
         if second is not None:
-            key["pair"] = stamp_of(second, series)
+            key["pair"] = stamp_of(second)
         with (
             new_file(check_provenance_target(target, overwrite), overwrite) as part,
             resumable_directory(target, key, overwrite, require_zarr) as begun,
             connect(where, memory) as client,
         ):
             yield Note(f"Running on {in_words(client)}.")
-            converted = as_zarr(scan, begun.scratch, series, trust=trust)
+            converted = as_zarr(scan, begun.scratch, trust=trust)
             image = yield from part_of(converted, 0.0, _CONVERTED)
             pair = None
             if second is not None:
-                converted = as_zarr(second, begun.scratch, series, "pair", trust=trust)
+                converted = as_zarr(second, begun.scratch, "pair", trust=trust)
                 pair = settings.pair, (yield from part_of(converted, _CONVERTED, _CONVERTED))
             paths = Paths(image, str(begun.content), str(begun.scratch), pair, trust=trust)
             run = _Denoising(client, paths, settings, device_on(where, device))
@@ -134,13 +136,15 @@ def denoise_on(
     return work()
 
 
-def _second(scan: Scan, settings: DenoiseSettings) -> Scan | None:
+def _second(
+    scan: Reading | Volume, settings: DenoiseSettings, trust: bool
+) -> Reading | Volume | None:
     """Return the second scan that settings name, to be opened as the first."""
     if not settings.pair:
         return None
-    beside = scan.auxiliary if isinstance(scan, Volume) else {}
-    found: Scan = beside.get(settings.pair, settings.pair)
-    return found
+    if isinstance(scan, Volume):
+        return as_source(scan.auxiliary.get(settings.pair, settings.pair), None, trust)
+    return dataclasses.replace(scan, path=settings.pair)
 
 
 class _Denoising:

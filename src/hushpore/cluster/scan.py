@@ -24,41 +24,48 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event
     from hushpore.base.settings import Settings
 
-    #: A file or folder, or a volume.
-    Scan: TypeAlias = str | os.PathLike[str] | Volume
+    #: A file or folder, perhaps with how it is read, or a volume.
+    Scan: TypeAlias = str | os.PathLike[str] | Source | Volume
+
+
+def as_source(scan: Scan, series: int | str | None, trust: bool) -> Source | Volume:
+    """Return a file or folder with how it is read; what is a source or a volume is left as it is.
+
+    `series`: which of several image stacks, and `trust`: as for `hushpore.read`.
+    """
+    if isinstance(scan, Source | Volume):
+        return scan
+    return Source(str(scan), "" if series is None else str(series), trust=trust)
 
 
 def as_zarr(
-    scan: Scan,
-    scratch: Path,
-    series: int | str | None = None,
-    copy: str = "scan",
-    *,
-    trust: bool = False,
+    scan: Source | Volume, scratch: Path, copy: str = "scan", *, trust: bool = False
 ) -> Generator[Event, None, Volume]:
     """Return the scan, whose values lie in OME-Zarr: converted first if it is of another format.
 
-    `scan`: what `hushpore.read` takes; or a volume, which lies on disk already where it was opened
-    from OME-Zarr; what is known of it now may be other than what is there. `scratch`: where to
-    convert to, on a disk that all workers see. `series`: which of several image stacks, and
-    `trust`: as for `hushpore.read`. `copy`: what it is called there.
+    `scan`: what is to be read; or a volume, which lies on disk already where it was opened from
+    OME-Zarr; what is known of it now may be other than what is there. `scratch`: where to convert
+    to, on a disk that all workers see. `copy`: what it is called there. `trust`: as for
+    `hushpore.read`, of a volume.
     Yields: of the conversion.
     Returns: it, with nothing beside it.
     Raises InputError if it cannot be read.
     """
-    with trusting(trust):
-        found = _on_disk(scan, series)
+    with trusting(trust or (isinstance(scan, Source) and scan.trust)):
+        found = _on_disk(scan)
     if found is not None:
         return found
     folder = scratch / f"{copy}.ome.zarr"
     if not folder.exists():
-        name = scan.name if isinstance(scan, Volume) else Path(scan).name
+        name = scan.name if isinstance(scan, Volume) else Path(scan.path).name
         yield Note(
             f"{name} is no OME-Zarr and is converted first, for the workers to read blocks of it; "
             "hushpore convert does that once for many jobs."
         )
-        source = Source("", "" if series is None else str(series), trust=trust)
-        yield from converting(scan, folder, source)
+        if isinstance(scan, Source):
+            yield from converting(scan.path, folder, scan)
+        else:
+            yield from converting(scan, folder)
     return _own(folder)
 
 
@@ -99,21 +106,21 @@ def folders_of(volume: Volume) -> list[Path]:
     return [each.folder for each in values if isinstance(each, ZarrStack) and each.folder]
 
 
-def inputs_of(scan: Scan, settings: Settings) -> list[str]:
+def inputs_of(scan: Source | Volume, settings: Settings) -> list[str]:
     """Return the files that are read for a job: of the scan, and those that its settings name."""
-    return [scan.source if isinstance(scan, Volume) else str(scan), *files_of([settings])]
+    return [scan.source if isinstance(scan, Volume) else scan.path, *files_of([settings])]
 
 
-def _on_disk(scan: Scan, series: int | str | None) -> Volume | None:
+def _on_disk(scan: Source | Volume) -> Volume | None:
     """Return a scan that lies in OME-Zarr already; None where it does not."""
     if isinstance(scan, Volume):
         return None if _in_folder(scan) is None else dataclasses.replace(scan, auxiliary={})
-    path = Path(scan).expanduser().resolve()
+    path = Path(scan.path).expanduser().resolve()
     if kind_of(path) != "zarr":
         return None
-    volumes = open_zarr(path)
-    # labels come after the images
-    return volumes[0] if series is None else choose(volumes, series)
+    found = scan.arrange(choose(open_zarr(path), scan.series))
+    # what is resampled is made, and lies in no file
+    return found if isinstance(found.data, ZarrStack) else None
 
 
 def _own(copy: Path) -> Volume:
@@ -137,10 +144,10 @@ def _in_folder(volume: Volume) -> tuple[Path, int, Volume] | None:
     )
 
 
-def source_of(scan: Scan, series: int | str | None = None) -> Source | None:
+def source_of(scan: Source | Volume) -> Source | None:
     """Return where a scan lies, and how it is read; None of values in memory."""
-    if not isinstance(scan, Volume):
-        return Source(str(scan), "" if series is None else str(series))
+    if isinstance(scan, Source):
+        return scan
     found = _in_folder(scan)
     if found is None:
         return None
@@ -148,13 +155,13 @@ def source_of(scan: Scan, series: int | str | None = None) -> Source | None:
     size = ""
     if (scan.spacing, scan.unit) != (there.spacing, there.unit):
         size = f"{','.join(map(repr, scan.spacing))}{scan.unit}"
-    return Source(str(folder), str(number) if number > 1 else "", voxel_size=size)
+    return Source(str(folder), str(number), voxel_size=size)
 
 
-def stamp_of(scan: Scan, series: int | str | None = None) -> dict[str, Any]:
+def stamp_of(scan: Source | Volume) -> dict[str, Any]:
     """Return what tells a scan from another, as JSON values, without reading it.
 
     An array in memory has none: no later run goes on with what was made of it.
     """
-    source = source_of(scan, series)
+    source = source_of(scan)
     return {"volume": uuid.uuid4().hex} if source is None else source.to_dict()

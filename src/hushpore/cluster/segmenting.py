@@ -17,7 +17,7 @@ from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.gpus import Gpus, gpus_of
 from hushpore.cluster.in_one import in_one_task
 from hushpore.cluster.plan import check_settings, memory_for_one
-from hushpore.cluster.scan import as_zarr, inputs_of, open_beside, source_of
+from hushpore.cluster.scan import as_source, as_zarr, inputs_of, open_beside, source_of
 from hushpore.cluster.stages import Segmentation
 from hushpore.cluster.task_runner import workers_of
 from hushpore.io.results import write_json
@@ -25,7 +25,7 @@ from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.runs.pipeline import Written, part_of
-from hushpore.runs.source import origin_of
+from hushpore.runs.source import Source, origin_of
 
 if TYPE_CHECKING:
     import os
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from hushpore.base.events import Job
+    from hushpore.cluster.scan import Scan
     from hushpore.pores.settings import PoreSettings
 
 
 def segment_pores(
-    scan: str | os.PathLike[str] | Volume,
+    scan: Scan,
     folder: str | os.PathLike[str],
     settings: PoreSettings,
     *,
@@ -55,9 +56,9 @@ def segment_pores(
 
     Parameters
     ----------
-    scan : str, path-like or Volume
-        What `hushpore.read` takes. What is not OME-Zarr is converted first. All workers must see it
-        under this path, and the folder of the result.
+    scan : str, path-like, Source or Volume
+        What `hushpore.read` takes, perhaps with how it is read. What is not OME-Zarr is
+        converted first. All workers must see it under this path, and the folder of the result.
     folder : str or path-like
         Where to: ``labels.ome.zarr``, ``pores.csv``, ``throats.csv``, ``totals.csv``,
         ``profile.csv`` and ``result.json``. It appears when all is complete.
@@ -105,9 +106,10 @@ def segment_pores(
     number of workers and the thickness of blocks.
     """
     target = check_target(folder, overwrite)
+    scan = as_source(scan, series, trust)
     require_apart([target], inputs_of(scan, settings))
     # as it is now: files that change while they are worked on are then known to have changed
-    origin = _origin(scan, series, settings)
+    origin = _origin(scan, settings)
     key = {
         "hushpore": __version__,
         "settings": settings.to_dict(),
@@ -115,7 +117,7 @@ def segment_pores(
         "sums": [list(each.powers) for each in SUMS],
     }
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
-        converted = as_zarr(scan, work.scratch, series, trust=trust)
+        converted = as_zarr(scan, work.scratch, trust=trust)
         image = yield from part_of(converted, 0.0, 0.02)
         wanted = device_on(where, device)
         beside = scan.auxiliary if isinstance(scan, Volume) else {}
@@ -155,7 +157,7 @@ def segment_pores(
 
 def segment_on(
     where: str | Client,
-    scan: str | os.PathLike[str] | Volume,
+    scan: Scan,
     path: str | os.PathLike[str],
     settings: PoreSettings,
     *,
@@ -180,10 +182,12 @@ def _stop_tasks(scratch: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _origin(scan: Any, series: str | None, settings: PoreSettings) -> dict[str, Any]:
+def _origin(scan: Source | Volume, settings: PoreSettings) -> dict[str, Any]:
     """Return what tells the scan, and what settings name beside it, to a later run too."""
-    source = source_of(scan, series)
-    if source is None or (isinstance(scan, Volume) and scan.auxiliary):
+    if isinstance(scan, Source):
+        return origin_of(scan, [settings])
+    source = source_of(scan)
+    if source is None or scan.auxiliary:
         # an array has no stamp that tells whether it has changed
         return {"volume": scan.facts, "id": id(scan)}
     return origin_of(source, [settings])

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 MOST = 6
 
 
-def choose(volumes: Sequence[Volume], series: int | str) -> Volume:
+def choose(volumes: Sequence[Volume], series: int | str = "") -> Volume:
     """Return the image stack that a user means.
 
     `volumes`: all that a file or folder holds. `series`: its number as `hushpore info` lists it,
-    from 1; or its name, or a part that only its name has, in upper or lower case.
+    from 1; or its name, or a part that only its name has, in upper or lower case; empty for the one
+    with most voxels.
     Returns: one of them.
     Raises InputError if none, or more than one, fits; lists them all.
 
@@ -31,11 +32,14 @@ def choose(volumes: Sequence[Volume], series: int | str) -> Volume:
     ('chest', 'head')
     """
     text = str(series).strip()
+    if not text:
+        # labels, which are no larger, come after their image
+        return max(volumes, key=lambda volume: math.prod(volume.shape))
     if text.isdecimal() and 1 <= int(text) <= len(volumes):
         return volumes[int(text) - 1]
     folded = text.casefold()
     exact = [volume for volume in volumes if volume.name.casefold() == folded]
-    found = exact or [volume for volume in volumes if folded and folded in volume.name.casefold()]
+    found = exact or [volume for volume in volumes if folded in volume.name.casefold()]
     if len(found) == 1:
         return found[0]
     listed = "; ".join(f"{number} {volume.name}" for number, volume in enumerate(volumes, start=1))

@@ -174,14 +174,12 @@ def _opened(
         return reading.arrange(scan), {"volume": uuid.uuid4().hex}
     known = dataclasses.replace(reading, path=str(scan)).to_dict()
     volumes = yield from load(scan, lazy=True, trust=reading.trust)
-    if reading.series:
-        return reading.arrange(choose(volumes, reading.series)), known
-    largest = max(volumes, key=lambda volume: math.prod(volume.shape))
-    others = [volume.name for volume in volumes if volume is not largest]
-    if others:
+    chosen = choose(volumes, reading.series)
+    others = [volume.name for volume in volumes if volume is not chosen]
+    if others and not reading.series:
         note = (
             f"The largest of {len(volumes)} image stacks was taken. The others: "
             f"{', '.join(others)}; name one with series."
         )
-        largest = dataclasses.replace(largest, notes=[note, *largest.notes])
-    return reading.arrange(largest), known
+        chosen = dataclasses.replace(chosen, notes=[note, *chosen.notes])
+    return reading.arrange(chosen), known

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import re
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -63,8 +63,7 @@ class Source:
         if not known.get("path"):
             raise InputError(
                 "The record does not say which file or folder was read: it was an array or a "
-                "layer, or --cluster went with --voxel-size, --at, --resample or --trust. Save or "
-                "convert that to a file, and make the result of it; that can be made again."
+                "layer. Save that as a file, and make the result of it; that can be made again."
             )
         names = {field.name for field in dataclasses.fields(cls)}
         values = {name: known[name] for name in names & set(known)}
@@ -123,9 +122,7 @@ class Source:
 
     def describe(self) -> Volume:
         """Return what `read` would, but with all values on disk; raises as that does."""
-        found = describe(self.path, trust=self.trust)
-        volume = choose(found, self.series) if self.series else max(found, key=_count)
-        return self.arrange(volume)
+        return self.arrange(choose(describe(self.path, trust=self.trust), self.series))
 
     def arrange(self, volume: Volume) -> Volume:
         """Do with a volume what is asked for beside reading it; values on disk stay there.
@@ -146,10 +143,6 @@ class Source:
                 ) from None
             volume = volume.at(**{axis: index})
         return volume
-
-
-def _count(volume: Volume) -> int:
-    return prod(volume.shape)
 
 
 def with_voxel_size(volume: Volume, text: str) -> Volume:

@@ -61,6 +61,15 @@ class ZarrStack(DiskArray):
         mine, theirs = ((each._array.path, each.folder, each.shape) for each in (self, other))
         return mine == theirs
 
+    def at_positions(self, key: tuple[int | slice, ...]) -> ZarrStack:
+        """Return what lies at positions of leading axes; nothing is read.
+
+        `key`: one for each axis; those in space are whole.
+        """
+        rest = iter(key)
+        index = (next(rest) if isinstance(each, slice) else each for each in self._index)
+        return ZarrStack(self._array, tuple(index))
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what a worker of dask is sent: where the array lies, not what was read of it."""
         return {**self.__dict__, "_lock": None, "_kept_layer": None}
