@@ -185,6 +185,47 @@ def test_what_is_filled_in_is_never_void(share: float, value: int) -> None:
     assert result.summary.startswith(f"What is filled in with the value {value} (24 % of the")
 
 
+def in_bytes(solid: np.ndarray) -> np.ndarray:
+    """What a scan in bytes is after sharpening: pores are 0, and solid is brightest beside them."""
+    image = 200.0 * solid - 30
+    image += 1.5 * (image - ndimage.gaussian_filter(image, 1))
+    image += np.random.default_rng(1).normal(0, 8, image.shape)
+    return image.clip(0, 255).round().astype(np.uint8)
+
+
+@pytest.mark.parametrize("radius", [22, 40])
+def test_an_empty_vug_at_one_corner_is_not_filled_in_after_sharpening(radius: float) -> None:
+    vug = (np.hypot(y + 64, x + 64) < radius) & EVERYWHERE
+    result = hushpore.segment_pores(in_bytes(~vug))
+    assert result.provenance["result"]["padding_value"] is None
+    # half of the solid was void, where the vug was left out
+    assert result.porosity == pytest.approx(0, abs=0.002)
+
+
+TILTED: dict[str, tuple[float, tuple[int, int]]] = {
+    "a tilted box": (12, (0, 1)), "a turned box": (30, (1, 2)), "a box on an edge": (45, (0, 2))
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reshape", [False, True])
+@pytest.mark.parametrize("name", TILTED)
+def test_what_a_rotation_fills_in_with_zero_is_known(name: str, reshape: bool) -> None:
+    angle, axes = TILTED[name]
+    solid = scan(EVERYWHERE, wall=170, noise=8, dtype=np.uint8)
+    turned = ndimage.rotate(solid, angle, axes, order=0, reshape=reshape)
+    assert found(turned).padding == 0
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_field_of_view_in_bytes_is_known_and_a_corner_of_it_where_it_is_stated(
+    value: int,
+) -> None:
+    image = filled_in(scan(EVERYWHERE, wall=170, noise=8, dtype=np.uint8), value)
+    assert found(image).padding == value
+    corner = Volume(image[:, 64:, 64:], metadata={"padding_value": value})
+    assert find_surroundings(corner, PoreSettings()).padding == value
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("outside", ["keep", "remove-slicewise"])
 def test_what_is_filled_in_is_left_out_where_it_is_said_what_the_sample_is(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.filled_in import is_filled_in, possible_paddings
+from hushpore.base.filled_in import is_filled_in, possible_paddings, stated_padding
 from hushpore.device.backend import cpu_threads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.void.threshold import Histogram, find_threshold, two_groups
@@ -70,6 +70,9 @@ _UNEVEN, _CUT_OFF = 0.15, 1.1
 
 #: Pixels that the radius of a disc has at the least.
 _BLUNT = 1.5
+
+#: Share of the corners of a volume that are filled in at the least, where a pore may be.
+_CORNERS = 0.75
 
 #: Bins for values that are not counted level by level.
 _BINS = 1024
@@ -376,10 +379,23 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool
         padded: npt.NDArray[np.bool_] = values == value
         if padded.mean() < _LEAST_SHARE or padded.all():
             continue
+        if value != stated_padding(volume.metadata) and _may_be_a_pore(padded, value, values.dtype):
+            continue
         ways = (_is_around(padded, nothing, axis, small.spacing) for axis in _axes(padded))
         if any(ways) and is_filled_in(volume, value):
             return padded, value
     return nothing, None
+
+
+def _may_be_a_pore(padded: npt.NDArray[np.bool_], value: float, dtype: np.dtype[Any]) -> bool:
+    """Whether one value is that of a pore at the rim, whose grey values were cut off there.
+
+    They are at an end of the type, or at 0; and what is filled in, around whatever was measured,
+    is in most corners.
+    """
+    ends = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else ()
+    corners = padded[[0, -1]][:, [0, -1]][:, :, [0, -1]]
+    return value in (0, *ends) and bool(corners.mean() < _CORNERS)
 
 
 def _is_around(
