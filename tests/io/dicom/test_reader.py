@@ -326,6 +326,29 @@ def test_an_inverted_image_without_hu_is_turned_over(series, ramp):
     assert any("were inverted" in note for note in volume.notes)
 
 
+@pytest.mark.parametrize(
+    ("slopes", "limit", "value", "note"),
+    [
+        ([1, 1, 1, 1, 1], None, -2000, None),
+        ([1, 1, 1, 1, 1], -2000, -2000, None),
+        ([1, 1, 1, 1, 1], -1900, -2000, "from -2000 to -1900 are said to be filled in; only -2000"),
+        ([1, 1, 1, 1, 2], None, None, "with 2 values, from -4000 to -2000"),
+    ],
+)
+def test_what_slices_are_filled_in_with_is_one_value_or_said(series, slopes, limit, value, note):
+    def fill(dataset, index):
+        dataset.RescaleSlope, dataset.RescaleIntercept = slopes[index], 0
+        dataset.add_new("PixelPaddingValue", "SS", -2000)
+        if limit is not None:
+            dataset.add_new("PixelPaddingRangeLimit", "SS", limit)
+
+    volume = read(edit(series, fill))
+    assert volume.metadata.get("padding_value") == value
+    told = [each for each in volume.notes if "filled in" in each]
+    assert len(told) == (note is not None)
+    assert all(note in each for each in told)
+
+
 def test_what_is_said_of_values_is_turned_over_with_them(series, ramp):
     def invert(dataset, _):
         dataset.PhotometricInterpretation = "MONOCHROME1"

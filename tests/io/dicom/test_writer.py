@@ -53,6 +53,15 @@ def test_the_same_seed_gives_the_same_bytes_and_none_gives_new_identifiers(volum
     assert c != d
 
 
+def test_a_name_is_one_line_of_what_a_description_may_hold(volume, tmp_path):
+    named = volume.replace(volume.data, name="C:\\scans\\" + 70 * "a" + "\n\x1b")
+    folder = write_series(named, tmp_path / "a")
+    described = pydicom.dcmread(folder / "slice_0001.dcm").SeriesDescription
+    assert described == "C:_scans_" + 54 * "a" + "…"
+    write_series(named.replace(volume.data, name="\x1b"), folder, overwrite=True)
+    assert pydicom.dcmread(folder / "slice_0001.dcm").SeriesDescription == "_x1b"
+
+
 def test_pydicom_finds_nothing_to_warn_of(volume, tmp_path):
     for path in write_series(volume, tmp_path / "s").iterdir():
         dataset = pydicom.dcmread(path)  # warnings are errors in the tests

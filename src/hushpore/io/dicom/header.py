@@ -36,14 +36,14 @@ _LARGEST_IMAGE = 2**40  # bytes; beyond it a header is wrong, not a scan large
 _UNCOMPRESSED = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2", "")
 # all that is read of a header: patient, institution and the rest stay in the file
 _TAGS = [
-    "BitsAllocated", "BitsStored", "Columns", "DoseGridScaling", "GridFrameOffsetVector",
-    "HighBit", "ImageOrientationPatient", "ImagePositionPatient", "ImageType",
-    "ImagerPixelSpacing", "InstanceNumber", "Modality", "NominalScannedPixelSpacing",
-    "NumberOfFrames", "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation",
-    "PixelPaddingValue", "PixelRepresentation", "PixelSpacing", "RescaleIntercept",
-    "RescaleSlope", "RescaleType", "Rows", "SOPInstanceUID", "SamplesPerPixel",
-    "SeriesDescription", "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence",
-    "SliceThickness", "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
+    "BitsAllocated", "BitsStored", "Columns", "DoseGridScaling", "GridFrameOffsetVector", "HighBit",
+    "ImageOrientationPatient", "ImagePositionPatient", "ImageType", "ImagerPixelSpacing",
+    "InstanceNumber", "Modality", "NominalScannedPixelSpacing", "NumberOfFrames",
+    "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation", "PixelPaddingRangeLimit",
+    "PixelPaddingValue", "PixelRepresentation", "PixelSpacing", "RescaleIntercept", "RescaleSlope",
+    "RescaleType", "Rows", "SOPInstanceUID", "SamplesPerPixel", "SeriesDescription",
+    "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence", "SliceThickness",
+    "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
 ]  # fmt: skip
 # element of the pixels, without group: their kind of number where the header does not say
 _FLOATS = {0x0008: "f4", 0x0009: "f8"}
@@ -313,6 +313,7 @@ def _facts(header: Header) -> dict[str, Any]:
         "localiser": "LOCALIZER" in image_type,
         "inverted": str(header.get("PhotometricInterpretation", "")) == "MONOCHROME1",
         "padding": integer(header.get("PixelPaddingValue")),
+        "padding_limit": integer(header.get("PixelPaddingRangeLimit")),
     }
 
 

@@ -183,6 +183,33 @@ def _files(slices: Sequence[Slice]) -> str:
     return shortened(list(dict.fromkeys(each.path.name for each in slices)))
 
 
+def _stated(item: Slice, reader: SeriesReader, fact: str) -> list[float]:
+    """Return what a header says of a stored value, as it comes out of the slice; else nothing."""
+    stored = item.facts[fact]
+    return [] if stored is None else reader.shown(item, [stored * item.slope + item.intercept])
+
+
+def _padding_notes(
+    slices: Sequence[Slice], reader: SeriesReader, paddings: Sequence[float]
+) -> list[str]:
+    """Say where a series is filled in with more than one value."""
+    if len(paddings) > 1:
+        return [
+            f"The slices are said to be filled in with {len(paddings)} values, from "
+            f"{paddings[0]:g} to {paddings[-1]:g}, as each is scaled in its own way: none is taken "
+            "for that. Fill them in with one, or give a mask of the sample."
+        ]
+    limits = {value for item in slices for value in _stated(item, reader, "padding_limit")}
+    others = sorted(limits - set(paddings))
+    if not paddings or not others:
+        return []
+    ends = min(*paddings, *others), max(*paddings, *others)
+    return [
+        f"All values from {ends[0]:g} to {ends[1]:g} are said to be filled in; only "
+        f"{paddings[0]:g} is taken for that."
+    ]
+
+
 def _volume(part: Arrangement, name: str) -> Volume:
     first = part.slices[0]
     facts = part.slices[len(part.slices) // 2].facts
@@ -193,9 +220,10 @@ def _volume(part: Arrangement, name: str) -> Volume:
     metadata: dict[str, Any] = {"modality": facts["modality"], **part.metadata}
     if facts["calibrated"]:
         metadata["value_unit"] = "HU"
-    if facts["padding"] is not None:
-        padding = facts["padding"] * first.slope + first.intercept
-        (metadata["padding_value"],) = reader.shown(first, [padding])
+    paddings = sorted({value for item in part.slices for value in _stated(item, reader, "padding")})
+    if len(paddings) == 1:
+        (metadata["padding_value"],) = paddings
+    notes += _padding_notes(part.slices, reader, paddings)
     if windows := [reader.shown(first, ends) for ends in facts["windows"]]:
         # soft tissue, lung, bone: the first is what the scanner shows
         metadata["contrast_limits"] = windows[0]

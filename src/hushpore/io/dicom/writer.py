@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError, import_optional
+from hushpore.base.text import on_one_line
 from hushpore.base.units import METRES
 from hushpore.io.log_capture import captured_warnings
 from hushpore.io.target import check_target, is_link, new_directory
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 _SLICE_NAME = re.compile(r"slice_\d{4,}\.dcm")
+_LONGEST = 64  # characters of a description
 _LOW, _HIGH = -32768, 32767
 
 
@@ -63,7 +65,9 @@ def write_series(
         captured_warnings("pydicom"),
     ):
         dataset = _common(identifier, spacing)
-        dataset.SeriesDescription = (description or volume.name)[:64]
+        told = on_one_line(description or volume.name, _LONGEST)
+        # a backslash would part it into two
+        dataset.SeriesDescription = told.replace("\\", "_")
         dataset.RescaleSlope, dataset.RescaleIntercept = slope, intercept
         dataset.Rows, dataset.Columns = volume.shape[1:]
         for index, plane in enumerate(stored):
