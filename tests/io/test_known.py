@@ -1,6 +1,7 @@
-"""What files say of their values."""
+"""What files say of their values and slices."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hushpore.io import read
 from hushpore.io.known import known_of_values
 from hushpore.io.results import write_image
 
-GREY = {"padding_value": -2000.5, "value_unit": "HU"}
+GREY = {"padding_value": -2000.5, "value_unit": "HU", "slice_positions": [0, 1.5, 4]}
 
 
 @pytest.mark.parametrize("suffix", ["tif", "zarr"])
@@ -25,6 +26,12 @@ def test_what_only_this_scan_had_is_not_written():
     assert known_of_values(GREY | {"windows": [[0, 1]], "patient": "A"}) == GREY
 
 
+def test_places_of_slices_are_not_said_of_labels_between_which_nothing_lies():
+    assert known_of_values(GREY | {"labels": True}) == {
+        key: value for key, value in GREY.items() if key != "slice_positions"
+    } | {"labels": True}
+
+
 @pytest.mark.parametrize(
     "known",
     [
@@ -34,6 +41,10 @@ def test_what_only_this_scan_had_is_not_written():
         {"padding_value": 1e300},
         {"value_unit": 7},
         {"value_unit": ""},
+        {"slice_positions": "0 1"},
+        {"slice_positions": [0, True]},
+        {"slice_positions": [0, math.nan]},
+        {"slice_positions": []},
     ],
 )
 def test_what_is_of_another_type_is_left_out(known):

@@ -5,6 +5,8 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import is_on_disk, read, resample_evenly
 from hushpore.io.resample import resampled
+from hushpore.io.results import write_image
+from hushpore.runs.source import Source
 
 
 def uneven(places, **known):
@@ -30,6 +32,16 @@ def test_slices_that_are_there_stay_as_they_are():
     assert after.shape[0] == 6
     np.testing.assert_array_equal(after.data[[0, 1, 2, 4, 5]], before.data)
     np.testing.assert_allclose(after.data[3], (before.data[2] + before.data[3]) / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", ["tif", "zarr"])
+@pytest.mark.parametrize("size", ["", "2mm", "500um", "3,1,1um"])
+def test_uneven_slices_are_resampled_alike_from_a_file_and_with_any_voxel_size(
+    tmp_path, suffix, size
+):
+    path = write_image(tmp_path / f"a.{suffix}", uneven([0, 2, 4, 10, 12]))
+    even = Source(str(path), voxel_size=size, resample=True).read()
+    np.testing.assert_allclose(even.data[:, 0, 0], np.arange(0, 14, 2))
 
 
 def test_another_spacing_may_be_asked_for():

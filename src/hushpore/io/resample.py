@@ -12,7 +12,7 @@ from hushpore.base.readable import readable_unit
 from hushpore.io.planes import PlaneStack
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     import numpy.typing as npt
 
@@ -40,6 +40,17 @@ def is_uneven(volume: Volume) -> bool:
     places = np.asarray(volume.metadata.get("slice_positions", ()), dtype=float)
     fits = volume.axes == "zyx" and 1 < len(places) == volume.shape[0]
     return fits and bool((np.diff(places) > 0).all())
+
+
+def with_places(known: Mapping[str, Any], ratio: float) -> dict[str, Any]:
+    """Return what is known of a volume whose slices are said to lie so many times as far apart.
+
+    Their places are in its unit, as its spacing is.
+    """
+    found = dict(known)
+    if "slice_positions" in found:
+        found["slice_positions"] = [place * ratio for place in found["slice_positions"]]
+    return found
 
 
 def resampling(volume: Volume, spacing: float | None = None) -> Generator[Progress, None, Volume]:

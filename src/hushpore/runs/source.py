@@ -16,7 +16,7 @@ from hushpore.base.units import METRES, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.points import read_points
-from hushpore.io.resample import resampled
+from hushpore.io.resample import resampled, with_places
 
 if TYPE_CHECKING:
     import os
@@ -171,12 +171,14 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
     if volume.unit in METRES:
         before = " x ".join(f"{size:g}" for size in volume.spacing)
         note += f"; the file says {before} {readable_unit(volume.unit)}"
+    spacing = tuple(factor * number for number in each)
     return dataclasses.replace(
         volume,
-        spacing=tuple(factor * number for number in each),
+        spacing=spacing,
         unit=name,
         origin=(),
         notes=[*volume.notes, f"{note}."],
+        metadata=with_places(volume.metadata, spacing[0] / volume.spacing[0]),
     )
 
 

@@ -8,6 +8,7 @@ from hushpore import Volume
 from hushpore.viewer.layers import reader
 from hushpore.viewer.layers.conversion import layer_data, volume_of
 from hushpore.viewer.layers.reader import can_resample, resample_selected
+from hushpore.viewer.layers.voxel_size import set_voxel_size
 
 
 @pytest.fixture
@@ -40,6 +41,14 @@ def test_the_selected_layer_gets_an_even_one_beside_it(qtbot, viewer, uneven):
     assert tuple(even.contrast_limits) == (0, 5)
     assert "Resampled" in even.metadata["hushpore"]["notes"][-1]
     assert not can_resample(even)
+
+
+def test_slices_lie_where_a_voxel_size_that_was_given_says(qtbot, viewer, uneven):
+    viewer.add_layer(uneven)
+    set_voxel_size(viewer, uneven, "500um")
+    resample_selected()
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
+    np.testing.assert_array_equal(viewer.layers[1].data[:, 0, 0], [0, 2, 4, 6, 8])
 
 
 def test_what_is_even_already_is_said_to_be_so(viewer):
