@@ -47,6 +47,19 @@ def choose(volumes: Sequence[Volume], series: int | str = "") -> Volume:
     raise InputError(f"{what} {text!r}. Give a number or a name that only one has: {listed}.")
 
 
+def with_own_names(volumes: Sequence[Volume]) -> list[Volume]:
+    """Return the image stacks of a file or folder, numbered where they would have the same name."""
+    names = [volume.name for volume in volumes]
+    return [
+        volume
+        if names.count(volume.name) == 1
+        else volume.replace(
+            volume.data, name=f"{volume.name} [{names[: index + 1].count(volume.name)}]"
+        )
+        for index, volume in enumerate(volumes)
+    ]
+
+
 def preselected(volumes: Sequence[Volume], room: float) -> list[int]:
     """Return the image stacks that a user is likely to want, as their places in the sequence.
 

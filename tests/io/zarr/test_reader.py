@@ -86,6 +86,23 @@ def test_several_images_in_one_folder_are_several_volumes(tmp_path, ramp):
     assert [volume.name for volume in read_all(tmp_path)] == ["image 0", "image 1"]
 
 
+def test_images_come_by_their_numbers_and_none_has_the_name_of_another(tmp_path, ramp):
+    zarr.open_group(str(tmp_path), mode="w", zarr_format=3)
+    for number in range(11):
+        write_zarr(tmp_path / str(number), Volume(ramp + number, name="scan"))
+    volumes = read_all(tmp_path, lazy=True)
+    assert [volume.data[0, 0, 0] - ramp[0, 0, 0] for volume in volumes] == list(range(11))
+    assert read(tmp_path, series=volumes[10].name).data[0, 0, 0] == ramp[0, 0, 0] + 10
+
+
+def test_a_group_without_an_image_says_what_is_in_it(tmp_path, ramp):
+    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w", zarr_format=3)
+    group.create_array("left", data=ramp)
+    group.create_array("right", data=ramp)
+    with pytest.raises(InputError, match=r"within it; it holds left, right\."):
+        read(tmp_path / "a.zarr")
+
+
 def test_a_bare_array_is_read_without_a_voxel_size(tmp_path, ramp):
     zarr.create_array(str(tmp_path / "a.zarr"), data=ramp)
     volume = read(tmp_path / "a.zarr")

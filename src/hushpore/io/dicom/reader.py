@@ -16,6 +16,7 @@ from hushpore.io.dicom.header import read_headers
 from hushpore.io.dicom.pixels import SeriesReader
 from hushpore.io.folders import shortened
 from hushpore.io.planes import LEFT_OUT, PlaneStack
+from hushpore.io.series import with_own_names
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -60,7 +61,7 @@ def open_dicom(
     volumes, failures = _opened(groups, place)
     if not volumes:
         raise failures[0]
-    volumes = _with_own_names(volumes)
+    volumes = with_own_names(volumes)
     notes = _left_out_notes(left_out, strays)
     notes += [LEFT_OUT.format(failure) for failure in failures]
     return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
@@ -90,19 +91,6 @@ def _opened(
         except HushporeError as error:
             failures.append(error)
     return volumes, failures
-
-
-def _with_own_names(volumes: list[Volume]) -> list[Volume]:
-    """Number those that would have the same name."""
-    names = [volume.name for volume in volumes]
-    return [
-        volume
-        if names.count(volume.name) == 1
-        else volume.replace(
-            volume.data, name=f"{volume.name} [{names[: index + 1].count(volume.name)}]"
-        )
-        for index, volume in enumerate(volumes)
-    ]
 
 
 def _name(part: Arrangement, place: Path, count: int) -> str:

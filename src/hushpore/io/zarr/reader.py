@@ -13,9 +13,11 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.units import METRES, unit_of
 from hushpore.base.volume import Volume
+from hushpore.io.folders import natural_key, shortened
 from hushpore.io.gate import gate_of
 from hushpore.io.known import known_of_values
 from hushpore.io.planes import DiskArray
+from hushpore.io.series import with_own_names
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:
@@ -169,11 +171,12 @@ def open_zarr(folder: Path) -> list[Volume]:
         images = {folder.name.removesuffix(".zarr").removesuffix(".ome"): node}
         labels = {}
         if _multiscales(node) is None:
-            groups = {key: node[key] for key in sorted(node.keys()) if hasattr(node[key], "keys")}
+            keys = sorted(node.keys(), key=lambda key: natural_key(Path(key)))
+            groups = {key: node[key] for key in keys if hasattr(node[key], "keys")}
             images = {key: group for key, group in groups.items() if _multiscales(group)}
         for group in images.values():
             labels.update(_labels(group))
-        volumes = [_image(group, name, gate) for name, group in images.items()]
+        volumes = with_own_names([_image(group, key, gate) for key, group in images.items()])
         volumes += [_label(group, key, gate) for key, group in labels.items()]
     except (HushporeError, OSError, MemoryError):
         raise
@@ -185,8 +188,8 @@ def open_zarr(folder: Path) -> list[Volume]:
         ) from error
     if not volumes:
         raise InputError(
-            f"{folder.name} is a Zarr group without an OME image (no 'multiscales'). Open one of "
-            "its arrays."
+            f"{folder.name} is a Zarr group without an OME image (no 'multiscales'). Open an image "
+            f"or array within it; it holds {shortened(sorted(node.keys())) or 'nothing'}."
         )
     return volumes
 
