@@ -50,6 +50,27 @@ def test_a_meta_image_has_its_lengths_in_a_unit_that_is_known(tmp_path, ramp, st
     assert volume.origin == pytest.approx([factor * place for place in (3, 2, 1)])
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("MET_LONG", "i4"), ("MET_ULONG", "u4")])
+def test_long_numbers_have_four_bytes_as_for_itk(tmp_path, ramp, name, dtype):
+    values = np.abs(ramp).astype(dtype)
+    header = HEADER.replace("MET_SHORT", name)
+    volume = read(meta_image(tmp_path, values.tobytes(), header=header))
+    np.testing.assert_array_equal(volume.data, values)
+    assert volume.dtype == dtype
+
+
+def test_a_comment_and_the_name_of_a_file_may_be_in_any_letters(tmp_path, ramp):
+    (tmp_path / "Größe.raw").write_bytes(ramp.tobytes())
+    path = meta_image(tmp_path, b"", "Comment = Probe für µCT\n", data="Größe.raw")
+    np.testing.assert_array_equal(read(path).data, ramp)
+
+
+def test_values_that_are_text_are_no_voxels(tmp_path, ramp):
+    text = " ".join(map(str, ramp.ravel())).encode()
+    with pytest.raises(InputError, match="as text"):
+        read(meta_image(tmp_path, text, "BinaryData = False\n"))
+
+
 def test_voxels_in_the_header_file_and_compressed_ones_are_read(tmp_path, ramp):
     path = tmp_path / "a.mha"
     header = HEADER + "CompressedData = True\nElementDataFile = LOCAL\n"
@@ -82,6 +103,14 @@ def test_a_raw_file_is_read_by_the_json_beside_it(tmp_path, ramp, sidecar):
     assert (volume.spacing, volume.unit) == ((2, 1, 1), "um")
 
 
+@pytest.mark.parametrize("spacing", [2, [2.0], [2, 2, 2]])
+def test_one_number_is_the_size_of_a_cubic_voxel(tmp_path, ramp, spacing):
+    (tmp_path / "scan.raw").write_bytes(ramp.tobytes())
+    stated = {"shape": [5.0, 6, 7], "dtype": "i2", "spacing": spacing, "unit": "um"}
+    (tmp_path / "scan.json").write_text(json.dumps(stated))
+    assert read(tmp_path / "scan.raw").spacing == (2, 2, 2)
+
+
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
@@ -90,6 +119,8 @@ def test_a_raw_file_is_read_by_the_json_beside_it(tmp_path, ramp, sidecar):
         ({"shape": [5, 6, -7], "dtype": "i2"}, "2 to 5 axes"),
         ({"shape": [99], "dtype": "O"}, "2 to 5 axes"),
         ({"shape": "many", "dtype": "i2"}, "cannot be understood"),
+        ({"shape": [4.5, 6, 7], "dtype": "i2"}, "4.5 is no whole number"),
+        ({"shape": [4, 6, 7], "dtype": "i2", "offset": 0.5}, "0.5 is no whole number"),
         ([1, 2], "cannot be understood"),
     ],
 )

@@ -47,7 +47,8 @@ def read_nifti(path: Path) -> Volume:
     n_spatial = min(values.ndim, 3)
     return Volume(
         values,
-        spacing=tuple(float(step) or 1.0 for step in reversed(steps[:n_spatial])),
+        # of float32 the shortest decimal, which is meant: 0.4 and not 0.4000000059604645
+        spacing=tuple(float(str(step)) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",
         name=path.name.removesuffix(".gz").removesuffix(".nii"),
         notes=[*(f"NIfTI: {message}." for message in messages), *_notes(image, path)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 _TYPES = {
     "MET_CHAR": "i1", "MET_UCHAR": "u1", "MET_SHORT": "i2", "MET_USHORT": "u2", "MET_INT": "i4",
-    "MET_UINT": "u4", "MET_LONG_LONG": "i8", "MET_ULONG_LONG": "u8", "MET_FLOAT": "f4",
-    "MET_DOUBLE": "f8",
+    "MET_UINT": "u4", "MET_LONG": "i4", "MET_ULONG": "u4", "MET_LONG_LONG": "i8",
+    "MET_ULONG_LONG": "u8", "MET_FLOAT": "f4", "MET_DOUBLE": "f8",
 }  # fmt: skip
 _LONGEST_HEADER = 65536
 _MOST_AXES = 5  # t, c, z, y, x
@@ -68,11 +69,13 @@ def open_raw(path: Path) -> Volume:
         if sidecar.stat().st_size > _LONGEST_HEADER:
             raise ValueError(f"it is longer than {_LONGEST_HEADER} bytes")
         stated = json.loads(read_text(sidecar))
-        shape = tuple(int(_number(n)) for n in stated["shape"])
-        raw = _Layout(path, int(stated.get("offset", 0)), np.dtype(str(stated["dtype"])), shape)
+        shape = tuple(_whole(n) for n in stated["shape"])
+        raw = _Layout(path, _whole(stated.get("offset", 0)), np.dtype(str(stated["dtype"])), shape)
         known: dict[str, Any] = {key: str(stated[key]) for key in ("unit", "axes") if key in stated}
         if "spacing" in stated:
-            known["spacing"] = tuple(float(_number(step)) for step in stated["spacing"])
+            steps = stated["spacing"]
+            each = steps if isinstance(steps, list) else [steps]
+            known["spacing"] = tuple(float(_number(step)) for step in each)
         elif "unit" in known:
             known["notes"] = [_NO_SIZE.format(unit=known["unit"])]
         return _volume(raw, path, **known)
@@ -131,6 +134,14 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _whole(value: Any) -> int:
+    """Return a whole number; raises ValueError if it is none, or TypeError."""
+    number = float(_number(value))
+    if not number.is_integer():
+        raise ValueError(f"{value} is no whole number")
+    return int(number)
+
+
 @contextmanager
 def _explain_header(header: Path) -> Iterator[None]:
     """Explain what goes wrong while a header is read."""
@@ -153,7 +164,8 @@ def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     at = 0
     for line in start.split(b"\n"):
         at += len(line) + 1
-        key, _, value = line.decode("ascii").partition("=")
+        # comments and names of files may be in any encoding
+        key, _, value = os.fsdecode(line).partition("=")
         stated[key.strip()] = value.strip()
         # the last line of the header; in an .mha file the voxels follow it
         if key.strip() == "ElementDataFile":
@@ -161,6 +173,11 @@ def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     n_axes = int(stated["NDims"])
     if int(stated.get("ElementNumberOfChannels", 1)) != 1:
         raise InputError(f"{path.name} holds several values a voxel; one is needed.")
+    if stated.get("BinaryData", "True").lower() == "false":
+        raise InputError(
+            f"{path.name} holds its values as text (BinaryData = False); binary ones are needed. "
+            "Write it again as such, as ITK does by default."
+        )
     big = stated.get("BinaryDataByteOrderMSB", stated.get("ElementByteOrderMSB", "False"))
     order = ">" if big.lower() == "true" else "<"
     shape = tuple(int(n) for n in reversed(stated["DimSize"].split()))
