@@ -31,7 +31,7 @@ _BINS = 1024
 #: Of two groups of grey values on one side: share of all voxels and number that each has at the
 #: least; how low it is between them at most, for the lower one; and how far they are apart, for the
 #: way to the other side, if that is as large a group.
-_GROUP, _GROUP_VOXELS, _VALLEY, _GROUPS_APART = 0.02, 500, 0.7, 0.25
+_GROUP, _GROUP_VOXELS, _VALLEY, _GROUPS_APART = 0.03, 500, 0.7, 0.25
 
 #: Widths by which counts are smoothed that the range of one side has.
 _WIDTHS = 40
