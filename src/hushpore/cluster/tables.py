@@ -82,7 +82,8 @@ def _add_up(
     name: str, columns: list[npt.NDArray[Any]], rows: list[npt.NDArray[np.intp]], count: int
 ) -> npt.NDArray[Any]:
     """Add up a column of several tables by rows."""
-    total = np.zeros((count, *columns[0].shape[1:]), columns[0].dtype)
+    kind = np.dtype(np.int64) if name == "crossings" else columns[0].dtype
+    total = np.zeros((count, *columns[0].shape[1:]), kind)
     if name == "peak":
         total[:] = ELSEWHERE
     if name == "bounds":

@@ -348,6 +348,7 @@ def _measure(
 def _sums_of(graph: BasinGraph, border_crossings: npt.NDArray[np.int64]) -> Report:
     """Return what the surface of the whole void is made of."""
     return {
-        "crossings": graph.crossings.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64),
+        "crossings": graph.crossings.sum(axis=0, dtype=np.int64)
+        - graph.contacts.sum(axis=0, dtype=np.int64),
         "border_crossings": border_crossings,
     }

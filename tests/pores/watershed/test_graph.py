@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hushpore.pores.geometry.contacts import scan_rows
-from hushpore.pores.geometry.sums import SUMS, order_of
+from hushpore.pores.geometry.sums import SUMS, add_rows, order_of
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.watershed import graph as graph_module
@@ -127,6 +127,24 @@ def test_a_thread_holds_the_tables_of_one_piece_and_the_graph_is_the_same(
     assert most <= 2
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.parametrize(("edge", "kind"), [(4, np.int8), (20, np.int16), (190, np.int32)])
+def test_contacts_take_the_bits_that_they_need_in_all_pieces_together(
+    monkeypatch: pytest.MonkeyPatch, edge: int, kind: type
+) -> None:
+    # two halves that touch in a plane, of which a piece has two rows
+    labels = np.repeat(np.array([1, 2], np.int32), 2) * np.ones((edge, edge, 1), np.int32)
+    monkeypatch.setattr(graph_module, "_AT_A_TIME", 8)
+    with KernelThreads(2) as threads:
+        graph = graph_of(labels, np.ones(labels.shape, np.float32), threads)
+    assert graph.contacts.dtype == kind
+    assert graph.contacts[0, 2] == edge**2
+    assert graph.contacts[0, 5:7].tolist() == [edge * (edge - 1)] * 2
+    assert graph.by_neck.tolist() == [0]
+    found = np.full((2, 13), 5, np.int64)
+    add_rows(graph.contacts, np.ones(1, np.int64), found)
+    np.testing.assert_array_equal(found, [[5] * 13, 5 + graph.contacts[0].astype(np.int64)])
 
 
 def test_a_crowd_of_basins_outgrows_the_first_table() -> None:

@@ -129,7 +129,7 @@ class Edges(NamedTuple):
     keys: npt.NDArray[np.int64]  # a << 32 | b
     saddle: npt.NDArray[np.float32]
     place: npt.NDArray[np.int64]
-    contacts: npt.NDArray[np.int32 | np.uint16]
+    contacts: npt.NDArray[np.signedinteger[Any]]
 
     @property
     def columns(self) -> tuple[Any, ...]:
@@ -139,12 +139,28 @@ class Edges(NamedTuple):
     def first(self, used: int) -> Edges:
         """Return a copy of the edges in use, without the table and the room for more.
 
-        Contacts are kept in 16 bits where they fit: in noise they are most of what is kept.
+        Contacts are kept in as few bits as they fit into: in noise they are most of what is kept.
         """
         contacts = self.contacts[:used]
-        kind = np.uint16 if contacts.max(initial=0) < 1 << 16 else np.int32
+        kind = narrowest(int(contacts.max(initial=0)))
         kept = {name: getattr(self, name)[:used].copy() for name in ("keys", "saddle", "place")}
         return Edges(table=self.table[:0].copy(), contacts=contacts.astype(kind), **kept)
+
+    def clear(self, used: int) -> None:
+        """Leave the room for others."""
+        self.table.fill(-1)
+        self.place[:used] = 0
+        self.contacts[:used] = 0
+
+
+def narrowest(most: int) -> npt.DTypeLike:
+    """Return the type of the fewest bits that holds a count: int8, int16 or int32."""
+    return next(kind for kind in (np.int8, np.int16, np.int32) if most <= np.iinfo(kind).max)
+
+
+def counting(voxels: int) -> npt.DTypeLike:
+    """Return the type of counts that no more than so many voxels add up to: int32 or int64."""
+    return np.int32 if voxels < 2**31 else np.int64
 
 
 #: The lowest basin of a piece; sums, bounds and crossings from there on; border crossings; edges.
@@ -165,13 +181,15 @@ def scan_rows(
     shape: tuple[int, int, int],
     faces_only: bool,
     offset: int,
+    rooms: list[Edges],
     first: int,
     last: int,
 ) -> Piece:
     """Sum up the basins in a range of rows along x, and find the contacts of its voxels.
 
     The rows are those of the slices from `offset` on of a stack of the given shape. `grey` are grey
-    values as whole numbers, where there is a sum that takes them.
+    values as whole numbers, where there is a sum that takes them. `rooms`: for edges, which others
+    have left and this one leaves.
     """
     low, high = span(basins.reshape(-1, shape[2]), first, last)
     sums = _no_sums(high - low, grey)
@@ -181,18 +199,21 @@ def scan_rows(
     ways = _WAYS_OVER_FACES if faces_only else _WAYS
     slab = Slab(shape, offset, basins.reshape(-1), distance.reshape(-1), ways, low)
     # for all that a row can find
-    edges, used = _no_edges(1 << (N_DIRECTIONS * shape[2] - 1).bit_length()), 0
+    edges = rooms.pop() if rooms else _no_edges(1 << (N_DIRECTIONS * shape[2] - 1).bit_length())
+    used = 0
     runs = _no_runs(min(last - first, shape[1]) + 2, shape[2])
     row = first
     while row < last:
         used, row = _scan_rows(slab, runs, *tables, edges, used, row, last)
         if row < last:
             edges = _with_more_room(edges, used)
-    edges = edges.first(used)
-    edges.place[:] += offset * shape[1] * shape[2]
+    found = edges.first(used)
+    found.place[:] += offset * shape[1] * shape[2]
+    edges.clear(used)
+    rooms.append(edges)
     # all voxels but those that were found beside the same basin
     crossings += sums.totals[:, [index_of("voxels")]]
-    return low, sums.totals, sums.bounds, crossings, border_crossings, edges
+    return low, sums.totals, sums.bounds, crossings, border_crossings, found
 
 
 @kernel

@@ -15,7 +15,11 @@ import numpy as np
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
+
+_AT_ONCE = 1 << 11  # rows that are made wider
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,28 @@ SUMS = [
 ]
 
 
-@kernel
 def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[Any]) -> None:
     """Add each row of a table to a row of another one: ``np.add.at(out, to, rows)``.
 
     `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns).
     """
+    for first, part in in_32_bits(rows):
+        _add_rows(part, to[first : first + len(part)], out)
+
+
+def in_32_bits(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Yield rows of fewer bits in 32, some at a time with where they begin, and others as they are.
+
+    So no kernel is compiled for each type that counts are kept in.
+    """
+    at_once = len(rows) if rows.dtype.itemsize >= 4 else _AT_ONCE
+    for first in range(0, max(len(rows), 1), max(at_once, 1)):
+        part = rows[first : first + at_once]
+        yield first, part if at_once == len(rows) else part.astype(np.int32)
+
+
+@kernel
+def _add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[Any]) -> None:
     for i in range(len(rows)):
         at = to[i]
         for k in range(rows.shape[1]):

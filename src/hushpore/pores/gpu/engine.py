@@ -9,6 +9,7 @@ results, in `Gpu.get`. An array is never read or set by a mask: CuPy would count
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
-from hushpore.pores.geometry.contacts import N_DIRECTIONS
+from hushpore.pores.geometry.contacts import N_DIRECTIONS, counting, narrowest
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.void.parts import CLOSED
@@ -386,7 +387,7 @@ class Gpu:
             peak=np.concatenate([[-1], places]),
             peak_squared_distance=np.concatenate([np.zeros(1, np.float32), heights]),
             sums=scan.sums.view(np.int64),
-            crossings=scan.crossings.view(np.int64),
+            crossings=scan.crossings.astype(counting(math.prod(shape))),
             bounds=scan.bounds,
             closed_voxels=scan.closed.view(np.int64),
             border_crossings=scan.border_crossings.view(np.int64),
@@ -394,6 +395,6 @@ class Gpu:
             b=(scan.keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
             saddle=scan.saddle.view(np.float32),
             saddle_at=scan.place,
-            contacts=scan.contacts,
+            contacts=scan.contacts.astype(narrowest(int(scan.contacts.max(initial=0)))),
         )
         return graph, others

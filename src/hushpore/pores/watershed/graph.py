@@ -7,6 +7,7 @@ this graph without going through the volume again.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 from threading import Lock
@@ -14,8 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.geometry.contacts import N_DIRECTIONS, count_closed, scan_rows
-from hushpore.pores.geometry.sums import SUMS, add_rows, index_of, order_of
+from hushpore.pores.geometry.contacts import (
+    N_DIRECTIONS,
+    count_closed,
+    counting,
+    narrowest,
+    scan_rows,
+)
+from hushpore.pores.geometry.sums import SUMS, in_32_bits, index_of, order_of
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -45,9 +52,10 @@ class BasinGraph:
     peak_squared_distance: npt.NDArray[np.float32]  # (n + 1,), float32: squared distance there
     # (n + 1, sums), int64: `hushpore.pores.geometry.sums.SUMS`; coordinates in voxels
     sums: npt.NDArray[np.int64]
-    # (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of the
-    # same basin; in that direction the basin's surface is crossed twice as often
-    crossings: npt.NDArray[np.int64]
+    # (n + 1, 13), int32, of 2**31 voxels or more int64: voxels whose neighbour in a direction
+    # (`surface.DIRECTIONS`) is not of the same basin; in that direction the basin's surface is
+    # crossed twice as often
+    crossings: npt.NDArray[np.signedinteger[Any]]
     # (n + 1, 6), int32: first voxel and the one after the last, in z, y and x
     bounds: npt.NDArray[np.int32]
     # (n + 1,), int64: voxels of void that is closed; where corners touch, basins hold both kinds
@@ -62,9 +70,9 @@ class BasinGraph:
     # they touch over edges and corners of voxels, and only faces are ways
     saddle: npt.NDArray[np.float32]
     saddle_at: npt.NDArray[np.int64]  # (edges,), int64: flat index of the voxel there
-    # (edges, 13), int32: pairs of neighbouring voxels across, by direction; the first three are
-    # shared faces
-    contacts: npt.NDArray[np.int32]
+    # (edges, 13), int8, int16 or int32, as all fit: pairs of neighbouring voxels across, by
+    # direction; the first three are shared faces
+    contacts: npt.NDArray[np.signedinteger[Any]]
     grey_step: float = 1.0  # the grey value that 1 stands for in sums of grey values
 
     @classmethod
@@ -116,7 +124,12 @@ class BasinGraph:
     def by_neck(self) -> npt.NDArray[np.int64]:
         """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
         # the bits of floats from 0 on are in order as integers, and those below 0 below all
-        ways, key = _necks(self.saddle.view(np.int32), self.contacts)
+        saddle = self.saddle.view(np.int32)
+        parts = [
+            _necks(saddle[first : first + len(part)], part, first)
+            for first, part in in_32_bits(self.contacts)
+        ]
+        ways, key = (np.concatenate(each) for each in zip(*parts, strict=True))
         # edges are sorted, so that of equal ones the first come first: those of the lower basins
         return ways[order_of(key)]
 
@@ -173,11 +186,14 @@ class Tables:
         self._closed_voxels = np.zeros(count + 1, np.int64)
         self._peak_squared_distance = np.zeros(count + 1, np.float32)
         self._sums = np.zeros((count + 1, len(SUMS)), np.int64)
-        self._crossings = np.zeros((count + 1, N_DIRECTIONS), np.int64)
+        # along a direction a basin is left no more often than it has voxels
+        counts = counting(math.prod(self._shape))
+        self._crossings = np.zeros((count + 1, N_DIRECTIONS), counts)
         self._bounds = np.zeros((count + 1, 6), np.int32)
         self._bounds[:, :3] = np.iinfo(np.int32).max
         self._border_crossings = np.zeros(N_DIRECTIONS, np.int64)
         self._edges: list[Edges] = []
+        self._rooms: list[Edges] = []  # one for each thread, as wide as it has needed
 
     def add(
         self,
@@ -203,7 +219,7 @@ class Tables:
         def scan(first: int, last: int) -> None:
             # a piece has tables of all basins between the lowest and the highest in it, in wide
             # slices most of the slab's: each is added, and let go, before its thread has another
-            piece = scan_rows(*where, first, last)
+            piece = scan_rows(*where, self._rooms, first, last)
             with lock:
                 self._add(*piece)
 
@@ -252,6 +268,7 @@ class Tables:
 
     def graph(self, grey_step: float = 1.0) -> BasinGraph:
         """Return all of it, once the last slab is added."""
+        self._rooms.clear()
         return BasinGraph(
             peak=np.concatenate([[-1], self._peaks]),
             peak_squared_distance=self._peak_squared_distance,
@@ -273,18 +290,34 @@ def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
     keys, which = number_keys(np.concatenate([piece.keys for piece in pieces]))
     saddle = np.full(keys.size, -1, np.float32)
     place = np.zeros(keys.size, np.int64)
-    contacts = np.zeros((keys.size, N_DIRECTIONS), np.int32)
+    contacts = np.zeros((keys.size, N_DIRECTIONS), np.int8)
     first = 0
     while pieces:
         piece = pieces.pop(0)
         # within a piece every edge is there once
         at = which[first : first + piece.keys.size]
         first += piece.keys.size
-        add_rows(piece.contacts.astype(np.int32, copy=False), at, contacts)
+        contacts = _with_contacts(contacts, piece.contacts, at)
         widest_ways(piece.saddle, piece.place, at, saddle, place)
     a = (keys >> 32).astype(np.int32)
     b = (keys & 0xFFFFFFFF).astype(np.int32)
     return {"a": a, "b": b, "saddle": saddle, "saddle_at": place, "contacts": contacts}
+
+
+def _with_contacts(
+    contacts: npt.NDArray[Any], found: npt.NDArray[Any], at: npt.NDArray[np.int64]
+) -> npt.NDArray[Any]:
+    """Return contacts with those found added at rows, each of which is there once.
+
+    `contacts` is changed, or where they do not fit into its type made anew in a wider one.
+    """
+    for first, part in in_32_bits(found):
+        rows = at[first : first + len(part)]
+        total = contacts[rows] + part
+        kind = narrowest(int(total.max(initial=0)))
+        contacts = contacts.astype(np.promote_types(kind, contacts.dtype), copy=False)
+        contacts[rows] = total
+    return contacts
 
 
 @kernel
@@ -309,18 +342,18 @@ def widest_ways(
 
 @kernel
 def _necks(
-    saddle: npt.NDArray[np.int32], contacts: npt.NDArray[np.int32]
+    saddle: npt.NDArray[np.int32], contacts: npt.NDArray[np.int32], first: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return which edges are ways, and keys by which the widest necks come first.
 
     `saddle`: (edges,), the bits of the squared distance. `contacts`: (edges, 13): of equally wide
-    necks those with more come first.
+    necks those with more come first. `first`: number of the first of these edges.
     """
     ways, keys = np.empty((2, np.count_nonzero(saddle >= 0)), np.int64)
     count = 0
     for edge in range(saddle.size):
         if saddle[edge] >= 0:
-            ways[count] = edge
+            ways[count] = first + edge
             keys[count] = -(np.int64(saddle[edge]) << 32)
             for k in range(contacts.shape[1]):
                 keys[count] -= contacts[edge, k]
