@@ -18,6 +18,7 @@ from hushpore.device.clocks import HostClock
 from hushpore.device.memory import (
     LEAST_PINNED,
     PeakMemory,
+    arrays_apart,
     free_pools,
     freed_memory_kept,
     give_back_freed,
@@ -319,9 +320,44 @@ def test_nothing_is_left_of_what_threads_have_freed_in_heaps_of_their_own() -> N
     assert int(found.stdout) < 20e6
 
 
+_BETWEEN = """
+import sys, numpy as np
+from contextlib import nullcontext
+from hushpore.device.memory import arrays_apart
+
+def held():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+np.empty(2**24, np.uint8)
+before = held()
+with arrays_apart() if sys.argv[1] == "apart" else nullcontext():
+    # 50 MB that are freed, each megabyte before a little that is kept
+    pairs = [(np.ones(125_000), np.ones(1_000)) for _ in range(50)]
+    kept = [little for _, little in pairs]
+    del pairs
+    print(held() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of GNU's C library")
+@pytest.mark.parametrize(
+    ("how", "least", "most"), [("apart", -1e6, 3e6), ("as they are", 10e6, 1e9)]
+)
+def test_arrays_that_lie_apart_leave_nothing_between_those_that_are_kept(
+    how: str, least: float, most: float
+) -> None:
+    if memory._c_library() is None:
+        pytest.skip("another C library")
+    command = [sys.executable, "-c", _BETWEEN, how]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert least <= int(found.stdout) < most
+
+
 def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_c_library", lambda: None)
-    with freed_memory_kept():
+    with freed_memory_kept(), arrays_apart():
         assert len(memory._users) == 1
-    give_back_freed()
+    with arrays_apart():
+        give_back_freed()
     assert not memory._users

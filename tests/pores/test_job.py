@@ -580,8 +580,10 @@ def test_previews_are_of_the_slice_that_is_looked_at(scan: np.ndarray) -> None:
             event = job.send(Attention((at,)) if isinstance(event, Progress) else None)
     except StopIteration as end:
         result = end.value
-    assert [preview.index for preview in previews] == [(3,), (len(scan) - 1,)]
-    np.testing.assert_array_equal(previews[1].image, result.labels[-1])
+    assert [preview.index for preview in previews] == [(3,), *[(len(scan) - 1,)] * 2]
+    basins, labels = previews[1:]
+    np.testing.assert_array_equal(basins.image, result.basins[-1])
+    np.testing.assert_array_equal(labels.image, result.labels[-1])
 
 
 def test_stages_say_how_many_voxels_they_work_on_a_second(scan: np.ndarray) -> None:

@@ -47,6 +47,9 @@ _KEPT = {_TRIM: 2**30, _PAD: 2**26, _ALONE: 2**28}
 #: And else: the most that the library comes to by itself, and its default padding.
 _USUAL = {_TRIM: 2**26, _PAD: 2**17, _ALONE: 2**25}
 
+#: The least that the library takes by itself before it has seen any go.
+_APART = {_ALONE: 2**17}
+
 #: Nothing is kept at the end; and bytes beyond which what is freed has the library look there.
 _NONE, _NOTICED = {_TRIM: 0, _PAD: 0}, 2**16
 
@@ -215,6 +218,25 @@ def give_back_freed() -> None:
     with _lock:
         if not _users:
             _give_back(_c_library())
+
+
+@contextlib.contextmanager
+def arrays_apart() -> Iterator[None]:
+    """Take arrays of 128 KB and more from the system each by itself; freed, they go back at once.
+
+    For work that makes and frees arrays of all sizes beside those that it keeps: what is freed in
+    between would stay with the process, and is in pieces that fit nothing. Pages are taken anew for
+    each, which takes time. Where others keep freed memory nothing happens.
+    """
+    library = _c_library()
+    with _lock:
+        if not _users:
+            _give_back(library)
+            _set_sizes(library, _APART)
+    try:
+        yield
+    finally:
+        give_back_freed()
 
 
 def _give_back(library: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from concurrent.futures import wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import fingerprint_beside, make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
+from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
@@ -27,7 +28,7 @@ from hushpore.pores.passes import (
     find_snow_peaks,
     write_labels,
 )
-from hushpore.pores.pipeline import Pipeline
+from hushpore.pores.pipeline import Pipeline, is_noise
 from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
     Pores,
@@ -146,6 +147,7 @@ def _segment(
         backend, threshold, void_phases, basins, graph, distance, on_gpu, phase = found
         if on_gpu is not None:
             at_end.callback(on_gpu.release)
+        at_end.enter_context(arrays_apart() if is_noise(work, graph.count) else nullcontext())
         for warning in warnings_of(volume, settings, surroundings, void_phases.share_outside):
             notes.append(warning)
             yield Note(warning, warning=True)
@@ -162,6 +164,10 @@ def _segment(
         distance.close()
         with stages.timer.stage("labels"):
             numbering, by = _number(work, basins, graph, snow_peaks, ignore_solid=ignore_solid)
+        # on the way to tables more is in use than is left of them: labels have no room yet
+        tables = measured(graph, numbering, settings, volume)
+        merged = yield from stages.run("labels", tables, 0.94)
+        connection = yield from _find_connection(work, basins, stages)
         labels = scratch.stack("labels", basins.shape, np.int32)
         label_of = numbering.label_of
         if on_gpu is None:
@@ -169,10 +175,7 @@ def _segment(
         else:
             choices = backend.choices
             written = on_gpu.write_labels(work, basins, label_of, labels, stages.timer, choices)
-        yield from stages.run("labels", written, 0.96, labels)
-        connection = yield from _find_connection(work, basins, stages)
-        tables = measured(labels, graph, numbering, settings, volume)
-        merged = yield from stages.run("labels", tables, 0.99)
+        yield from stages.run("labels", written, 0.99, labels)
         whole = phase, labels, graph, numbering
         certainty = yield from _certainty(work, *whole, threshold, surroundings, notes)
         if phase is not None:
@@ -206,6 +209,7 @@ def _segment(
     provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return Pores(
+        labels=labels.array().reshape(volume.shape),
         **merged,
         porosity=totals["porosity"],
         threshold=threshold.value,
@@ -248,12 +252,12 @@ def _find_connection(
 ) -> Generator[Event, Any, dict[str, Any]]:
     """Find the Euler number of the void, and the ways through it where these are asked for."""
     counting = find_euler_number(basins, work.slabs, work.threads, faces_only=work.faces_only)
-    euler_number = yield from stages.run("measuring", counting, 0.97)
+    euler_number = yield from stages.run("measuring", counting, 0.95)
     found: dict[str, Any] = {"euler_number": euler_number}
     if work.settings.tortuosity:
         how = work.spacing, work.volume.n_spatial
         ways = find_tortuosity(basins.array() != 0, *how, faces_only=work.faces_only)
-        found |= yield from stages.run("tortuosity", ways, 0.98)
+        found |= yield from stages.run("tortuosity", ways, 0.96)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from hushpore.base.events import Note
 from hushpore.base.scaled import Scaled, held
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
-from hushpore.device.memory import free_pools, give_back_freed, is_out_of_memory
+from hushpore.device.memory import arrays_apart, free_pools, give_back_freed, is_out_of_memory
 from hushpore.pores.gpu.passes import (
     find_from_values,
     find_from_void,
@@ -65,6 +65,11 @@ _FEW = 200
 
 #: Bytes that are given back to the system, though pages are taken anew then, which takes time.
 _WORTH_GIVING = 1 << 24
+
+
+def is_noise(work: Work, basins: int) -> bool:
+    """Whether so many basins may be noise, of which tables take more room than voxels."""
+    return basins * _FEW > math.prod(work.shape)
 
 
 class Segmented(NamedTuple):
@@ -194,13 +199,10 @@ class Pipeline:
         measuring = measure_basins(
             work, unstitched, closed, distance, grey, gpu, keeps_distance=kept_distance
         )
-        # tables of noise take more room than its voxels, and what was freed before is in pieces
-        is_noise = unstitched.found.count * _FEW > math.prod(work.shape)
-        if is_noise:
-            give_back_freed()
-        graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
-        if is_noise:
-            give_back_freed()
+        # tables of noise take more room than its voxels
+        noise = is_noise(work, unstitched.found.count)
+        with arrays_apart() if noise else nullcontext():
+            graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
         if gpu is not None:
             kept = self._kept(phase)
         return Segmented(

@@ -405,11 +405,10 @@ class Pores:
         if self._slabs.on_disk:
             check_disk(self._basins.nbytes)
         with closing(Scratch(self._slabs.on_disk)) as scratch, KernelThreads() as threads:
+            merged = result_of(measured(self._graph, numbering, settings, self.volume))
             labels = scratch.stack("labels", self._basins.shape, np.int32)
             result_of(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
-            merged = result_of(
-                measured(scratch.keep(labels), self._graph, numbering, settings, self.volume)
-            )
+            merged["labels"] = scratch.keep(labels).array().reshape(self.volume.shape)
         before = self.provenance["result"]
         # intervals are of the pores as they were merged then; who does it again needs none
         settings = dataclasses.replace(settings, intervals=False)
@@ -612,18 +611,16 @@ def basins_left_out(
 
 
 def measured(
-    labels: Stack,
     graph: BasinGraph,
     numbering: Numbering,
     settings: PoreSettings,
     volume: Volume,
 ) -> Pass[dict[str, Any]]:
-    """Return the fields of `Pores` that come of merging basins into pores; one table at a time."""
+    """Return the tables of pores that basins were merged into, one at a time, as in `Pores`."""
     throats = throat_columns(graph, numbering, volume)
     yield 0.5
     pores = pore_columns(graph, numbering, volume, throats, settings.minimum_shape_voxels)
     return {
-        "labels": labels.array().reshape(volume.shape),
         "_pore_columns": pores,
         "_throat_columns": throats,
     }

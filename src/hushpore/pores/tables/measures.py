@@ -25,7 +25,7 @@ import numpy as np
 
 from hushpore.base.readable import readable_unit
 from hushpore.base.volume import Volume
-from hushpore.pores.geometry.contacts import N_DIRECTIONS
+from hushpore.pores.geometry.contacts import N_DIRECTIONS, counting
 from hushpore.pores.geometry.sums import SUMS, add_rows, index_of
 from hushpore.pores.geometry.surface import crofton_area, surface_area
 from hushpore.pores.parallel import KernelThreads
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-#: Pores or throats that are measured at once: what is made on the way takes twice their rows.
-_AT_ONCE = 1 << 14
+#: Pores or throats that are measured at once, at most so many times as many: what is made on the
+#: way takes twice their rows.
+_AT_ONCE, _MOST_AT_ONCE = 1 << 9, 8
 
 #: Names of columns that do not read as words where underscores are blanks.
 _IN_WORDS = {
@@ -275,14 +276,8 @@ class PoreSums:
         n_spatial = self.volume.n_spatial
         values = np.full((has_shape.size, n_spatial), np.nan)
         vectors = np.full((has_shape.size, n_spatial, n_spatial), np.nan)
-        rows = np.flatnonzero(has_shape)
-
-        def find_axes(first: int, last: int) -> None:
-            own = moments[first:last, -n_spatial:, -n_spatial:]
-            values[rows[first:last]], vectors[rows[first:last]] = np.linalg.eigh(own)
-
-        with KernelThreads() as threads:
-            threads.over(rows.size, find_axes, smallest=256)
+        own = moments[:, -n_spatial:, -n_spatial:]
+        values[has_shape], vectors[has_shape] = np.linalg.eigh(own)
         return values, vectors
 
 
@@ -319,13 +314,17 @@ class ThroatSums:
         a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
         low, high = np.minimum(a, b), np.maximum(a, b)
         between = np.flatnonzero((low != high) & (low > 0))
-        pair, throat = number_keys((low[between].astype(np.int64) << 32) | high[between])
+        keys = (low[between].astype(np.int64) << 32) | high[between]
+        # noise has as many edges as its tables have room for
+        del a, b, low, high
+        pair, throat = number_keys(keys)
         # edges within a pore go into a row of their own, which is left out
-        to = np.full(low.size, pair.size)
+        to = np.full(graph.a.size, pair.size)
         to[between] = throat
+        del keys, between, throat
         shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
         # along a direction there are no more pairs than voxels
-        counts = np.int32 if math.prod(shape) < 2**31 else np.int64
+        counts = counting(math.prod(shape))
         contacts = np.zeros((pair.size + 1, graph.contacts.shape[1]), counts)
         add_rows(graph.contacts, to, contacts)
         # the widest edge, and of equal ones that first in memory
@@ -590,7 +589,7 @@ def columns_without_rows() -> dict[str, npt.NDArray[Any]]:
 
 
 def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a table, measured some rows at a time.
+    """Return the columns of a table, measured some rows at a time, by several threads.
 
     `sums`: a dataclass, of which all arrays have a row for each of the table.
     """
@@ -601,20 +600,30 @@ def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]
         if isinstance(value := getattr(known, field.name), np.ndarray)
     }
     count = len(next(iter(whole.values())))
-    blocks = []
-    for first in range(0, max(count, 1), _AT_ONCE):
-        rows = {name: value[first : first + _AT_ONCE] for name, value in whole.items()}
-        part = dataclasses.replace(known, **rows)
-        blocks.append({each.name: each.compute(part) for each in table})
+
+    def some(rows: slice) -> S:
+        part: S = dataclasses.replace(known, **{name: whole[name][rows] for name in whole})
+        return part
+
     # of their own: views would keep all sums
-    return {each.name: np.concatenate([block.pop(each.name) for block in blocks]) for each in table}
+    none = some(slice(0, 0))
+    columns = {each.name: np.empty(count, each.compute(none).dtype) for each in table}
+
+    def measure(first: int, last: int) -> None:
+        rows = slice(first * _AT_ONCE, last * _AT_ONCE)
+        part = some(rows)
+        for each in table:
+            columns[each.name][rows] = each.compute(part)
+
+    with KernelThreads() as threads:
+        threads.over(-(-count // _AT_ONCE), measure, largest=_MOST_AT_ONCE)
+    return columns
 
 
 def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
     """Return the walls between void and solid inside the volume; see `walls_of`."""
-    inner = np.zeros((1, graph.contacts.shape[1]), np.int64)
-    add_rows(graph.contacts, np.zeros(len(graph.contacts), np.int64), inner)
-    return walls_of(graph.crossings.sum(axis=0) - inner[0], graph.border_crossings)
+    inner = graph.contacts.sum(axis=0, dtype=np.int64)
+    return walls_of(graph.crossings.sum(axis=0, dtype=np.int64) - inner, graph.border_crossings)
 
 
 def walls_of(
