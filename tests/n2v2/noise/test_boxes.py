@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dask.array.core import normalize_chunks
 
 from hushpore.base.scaled import Scaled
 from hushpore.n2v2.noise.boxes import cut_boxes, move_into_chunks, read_boxes
@@ -13,7 +14,7 @@ from hushpore.n2v2.rings import RingFree
 class Chunked:
     """An array in chunks, which counts what is read."""
 
-    def __init__(self, values: np.ndarray, chunks: tuple[int, ...]) -> None:
+    def __init__(self, values: np.ndarray, chunks: tuple[int | tuple[int, ...], ...]) -> None:
         self.values, self.chunks = values, chunks
         self.shape, self.dtype = values.shape, values.dtype
         self.reads = 0
@@ -33,9 +34,10 @@ class Chunked:
         ((4, 9, 9), (1, 4, 4), (2, 8, 8)),
     ],
 )
-def test_boxes_of_chunks_are_those_of_the_array(rng, shape, chunks, size) -> None:
+@pytest.mark.parametrize("are_of_dask", [False, True])
+def test_boxes_of_chunks_are_those_of_the_array(rng, shape, chunks, size, are_of_dask) -> None:
     values = rng.normal(size=shape)
-    data = Chunked(values, chunks)
+    data = Chunked(values, normalize_chunks(chunks, shape) if are_of_dask else chunks)
     room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
     corners = move_into_chunks(rng.integers(0, room, (2000, len(shape))), size, data)
     assert (corners >= 0).all()

@@ -90,11 +90,12 @@ def cut_boxes(
 
 
 def _chunk(data: Any) -> npt.NDArray[np.int64] | None:
-    """Return the shape of the chunks of an array that lies in chunks on disk."""
+    """Return the shape of the chunks of an array that lies in chunks on disk, or is dask's."""
     chunks = getattr(data, "chunks", None)
-    if not chunks or not all(isinstance(each, int) for each in chunks):
+    if not chunks:
         return None
-    return np.asarray(chunks)
+    # along an axis dask has the length of each
+    return np.array([max(each) if isinstance(each, tuple) else each for each in chunks])
 
 
 def _window(
