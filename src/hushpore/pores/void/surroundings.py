@@ -155,9 +155,7 @@ def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
     if around.outside != "keep":
         void = _void(small, settings)
         assert void is not None, "there is air"
-        ball = max(around.radius, _BLUNT * min(small.spacing[1:]))
-        planes = [roll(plane, small.spacing[1:], ball) for plane in void | left_out]
-        left_out = left_out | np.stack(planes)
+        left_out = left_out | _rolled(void | left_out, small, around.radius)
     # the rim is neither
     left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
     values: npt.NDArray[Any] = small.values[~left_out]
@@ -245,17 +243,16 @@ def _find_groups(
     """
     from scipy import ndimage
 
+    if not isinstance(settings.threshold, str) or settings.is_local or settings.phases != 2:
+        return None
     threshold = _threshold(small, settings)
-    is_method = isinstance(settings.threshold, str) and not settings.is_local
-    if threshold is None or not is_method or settings.phases != 2:
+    if threshold is None:
         return None
     places = slice(None) if not radius else _spread(len(void))
     values, padded, void = small.values[places], small.padded[places], void[places]
     outside = np.zeros(void.shape, np.bool_)
     if radius:
-        sides = small.spacing[1:]
-        ball = max(radius, _BLUNT * min(sides))
-        outside = np.stack([roll(plane, sides, ball) for plane in void | padded])
+        outside = _rolled(void | padded, small, radius)
     solid = ~void & ~padded
     # beside solid they are in part of that, which is no group
     pure = ndimage.binary_erosion(void, np.ones((1, 3, 3), np.bool_), border_value=1) & ~padded
@@ -456,6 +453,15 @@ def roll(
     return covered
 
 
+def _rolled(
+    planes: npt.NDArray[np.bool_], small: Thumbnail, radius: float
+) -> npt.NDArray[np.bool_]:
+    """Return what a ball covers in slices of a thumbnail, in which it is no smaller than pixels."""
+    sides = small.spacing[1:]
+    ball = max(radius, _BLUNT * min(sides))
+    return np.stack([roll(plane, sides, ball) for plane in planes])
+
+
 def _fitting_ball(
     void: npt.NDArray[np.bool_], small: Thumbnail, radius: float
 ) -> tuple[float, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.bool_], float]:
@@ -477,7 +483,7 @@ def _fitting_ball(
     depth = np.stack([ndimage.distance_transform_edt(each, sampling=sides) for each in planes])
     while True:
         ball = max(radius, _BLUNT * min(sides))
-        left = ~np.stack([roll(plane, sides, ball) for plane in planes])
+        left = ~_rolled(planes, small, radius)
         taken = hull & ~left
         if np.count_nonzero(taken) <= _TAKEN * np.count_nonzero(hull) or 2 * radius > widest:
             break
