@@ -1,7 +1,8 @@
 """Parts of a benchmark of which one that fails or hangs does not take the others with it.
 
 A part is a module of this package with ``PARTS``: functions by name, each of which returns figures,
-and under ``"samples"`` what they were made of; or with ``measure`` alone. It runs in a process of
+or yields what there is so far, and under ``"samples"`` what they were made of; or with ``measure``
+alone. It runs in a process of
 its own, because code that went wrong on a GPU often leaves the process unable to use it.
 """
 
@@ -18,16 +19,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    Work = Callable[[], "Figures | Iterator[Figures]"]
 
 ROOT = Path(__file__).parents[1]
 
 Figures = dict[str, Any]
 
 
-def in_one(parts: dict[str, Callable[[], Figures]]) -> Figures:
+def in_one(parts: Mapping[str, Work]) -> Figures:
     """Run the functions of a part here, all of them or none; see `without_samples`."""
-    return without_samples({name: work() for name, work in parts.items()})
+    return without_samples({name: list(_so_far(work))[-1] for name, work in parts.items()})
+
+
+def _so_far(work: Work) -> Iterator[Figures]:
+    found = work()
+    yield from [found] if isinstance(found, dict) else found
 
 
 def without_samples(found: Figures) -> Figures:
@@ -61,19 +69,22 @@ def apart(module: str, seconds: float, names: Sequence[str] = ()) -> Figures:
     return {**found, "failed": {"failed": problem}} if problem else found
 
 
-def run(parts: dict[str, Callable[[], Figures]], target: Path) -> None:
+def run(parts: Mapping[str, Work], target: Path) -> None:
     """Run the functions of a part one after the other, and write after each what there is."""
     found: Figures = {}
     for name, work in parts.items():
         print(f"  {name} ...", flush=True)
         start = time.perf_counter()
         try:
-            found[name] = work()
+            for figures in _so_far(work):
+                found[name] = figures
+                target.write_text(json.dumps(found), encoding="utf-8")
         except Exception as error:
             # code that was never run on this device: what else there is should not be lost
             traceback.print_exc()
             line = str(error).partition("\n")[0]
-            found[name] = {"failed": f"{type(error).__name__}: {line}"}
+            failed = {"failed": f"{type(error).__name__}: {line}"}
+            found[name] = found.get(name, {}) | failed
         print(f"  {name}: {time.perf_counter() - start:.0f} s", flush=True)
         target.write_text(json.dumps(found), encoding="utf-8")
 

@@ -42,17 +42,19 @@ class Part(NamedTuple):
 #: Those who meet a GPU for the first time compile kernels: the first has time for that.
 PARTS = (
     Part("pores_gpu", ("copies of its own memory", "512^3", "512^3, kernel by kernel"), 110),
-    Part("gpu_steps", tuple(f"training{more}" for more in ("", ", by the profiler")), 40),
-    Part("gpu_steps", ("training, timed and not",), 10),
-    Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 60),
-    Part("tests", (), 80),
-    Part("gpu_search", (), 50),
+    Part(
+        "gpu_steps",
+        tuple(f"training{more}" for more in ("", ", by the profiler", ", timed and not")),
+        50,
+    ),
+    Part("tests", (), 100),
+    Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 40),
+    Part("pores_gpu", ("512^3, labels on the GPU", "512^3, void on the GPU"), 30),
     Part("gpu_transfers", (), 25),
-    Part("pores_gpu", ("512^3, plain uint16", "256^3", "256^3, in slabs"), 40),
-    Part("gpu_steps", ("tiles", "slabs", "training, float32"), 40),
     Part("gpu_jobs", tuple(f"denoise, {name}" for name in ("graphs", "pinned", "stream")), 25),
-    Part("pores_gpu", ("1024^3", "512^3, void on the GPU", "512^3, labels on the GPU"), 20),
-    Part("gpu_steps", ("training, compiled", "tiles, compiled"), 20),
+    Part("gpu_steps", ("tiles", "slabs", "training, float32"), 40),
+    Part("pores_gpu", ("256^3", "256^3, in slabs", "512^3, plain uint16", "1024^3"), 50),
+    Part("gpu_search", (), 50),
 )
 
 
@@ -100,11 +102,13 @@ def _run(part: Part, seconds: float, out: Path | None) -> dict[str, Any]:
 def _tests(seconds: float, out: Path | None) -> dict[str, Any]:
     """Run the tests; returns what pytest says last, and which failed."""
     # these alone, for others need what need not be here; a warning of a library is no failure
-    tests = [
-        path for path in ROOT.glob("tests/**/test_*.py") if "mark.gpu" in path.read_text("utf-8")
-    ]
+    paths = sorted(ROOT.glob("tests/**/test_*.py"))
+    tests = [str(path) for path in paths if "mark.gpu" in path.read_text("utf-8")]
+    # what only a GPU can show comes first
+    tests.sort(key=lambda path: "/gpu/" not in path)
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-v", "-p", "no:cacheprovider"]
-    command += ["-o", "filterwarnings=default", *map(str, tests)]
+    # a hang is told before it is killed
+    command += ["-o", "filterwarnings=default", "-o", "faulthandler_timeout=40", *tests]
     with tempfile.TemporaryDirectory() as folder:
         # what they said until then is there where they hang, too
         said = (out or Path(folder)) / "tests.txt"

@@ -45,6 +45,11 @@ class MissingPackageError(HushporeError, ImportError):
     """An optional package is needed; the message gives the command that installs it."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message; where it has none, the exception's type."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
 def import_optional(package: str, purpose: str, extra: str = "") -> ModuleType:
     """Import a package that hushpore works without.
 

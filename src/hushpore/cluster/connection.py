@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hushpore.base.errors import DeviceError, InputError, import_optional
+from hushpore.base.errors import DeviceError, InputError, first_line, import_optional
 from hushpore.device.all_gpus import ALL_GPUS, problem_of_all_gpus
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _remote(where: str) -> Iterator[Client]:
             warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
             client = distributed.Client(**place, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
-        problem = str(error).partition("\n")[0] or type(error).__name__
+        problem = first_line(error)
         raise DeviceError(
             f"The scheduler {where} does not answer ({problem}). See that it runs and can be "
             "reached from here."

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from hushpore._version import __version__
-from hushpore.base.errors import DeviceError
+from hushpore.base.errors import DeviceError, first_line
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
 from hushpore.device.all_gpus import ALL_GPUS, FROM_FILE_TO_FILE, outlook_of_all_gpus
@@ -285,10 +285,9 @@ class Backend:
                 f"CuPy is not installed: pip install 'hushpore[{cupy_extra()}]'"
             ) from None
         except Exception as error:
-            problem = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise DeviceError(
-                f"CuPy cannot use {self.name}: {problem}. PyTorch is of CUDA {_cuda_of_torch()}, "
-                f"to which 'hushpore[{cupy_extra()}]' fits"
+                f"CuPy cannot use {self.name}: {first_line(error)}. PyTorch is of CUDA "
+                f"{_cuda_of_torch()}, to which 'hushpore[{cupy_extra()}]' fits"
             ) from None
         return cupy
 

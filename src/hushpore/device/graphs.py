@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from hushpore.base.errors import first_line
 from hushpore.base.readable import readable_bytes
+from hushpore.device.memory import free_workspaces
 from hushpore.device.switches import WINS
 
 if TYPE_CHECKING:
@@ -83,6 +85,8 @@ class CudaGraphCapture:
             capture = torch.cuda.graph(
                 graph, pool=pool, stream=stream, capture_error_mode="thread_local"
             )
+            # the workspace of an earlier stream may be handed out again with this one
+            free_workspaces()
             with torch.cuda.device(self._device), present, capture:
                 result = work()
         except Exception as error:
@@ -92,6 +96,9 @@ class CudaGraphCapture:
                 each.graphsafe_set_state(spare)
             _end_pool(number, pool)
             raise
+        finally:
+            # else cuBLAS keeps those of this capture's stream in the graph's own pool for good
+            free_workspaces()
         return CapturedGraph(graph, result)
 
 
@@ -303,11 +310,6 @@ class _Compiled:
             result = self._plain(batch)
         self._is_proven = True
         return result
-
-
-def first_line(error: Exception) -> str:
-    """Return what an exception says, in one line."""
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _layout(values: torch.Tensor) -> tuple[object, ...]:

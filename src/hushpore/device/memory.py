@@ -145,6 +145,18 @@ def lift_limits(device: str) -> None:
         pool.set_limit(size=0)
 
 
+def free_workspaces() -> None:
+    """Free the workspaces of cuBLAS: some 32 MB for each stream in which matrices were multiplied.
+
+    PyTorch keeps them until it is told otherwise. Matrix products that come later make new ones.
+    """
+    torch = sys.modules.get("torch")
+    # a private function, and the only one there is; PyTorch's own CUDA graph trees call it, too
+    clear = getattr(torch and torch._C, "_cuda_clearCublasWorkspaces", None)
+    if clear is not None:
+        clear()
+
+
 def free_pools() -> None:
     """Give back to the device what PyTorch and CuPy hold and do not use.
 
@@ -153,6 +165,7 @@ def free_pools() -> None:
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None:
         with contextlib.suppress(Exception):
+            free_workspaces()
             torch.cuda.empty_cache()
     if cupy is not None:
         with contextlib.suppress(Exception):

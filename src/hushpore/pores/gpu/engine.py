@@ -54,7 +54,7 @@ _THREADS = 1 << 18  # as many as a large GPU runs at a time
 _BITS = 32  # as in basins.cu
 _BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
 _TABLES = 256  # of counts that all threads add to
-_ROOM = 8  # places in the table of edges for each basin, to begin with: 68 bytes each
+_ROOM = 10  # places in the table of edges for each basin, to begin with: 68 bytes each
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 

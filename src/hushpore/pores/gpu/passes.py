@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushpore.base.errors import DeviceError
+from hushpore.base.errors import DeviceError, first_line
 from hushpore.base.events import result_of
 from hushpore.base.readable import readable_bytes
 from hushpore.base.scaled import held
@@ -100,10 +100,17 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
     depth = work.shape[0]
     if depth > DEEPEST:
         raise DeviceError(f"it works on {DEEPEST:,} slices at most, and there are {depth:,}")
-    gpu = Gpu.of(backend)
-    if backend.device not in _WARMED_UP:
-        _warm_up(gpu)
-        _WARMED_UP.add(backend.device)
+    try:
+        gpu = Gpu.of(backend)
+        if backend.device not in _WARMED_UP:
+            _warm_up(gpu)
+            _WARMED_UP.add(backend.device)
+    except DeviceError:
+        raise
+    except Exception as error:
+        # CuPy, NVRTC and the driver have exceptions of their own
+        problem = f"its kernels could not be compiled and run: {first_line(error)}"
+        raise DeviceError(problem) from error
     room = room_on(backend)
     slabs = list(_slabs(work, room))
     if not slabs:

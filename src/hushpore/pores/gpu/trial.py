@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore import __version__
-from hushpore.base.errors import HushporeError
+from hushpore.base.errors import HushporeError, first_line
 from hushpore.base.events import Note, Progress
 from hushpore.device.backend import Backend
 from hushpore.device.speeds import keep_speeds, known_speeds
@@ -74,8 +74,9 @@ def choose_faster(
         before = ""
         try:
             rates = yield from _measure(volume, settings, gpu, segment)
-        except HushporeError as error:
-            return Backend(reason=f"the GPU could not be tried: {error}")
+        except Exception as error:
+            # whatever a driver or a compiler raises: the CPU can do it
+            return Backend(reason=f"the GPU could not be tried: {first_line(error)}")
         keep_speeds(key, rates.to_dict())
     ratio = f"{rates.gpu / rates.cpu:.3g} times as fast as {Backend().name}{before}"
     if not rates.is_same:

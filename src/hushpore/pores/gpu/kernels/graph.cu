@@ -10,6 +10,10 @@ typedef unsigned long long u64;
 // package (hushpore/pores/gpu/engine.py).
 #define EMPTY 0xFFFFFFFFFFFFFFFFull
 
+#ifndef HOP
+#define HOP(pointer) (pointer)
+#endif
+
 // Of each sum the powers of z, y, x and the grey value.
 __device__ constexpr signed char POWER[N_SUMS][4] = POWERS;
 
@@ -28,14 +32,18 @@ __device__ inline int as_bits(float value)
     return both.bits;
 }
 
-// Slot of an edge in the table, made where there is none yet and flagged; -1 where the table is full.
+// Places that are looked at for one edge. A table in which that is not enough is nearly full, and is
+// made anew with twice the room: to its end, each thread would read all of it.
+#define PROBES 64
+
+// Slot of an edge in the table, made where there is none yet and flagged; -1 where there is no room.
 __device__ inline long long slot_of(u64 *keys, unsigned *is_used, long long size, int a, int b)
 {
     u64 key = ((u64)(a < b ? a : b) << 32) | (u64)(a < b ? b : a);
     // of any size, without a division
     long long slot = (long long)((key * 0x9E3779B97F4A7C15ull >> 32) * (u64)size >> 32);
-    for (long long tried = 0; tried < size; tried++) {
-        u64 found = keys[slot];
+    for (int tried = 0; tried < PROBES && tried < size; tried++) {
+        u64 found = HOP(keys[slot]);
         if (found == EMPTY) {
             found = atomicCAS(keys + slot, EMPTY, key);
             if (found == EMPTY) atomicOr(is_used + slot / 32, 1u << (slot % 32));
@@ -151,6 +159,8 @@ __global__ void find_edges(
     if (i >= count) return;
     int own = basins[i];
     if (own == 0) return;
+    // the table will be made anew: what else is found is thrown away
+    if (*(volatile int *)is_full) return;
     int x = (int)(i % width), y = (int)(i / width % height);
     long long z = offset + i / width / height;
     for (int k = 0; k < N_DIRECTIONS; k++) {
