@@ -1,6 +1,6 @@
-"""Run each kind of job once on a small volume on a device; what fails is printed, and the rest goes on.
+"""Run each kind of job once on a small volume on a device.
 
-``python scripts/gpu_smoke.py cuda``: the device; ``cpu`` tries the script itself.
+What fails is printed, and the rest goes on. ``python scripts/gpu_smoke.py cuda``: the device; ``cpu`` tries the script itself.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +33,8 @@ def main(device: str) -> None:
     grey = (structure + rng.normal(900, 60, SHAPE)).clip(0, 4095).astype(np.uint16)
     step("device", lambda: "\n".join(choose_backend(device).details()))
     step("pores", lambda: outcome("pores", grey, device))
-    step(
-        "labels equal the CPU's", lambda: np.array_equal(labels(grey, device), labels(grey, "cpu"))
-    )
+    equal = partial(np.array_equal, labels(grey, "cpu"))
+    step("labels equal the CPU's", lambda: equal(labels(grey, device)))
     step("denoise", lambda: outcome("denoise", grey, device, steps=60))
     step("MiB allocated and reserved afterwards", memory)
     step("pores on 'auto'", lambda: outcome("pores", np.tile(grey, TILES), "auto"))
