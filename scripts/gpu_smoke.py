@@ -1,6 +1,10 @@
 """Run each kind of job once on a small volume on a device.
 
-What fails is printed, and the rest goes on. ``python scripts/gpu_smoke.py cuda``: the device; ``cpu`` tries the script itself.
+What fails is printed, and the rest goes on::
+
+    python scripts/gpu_smoke.py cuda
+
+With ``cpu`` as the device it is the script itself that is tried.
 """
 
 from __future__ import annotations
