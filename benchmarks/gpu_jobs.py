@@ -34,8 +34,7 @@ REPEATS = 2
 #: So little memory that the scan is read in slabs.
 DENOISE = {"steps": 150, "batch_size": 16, "denoise_memory": 0.25}
 
-#: What a denoising comes to. `compile` is measured with the steps of a training, and what pores
-#: come to with them.
+#: What a denoising comes to. What pores come to is measured with them.
 SWITCHES = ("pinned", "stream", "graphs", "read_ahead")
 
 

@@ -1,4 +1,4 @@
-"""Training and prediction on a GPU: plainly, recorded as CUDA graphs, and compiled.
+"""Training and prediction on a GPU: plainly, and recorded as CUDA graphs.
 
 Every variant has a network of its own from the same seed; they run in turn, a few steps each.
 """
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 VARIANTS = {
     "plain": Switches(graphs="off"),
     "graphs": Switches(graphs="on"),
-    "compiled": Switches(graphs="off", compile="on"),
-    "graphs, compiled": Switches(graphs="on", compile="on"),
 }
 ROUNDS, STEPS, WARM_UP = 7, 40, 20
 DECIDED = 60  # steps after which a job has decided by itself
@@ -46,10 +44,10 @@ def measure() -> Figures:
     return in_one(PARTS)
 
 
-def _training(precision: str, *names: str) -> Figures:
+def _training(precision: str) -> Figures:
     gpu = choose_backend("cuda")
     dtype = choose_precision(precision, gpu)
-    trainings = {name: _Training(gpu, VARIANTS[name], dtype) for name in ("plain", *names)}
+    trainings = {name: _Training(gpu, VARIANTS[name], dtype) for name in VARIANTS}
     first = {name: _timed(lambda t=each: t.go(WARM_UP)) for name, each in trainings.items()}
     seconds = _in_turn({name: lambda t=each: t.go(STEPS) for name, each in trainings.items()})
     rates = {name: STEPS / statistics.median(each) for name, each in seconds.items()}
@@ -64,18 +62,17 @@ def _training(precision: str, *names: str) -> Figures:
             "decided": "; ".join(
                 f"{switch}: {line}"
                 for switch, line in each.backend.choices.lines().items()
-                if switch.startswith(("graphs of", "compile"))
+                if switch.startswith("graphs of")
             ),
         }
         for name, each in trainings.items()
     }
-    if "graphs" in names:
-        auto = _Training(gpu, Switches(), dtype)
-        auto.go(DECIDED)
-        torch.cuda.synchronize()
-        auto.go(1)
-        line = auto.backend.choices.lines().get("graphs of training steps", "")
-        figures |= _decision(line, rates["graphs"] / rates["plain"])
+    auto = _Training(gpu, Switches(), dtype)
+    auto.go(DECIDED)
+    torch.cuda.synchronize()
+    auto.go(1)
+    line = auto.backend.choices.lines().get("graphs of training steps", "")
+    figures |= _decision(line, rates["graphs"] / rates["plain"])
     figures |= {"precision": str(dtype).removeprefix("torch."), "samples": {"s": seconds}}
     return figures
 
@@ -175,23 +172,19 @@ def _timed_and_not() -> Figures:
 
 
 @torch.inference_mode()
-def _tiles(precision: str, *, is_compiled: bool = False) -> Figures:
+def _tiles(precision: str) -> Figures:
     gpu = choose_backend("cuda")
     dtype = choose_precision(precision, gpu)
     figures: Figures = {}
     samples: Figures = {}
     network = _network(gpu.device).eval()
-    # for one size alone: each takes some ten seconds
-    for size in TILES[-1:] if is_compiled else TILES:
+    for size in TILES:
         batch = torch.randn(4, 1, size, size, device=gpu.device)
         batch = batch.to(memory_format=torch.channels_last)
         graphs = dataclasses.replace(gpu, switches=VARIANTS["graphs"]).graph_replays("tiles")
         assert graphs is not None
         ways: dict[str, Callable[..., Any]] = {"plain": network}
         ways["graphs"] = partial(graphs.call, "", network)
-        if is_compiled:
-            switched = dataclasses.replace(gpu, switches=VARIANTS["compiled"])
-            ways["compiled"] = switched.compiled(network)
 
         def tiles(compute: Callable[..., Any], batch: torch.Tensor = batch) -> None:
             for _ in range(STEPS):
@@ -268,14 +261,12 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-#: Float32, and what a job takes where it is left to choose; what is compiled takes a minute.
+#: Float32, and what a job takes where it is left to choose.
 PARTS = {
-    "training": partial(_training, "auto", "graphs"),
+    "training": partial(_training, "auto"),
     "training, by the profiler": _profiled,
     "training, timed and not": _timed_and_not,
     "tiles": partial(_tiles, "auto"),
     "slabs": _slabs,
-    "training, float32": partial(_training, "float32", "graphs"),
-    "training, compiled": partial(_training, "auto", "compiled", "graphs, compiled"),
-    "tiles, compiled": partial(_tiles, "auto", is_compiled=True),
+    "training, float32": partial(_training, "float32"),
 }

@@ -101,7 +101,7 @@ def test_what_was_decided_is_told_as_far_as_one_came_to_it() -> None:
         "pinned": "on, 21 GB/s up, where plain copies make 8",
         "graphs of tiles": "off, 0.98 times as fast as without",
         "stream": "off, nothing to use it for",
-        "compile": "off, no CUDA device",
+        "labels": "off, no CUDA device",
     }
     timing = Timing({"work": StageTime(1, 1.0, 1.0)}, 1.0, choices=choices)
     line = choices_line(timing)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 import hushpore
 from hushpore import Volume
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
     from pathlib import Path
-
-    from hushpore.device.graphs import Work
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
@@ -52,15 +49,8 @@ def denoised(scan: Volume, backend: Backend) -> Any:
 
 @pytest.fixture
 def times(used: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What a job uses; nothing is really compiled, and reading ahead is counted."""
+    """What a job uses, reading ahead too."""
     times: Counter[str] = used.times
-
-    def compiled(network: Work, **options: object) -> Work:
-        def call(batch: torch.Tensor) -> torch.Tensor:
-            times["compile"] += 1
-            return network(batch)
-
-        return call
 
     begin = ReadAhead.__init__
 
@@ -68,7 +58,6 @@ def times(used: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         times["read_ahead"] += 1
         begin(self, *args, **options)
 
-    monkeypatch.setattr(torch, "compile", compiled)
     monkeypatch.setattr(ReadAhead, "__init__", counted)
     return times
 
@@ -96,7 +85,6 @@ def test_left_to_themselves_they_say_why_they_are_used_or_not(
     scan: Volume, times: Counter[str], pretended_gpu: Callable[..., Backend]
 ) -> None:
     lines = denoised(scan, pretended_gpu()).provenance["optimisations"]
-    assert lines["compile"] == "off, no GPU is on record on which it wins"
     assert lines["read_ahead"] == "on, the next piece is read meanwhile"
     assert lines["pinned"].endswith("MB are too little to win by it")
     # graphs were tried, on tiles
@@ -106,9 +94,9 @@ def test_left_to_themselves_they_say_why_they_are_used_or_not(
 def test_the_preference_and_the_environment_set_switches(
     pretended_gpu: Callable[..., Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HUSHPORE_SWITCHES", "graphs=on, compile=off")
+    monkeypatch.setenv("HUSHPORE_SWITCHES", "graphs=on, stream=off")
     backend = pretended_gpu()
     assert backend.choices.asked("graphs") is True
-    assert backend.choices.asked("compile") is False
+    assert backend.choices.asked("stream") is False
     assert backend.choices.asked("pinned") is None
     assert Backend(switches=Switches(graphs="off")).choices.asked("graphs") is False

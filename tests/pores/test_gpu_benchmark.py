@@ -75,7 +75,6 @@ def _pretended(
     for name in ("synchronize", "set_sync_debug_mode"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
-    monkeypatch.setattr(torch, "compile", lambda network, **_: network)
     monkeypatch.setattr(passes, "_WARMED_UP", {"cpu", "cuda:0"})
 
     def choose(device: str = "cuda", switches: Switches | None = None) -> Any:

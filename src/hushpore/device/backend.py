@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from hushpore.device.graphs import CudaGraphCapture, GraphReplays, Work
+    from hushpore.device.graphs import CudaGraphCapture, GraphReplays
     from hushpore.device.resident import Resident
     from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
 
@@ -180,14 +180,6 @@ class Backend:
         from hushpore.device.graphs import GraphReplays
 
         return GraphReplays(what, capturer, self.clock(), self.choices)
-
-    def compiled(self, network: Work) -> Work:
-        """Return what computes a network: compiled on a GPU where the user wants that."""
-        if not self.is_cuda:
-            return network
-        from hushpore.device.graphs import compile_if_asked
-
-        return compile_if_asked(network, self.choices)
 
     def clock(self) -> Clock:
         """Return a clock of this device, for a timer whose job moves to it."""

@@ -275,42 +275,5 @@ class GraphReplays:
         return self._choices.say(f"graphs of {self._what}", is_on, reason)
 
 
-def compile_if_asked(network: Work, choices: Choices) -> Work:
-    """Return what computes a network: compiled where the user wants that, else as it is.
-
-    No GPU is on record on which ``torch.compile`` wins over the minute that it takes, so that it is
-    off unless asked for.
-    """
-    asked = choices.asked("compile")
-    if not asked:
-        reason = "no GPU is on record on which it wins" if asked is None else "as asked"
-        choices.say("compile", False, reason)
-        return network
-    choices.say("compile", True, "as asked")
-    return _Compiled(network, choices)
-
-
-class _Compiled:
-    """A network that is compiled in its first call, and plain where that fails."""
-
-    def __init__(self, network: Work, choices: Choices) -> None:
-        self._plain, self._choices = network, choices
-        self._network: Any = torch.compile(network, dynamic=False)
-        self._is_proven = False
-
-    def __call__(self, batch: torch.Tensor) -> torch.Tensor:
-        try:
-            result: torch.Tensor = self._network(batch)
-        except Exception as error:
-            if self._is_proven:
-                raise
-            reason = f"could not be compiled: {first_line(error)}"
-            self._choices.say("compile", False, reason)
-            self._network = self._plain
-            result = self._plain(batch)
-        self._is_proven = True
-        return result
-
-
 def _layout(values: torch.Tensor) -> tuple[object, ...]:
     return (tuple(values.shape), values.stride(), values.dtype)

@@ -26,7 +26,6 @@ _LEFT = {
     "pinned": "measured on the first 128 MB that cross, the faster way stays",
     "stream": "used where copying up takes a tenth of the time",
     "graphs": "plain steps and replays of a job are timed, the faster stay",
-    "compile": "off, no GPU is on record on which it wins",
     "read_ahead": "on, for what is read from disk",
     "void": "used for grey values of 16 bits or float32 that the GPU holds",
     "labels": "measured on the first slices of a job, the faster way stays",
@@ -47,7 +46,6 @@ class Switches:
     pinned: str = "auto"  # copies to and from a GPU in chunks, through memory that it reads itself
     stream: str = "auto"  # copying the next piece to a GPU while the present one is computed
     graphs: str = "auto"  # training steps and tiles captured once as CUDA graphs, and replayed
-    compile: str = "auto"  # the network compiled by ``torch.compile`` for the training
     read_ahead: str = "auto"  # what lies on disk is read while the piece before is worked on
     # grey values cross to a GPU as they are, and pores are parted from solid there
     void: str = "auto"

@@ -262,8 +262,6 @@ class Learner:
         self.average = copy.deepcopy(network).eval()
         self.dtype = dtype
         device = network.out.weight.device
-        features = network.features
-        self._features = features if backend is None else backend.compiled(features)
         self._replays = None if backend is None else backend.graph_replays("training steps")
         # learning rate, and weight in the average; on the device they can change between replays
         self._rate: float | torch.Tensor = 0.0
@@ -272,10 +270,8 @@ class Learner:
             self._rate, self._weight = torch.zeros(2, device=device)
         self.optimizer = Adam(network.parameters())
         self._averaging = RunningAverage(network, self.average)
-        # what is compiled casts by itself
-        self._low: LowPrecisionWeights | None = None
-        if dtype != torch.float32 and self._features is features:
-            self._low = LowPrecisionWeights(network, dtype)
+        # else each weight is cast by itself
+        self._low = None if dtype == torch.float32 else LowPrecisionWeights(network, dtype)
 
     def step(
         self, images: Images, batch_sampler: BatchSampler, rate: float, step: int
@@ -419,8 +415,8 @@ class Learner:
 
     def _features_of(self, network: UNet, inputs: torch.Tensor) -> torch.Tensor:
         compute = network.features
-        if network is self.network:
-            compute = self._features if self._low is None else self._low.features
+        if network is self.network and self._low is not None:
+            compute = self._low.features
         with mixed_precision(inputs.device.type, self.dtype):
             return compute(channels_last(inputs))
 
