@@ -208,24 +208,22 @@ def _on_folder(name: str) -> Callable[[Callable[[Path], None]], Callable[[Path],
 @_on_folder("convert: its unfinished folder is a link to another")
 def _unfinished_link(victim: Path) -> None:
     import hushpore
+    from hushpore.base.partial import partial_path
 
     target = victim.parent / "scan.ome.zarr"
-    (victim.parent / ".scan.ome.zarr.unfinished").symlink_to(victim)
+    partial_path(target, ".unfinished", owned=False).symlink_to(victim)
     hushpore.convert(hushpore.Volume(np.zeros((4, 64, 64), np.uint8)), target)
 
 
 @_on_folder("convert: its unfinished folder is somebody else's work")
 def _unfinished_work(victim: Path) -> None:
     import hushpore
+    from hushpore.base.partial import partial_path
 
-    unfinished = victim.parent / ".scan.ome.zarr.unfinished"
-    unfinished.symlink_to(victim, target_is_directory=True)
-    unfinished.unlink()
-    victim.rename(unfinished)
+    target = victim.parent / "scan.ome.zarr"
+    unfinished = victim.rename(partial_path(target, ".unfinished", owned=False))
     try:
-        hushpore.convert(
-            hushpore.Volume(np.zeros((4, 64, 64), np.uint8)), victim.parent / "scan.ome.zarr"
-        )
+        hushpore.convert(hushpore.Volume(np.zeros((4, 64, 64), np.uint8)), target)
     finally:
         if unfinished.is_dir():
             unfinished.rename(victim)

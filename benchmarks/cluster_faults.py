@@ -79,13 +79,12 @@ def _client_killed(path: Path, wall: float, expected: Any) -> dict[str, Any]:
     first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert first.stdout is not None
     first.stdout.readline()
-    work = path.parent / ".result.unfinished" / "scratch"
     # until some of the basins are there
-    while len(list(work.glob("done-basins-*"))) < 4:
+    while len(list(path.parent.glob(".result.*.unfinished/scratch/done-basins-*"))) < 4:
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    left = len(list(work.glob("done-*")))
+    left = len(list(path.parent.glob(".result.*.unfinished/scratch/done-*")))
     second = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     computed, reused = map(int, second.stdout.split()[-2:])
     return {

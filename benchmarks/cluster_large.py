@@ -58,7 +58,7 @@ def _watched(folder: Path) -> Iterator[dict[str, int]]:
     def look() -> None:
         while not over.wait(_LOOK):
             for name, known in most.items():
-                found = (folder / ".result.unfinished" / name).rglob("*")
+                found = folder.glob(f".result.*.unfinished/{name}/**/*")
                 most[name] = max(known, sum(_bytes_of(each) for each in found))
 
     thread = threading.Thread(target=look)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ import pytest
 
 from hushpore.device import scratch
 from hushpore.device.scratch import (
-    OWNER,
     new_folder,
     remove_left_over,
     scratch_folder,
@@ -81,24 +79,36 @@ def test_what_a_killed_program_left_over_is_removed(place: Path) -> None:
     assert [path.name for path in place.iterdir()] == [mine.name]
 
 
-@pytest.mark.parametrize("change", [{"machine": "another"}, {"process": "one"}, {"process": None}])
-def test_what_may_be_of_another_machine_or_says_nothing_is_kept(change: dict[str, object]) -> None:
-    folder = new_folder()
-    owner = {**json.loads((folder / OWNER).read_text()), "process": 2**22 + 1}
-    (folder / OWNER).write_text(json.dumps({**owner, **change}))
+def ended(folder: Path) -> Path:
+    """Rename a folder as one of a process that is no more."""
+    machine, _, _, rest = folder.name.removeprefix("hushpore-").split("-")
+    return folder.rename(folder.with_name(f"hushpore-{machine}-{2**22 + 1:x}-1-{rest}"))
+
+
+def test_what_may_be_of_another_machine_is_kept() -> None:
+    folder = ended(new_folder())
+    theirs = folder.with_name(f"hushpore-{'0' * 8}-{folder.name.split('-', 2)[2]}")
+    folder.rename(theirs)
+    assert [found.is_left_over for found in temporary_folders()] == [False]
     assert remove_left_over() == []
-    assert folder.is_dir()
+    assert theirs.is_dir()
+
+
+def test_the_number_of_a_process_that_another_has_by_now_does_not_count() -> None:
+    machine, own, began, rest = new_folder().name.removeprefix("hushpore-").split("-")
+    folder = scratch_folder() / f"hushpore-{machine}-{own}-{int(began, 16) - 1:x}-{rest}"
+    folder.mkdir()
+    assert [found.path for found in remove_left_over()] == [folder]
 
 
 def test_folders_of_others_are_not_touched(place: Path, tmp_path: Path) -> None:
     (place / "hushpore-notes").mkdir()
     (place / "hushpore-notes" / "thesis.txt").write_text("my own")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / OWNER).write_text(json.dumps({"process": 2**22 + 1, "machine": os.uname().nodename
-                                               if hasattr(os, "uname") else ""}))  # fmt: skip
+    mine = ended(new_folder())
+    elsewhere = mine.rename(tmp_path / "elsewhere")
+    (elsewhere / "thesis.txt").write_text("my own")
     if sys.platform != "win32":
-        (place / "hushpore-link").symlink_to(elsewhere)
+        mine.symlink_to(elsewhere)
     assert temporary_folders() == []
     assert remove_left_over() == []
-    assert (elsewhere / OWNER).is_file()
+    assert (elsewhere / "thesis.txt").is_file()

@@ -67,6 +67,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, target: Path, suffix: str) -> Path:
     """Return a hidden name of a process that is no more."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(os, "getpid", lambda: 2**22 + 1)
+        elsewhere.setattr("hushpore.base.partial._beginning", lambda process: 1)
         return partial_path(target, suffix)
 
 

@@ -1,12 +1,13 @@
-import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from hushpore.base.errors import DeviceError, InputError, OutputError
-from hushpore.io.resumable import resumable_directory
+from hushpore.base.partial import partial_path
+from hushpore.io.target import resumable_directory
 
 
 def fill(target, key, name, error=None):
@@ -39,8 +40,6 @@ def test_nobody_else_can_write_where_work_goes_on(tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(DeviceError):
         fill(tmp_path / "a", {"h": 1}, "one", DeviceError("gone"))
-    assert (tmp_path / ".a.unfinished").stat().st_mode & 0o077 == 0
-    (tmp_path / ".a.unfinished").chmod(0o777)  # as an earlier version left it
     with resumable_directory(tmp_path / "a", {"h": 1}, overwrite=False) as work:
         assert work.content.parent.stat().st_mode & 0o077 == 0
         expected = work.content.stat().st_mode
@@ -51,8 +50,9 @@ def test_a_result_that_was_moved_away_is_not_gone_on_with(tmp_path):
     # killed just after it got its name: its place here is empty
     with pytest.raises(DeviceError):
         fill(tmp_path / "a", {"h": 1}, "one", DeviceError("gone"))
-    (tmp_path / ".a.unfinished" / "content" / "one").unlink()
-    (tmp_path / ".a.unfinished" / "content").rmdir()
+    (work,) = tmp_path.iterdir()
+    (work / "content" / "one").unlink()
+    (work / "content").rmdir()
     assert fill(tmp_path / "a", {"h": 1}, "two") == ([], False)
 
 
@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_at_once_leaves_nothing_behind(tmp_path):
 def test_what_was_killed_is_gone_on_with(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; sys.path.insert(0, 'tests');"
-        "from hushpore.io.resumable import resumable_directory\n"
+        "from hushpore.io.target import resumable_directory\n"
         f"with resumable_directory(Path({str(tmp_path / 'a')!r}), {{'h': 1}}, False) as work:\n"
         "    (work.content / 'one').write_text('x')\n"
         "    os._exit(9)\n"
@@ -96,14 +96,25 @@ def test_what_was_killed_is_gone_on_with(tmp_path):
 
 
 def test_two_at_once_are_kept_apart(tmp_path):
-    with resumable_directory(tmp_path / "a", {}, overwrite=False):
-        with pytest.raises(OutputError, match="another process"):
-            fill(tmp_path / "a", {}, "one")
-        owner = tmp_path / ".a.unfinished" / "owner.json"
-        known = json.loads(owner.read_text())
-        owner.write_text(json.dumps({**known, "host": "elsewhere"}))
-        with pytest.raises(OutputError, match=r"on elsewhere.*remove"):
-            fill(tmp_path / "a", {}, "one")
+    first = resumable_directory(tmp_path / "a", {}, overwrite=False)
+    with first, pytest.raises(OutputError, match="another process"):
+        fill(tmp_path / "a", {}, "one")
+    assert [item.name for item in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_another_machine_has_begun_is_gone_on_with_once_it_is_let_go(tmp_path, monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("hushpore.base.partial._machine", lambda: "0" * 8)
+        elsewhere.setattr("platform.node", lambda: "elsewhere")
+        # what happens to a process that is killed: nothing is cleaned up
+        elsewhere.setattr("shutil.rmtree", lambda *_, **__: None)
+        with pytest.raises(InputError):
+            fill(tmp_path / "a", {}, "one", InputError("killed"))
+    with pytest.raises(OutputError, match=r"on elsewhere.*rename") as error:
+        fill(tmp_path / "a", {}, "two")
+    before, after = str(error.value).split("rename ")[1].split(" to go on")[0].split(" to ")
+    Path(before).rename(tmp_path / after)
+    assert fill(tmp_path / "a", {}, "two") == (["one"], True)
     assert [item.name for item in tmp_path.iterdir()] == ["a"]
 
 
@@ -115,28 +126,28 @@ def test_what_a_killed_writer_has_left_does_not_get_into_the_result(tmp_path):
     assert [item.name for item in (tmp_path / "a" / "c").iterdir()] == ["0"]
 
 
-@pytest.mark.parametrize("kind", ["a link", "another user's", "of other things"])
+@pytest.mark.parametrize("kind", ["a link", "another user's", "of another name"])
 def test_a_folder_that_is_not_ours_is_neither_emptied_nor_used(tmp_path, monkeypatch, kind):
-    work = tmp_path / ".a.unfinished"
-    others = tmp_path / "others" if kind == "a link" else work
-    others.mkdir()
-    (others / "thesis.txt").write_text("years of work")
+    with pytest.raises(DeviceError):
+        fill(tmp_path / "a", {}, "one", DeviceError("gone"))
+    (work,) = tmp_path.iterdir()
+    others = work if kind == "another user's" else work.rename(tmp_path / ".a.notes.unfinished")
     if kind == "a link":
         work.symlink_to(others)
-    if kind != "of other things":
-        (others / "owner.json").write_text("{}")
     if kind == "another user's":
         monkeypatch.setattr("os.geteuid", lambda: os.stat(work).st_uid + 1)
-    with pytest.raises(OutputError, match="in the way"):
-        fill(tmp_path / "a", {}, "one")
+    assert fill(tmp_path / "a", {}, "two") == ([], False)
+    assert [item.name for item in (others / "content").iterdir()] == ["one"]
+    assert work.is_symlink() or kind != "a link"
+    assert [item.name for item in (tmp_path / "a").iterdir()] == ["two"]
+
+
+def test_a_folder_of_other_things_that_was_given_such_a_name_stays(tmp_path):
+    others = partial_path(tmp_path / "a", ".unfinished", owned=False)
+    others.mkdir()
+    (others / "thesis.txt").write_text("years of work")
+    assert fill(tmp_path / "a", {}, "one") == ([], False)
     assert (others / "thesis.txt").read_text() == "years of work"
-    assert not (tmp_path / "a").exists()
-
-
-def test_what_others_have_put_into_an_unfinished_folder_stays(tmp_path):
-    with resumable_directory(tmp_path / "a", {}, overwrite=False):
-        (tmp_path / ".a.unfinished" / "thesis.txt").write_text("years of work")
-    assert (tmp_path / ".a.unfinished" / "thesis.txt").read_text() == "years of work"
 
 
 def test_long_names_with_a_common_beginning_are_made_at_once(tmp_path):

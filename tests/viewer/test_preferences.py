@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from napari.components import ViewerModel
 
@@ -64,14 +62,14 @@ def test_it_says_what_auto_comes_to(widget):
 
 def test_what_was_left_over_is_removed_and_what_is_in_use_stays(qtbot, widget):
     mine, others = scratch.new_folder(), scratch.new_folder()
-    owner = json.loads((others / scratch.OWNER).read_text())
-    (others / scratch.OWNER).write_text(json.dumps({**owner, "process": 2**22 + 1}))
+    machine, _, _, rest = others.name.removeprefix("hushpore-").split("-")
+    others = others.rename(others.with_name(f"hushpore-{machine}-{2**22 + 1:x}-1-{rest}"))
     (others / "labels.raw").write_bytes(bytes(2_000_000))
     assert not widget._clean.isEnabled()
     widget.look()
     qtbot.waitUntil(widget._clean.isEnabled, timeout=SOON)
     assert "2 folders" in widget._files.text()
-    assert "1 folder, 2.0" in widget._files.text()
+    assert "1 folder, 2 MB" in widget._files.text()
     assert str(others) in widget._clean.toolTip()
     widget._clean.click()
     qtbot.waitUntil(lambda: "Left over" not in widget._files.text(), timeout=SOON)

@@ -1,5 +1,6 @@
-"""Files and folders under a hidden name until they are complete: one way for all that is written.
+"""Hidden names of results until they are complete: one way for all that is written.
 
+A name says which process made it, so that what a process leaves that is killed is known and goes.
 Where several people write into one folder, such a name may have been taken by somebody else, or be
 a link to somewhere else. Nothing here follows a link, or opens, fills or empties what it has not
 made itself.
@@ -26,29 +27,81 @@ from hushpore.base.errors import HushporeError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows opens no links by itself
 _LONGEST = 40  # characters of a name that a hidden name repeats
-# the machine, the process there, and what nobody can guess; earlier versions had that alone
-_MARK = re.compile(r"(?:([0-9a-f]{8})-([0-9a-f]+)-)?(?:[0-9a-f]{8}){1,2}")
-# of Linux: the folder that paths are seen from, and that two names change places
-_HERE, _EXCHANGE = -100, 2
+# the machine, the process there, when it began, and what nobody can guess; what a process has let
+# go of has that alone
+_MARK = re.compile(r"(?:([0-9a-f]{8})-([0-9a-f]+)-([0-9a-f]+)-)?[0-9a-f]{16}")
+_HERE = -100  # of Linux (AT_FDCWD): paths are seen from the current folder
+_EXCHANGE = 2  # of Linux (RENAME_EXCHANGE): two names change places
 
 
-def partial_path(target: Path, suffix: str = ".part") -> Path:
+def partial_path(target: Path, suffix: str = ".part", *, owned: bool = True) -> Path:
     """Return a name beside a target, in which nobody has written or could guess.
 
-    It says whose it is, so that what a process leaves that is killed is known: `left_behind`.
+    `owned`: whether it says that this process is at work there.
     """
-    mark = f"{_machine()}-{os.getpid():x}-{secrets.token_hex(8)}"
     # beside and not in /tmp: renaming is only atomic within one file system
-    return target.with_name(f".{shortened(target.name)}.{mark}{suffix}")
+    mark = new_mark() if owned else secrets.token_hex(8)
+    return target.with_name(f".{_shortened(target.name)}.{mark}{suffix}")
 
 
-def shortened(name: str) -> str:
+def partials(target: Path, suffix: str = ".part") -> Iterator[tuple[Path, int | None]]:
+    """Yield what this user has under hidden names of a target, and which process is at work on it.
+
+    Of another machine's processes nothing is known: they count as running. None: nobody is.
+    """
+    return marked(target.parent, f".{_shortened(target.name)}.", suffix)
+
+
+def left_behind(target: Path, suffix: str = ".part") -> Iterator[Path]:
+    """Yield what processes that were killed have left under hidden names of a target."""
+    return (item for item, process in partials(target, suffix) if process is None)
+
+
+def _shortened(name: str) -> str:
     """Return a name, or of a long one its beginning and what tells it from others."""
     if len(name) <= _LONGEST:
         return name
     return f"{name[:_LONGEST]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+
+
+def new_mark() -> str:
+    """Return what tells whose a name is, and what nobody can guess."""
+    own = os.getpid()
+    return f"{_machine()}-{own:x}-{_beginning(own):x}-{secrets.token_hex(8)}"
+
+
+def marked(folder: Path, start: str, suffix: str = "") -> Iterator[tuple[Path, int | None]]:
+    """Yield this user's files and folders whose names are a mark, and who is at work on them."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for name in sorted(each.name for each in entries if each.name.startswith(start)):
+            mark = _MARK.fullmatch(name[len(start) :].removesuffix(suffix))
+            item = folder / name
+            if mark is None or not name.endswith(suffix):
+                continue
+            with suppress(OSError):
+                mode = item.lstat().st_mode
+                if is_own_folder(item) if stat.S_ISDIR(mode) else stat.S_ISREG(mode):
+                    yield item, _process_of(mark)
+
+
+def _process_of(mark: re.Match[str]) -> int | None:
+    """Return the process that may still be at work on what has such a mark: in doubt it is."""
+    import psutil
+
+    if mark[1] is None:
+        return None
+    process = int(mark[2], 16)
+    if mark[1] != _machine():
+        return process
+    try:
+        # a number is given again to another process, once the first has ended
+        return process if _beginning(process) == int(mark[3], 16) else None
+    except psutil.NoSuchProcess:
+        return None
+    except psutil.Error:
+        return process
 
 
 @functools.cache
@@ -62,31 +115,20 @@ def _machine() -> str:
     return hashlib.blake2b(told.encode(), digest_size=4).hexdigest()
 
 
-def left_behind(target: Path, suffix: str = ".part") -> Iterator[Path]:
-    """Yield what this user's processes that were killed have left under hidden names of a target.
+def _beginning(process: int) -> int:
+    """Return when a process began, as the system counts: on Linux no setting of clocks changes it.
 
-    Of processes that live, or of another machine, nothing is known: theirs stays.
+    Raises psutil.Error if it cannot be told, as of a process that is no more.
     """
-    start = f".{shortened(target.name)}."
-    with suppress(OSError), os.scandir(target.parent) as entries:
-        for name in [each.name for each in entries if each.name.startswith(start)]:
-            mark = _MARK.fullmatch(name[len(start) :].removesuffix(suffix))
-            item = target.with_name(name)
-            if mark is None or not name.endswith(suffix) or _is_in_hand(*mark.groups()):
-                continue
-            with suppress(OSError):
-                mode = item.lstat().st_mode
-                if is_own_folder(item) if stat.S_ISDIR(mode) else stat.S_ISREG(mode):
-                    yield item
-
-
-def _is_in_hand(machine: str | None, process: str | None) -> bool:
-    """Whether somebody may still be at work on what has such a mark."""
     import psutil
 
-    if machine is None or process is None:
-        return False
-    return machine != _machine() or psutil.pid_exists(int(process, 16))
+    try:
+        state, *known = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        if state in "ZX":
+            raise psutil.ZombieProcess(process)  # over; who started it has not looked yet
+        return int(known[18])
+    except (OSError, ValueError, IndexError):
+        return int(100 * psutil.Process(process).create_time())
 
 
 def exchange(one: Path, other: Path) -> bool:

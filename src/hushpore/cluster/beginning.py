@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
     from hushpore.cluster.gpus import Gpus
-    from hushpore.io.resumable import Unfinished
+    from hushpore.io.target import Unfinished
     from hushpore.pores.settings import PoreSettings
 
 

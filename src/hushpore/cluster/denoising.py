@@ -28,8 +28,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.io.gate import trusting
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
-from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import check_target, require_apart, require_zarr
+from hushpore.io.target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.tiles import CORES, core_within

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
     from hushpore.cluster.gpus import Gpus
-    from hushpore.io.resumable import Unfinished
+    from hushpore.io.target import Unfinished
     from hushpore.pores.settings import PoreSettings
 
 # share of the task that is over when pores are found

@@ -21,8 +21,7 @@ from hushpore.cluster.scan import as_source, as_zarr, inputs_of, open_beside, so
 from hushpore.cluster.stages import Segmentation
 from hushpore.cluster.task_runner import workers_of
 from hushpore.io.results import write_json
-from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import PROVENANCE, check_target, require_apart
+from hushpore.io.target import PROVENANCE, check_target, require_apart, resumable_directory
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.runs.pipeline import Written, part_of
 from hushpore.runs.source import Source, origin_of

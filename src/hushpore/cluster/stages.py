@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Report
     from hushpore.cluster.gpus import Gpus
     from hushpore.cluster.parts import Joined
-    from hushpore.io.resumable import Unfinished
+    from hushpore.io.target import Unfinished
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering

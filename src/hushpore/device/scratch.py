@@ -1,15 +1,9 @@
-"""Temporary files of jobs: where they lie, whose they are, and which were left over.
-
-A program that is killed cannot remove its files. Each folder says which process made it, so that
-those whose process is gone can be told from those that are in use.
-"""
+"""Folders of temporary files: where they lie, whose they are, and which were left over."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import platform
 import shutil
 import tempfile
 import weakref
@@ -20,18 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
+from hushpore.base.partial import marked, new_mark
 from hushpore.base.preferences import preferred
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
-#: How the names of all our folders begin.
-PREFIX = "hushpore-"
-#: The file in each that says whose it is.
-OWNER = "owner.json"
-
+_PREFIX = "hushpore-"  # begins the names of all these folders
 _DISK = Path("/var/tmp")  # where temporary files survive a restart, and so are on disk
 
 
@@ -75,10 +64,8 @@ def new_folder(place: Path | None = None) -> Path:
     Returns: an own folder.
     Raises OSError if none can be made there.
     """
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place or scratch_folder()))
-    process = psutil.Process()
-    owner = {"process": process.pid, "program": process.exe(), "machine": platform.node()}
-    (folder / OWNER).write_text(json.dumps(owner), encoding="utf-8")
+    folder = (place or scratch_folder()).absolute() / f"{_PREFIX}{new_mark()}"
+    folder.mkdir(mode=0o700)  # what is worked on may be private, and the folder around it is not
     return folder
 
 
@@ -100,7 +87,12 @@ def temporary_folders() -> list[TemporaryFolder]:
     What does not say whose it is, or belongs to another user, is not among them.
     """
     places = {scratch_folder().resolve(), Path(tempfile.gettempdir()).resolve()}
-    return [found for place in sorted(places) for found in _folders_in(place)]
+    return [
+        TemporaryFolder(path, _size(path), process is None)
+        for place in sorted(places)
+        for path, process in marked(place, _PREFIX)
+        if path.is_dir()
+    ]
 
 
 def remove_left_over() -> list[TemporaryFolder]:
@@ -112,48 +104,6 @@ def remove_left_over() -> list[TemporaryFolder]:
             if not folder.path.exists():
                 removed.append(folder)
     return removed
-
-
-def _folders_in(place: Path) -> Iterator[TemporaryFolder]:
-    try:
-        paths = sorted(place.glob(f"{PREFIX}*"))
-    except OSError:
-        return
-    for path in paths:
-        owner = _owner_of(path)
-        if owner is not None:
-            yield TemporaryFolder(path, _size(path), not _may_run(owner))
-
-
-def _owner_of(path: Path) -> dict[str, object] | None:
-    """Return what a folder says of its process; None where it is not one of this user's."""
-    try:
-        if path.is_symlink() or not path.is_dir():
-            return None
-        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
-            return None
-        owner = json.loads((path / OWNER).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    known = isinstance(owner, dict) and isinstance(owner.get("process"), int)
-    return owner if known else None
-
-
-def _may_run(owner: dict[str, object]) -> bool:
-    """Whether a process may still be there: in doubt it is.
-
-    A number that another process of the same program has by now counts as running: the times at
-    which processes began cannot be compared once a clock has been set.
-    """
-    if owner.get("machine") != platform.node():
-        # a folder that several machines share
-        return True
-    try:
-        return bool(psutil.Process(int(str(owner["process"]))).exe() == owner.get("program"))
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return True
 
 
 def _size(path: Path) -> int:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import stat
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import OutputError
+from hushpore.base.errors import DeviceError, OutputError
 from hushpore.base.partial import (
     exchange,
     explained_writing,
     is_real_folder,
     left_behind,
     partial_path,
+    partials,
     remove_partial,
     write_all_through,
     write_through,
@@ -26,15 +29,18 @@ from hushpore.base.partial import (
 from hushpore.base.text import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 PROVENANCE = "result.json"
 
 _OLD = ".old"  # ends the hidden name of what is just being replaced
+_UNFINISHED = ".unfinished"  # ends that of work that another run may go on with
+_FOLDERS = ("content", "scratch")  # of what is made, and of what the work needs meanwhile
+_KEY = "work.json"  # what is worked on there, and on which machine
 
-# what the names in a result folder look like, and those of an OME-Zarr image of any version
+# what the names in a result folder look like, and those of an OME-Zarr image
 _OURS = re.compile(r"[^\W.][\w .+-]*\.(tif|csv|png|html|npz|json|zarr)")
-_OF_ZARR = re.compile(r"\d+|labels|zarr\.json|\.z(attrs|group|array|metadata)")
+_OF_ZARR = re.compile(r"\d+|labels|zarr\.json")
 
 
 def require_result(folder: Path) -> None:
@@ -47,22 +53,14 @@ def require_result(folder: Path) -> None:
     """
     try:
         listed = json.loads(read_text(folder / PROVENANCE))["files"]
-        listed = {name for name in listed if isinstance(listed, list) and _OURS.fullmatch(name)}
+        ours = {name for name in listed if isinstance(listed, list) and _OURS.fullmatch(name)}
+        ours.add(PROVENANCE)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise OutputError(
             f"{folder} is not replaced: it is not a result of hushpore (it has no readable "
             f"{PROVENANCE}). Choose another folder."
         ) from None
-    foreign = sorted(
-        item.name
-        for item in folder.iterdir()
-        if item.name not in {*listed, PROVENANCE} or not _is_part_of_result(item)
-    )
-    if foreign:
-        raise OutputError(
-            f"{folder} is not replaced: it also holds files that hushpore did not write "
-            f"({', '.join(foreign[:3])}). Move them, or choose another folder."
-        )
+    _require_no_other(folder, lambda item: item.name in ours and _is_part_of_result(item))
 
 
 def require_zarr(folder: Path) -> None:
@@ -70,21 +68,20 @@ def require_zarr(folder: Path) -> None:
 
     Raises OutputError if it is not, or holds other files.
     """
-    ours = False
-    for name in ("zarr.json", ".zattrs"):  # of Zarr 3, and of versions that wrote Zarr 2
-        try:
-            known = json.loads(read_text(folder / name))
-            ours = ours or "hushpore" in known.get("attributes", known)
-        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-            continue
+    try:
+        ours = "hushpore" in json.loads(read_text(folder / "zarr.json"))["attributes"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        ours = False
     if not ours:
         raise OutputError(
             f"{folder} is not replaced: it is not an OME-Zarr image of hushpore. Choose another "
             "name."
         )
-    foreign = sorted(
-        item.name for item in folder.iterdir() if not _OF_ZARR.fullmatch(item.name) or is_link(item)
-    )
+    _require_no_other(folder, lambda item: _OF_ZARR.fullmatch(item.name) and not is_link(item))
+
+
+def _require_no_other(folder: Path, is_ours: Callable[[Path], object]) -> None:
+    foreign = sorted(item.name for item in folder.iterdir() if not is_ours(item))
     if foreign:
         raise OutputError(
             f"{folder} is not replaced: it also holds files that hushpore did not write "
@@ -134,13 +131,13 @@ def is_link(path: Path) -> bool:
 def _is_part_of_result(item: Path) -> bool:
     if is_link(item):
         return False
-    if item.is_dir():
-        try:
-            require_zarr(item)
-        except OutputError:
-            return False
-        return item.suffix == ".zarr"
-    return True
+    if not item.is_dir():
+        return True
+    try:
+        require_zarr(item)
+    except OutputError:
+        return False
+    return item.suffix == ".zarr"
 
 
 def check_target(
@@ -227,21 +224,110 @@ def new_directory(
     that was killed has left of it is removed first.
     Raises OutputError if writing fails.
     """
-    remove_partial(target)
-    part = partial_path(target)
     with explained_writing(target):
+        remove_partial(target)
+        part = partial_path(target)
         part.mkdir()
-    try:
-        with explained_writing(target):
+        try:
             yield part
             check_target(target, overwrite, replaceable=replaceable)
             write_all_through(part)
-            move_into_place(part, target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+            _move_into_place(part, target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
-def move_into_place(part: Path, target: Path) -> None:
+@dataclass(frozen=True)
+class Unfinished:
+    """A result that is being made."""
+
+    content: Path  # the folder that will take the result's name; there already where `resumed`
+    scratch: Path  # for what the work needs meanwhile; it goes when the result is whole
+    resumed: bool  # whether this goes on from what an earlier run has left
+
+
+@contextmanager
+def resumable_directory(
+    target: Path,
+    key: Mapping[str, Any],
+    overwrite: bool,
+    replaceable: Callable[[Path], None] = require_result,
+) -> Iterator[Unfinished]:
+    """Fill a directory that takes its place only when it is complete, perhaps in several runs.
+
+    `target`, `overwrite`, `replaceable`: as for `new_directory`. `key`: all that the result depends
+    on, as JSON values: what was begun with another is begun anew.
+    Yields: it stays where the process dies, or the block raises `DeviceError`: the machines that it
+    ran on are gone, and what they have written is not. Any other error removes it.
+    Raises OutputError if writing fails, or another process is making the same.
+    """
+    wanted = json.loads(json.dumps(key))  # as JSON gives it back
+    lost = False
+    with explained_writing(target):
+        remove_partial(target)
+        work = _taken(target, wanted)
+        resumed = work is not None
+        if work is None:
+            work = partial_path(target, _UNFINISHED)
+            work.mkdir(mode=0o700)  # nobody else writes here, also where a group may around it
+        content, scratch, note = (work / name for name in (*_FOLDERS, _KEY))
+        try:
+            if not resumed:
+                content.mkdir()
+                scratch.mkdir()
+                # last, so that what has a key is whole
+                note.write_text(json.dumps({"host": platform.node(), "key": wanted}))
+            yield Unfinished(content, scratch, resumed)
+            check_target(target, overwrite, replaceable=replaceable)
+            # what a writer that was killed has left: zarr's files are called so until they are
+            # whole
+            for part in content.rglob("*.partial"):
+                part.unlink(missing_ok=True)
+            write_all_through(content)
+            # from here on nothing in this folder is to go on with: it may be the earlier result
+            note.unlink()
+            _move_into_place(content, target)
+        except DeviceError:
+            # a cluster that was never there has left nothing to go on with
+            lost = any(any(folder.iterdir()) for folder in (content, scratch))
+            raise
+        finally:
+            if lost:
+                work.rename(partial_path(target, _UNFINISHED, owned=False))
+            else:
+                shutil.rmtree(work, ignore_errors=True)
+
+
+def _taken(target: Path, key: Any) -> Path | None:
+    """Take over what an earlier run has left of the same work, if it has; other work is removed.
+
+    Raises OutputError if the process lives, or runs on another machine.
+    """
+    found = None
+    for work, process in list(partials(target, _UNFINISHED)):
+        if not work.is_dir() or {one.name for one in work.iterdir()} - {*_FOLDERS, _KEY}:
+            continue  # of other things: it has been given such a name by somebody
+        try:
+            known = json.loads((work / _KEY).read_text(encoding="utf-8"))
+            host, made_with = known["host"], known["key"]
+        except (OSError, ValueError, KeyError, TypeError):
+            host, made_with = "another machine", None
+        if process is not None:
+            free = partial_path(target, _UNFINISHED, owned=False)
+            raise OutputError(
+                f"{target} is being written by another process already ({process} on {host}). If "
+                f"that is over, rename {work} to {free.name} to go on from what it has left."
+            )
+        if found is None and made_with == key and (work / "content").is_dir():
+            found = partial_path(target, _UNFINISHED)
+            # of two processes one succeeds
+            work.rename(found)
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+    return found
+
+
+def _move_into_place(part: Path, target: Path) -> None:
     """Give a finished directory its name; an earlier one of that name goes after that.
 
     All of it must be on the disk. Whenever the process is killed one of the two is there, whole:
@@ -250,11 +336,7 @@ def move_into_place(part: Path, target: Path) -> None:
     """
     if not target.exists():
         part.rename(target)
-        write_through(target.parent)
-    elif exchange(part, target):
-        write_through(target.parent)
-        shutil.rmtree(part, ignore_errors=True)
-    else:
+    elif not exchange(part, target):
         old = partial_path(target, _OLD)
         target.rename(old)
         try:
@@ -262,7 +344,8 @@ def move_into_place(part: Path, target: Path) -> None:
         except BaseException:
             old.rename(target)
             raise
-        write_through(target.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    for each in left_behind(target, _OLD):
-        shutil.rmtree(each, ignore_errors=True)
+        part = old
+    write_through(target.parent)
+    # where they have changed places: what was there before
+    shutil.rmtree(part, ignore_errors=True)
+    remove_partial(target, _OLD)

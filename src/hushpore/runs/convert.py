@@ -17,9 +17,8 @@ from hushpore.device.timing import StageTimer
 from hushpore.io.gate import free_memory
 from hushpore.io.loading import load
 from hushpore.io.registry import EXPORTERS
-from hushpore.io.resumable import resumable_directory
 from hushpore.io.series import choose
-from hushpore.io.target import check_target, require_apart, require_zarr
+from hushpore.io.target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.zarr.image import MEMORY, ZarrImage, import_zarr
 from hushpore.io.zarr.writer import looks_like_labels, require_content, write_blocks
 from hushpore.runs.source import Source
