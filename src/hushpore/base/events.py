@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 T = TypeVar("T")
+E = TypeVar("E")
+F = TypeVar("F")
 
 
 @dataclass(frozen=True)
@@ -226,21 +228,89 @@ class Attention:
 Job: TypeAlias = Generator[Event, Any, Any]
 
 
-def result_of(job: Generator[Any, None, T], on_event: Callable[[Any], None] | None = None) -> T:
+class Driver(Generic[E, T]):
+    """Drives a job event by event, and closes it however the loop ends.
+
+    ``with Driver(job) as driver:``, then ``for event in driver:``.
+
+    Attributes
+    ----------
+    answer : object
+        Sent to the job with the next step, once; a `StopEarly` is thrown into it.
+    result : object
+        What the job returned, after the loop.
+    """
+
+    result: T
+
+    def __init__(self, job: Generator[E, Any, T]) -> None:
+        self._job = job
+        self.answer: object = None
+
+    def __enter__(self) -> Driver[E, T]:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._job.close()
+
+    def __iter__(self) -> Driver[E, T]:
+        return self
+
+    def __next__(self) -> E:
+        answer, self.answer = self.answer, None
+        try:
+            if isinstance(answer, StopEarly):
+                return self._job.throw(answer)
+            return self._job.send(answer)
+        except StopIteration as end:
+            self.result = end.value
+            raise
+
+
+def result_of(job: Generator[E, Any, T], on_event: Callable[[E], object] | None = None) -> T:
     """Drive a job to its end and return its result.
 
     Parameters
     ----------
     job : generator
-        What to drive.
+        What to drive; closed whatever happens.
     on_event : callable, optional
-        Called with everything that it yields, in this thread.
+        Called with everything that it yields, in this thread. What it returns is the answer.
     """
-    while True:
-        try:
-            event = next(job)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        if on_event is not None:
-            on_event(event)
+    with Driver(job) as driver:
+        for event in driver:
+            if on_event is not None:
+                driver.answer = on_event(event)
+    return driver.result
+
+
+def mapped(job: Generator[E, Any, T], change: Callable[[E], F]) -> Generator[F, Any, T]:
+    """Drive a job, and yield what a function makes of its events; answers are for the job."""
+    with Driver(job) as driver:
+        for event in driver:
+            try:
+                driver.answer = yield change(event)
+            except StopEarly as stop:
+                driver.answer = stop
+    return driver.result
+
+
+def part_of(job: Generator[E, Any, T], first: float, last: float) -> Generator[E, Any, T]:
+    """Drive a job as the part of a longer one that is done from one fraction to another.
+
+    Parameters
+    ----------
+    job : generator
+        Yields events, or plain fractions of what is done.
+    first, last : float
+        Fractions of the longer job.
+    """
+
+    def within(event: Any) -> Any:
+        if isinstance(event, Progress):
+            return replace(event, fraction=first + (last - first) * event.fraction)
+        if isinstance(event, float | int):
+            return first + (last - first) * event
+        return event
+
+    return mapped(job, within)

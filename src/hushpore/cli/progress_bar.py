@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hushpore.base.events import Note, StopEarly
+from hushpore.base.events import Driver, Note, StopEarly
 from hushpore.base.events import Progress as Done
 from hushpore.base.text import harmless
 
@@ -43,37 +42,36 @@ def drive(
         TimeRemainingColumn(),
     )
     bar = Progress(*columns, console=Console(stderr=True, quiet=quiet))
-    with contextlib.closing(job), bar, _Interrupts() as interrupts:
+    with Driver(job) as driver, bar, _Interrupts() as interrupts:
         task = bar.add_task(title, total=1.0, count="")
-        while True:
-            try:
-                if interrupts.taken():
-                    event = job.throw(StopEarly())
-                    # of what cannot end early it would be untrue
+        is_ending = False
+        try:
+            for event in driver:
+                if is_ending:
+                    # a job that cannot end early has raised
                     bar.console.print("Ending early; press Ctrl+C again to cancel.")
-                else:
-                    event = next(job)
-            except StopIteration as end:
-                bar.update(task, completed=1.0, description=title)
-                return end.value
-            except StopEarly:
-                raise KeyboardInterrupt from None
-            if listen is not None:
-                listen(event)
-            if isinstance(event, Done):
-                # per cent are said already
-                is_count = event.total and event.unit != "%"
-                count = f"{event.done:,}/{event.total:,} {event.unit}" if is_count else ""
-                bar.update(
-                    task,
-                    completed=event.fraction,
-                    description=harmless(f"{title}: {event.stage}").replace("[", r"\["),
-                    count=count,
-                )
-            elif isinstance(event, Note):
-                told = harmless(("Warning: " if event.warning else "") + event.message)
-                # a bracket is a bracket here, and no colour
-                bar.console.print(told, markup=False)
+                if listen is not None:
+                    listen(event)
+                if isinstance(event, Done):
+                    # per cent are said already
+                    is_count = event.total and event.unit != "%"
+                    count = f"{event.done:,}/{event.total:,} {event.unit}" if is_count else ""
+                    bar.update(
+                        task,
+                        completed=event.fraction,
+                        description=harmless(f"{title}: {event.stage}").replace("[", r"\["),
+                        count=count,
+                    )
+                elif isinstance(event, Note):
+                    told = harmless(("Warning: " if event.warning else "") + event.message)
+                    # a bracket is a bracket here, and no colour
+                    bar.console.print(told, markup=False)
+                is_ending = interrupts.taken()
+                driver.answer = StopEarly() if is_ending else None
+        except StopEarly:
+            raise KeyboardInterrupt from None
+        bar.update(task, completed=1.0, description=title)
+    return driver.result
 
 
 class _Interrupts:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hushpore._version import __version__
-from hushpore.base.events import Note, Progress, Timing
+from hushpore.base.events import Note, Progress, Timing, mapped, part_of
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume
@@ -41,7 +41,6 @@ from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.rings import parts_of, ring_facts
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
-from hushpore.runs.pipeline import mapped, part_of
 
 if TYPE_CHECKING:
     import os

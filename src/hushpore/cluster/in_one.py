@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hushpore.base.events import Note, Progress
+from hushpore.base.events import Note, Progress, part_of
 from hushpore.cluster.beginning import check_folders
 from hushpore.cluster.finishing import write_table
 from hushpore.cluster.remote_job import watch
@@ -16,7 +16,6 @@ from hushpore.device.memory import freed_memory_kept
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.io.zarr.writer import looks_like_labels, write_blocks
 from hushpore.pores.job import segment_pores
-from hushpore.runs.pipeline import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator

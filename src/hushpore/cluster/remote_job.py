@@ -8,7 +8,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.events import Attention, Batch, Note, Preview, Progress, StopEarly
+from hushpore.base.events import Attention, Batch, Driver, Note, Preview, Progress, StopEarly
 from hushpore.cluster.connection import require_distributed
 from hushpore.cluster.task_runner import LOOK, loss_in_words, outcome
 
@@ -103,32 +103,27 @@ def _drive(worker: Any, events: Any, answers: Any, job: Job) -> Any:
     key = worker.get_current_task()
     told: list[Event] = []
     due = time.monotonic() + _PAUSE
-    with contextlib.closing(job):
-        try:
-            event = next(job)
-            while True:
-                if isinstance(event, _DROPPED):
-                    told = [each for each in told if type(each) is not type(event)]
-                told.append(event)
-                answer = None
-                if time.monotonic() >= due:
-                    events.put(pickle.dumps((worker.address, told)))
-                    told = []
-                    known = worker.state.tasks.get(key)
-                    # the one who asked is gone, or has taken it back
-                    if known is None or known.state not in ("executing", "long-running"):
-                        return None
-                    answer = _newest(answers)
-                    due = time.monotonic() + _PAUSE
-                if answer == _STOP:
-                    event = job.throw(StopEarly())
-                elif answer is not None and isinstance(event, Progress):
-                    event = job.send(Attention(tuple(answer)))
-                else:
-                    event = next(job)
-        except StopIteration as end:
+    with Driver(job) as driver:
+        for event in driver:
+            if isinstance(event, _DROPPED):
+                told = [each for each in told if type(each) is not type(event)]
+            told.append(event)
+            if time.monotonic() < due:
+                continue
             events.put(pickle.dumps((worker.address, told)))
-            return end.value
+            told = []
+            known = worker.state.tasks.get(key)
+            # the one who asked is gone, or has taken it back
+            if known is None or known.state not in ("executing", "long-running"):
+                return None
+            answer = _newest(answers)
+            if answer == _STOP:
+                driver.answer = StopEarly()
+            elif answer is not None and isinstance(event, Progress):
+                driver.answer = Attention(tuple(answer))
+            due = time.monotonic() + _PAUSE
+    events.put(pickle.dumps((worker.address, told)))
+    return driver.result
 
 
 def _newest(answers: Any) -> Any:

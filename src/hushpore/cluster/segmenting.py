@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore._version import __version__
 from hushpore.base.errors import DeviceError
-from hushpore.base.events import Progress
+from hushpore.base.events import Progress, part_of
 from hushpore.base.readable import readable_count
 from hushpore.base.volume import Volume
 from hushpore.cluster.beginning import has_begun
@@ -23,7 +23,7 @@ from hushpore.cluster.task_runner import workers_of
 from hushpore.io.results import write_json
 from hushpore.io.target import PROVENANCE, check_target, require_apart, resumable_directory
 from hushpore.pores.geometry.sums import SUMS
-from hushpore.runs.pipeline import Written, part_of
+from hushpore.runs.pipeline import Written
 from hushpore.runs.source import Source, origin_of
 
 if TYPE_CHECKING:

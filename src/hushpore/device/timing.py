@@ -13,15 +13,19 @@ import threading
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hushpore.base.events import Span, StageTime, Timing
+from hushpore.base.events import Driver, Span, StageTime, Timing
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import PeakMemory
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from hushpore.device.clocks import Clock
     from hushpore.device.switches import Choices
+
+T = TypeVar("T")
 
 #: Bins of the lengths of runs: 16 to a factor of e from 100 ns on, each 6 % wide.
 _BINS, _SHORTEST = 16, 1e-7
@@ -81,6 +85,25 @@ class StageTimer:
         """
         # on the host's own clock there is no device to wait for
         return _Run(self, name, nbytes, voxels, 0 if type(self._clock) is HostClock else syncs)
+
+    def timed(
+        self, stage: str, work: Generator[float, Any, T], nbytes: int = 0, voxels: int = 0
+    ) -> Generator[float, None, T]:
+        """Do work that yields the share of it that is done, each step as one run of a stage.
+
+        `nbytes`, `voxels`: of all of it.
+        """
+        share = 0.0
+        with Driver(work) as driver:
+            while True:
+                with self.stage(stage) as run:
+                    reached = next(driver, None)
+                    if reached is None:
+                        return driver.result
+                    run.nbytes = round((reached - share) * nbytes)
+                    run.voxels = round((reached - share) * voxels)
+                share = reached
+                yield share
 
     def run_on(self, clock: Clock) -> None:
         """Time what comes on another clock, because the work has moved to another device."""

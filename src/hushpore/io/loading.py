@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
-from hushpore.base.events import Progress
+from hushpore.base.events import Driver, Progress
 from hushpore.base.scaled import Scaled, held
 from hushpore.io.gate import free_memory, trusting
 from hushpore.io.opening import opening, opening_files
@@ -139,15 +139,14 @@ def _common_folder(files: Sequence[Path]) -> Path:
 
 
 def _with_progress(work: Opening, trust: bool) -> LoadingJob:
-    while True:
-        try:
+    with Driver(work) as driver:
+        while True:
             # not around a yield: what runs meanwhile is not what the user trusts
             with trusting(trust):
-                share = next(work)
-        except StopIteration as end:
-            volumes: list[Volume] = end.value
-            return volumes
-        yield Progress("reading headers", round(100 * share), 100, "%", _HEADERS * share)
+                share = next(driver, None)
+            if share is None:
+                return driver.result
+            yield Progress("reading headers", round(100 * share), 100, "%", _HEADERS * share)
 
 
 def _n_planes(volume: Volume) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Batch, Job, Note, Progress
+from hushpore.base.events import Batch, Event, Job, Note, Progress, mapped
 from hushpore.base.provenance import fingerprint, make_provenance
 from hushpore.base.readable import readable_count, readable_percent
 from hushpore.device.backend import Backend
@@ -246,16 +246,11 @@ class DenoisingRun:
         self, stage: str, work: Generator[float, None, T], nbytes: int = 0, fraction: float = 0.0
     ) -> Generator[Progress, Any, T]:
         """Do work that yields how much of it is done as a stage, and tell how far it is."""
-        share = 0.0
-        while True:
-            with self.timer.stage(stage) as run:
-                try:
-                    before, share = share, next(work)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                run.nbytes = round((share - before) * nbytes)
-            yield Progress(stage, round(100 * share), 100, "%", fraction)
+
+        def told(share: float) -> Progress:
+            return Progress(stage, round(100 * share), 100, "%", fraction)
+
+        return (yield from mapped(self.timer.timed(stage, work, nbytes), told))
 
     def _move_to(self, backend: Backend) -> None:
         """Move to a device: upload once, in the dtype of the file, and normalise there."""
@@ -506,14 +501,13 @@ class DenoisingRun:
 
     def _keep_notes(self, job: Job) -> Job:
         """Keep the notes that a part of the job gives."""
-        while True:
-            try:
-                event = next(job)
-            except StopIteration as end:
-                return end.value
+
+        def kept(event: Event) -> Event:
             if isinstance(event, Note):
                 self.notes.append(event.message)
-            yield event
+            return event
+
+        return (yield from mapped(job, kept))
 
     def restore_detail(self) -> Job:
         """Restore what was removed beyond the noise, where the noise allows to tell."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import part_of
 from hushpore.base.volume import require_grey
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.geometry.thickness import LocalThickness, find_thickness
@@ -483,18 +484,6 @@ class _SolidOf:
         """Return some slices."""
         turned: npt.NDArray[np.uint8] = self._TURNED[self._phase.read(first, last)]
         return turned
-
-
-def part_of(work: Pass[T], first: float, last: float) -> Pass[T]:
-    """Drive a pass as the part of a longer one that is done from one share to another."""
-    with closing(work):
-        while True:
-            try:
-                share = next(work)
-            except StopIteration as end:
-                found: T = end.value
-                return found
-            yield first + (last - first) * share
 
 
 def find_local_thickness(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from hushpore.base.events import Attention, Preview, Progress
+from hushpore.base.events import Attention, Driver, Preview, Progress
 from hushpore.device.clocks import HostClock
 from hushpore.device.timing import StageTimer
 
@@ -79,22 +79,13 @@ class Stages:
 
         Slices of the stack `shown`, which the pass writes in their order, are previewed.
         """
-        start, share = self._done, 0.0
+        start = self._done
         # what was begun elsewhere, and could not be done there, goes on from where it was
         until = max(until, start)
-        with closing(work):
-            while True:
-                try:
-                    with self.timer.stage(stage) if stage else nullcontext() as timed:
-                        before, share = share, next(work)
-                        if timed is not None and nbytes:
-                            timed.nbytes = round((share - before) * nbytes)
-                        elif timed is not None:
-                            timed.voxels = round((share - before) * self.voxels)
-                except StopIteration as end:
-                    self._done = until
-                    result: T = end.value
-                    return result
+        if stage:
+            work = self.timer.timed(stage, work, nbytes, 0 if nbytes else self.voxels)
+        with Driver(work) as driver:
+            for share in driver:
                 self._done = start + (until - start) * share
                 slices = round(share * self.slices)
                 name = stage or "basins"
@@ -102,3 +93,5 @@ class Stages:
                 stack = shown or self._whole
                 if stack is not None:
                     yield from self.show(stack, share if shown else 1.0)
+        self._done = until
+        return driver.result

@@ -10,12 +10,11 @@ import os
 import signal
 import threading
 import time
-from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.events import Progress, StopEarly
+from hushpore.base.events import Driver, Progress, StopEarly
 from hushpore.device.backend import Backend
 from hushpore.io import describe
 from hushpore.runs.batch_scans import explained
@@ -67,15 +66,9 @@ def work_on(task: Task) -> Working:
     """Do one task in this process; what goes wrong becomes a state, an interrupt does not."""
     begun = said = time.monotonic()
     try:
-        # closing whatever happens: a cancel must reach the job at once
-        with closing(task.start()) as job:
+        with Driver(task.start()) as job:
             yield State(task.name, "running", 0.0, "reading")
-            while True:
-                try:
-                    event = next(job)
-                except StopIteration as end:
-                    summary = end.value.summary
-                    break
+            for event in job:
                 if isinstance(event, Progress) and time.monotonic() - said > _PAUSE:
                     said = time.monotonic()
                     yield State(task.name, "running", event.fraction, event.stage)
@@ -84,7 +77,7 @@ def work_on(task: Task) -> Working:
     except Exception as error:
         yield State(task.name, "failed", 1.0, explained(error), time.monotonic() - begun)
     else:
-        yield State(task.name, "done", 1.0, summary, time.monotonic() - begun)
+        yield State(task.name, "done", 1.0, job.result.summary, time.monotonic() - begun)
 
 
 def in_turn(tasks: Sequence[Task]) -> Working:

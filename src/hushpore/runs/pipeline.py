@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hushpore.base.events import Note, Progress, StopEarly
+from hushpore.base.events import Note, Progress, part_of
 from hushpore.jobs import JOBS, chained, start
 from hushpore.runs.result_folder import check_result_target, write_result
 from hushpore.runs.source import attach_files, files_of, origin_of
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
-    from hushpore.base.events import Event, Job
+    from hushpore.base.events import Event
     from hushpore.base.result import Result
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
@@ -88,30 +86,3 @@ def run_pipeline(
     extra = {"notes": changes} if changes else {}
     write_result(target, results, before, source=origin, extra=extra, overwrite=overwrite)
     return Written(target, results[-1].summary, results[-1].provenance)
-
-
-def part_of(job: Job, first: float, last: float) -> Generator[Event, None, Any]:
-    """Drive a job as the part of a longer one that is done from one fraction to another."""
-
-    def within(event: Event) -> Event:
-        if not isinstance(event, Progress):
-            return event
-        return dataclasses.replace(event, fraction=first + (last - first) * event.fraction)
-
-    return (yield from mapped(job, within))
-
-
-def mapped(job: Job, change: Callable[[Event], Event]) -> Job:
-    """Drive a job, and yield what a function makes of its events; answers are for the job."""
-    with closing(job):
-        try:
-            event = next(job)
-            while True:
-                try:
-                    answer = yield change(event)
-                except StopEarly as stop:
-                    event = job.throw(stop)
-                else:
-                    event = job.send(answer)
-        except StopIteration as end:
-            return end.value

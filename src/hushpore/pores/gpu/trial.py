@@ -14,7 +14,7 @@ import numpy as np
 
 from hushpore import __version__
 from hushpore.base.errors import HushporeError, first_line
-from hushpore.base.events import Note, Progress
+from hushpore.base.events import Note, Progress, mapped
 from hushpore.device.backend import Backend
 from hushpore.device.speeds import keep_speeds, known_speeds
 from hushpore.device.switches import WINS
@@ -124,7 +124,7 @@ def _measure(
         start = time.perf_counter()
         # each releases what it has used
         backend = dataclasses.replace(device, on_trial=False)
-        results[name] = yield from _quietly(segment(slab, settings, backend))
+        results[name] = yield from mapped(segment(slab, settings, backend), _at_work)
         seconds[name] = time.perf_counter() - start
     found, expected = results["gpu"], results["cpu"]
     if not found.provenance["device"].startswith(gpu.name):
@@ -147,13 +147,6 @@ def _slab_of(volume: Volume) -> Volume:
     return volume.replace(part, auxiliary={})
 
 
-def _quietly(job: Job) -> Generator[Event, None, Any]:
-    """Run a job of which nothing is told but that something happens."""
-    try:
-        while True:
-            next(job)
-            yield Progress("comparing devices", 0, 0, "", 0.0)
-    except StopIteration as end:
-        return end.value
-    finally:
-        job.close()
+def _at_work(event: Event) -> Progress:
+    """Return that something happens, which is all that is told of a job."""
+    return Progress("comparing devices", 0, 0, "", 0.0)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushpore.base.events import Driver
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -53,14 +54,10 @@ def find_tortuosity(
         along = np.ascontiguousarray(np.moveaxis(void, axis, 0))
         steps = spacing[axis], *(spacing[i] for i in range(3) if i != axis)
         straight = (len(along) - 1) * spacing[axis]
-        marching = find_ways(along, steps, faces_only=faces_only)
-        while True:
-            try:
-                reached = next(marching)
-            except StopIteration as end:
-                lengths = end.value[-1]
-                break
-            yield (number + min(reached / max(straight, spacing[axis]), 1.0)) / n_spatial
+        with Driver(find_ways(along, steps, faces_only=faces_only)) as marching:
+            for reached in marching:
+                yield (number + min(reached / max(straight, spacing[axis]), 1.0)) / n_spatial
+        lengths = marching.result[-1]
         lengths = lengths[np.isfinite(lengths)].astype(np.float64)
         has_way = lengths.size > 0 and straight > 0
         found[f"tortuosity_{'zyx'[axis]}"] = float(lengths.mean()) / straight if has_way else None

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushpore.base.events import Progress
+from hushpore.base.events import Progress, mapped
 from hushpore.pores.passes import beyond_mask
 from hushpore.pores.result import number_basins
 from hushpore.pores.tables.totals import INTERVALS
@@ -183,7 +182,7 @@ def find_certainty(
                 local_thickness="none",
                 tortuosity=False,
             )
-            result = (yield from _quietly(segment(other))).provenance["result"]
+            result = (yield from mapped(segment(other), _at_work)).provenance["result"]
             for values, name in zip(others, INTERVALS, strict=True):
                 if result[name] is not None:
                     values.setdefault("threshold", []).append(result[name])
@@ -212,12 +211,6 @@ def _middle_slices(
     return values, ~inside[first : first + count]
 
 
-def _quietly(job: Job) -> Generator[Event, None, Any]:
-    """Run a job of which nothing is told but that something happens."""
-    with closing(job):
-        try:
-            while True:
-                next(job)
-                yield Progress(STAGE, 0, 0, "", 0.97)
-        except StopIteration as end:
-            return end.value
+def _at_work(event: Event) -> Progress:
+    """Return that something happens, which is all that is told of a job."""
+    return Progress(STAGE, 0, 0, "", 0.97)

@@ -9,12 +9,12 @@ from napari.layers import Vectors
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
 
-from hushpore.base.events import Batch
+from hushpore.base.events import Batch, mapped
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.layers import boxes
 
 if TYPE_CHECKING:
-    from hushpore.base.events import Job
+    from hushpore.base.events import Event, Job
     from hushpore.viewer.running.target import Target
 
 #: Milliseconds between two looks at the running denoiser.
@@ -30,22 +30,14 @@ class LatestBatch:
     @classmethod
     def watch(cls, job: Job, target: Target) -> Job:
         """Drive a job on, and keep its newest batch for whoever looks."""
+
+        def kept(event: Event) -> Event:
+            if isinstance(event, Batch):
+                cls.seen = event, target
+            return event
+
         try:
-            event = next(job)
-            while True:
-                if isinstance(event, Batch):
-                    cls.seen = event, target
-                try:
-                    sent = yield event
-                except GeneratorExit:
-                    job.close()
-                    raise
-                except Exception as error:
-                    event = job.throw(error)
-                else:
-                    event = job.send(sent)
-        except StopIteration as end:
-            return end.value
+            return (yield from mapped(job, kept))
         finally:
             cls.seen = None
 

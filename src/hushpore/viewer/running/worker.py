@@ -8,7 +8,6 @@ announced, and events wait in a box of bounded size until the window's timer tak
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QApplication
 
-from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
+from hushpore.base.events import (
+    Attention,
+    Metric,
+    Note,
+    Preview,
+    Progress,
+    StopEarly,
+    Timing,
+    result_of,
+)
 from hushpore.device.memory import give_back_freed, share_heaps
 from hushpore.device.trace import Trace
 from hushpore.viewer.running.preloading import load_units
@@ -186,34 +194,32 @@ class JobWorker(QObject):
     def _drive(self) -> tuple[bool, Any]:
         if self._cancel.is_set():
             return False, None
-        event: Event | None = None
-        with closing(self._make_job()) as job:
-            while not self._cancel.is_set():
-                try:
-                    if self._stops_early(event):
-                        event = job.throw(StopEarly())
-                    else:
-                        # progress is answered with what is being looked at
-                        event = job.send(self._attention if isinstance(event, Progress) else None)
-                except StopIteration as end:
-                    # a cancel that came in the last step counts too: its result is not wanted
-                    return not self._cancel.is_set(), end.value
-                except StopEarly:
-                    # this job has nothing to keep
-                    return False, None
-                self.trace.add(event)
-                if self.prepare is not None:
-                    self.prepare(event)
-                with self._lock:
-                    self._update.add(event)
-        return False, None
+        try:
+            result = result_of(self._make_job(), self._heard)
+        except StopEarly:
+            # cancelled, or cut short with nothing to keep
+            return False, None
+        # a cancel that came in the last step counts too: its result is not wanted
+        return not self._cancel.is_set(), result
 
-    def _stops_early(self, event: Event | None) -> bool:
-        """Whether to cut the job short after this event."""
-        if self.finished_early or not isinstance(event, Progress):
-            return False
-        self.finished_early = event.stage == self._finish_in
-        return self.finished_early
+    def _heard(self, event: Event) -> Attention | StopEarly | None:
+        """Keep an event to be fetched, and return what the job is told in answer.
+
+        Raises StopEarly: where it is cancelled.
+        """
+        self.trace.add(event)
+        if self.prepare is not None:
+            self.prepare(event)
+        with self._lock:
+            self._update.add(event)
+        if self._cancel.is_set():
+            raise StopEarly
+        if not isinstance(event, Progress):
+            return None
+        if event.stage == self._finish_in and not self.finished_early:
+            self.finished_early = True
+            return StopEarly()
+        return self._attention
 
     def _leave_queue(self, *_: Any) -> None:
         JobWorker.running.discard(self)

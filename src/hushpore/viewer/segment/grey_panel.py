@@ -13,7 +13,7 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QCheckBox, QWidget
 
 from hushpore.base.errors import HushporeError
-from hushpore.base.events import Progress
+from hushpore.base.events import Progress, mapped
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.target import capture
@@ -192,12 +192,7 @@ def count_greys(volume: Volume) -> Job:
     yield from prepare_kernels()
     with KernelThreads() as threads:
         survey = survey_greys(volume, threads)
-        while True:
-            try:
-                share = next(survey)
-            except StopIteration as end:
-                return end.value
-            yield Progress("grey values", 0, 0, "", share)
+        return (yield from mapped(survey, lambda share: Progress("grey values", 0, 0, "", share)))
 
 
 def round_step(size: float) -> float:
