@@ -145,14 +145,15 @@ def _figures_of_same_commit(file: Path) -> dict[str, Any] | None:
 
 
 def _commit() -> str:
-    """Return the commit, as git or, where a copy has no history, the environment says it."""
+    """Return the commit: HUSHPORE_COMMIT where a copy has no history of its own, else git's."""
+    if "HUSHPORE_COMMIT" in os.environ:
+        return os.environ["HUSHPORE_COMMIT"]
     describe = ["git", "describe", "--always", "--dirty"]
     try:
         found = subprocess.run(describe, check=False, cwd=HERE, capture_output=True, text=True)
     except OSError:
-        found = None
-    said = found.stdout.strip() if found else ""
-    return said or os.environ.get("HUSHPORE_COMMIT", "unknown")
+        return "unknown"
+    return found.stdout.strip() or "unknown"
 
 
 def _processor() -> str:

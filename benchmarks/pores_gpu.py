@@ -53,16 +53,14 @@ class Watched(Backend):
     """A GPU of which is known what crossed, and how much memory was in use at most."""
 
     free: int = 0  # bytes that are said to be; 0: what there is
-    keeps: bool = False  # whether the pools stay, for the next job
     crossed: dict[str, list[int]] = field(default_factory=lambda: {"upload": [], "download": []})
     held: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, free: int = 0, *, keeps: bool = False, **switches: str) -> Watched:
+    def of(cls, free: int = 0, **switches: str) -> Watched:
         """Return the GPU that there is."""
         gpu = choose_backend("cuda")
-        how = {"switches": Switches(**switches), "free": free, "keeps": keeps}
-        watched = cls(gpu.device, gpu.name, gpu.reason, **how)
+        watched = cls(gpu.device, gpu.name, gpu.reason, Switches(**switches), free)
         for way in watched.crossed:
             _count(watched.transfers, way, watched.crossed[way])
         return watched
@@ -78,11 +76,6 @@ class Watched(Backend):
 
         most = torch.cuda.max_memory_reserved(self.device)
         self.held.append(int(most + cupy.get_default_memory_pool().total_bytes()))
-        if not self.keeps:
-            self.give_back()
-
-    def give_back(self) -> None:
-        """Give all of it back."""
         super().release()
 
 
@@ -105,37 +98,27 @@ def _whole(size: int, *, on_line: bool = True) -> Iterator[Figures]:
     run("pores", volume.replace(part), None, Watched.of())
     repeats, here_repeats = REPEATS[size]
     jobs = [_job(volume, Watched.of()) for _ in range(repeats)]
-    # the last ones find the memory that the one before has left them
-    keeping = [_job(volume, Watched.of(keeps=True)) for _ in range(repeats)]
-    keeping[-1].backend.give_back()
     found, backend = jobs[-1].found, jobs[-1].backend
     large = {
         way: [each for each in sizes if each >= voxels] for way, sizes in backend.crossed.items()
     }
-    stages = _stages(jobs)
+    names = found.timings
+    stages = {name: [each.found.timings.get(name, 0.0) for each in jobs] for name in names}
     medians = {name: statistics.median(each) for name, each in stages.items()}
     computing = sum(medians.get(name, 0.0) for name in COMPUTING)
-    kept = {name: statistics.median(each[1:]) for name, each in _stages(keeping).items()}
-    computing_kept = sum(kept.get(name, 0.0) for name in COMPUTING)
     floor = voxels * sum(MOVED.values()) / _copy_rate()
-    seconds = {
-        "gpu": [each.seconds for each in jobs],
-        "gpu, memory kept": [each.seconds for each in keeping[1:]],
-    }
+    seconds = {"gpu": [each.seconds for each in jobs]}
     figures: Figures = {
         "ran on": found.provenance["device"],
         "said": "; ".join(found.notes),
         "pores": len(found.pores),
         "gpu, whole job, s": round(statistics.median(seconds["gpu"]), 4),
-        "gpu, whole job, memory kept, s": round(statistics.median(seconds["gpu, memory kept"]), 4),
         **{f"gpu, {name}, s": round(medians.get(name, 0.0), 5) for name in ("upload", "download")},
         "gpu, computing, s": round(computing, 5),
-        "gpu, computing, memory kept, s": round(computing_kept, 5),
         **{f"gpu, {name}, s": round(medians.get(name, 0.0), 5) for name in COMPUTING},
-        **{f"gpu, {name}, memory kept, s": round(kept.get(name, 0.0), 5) for name in COMPUTING},
         "gpu, labels and tables, s": round(medians.get("labels", 0.0), 5),
         "floor of computing, s": round(floor, 5),
-        "computing over its floor": round(computing_kept / floor, 2),
+        "computing over its floor": round(computing / floor, 2),
         "uploads of a value a voxel": len(large["upload"]),
         "downloads of a value a voxel": len(large["download"]),
         "bytes up a voxel": round(sum(backend.crossed["upload"]) / voxels, 3),
@@ -156,11 +139,6 @@ def _whole(size: int, *, on_line: bool = True) -> Iterator[Figures]:
         **figures,
         "samples": samples,
     }
-
-
-def _stages(jobs: list[_Job]) -> dict[str, list[float]]:
-    names = jobs[-1].found.timings
-    return {name: [each.found.timings.get(name, 0.0) for each in jobs] for name in names}
 
 
 def _kernel_by_kernel(size: int) -> Figures:

@@ -33,7 +33,7 @@ NEEDS = {
     "cuda": "a CUDA device",
     "cupy": "CuPy: pip install 'hushpore[cuda12]' or 'hushpore[cuda13]'",
     "g++": "the compiler g++",
-    "nvrtc": "NVRTC: pip install nvidia-cuda-nvrtc-cu12",
+    "nvrtc": "NVRTC: pip install nvidia-cuda-nvrtc",
     "ome_zarr": "ome-zarr: pip install ome-zarr",
     "openpnm": "OpenPNM: pip install --group peers",
     "SimpleITK": "SimpleITK: pip install --group peers",
@@ -53,8 +53,11 @@ def is_there(name: str) -> bool:
     if name == "asan":
         command = ["g++", "-print-file-name=libasan.so"]
         return is_there("g++") and os.path.isabs(subprocess.check_output(command, text=True))
-    names = ("nvidia", "nvidia.cuda_nvrtc") if name == "nvrtc" else (name,)
-    return all(importlib.util.find_spec(each) is not None for each in names)
+    if name == "nvrtc":
+        spec = importlib.util.find_spec("nvidia")
+        folders = (spec and spec.submodule_search_locations) or []
+        return any(list(Path(each).glob("cu*/lib/libnvrtc.so.[0-9]*")) for each in folders)
+    return importlib.util.find_spec(name) is not None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,6 +14,9 @@ import numpy as np
 #: Orders in which the threads of a launch are run.
 ORDERS = ("forward", "reverse", "shuffled", "parallel", "warps")
 
+#: What CuPy 14.2 adds to the options that it is given.
+OF_CUPY = ("-ftz=true", "--device-as-default-execution-space")
+
 _SIGNATURE = re.compile(r"__global__ void (\w+)\s*\(([^)]*)\)")
 _TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
 _TYPES["double"] = ctypes.c_double
@@ -44,15 +47,17 @@ class ShimKernels:
     ) -> None:
         self.order = "forward"
         self._signatures = _signatures(source)
+        self._together = _working_together(source)
         self._library = library or ctypes.CDLL(str(_build([source], folder, flags)))
 
     def launch(self, name: str, count: int, *arguments: Any) -> None:
         """Run a kernel with at least `count` threads."""
-        self._run(f"launch_{name}", name, (count + 255) // 256, arguments)
+        self.launch_blocks(name, (count + 255) // 256, *arguments)
 
     def launch_blocks(self, name: str, blocks: int, *arguments: Any) -> None:
-        """Run a kernel of so many blocks, each of a few threads that work together."""
-        self._run(f"blocks_{name}", name, blocks, arguments)
+        """Run a kernel of so many blocks; of few threads each, where these work together."""
+        way = "blocks" if name in self._together else "launch"
+        self._run(f"{way}_{name}", name, blocks, arguments)
 
     @property
     def hops(self) -> int:
@@ -89,6 +94,14 @@ def _signatures(source: Path) -> dict[str, str]:
     return dict(_SIGNATURE.findall(source.read_text(encoding="utf-8")))
 
 
+def _working_together(source: Path) -> set[str]:
+    """Return the kernels whose threads ask how many blocks there are."""
+    _, *texts = re.split(r"__global__ void ", source.read_text(encoding="utf-8"))
+    return {
+        text.partition("(")[0].strip() for text in texts if re.search("gridDim|_in_block", text)
+    }
+
+
 def _build(sources: list[Path], folder: Path, flags: tuple[str, ...]) -> Path:
     lines = ['#include "cuda_shim.h"']
     for number, source in enumerate(sources):
@@ -96,7 +109,8 @@ def _build(sources: list[Path], folder: Path, flags: tuple[str, ...]) -> Path:
         space = f"kernels_{number}"
         # warps are slow here, and change nothing where nobody asks for them
         how = "order" if "__activemask" in source.read_text(encoding="utf-8") else "order % 4"
-        lines.append(f'namespace {space} {{\n#include "{source}"\n}}')
+        common = source.with_name("common.cuh")
+        lines.append(f'namespace {space} {{\n#include "{common}"\n#include "{source}"\n}}')
         for name, declared in _signatures(source).items():
             names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", declared))
             text = declared.replace("u64", "unsigned long long")
@@ -140,17 +154,16 @@ def nvrtc_problem(source: Path, architecture: str, definitions: tuple[str, ...] 
     Returns what the compiler complains of, nothing where it does not, and None where there is no
     compiler.
     """
-    from hushpore.device.kernels import OPTIONS
+    from hushpore.device.kernels import OPTIONS, text_of
 
-    spec = importlib.util.find_spec("nvidia.cuda_nvrtc") if _has_nvidia() else None
-    if spec is None or spec.submodule_search_locations is None:
+    library = nvrtc_library()
+    if library is None:
         return None
-    folder = Path(next(iter(spec.submodule_search_locations)))
-    nvrtc = ctypes.CDLL(str(next(folder.glob("lib/libnvrtc.so*"))))
+    nvrtc = ctypes.CDLL(str(library))
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    text = source.read_bytes()
+    text = text_of(source).encode()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.name.encode(), 0, None, None)
-    words = [f"--gpu-architecture={architecture}", *OPTIONS, *definitions]
+    words = [f"--gpu-architecture={architecture}", *OPTIONS, *definitions, *OF_CUPY]
     options = (ctypes.c_char_p * len(words))(*[word.encode() for word in words])
     failed = nvrtc.nvrtcCompileProgram(program, len(words), options)
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
@@ -160,5 +173,9 @@ def nvrtc_problem(source: Path, architecture: str, definitions: tuple[str, ...] 
     return log.value.decode() or ("failed" if failed else "")
 
 
-def _has_nvidia() -> bool:
-    return importlib.util.find_spec("nvidia") is not None
+def nvrtc_library() -> Path | None:
+    """Return the compiler's library, of the packages for CUDA 12 or 13; None without."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = (spec and spec.submodule_search_locations) or []
+    found = [path for folder in folders for path in Path(folder).glob("cu*/lib/libnvrtc.so.[0-9]*")]
+    return found[0] if found else None

@@ -203,6 +203,7 @@ class Cuda:
         self.underway: set[Any] = set()
         self.default = Draws()
         self.captures = self.emptied = 0
+        self.cleared: list[int] = []  # how many captures there were when workspaces were freed
 
     def namespace(self) -> SimpleNamespace:
         return SimpleNamespace(
@@ -220,8 +221,9 @@ class Cuda:
             self.underway.remove(pool)
 
         return SimpleNamespace(
-            _cuda_endAllocateToPool=end, _cuda_releasePool=lambda device, pool: None
-        )
+            _cuda_endAllocateToPool=end, _cuda_releasePool=lambda device, pool: None,
+            _cuda_clearCublasWorkspaces=lambda: self.cleared.append(self.captures),
+        )  # fmt: skip
 
     def empty_cache(self) -> None:
         if self.underway:
@@ -296,6 +298,8 @@ def test_after_a_recording_the_stream_is_what_it_was(
         capturer.capture(work, generator)  # type: ignore[arg-type]
     assert seen == ["aside"]
     assert cuda.now == "default"
+    # those of cuBLAS would stay in the graph's own memory
+    assert cuda.cleared == [0, 1]
     assert cuda.graphs[0].states == [generator]
     for each in (generator, cuda.default):
         assert each.state == ("before, a copy" if fails else "before")

@@ -107,7 +107,21 @@ def test_both_are_bounded_by_what_others_leave(pool: Pool, monkeypatch: pytest.M
     assert pool.limit == 0
 
 
-def test_what_both_hold_unused_is_given_back(pool: Pool) -> None:
+def test_what_both_hold_unused_is_given_back(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    clear, empty = (lambda: said.append("workspaces")), (lambda: said.append("cache"))
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", clear, raising=False)
+    monkeypatch.setattr(torch.cuda, "empty_cache", empty)
+    free_pools()
+    assert pool.freed == 2
+    # in this order: the cache gives back what the workspaces have left in it
+    assert said == ["workspaces", "cache"]
+
+
+def test_where_pytorch_has_no_workspaces_pools_are_freed_all_the_same(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch._C, "_cuda_clearCublasWorkspaces", raising=False)
     free_pools()
     assert pool.freed == 2
 

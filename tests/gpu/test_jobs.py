@@ -12,6 +12,7 @@ import torch
 import hushpore
 from hushpore.base.events import Metric, Note, Progress, Timing
 from hushpore.device import memory
+from hushpore.device.graphs import CudaGraphCapture
 from hushpore.device.switches import Switches
 from hushpore.jobs import start
 
@@ -132,6 +133,18 @@ def test_a_cancelled_job_leaves_nothing_on_the_gpu(steps: int, scan: Volume, gpu
                 break
     job.close()
     del job, event
+    assert torch.cuda.memory_allocated() - before < 1e6
+
+
+def test_a_recording_of_a_matrix_product_leaves_nothing_on_the_gpu(gpu: Backend) -> None:
+    matrix = torch.ones(256, 256, device=gpu.device)
+    before = torch.cuda.memory_allocated()
+    for _ in range(3):
+        graph = CudaGraphCapture(gpu.device).capture(lambda: matrix @ matrix, None)
+        assert float(graph.replay()[0, 0]) == 256
+        graph.release()
+        del graph
+    memory.free_pools()
     assert torch.cuda.memory_allocated() - before < 1e6
 
 

@@ -81,15 +81,14 @@ class Emulated(Gpu):
             kernels.order = order
 
     def watch(self, patch: pytest.MonkeyPatch, see: Callable[..., None]) -> None:
-        """Tell of every launch before it: its name, how many threads or blocks, its arguments."""
+        """Tell of every launch before it: its name, how many blocks, its arguments."""
         for kernels in self.sources():
-            for way in (kernels.launch, kernels.launch_blocks):
 
-                def noted(name: str, *rest: Any, launch: Any = way) -> None:
-                    see(name, *rest)
-                    launch(name, *rest)
+            def noted(name: str, *rest: Any, launch: Any = kernels.launch_blocks) -> None:
+                see(name, *rest)
+                launch(name, *rest)
 
-                patch.setattr(kernels, way.__name__, noted)
+            patch.setattr(kernels, "launch_blocks", noted)
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,19 @@ _BLOCK = 256
 OPTIONS = ("--std=c++14", "--fmad=false")
 
 
+def text_of(source: Path) -> str:
+    """Return what is compiled of a source file: behind what all files of its folder share."""
+    files = (source.with_name("common.cuh"), source)
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
 class Kernels:
     """The compiled kernels of a source file, on the current CUDA device; see `load_kernels`."""
 
     def __init__(self, source: Path, definitions: tuple[str, ...] = ()) -> None:
         import cupy
 
-        text = source.read_text(encoding="utf-8")
+        text = text_of(source)
         self._module = cupy.RawModule(code=text, options=OPTIONS + definitions)
         # now, and not when a kernel is first timed
         self._module.compile()

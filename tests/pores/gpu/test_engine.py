@@ -135,6 +135,34 @@ def test_a_table_of_edges_that_is_too_small_grows(
     assert_equal(emulated, void, threads)
 
 
+@pytest.mark.parametrize("order", ["forward", "parallel"])
+def test_a_table_of_edges_that_is_full_is_noticed_after_a_few_places(
+    order: str, emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulated.run_threads(order)
+    void = (np.random.default_rng(0).random((40, 40, 40)) < 0.97).view(np.uint8)
+    distance = emulated.squared_distance(emulated.put(void), ISOTROPIC, NO_WALLS)
+    found = emulated.watershed(distance, faces_only=True)
+    # nine of ten edges have no place
+    monkeypatch.setattr(engine, "_ROOM", 1)
+    looked_at, rooms = [], []
+
+    def see(name: str, count: int, *rest: Any) -> None:
+        if name == "find_edges":
+            looked_at.append(emulated.graph.hops)
+            rooms.append(rest[3].size)
+
+    emulated.watch(monkeypatch, see)
+    emulated.build_graph(found, distance, emulated.put(void), faces_only=True)
+    looked_at.append(emulated.graph.hops)
+    assert len(rooms) > 3
+    # a thread that reads a whole table looks at thousands of places; at half a load one finds its
+    # place after two or three, on average, for at most 13 contacts of each voxel
+    of_first, *_, of_last = np.diff(looked_at) / void.size
+    assert of_first < 1
+    assert of_last < 3 * 13
+
+
 def test_the_table_of_edges_takes_less_than_the_volume_of_a_noisy_scan(
     emulated: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -223,8 +223,9 @@ def test_what_is_moved_on_the_gpu_is_accounted_for(
     times = {
         ("scan_z", "steps"): 3,
         ("number", "pointers"): 2,
-        # only at the faces; the marks were set to zero before
-        ("mark_faces", "parts"): 0,
+        # only at the faces
+        ("mark_face", "parts"): 0,
+        ("mark_face", "is_marked"): 0,
         # where a stretch of a basin begins
         ("sum_runs", "phase"): 0,
         ("count_border_crossings", "basins"): 0,
@@ -263,14 +264,13 @@ def test_threads_seldom_compete_for_the_same_memory(
     monkeypatch.setattr(engine, "_THREADS", 700)
     done: Counter[str] = Counter()
     for kernels in emulated.sources():
-        for way in (kernels.launch, kernels.launch_blocks):
 
-            def counted(name: str, *rest: Any, launch: Any = way) -> None:
-                before = emulated.void.atomics
-                launch(name, *rest)
-                done[name] += emulated.void.atomics - before
+        def counted(name: str, *rest: Any, launch: Any = kernels.launch_blocks) -> None:
+            before = emulated.void.atomics
+            launch(name, *rest)
+            done[name] += emulated.void.atomics - before
 
-            monkeypatch.setattr(kernels, way.__name__, counted)
+        monkeypatch.setattr(kernels, "launch_blocks", counted)
     scan = scanned((30, 64, 96))
     stored = scan.data.stored
     hushpore.run("pores", scan.replace(stored), None, gpu_backend())
@@ -309,6 +309,20 @@ def test_without_cupy_pores_are_segmented_on_the_cpu_and_it_is_said(
     found = hushpore.run("pores", scanned((24, 28, 36)), None, emulated_backend())
     assert len(found.pores) > 0
     assert "CuPy is not installed: pip install 'hushpore[cuda" in found.notes[0]
+
+
+def test_where_its_kernels_cannot_be_compiled_the_cpu_does_it_and_it_is_said(
+    gpu_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(backend: Any) -> None:
+        raise RuntimeError("nvrtc: error: invalid value for --gpu-architecture\n...")
+
+    monkeypatch.setattr(Gpu, "of", fail)
+    found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend())
+    assert len(found.pores) > 0
+    (note,) = found.notes
+    assert "its kernels could not be compiled and run: nvrtc: error: invalid value" in note
+    assert "..." not in note
 
 
 @pytest.mark.gpu

@@ -118,6 +118,25 @@ def test_a_gpu_that_fails_is_tried_again_next_time(
     assert not speeds_file().exists()
 
 
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CuPy failed to load libnvrtc.so.13\nHint: ..."), ValueError("no GPU")]
+)
+def test_whatever_a_gpu_raises_in_its_trial_the_cpu_does_it(
+    error: Exception, volume: Volume, gpu: Backend, monkeypatch: pytest.MonkeyPatch,
+    assert_same_pores: Any,
+) -> None:  # fmt: skip
+    def fail(*args: Any, **rest: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Gpu, "squared_distance", fail)
+    found = hushpore.run("pores", volume, None, gpu)
+    reason = f"the GPU could not be tried: {str(error).partition(chr(10))[0]}"
+    assert reason in found.provenance["device"]
+    assert "Hint" not in found.provenance["device"]
+    monkeypatch.undo()
+    assert_same_pores(found, hushpore.run("pores", volume, None, "cpu"))
+
+
 def test_little_is_not_worth_a_trial(
     volume: Volume, gpu: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

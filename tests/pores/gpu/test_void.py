@@ -20,9 +20,9 @@ from hushpore.base.scaled import Scaled
 from hushpore.pores.gpu import engine as gpu_arrays
 from hushpore.pores.gpu import grey as gpu_grey
 from hushpore.pores.gpu.grey import GpuGrey
+from hushpore.pores.gpu.void import GpuParts, why_on_host
 from hushpore.pores.gpu.void import classify_void as classify_on_gpu
 from hushpore.pores.gpu.void import find_void as find_void_on_gpu
-from hushpore.pores.gpu.void import why_on_host
 from hushpore.pores.passes import (
     Work,
     classify_void,
@@ -288,6 +288,19 @@ def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any) -> None:
 )
 def test_why_the_host_finds_the_void_is_said(how: dict[str, Any], dtype: Any, reason: str) -> None:
     assert why_on_host(Volume(np.zeros((2, 3, 4), dtype)), PoreSettings(**how)) == reason
+
+
+def test_only_faces_are_looked_at_for_open_parts(
+    emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = []
+    emulated.watch(monkeypatch, lambda name, number, *rest: blocks.append((name, number)))
+    parts = GpuParts(emulated, emulated.put(np.ones((64, 64, 64), np.uint8)))
+    blocks.clear()
+    parts.mark_faces(along_z=(True, True), along_y=True)
+    assert {name for name, _ in blocks} == {"mark_face"}
+    # of 256 threads each
+    assert 256 * sum(number for _, number in blocks) == 6 * 64**2
 
 
 @pytest.mark.gpu

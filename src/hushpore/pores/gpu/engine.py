@@ -53,6 +53,7 @@ _EMPTY, _LOWER = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
 _THREADS = 1 << 18  # as many as a large GPU runs at a time
 _BITS = 32  # as in basins.cu
 _BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
+_RUNS = 2048  # voxels that a block of threads looks through at a time, as in graph.cu
 _TABLES = 256  # of counts that all threads add to
 _ROOM = 10  # places in the table of edges for each basin, to begin with: 68 bytes each
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
@@ -317,7 +318,8 @@ class Gpu:
         grey = xp.zeros(1, np.int32) if grey is None else grey
         phase = xp.zeros(1, np.uint8) if phase is None else phase
         tables = (sums, bounds, closed, has_phase, np.int32(low))
-        launch("sum_runs", count, basins, grey, phase, *tables, *size)
+        blocks = min(-(-count // _RUNS), _BLOCKS)
+        self.graph.launch_blocks("sum_runs", blocks, basins, grey, phase, *tables, *size)
         border_crossings = self.totals(
             self.graph, "count_border_crossings", count // width, N_DIRECTIONS, (basins,), size[1:]
         )

@@ -82,7 +82,7 @@ BYTES_IN_SLABS = BYTES_A_VOXEL + 8
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand, and
 #: without flags, a bit a voxel.
-MOVED = {"threshold": 4, "void": 19, "distance": 21, "basins": 28, "measuring": 12}
+MOVED = {"threshold": 4, "void": 18, "distance": 21, "basins": 28, "measuring": 12}
 
 #: Slices of which 16 bits tell how far the nearest solid is along z, with what is added around.
 DEEPEST = 60_000

@@ -79,9 +79,24 @@ class GpuParts:
 
     def mark_faces(self, *, along_z: tuple[bool, bool], along_y: bool) -> None:
         """Mark what reaches a face along x, one before or after it along z, and those along y."""
-        faces = (*along_z, along_y)
-        where = (np.int64(self._count), *self._size, *map(np.int32, faces))
-        self._gpu.void.launch("mark_faces", self._count, self.parts, self.is_marked, *where)
+        height, width = map(int, self._size)
+        plane = height * width
+        depth = self._count // plane
+        # first voxel, rows and what lies between them, columns and what lies between them
+        faces = [(0, depth, plane, height, width), (width - 1, depth, plane, height, width)]
+        if along_y:
+            faces += [(0, depth, plane, width, 1), (plane - width, depth, plane, width, 1)]
+        firsts = (0, self._count - plane)
+        faces += [
+            (first, height, width, width, 1)
+            for first, counts in zip(firsts, along_z, strict=True)
+            if counts
+        ]
+        for first, rows, row_step, columns, column_step in faces:
+            self._gpu.void.launch(
+                "mark_face", rows * columns, self.parts, self.is_marked, np.int64(first),
+                np.int32(rows), np.int64(row_step), np.int32(columns), np.int32(column_step),
+            )  # fmt: skip
 
     def mark_neighbours(self, phase: Any, which: int) -> None:
         """Mark what shares a face with a voxel of one phase."""

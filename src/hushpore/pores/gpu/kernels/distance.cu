@@ -113,9 +113,9 @@ __global__ void near_y(
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    long long plane = (long long)height * width, z = i / plane, in_plane = i % plane;
-    Column line = {steps + z * plane + in_plane % width, width, scale};
-    out[i] = near_on_line(line, height, (int)(in_plane / width), weight, edge, is_far + z);
+    Voxel voxel = voxel_at(i, height, width);
+    Column line = {steps + (long long)voxel.z * height * width + voxel.x, width, scale};
+    out[i] = near_on_line(line, height, voxel.y, weight, edge, is_far + voxel.z);
 }
 
 // A block has rows of their slices, and goes through those of slices that are far.
@@ -141,9 +141,10 @@ __global__ void near_x(
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    long long row = i / width;
-    Row line = {values + row * width};
-    out[i] = near_on_line(line, width, (int)(i % width), weight, edge, is_far + row);
+    unsigned row = (unsigned)i / (unsigned)width;
+    long long first = (long long)row * width;
+    Row line = {values + first};
+    out[i] = near_on_line(line, width, (int)(i - first), weight, edge, is_far + row);
 }
 
 __global__ void far_x(

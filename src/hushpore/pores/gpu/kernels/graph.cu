@@ -4,15 +4,9 @@
 // so that their order changes nothing. What is no new maximum or minimum is only looked at, and threads
 // of a warp that add to the same place add once: atomics are what takes time here.
 
-typedef unsigned long long u64;
-
 // N_SUMS, POWERS, N_DIRECTIONS, STEPS and CLOSED are defined when this is compiled, from the tables of the
 // package (hushpore/pores/gpu/engine.py).
 #define EMPTY 0xFFFFFFFFFFFFFFFFull
-
-#ifndef HOP
-#define HOP(pointer) (pointer)
-#endif
 
 // Of each sum the powers of z, y, x and the grey value.
 __device__ constexpr signed char POWER[N_SUMS][4] = POWERS;
@@ -71,27 +65,19 @@ template <class T> __device__ inline void raise(T *at, T value)
     if (value > *at) atomicMax(at, value);
 }
 
-extern "C" {
+// Voxels of a block in which stretches of basins are looked for at a time.
+#define RUNS 2048
 
-// Add up the sums over basins and their bounds, one stretch of a basin along x at a time.
-//
-// The `count` voxels are those of a slab that begins with slice `offset` of a volume of `depth`; one
-// more slice lies behind it, where there is one. Tables of basins begin with basin `low`. `grey` is
-// not looked at where no sum takes it, and `phase`, for the voxels of closed void, only where
-// `has_phase`: of a stretch all are closed or none, since they share faces.
-__global__ void sum_runs(
-    const int *basins, const int *grey, const unsigned char *phase, u64 *sums, int *bounds,
-    u64 *closed, int has_phase, int low, long long count, long long offset, long long depth,
-    int height, int width)
+// Add the stretch that begins with a voxel to the sums and bounds of its basin; see `sum_runs`.
+__device__ inline void add_run(
+    long long i, const int *basins, const int *grey, const unsigned char *phase, u64 *sums,
+    int *bounds, u64 *closed, int has_phase, int low, long long offset, int height, int width)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int own = basins[i], begin = (int)(i % width);
-    if (own == 0 || (begin > 0 && basins[i - 1] == own)) return;
-    int end = begin + 1;
+    Voxel voxel = voxel_at(i, height, width);
+    int own = basins[i], begin = voxel.x, end = begin + 1;
     while (end < width && basins[i + end - begin] == own) end++;
     own -= low;
-    long long y = i / width % height, z = offset + i / width / height, n = end - begin;
+    long long y = voxel.y, z = offset + voxel.z, n = end - begin;
     long long x = (begin + end - 1) * n / 2;
     long long upto = (end - 1ll) * end * (2ll * end - 1);
     long long before = (begin - 1ll) * begin * (2ll * begin - 1);
@@ -117,6 +103,42 @@ __global__ void sum_runs(
     raise(own_bounds + 5, end);
 }
 
+extern "C" {
+
+// Add up the sums over basins and their bounds, one stretch of a basin along x at a time. A block has
+// `RUNS` voxels after the other: it first lists where stretches begin, so that then each thread has one.
+//
+// The `count` voxels are those of a slab that begins with slice `offset` of a volume of `depth`; one
+// more slice lies behind it, where there is one. Tables of basins begin with basin `low`. `grey` is
+// not looked at where no sum takes it, and `phase`, for the voxels of closed void, only where
+// `has_phase`: of a stretch all are closed or none, since they share faces.
+__global__ void sum_runs(
+    const int *basins, const int *grey, const unsigned char *phase, u64 *sums, int *bounds,
+    u64 *closed, int has_phase, int low, long long count, long long offset, long long depth,
+    int height, int width)
+{
+    __shared__ int begins[RUNS];
+    __shared__ int number;
+    for (long long first = (long long)blockIdx.x * RUNS; first < count;
+         first += (long long)gridDim.x * RUNS) {
+        if (threadIdx.x == 0) number = 0;
+        __syncthreads();
+        for (int k = threadIdx.x; k < RUNS && first + k < count; k += blockDim.x) {
+            long long i = first + k;
+            int own = basins[i];
+            if (own == 0) continue;
+            bool is_first = (unsigned)i % (unsigned)width == 0;
+            if (is_first || basins[i - 1] != own) begins[atomicAdd(&number, 1)] = k;
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; k < number; k += blockDim.x)
+            add_run(
+                first + begins[k], basins, grey, phase, sums, bounds, closed, has_phase, low,
+                offset, height, width);
+        __syncthreads();
+    }
+}
+
 // Count, in every direction, where the faces of the volume cut basins: a thread has each `threads`-th
 // of the rows, of which those inside end in two voxels at faces. There are several `tables` of counts.
 __global__ void count_border_crossings(
@@ -127,8 +149,8 @@ __global__ void count_border_crossings(
     if (at >= threads) return;
     u64 found[N_DIRECTIONS] = {0};
     for (long long row = at; row < rows; row += threads) {
-        int y = (int)(row % height);
-        long long z = offset + row / height;
+        int y = (int)((unsigned)row % (unsigned)height);
+        long long z = offset + (unsigned)row / (unsigned)height;
         bool is_inside = z > 0 && z < depth - 1 && y > 0 && y < height - 1;
         int step = is_inside && width > 1 ? width - 1 : 1;
         for (int x = 0; x < width; x += step) {
@@ -161,17 +183,29 @@ __global__ void find_edges(
     if (own == 0) return;
     // the table will be made anew: what else is found is thrown away
     if (*(volatile int *)is_full) return;
-    int x = (int)(i % width), y = (int)(i / width % height);
-    long long z = offset + i / width / height;
+    Voxel voxel = voxel_at(i, height, width);
+    int x = voxel.x, y = voxel.y;
+    long long z = offset + voxel.z;
+    // most voxels lie inside a basin, and have nothing to add
+    unsigned others = 0;
+#pragma unroll
+    for (int k = 0; k < N_DIRECTIONS; k++) {
+        int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
+        bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
+                     x + dx < width;
+        int other = ahead ? basins[i + ((long long)dz * height + dy) * width + dx] : 0;
+        others |= (unsigned)(other != own) << k;
+    }
+    if (others == 0) return;
     for (int k = 0; k < N_DIRECTIONS; k++) {
         // those that have gone on to the next direction wait for the others, to add with them
         __syncwarp();
+        if (!(others >> k & 1)) continue;
         int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
         bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
                      x + dx < width;
         long long neighbour = i + ((long long)dz * height + dy) * width + dx;
         int other = ahead ? basins[neighbour] : 0;
-        if (other == own) continue;
         add_one(crossings + (long long)(own - low) * N_DIRECTIONS + k);
         if (other == 0) continue;
         long long slot = slot_of(keys, is_used, size, own, other);
@@ -198,7 +232,8 @@ __global__ void count_air_crossings(
     u64 found[N_DIRECTIONS] = {0};
     for (long long i = at; i < count; i += threads) {
         if (phase[i] == 0) continue;
-        int x = (int)(i % width), y = (int)(i / width % height);
+        Voxel voxel = voxel_at(i, height, width);
+        int x = voxel.x, y = voxel.y;
         for (int k = 0; k < N_DIRECTIONS; k++) {
             int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
             long long neighbour = i + ((long long)dz * height + dy) * width + dx;

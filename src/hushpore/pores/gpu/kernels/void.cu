@@ -6,19 +6,20 @@
 // each `threads`-th of all, and there are several places, which are added up later; a mark that many
 // set is looked at first.
 
-typedef unsigned long long u64;
-
-// Tests count how many pointers are followed, and voxels looked at on the way.
-#ifndef HOP
-#define HOP(pointer) (pointer)
-#endif
-
 // A float as an integer of the same order, and back.
 __device__ inline int rank_of(float value)
 {
     union { float value; int bits; } both;
     both.value = value;
     return both.bits < 0 ? both.bits ^ 0x7FFFFFFF : both.bits;
+}
+
+// Neither infinite nor NaN, whose exponents have all bits set.
+__device__ inline bool is_finite(float value)
+{
+    union { float value; int bits; } both;
+    both.value = value;
+    return (both.bits & 0x7F800000) != 0x7F800000;
 }
 
 __device__ inline float value_of(int rank)
@@ -43,7 +44,8 @@ __device__ inline float grey(
     default: value = ((const float *)stored)[i];
     }
     if (on_line == 0) return value;
-    return (float)((double)value * slope[i / on_line] + intercept[i / on_line]);
+    unsigned line = (unsigned)i / (unsigned)on_line;
+    return (float)((double)value * slope[line] + intercept[line]);
 }
 
 // The void voxel at the end of a chain. Another thread may hang a part below another meanwhile: then
@@ -134,12 +136,14 @@ __global__ void find_range(
     int low = 0x7FFFFFFF, high = -low, others = 0;
     for (long long i = at; i < count; i += threads) {
         float value = grey(stored, kind, slope, intercept, on_line, i);
-        if (!(value - value == 0.0f)) {
+        if (!is_finite(value)) {
             others++;
             continue;
         }
-        // of the two zeros there is one
-        int rank = rank_of(value + 0.0f);
+        // the negative zero counts as zero; a sum with zero would take the smallest values for zero,
+        // too, as CuPy has kernels compiled
+        int rank = rank_of(value);
+        rank = rank == -1 ? 0 : rank;
         low = rank < low ? rank : low;
         high = rank > high ? rank : high;
     }
@@ -168,7 +172,7 @@ __global__ void count_bins(
     double low = value_of(range[0]), high = value_of(range[1]), scale = bins / (high - low);
     count_in_block(counts, bins, count, [=](long long i) {
         float value = grey(stored, kind, slope, intercept, on_line, i);
-        if (!(value - value == 0.0f)) return -1;
+        if (!is_finite(value)) return -1;
         double position = ((double)value - low) * scale;
         return position < bins - 1 ? (int)position : bins - 1;
     });
@@ -210,9 +214,10 @@ __global__ void link_runs(
         parts[i] = -1;
         return;
     }
-    int x = (int)(i % width), reach = x < BACK ? x : BACK;
+    Voxel voxel = voxel_at(i, height, width);
+    int reach = voxel.x < BACK ? voxel.x : BACK;
     while (i - up < reach && HOP(phase[up - 1]) == 1) up--;
-    if (up == i && i % plane >= width && phase[i - width] == 1)
+    if (up == i && voxel.y > 0 && phase[i - width] == 1)
         up = i - width;
     else if (up == i && i >= plane && phase[i - plane] == 1)
         up = i - plane;
@@ -226,9 +231,10 @@ __global__ void union_parts(int *parts, long long count, int height, int width)
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || parts[i] < 0) return;
     long long plane = (long long)height * width;
-    bool follows = i % width > 0 && parts[i - 1] >= 0;
+    Voxel voxel = voxel_at(i, height, width);
+    bool follows = voxel.x > 0 && parts[i - 1] >= 0;
     for (int along_z = 0; along_z < 2; along_z++) {
-        if (along_z ? i < plane : i % plane < width) continue;
+        if (along_z ? voxel.z == 0 : voxel.y == 0) continue;
         long long other = i - (along_z ? plane : width);
         if (parts[other] < 0 || (follows && parts[other - 1] >= 0)) continue;
         union_roots(parts, (int)i, (int)other);
@@ -247,19 +253,17 @@ __global__ void mark_strict(
     if ((value > threshold) == (bright != 0)) mark(is_marked + end_of(parts, (int)i));
 }
 
-// Mark the parts that reach a face of the volume: those along x, and along y where these count; along
-// z the one before the first slice and the one after the last where these count.
-__global__ void mark_faces(
-    int *parts, unsigned char *is_marked, long long count, int height, int width, int at_first,
-    int at_last, int along_y)
+// Mark the parts that hold a voxel of one face of the volume. A face has `rows` of `columns` voxels, so
+// many places apart, from voxel `first` on.
+__global__ void mark_face(
+    int *parts, unsigned char *is_marked, long long first, int rows, long long row_step, int columns,
+    int column_step)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    long long plane = (long long)height * width;
-    int x = (int)(i % width), y = (int)(i / width % height);
-    bool at_face = x == 0 || x == width - 1 || (along_y && (y == 0 || y == height - 1)) ||
-                   (at_first && i < plane) || (at_last && i >= count - plane);
-    if (at_face && parts[i] >= 0) mark(is_marked + end_of(parts, (int)i));
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= (long long)rows * columns) return;
+    unsigned row = (unsigned)at / (unsigned)columns;
+    long long i = first + row * row_step + (at - (long long)row * columns) * column_step;
+    if (parts[i] >= 0) mark(is_marked + end_of(parts, (int)i));
 }
 
 // Mark the parts that share a face with a voxel of some phase.
@@ -270,7 +274,8 @@ __global__ void mark_neighbours(
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || parts[i] < 0) return;
     long long plane = (long long)height * width;
-    int x = (int)(i % width), y = (int)(i / width % height);
+    Voxel voxel = voxel_at(i, height, width);
+    int x = voxel.x, y = voxel.y;
     if ((x > 0 && phase[i - 1] == which) || (x < width - 1 && phase[i + 1] == which) ||
         (y > 0 && phase[i - width] == which) || (y < height - 1 && phase[i + width] == which) ||
         (i >= plane && phase[i - plane] == which) ||
@@ -288,14 +293,14 @@ __global__ void measure_parts(
     if (i >= count) return;
     long long plane = (long long)height * width;
     bool in_first = i >= first && i < first + plane, in_last = i >= last && i < last + plane;
-    bool begins = parts[i] >= 0 && (i % width == 0 || parts[i - 1] < 0);
+    bool begins = parts[i] >= 0 && ((unsigned)i % (unsigned)width == 0 || parts[i - 1] < 0);
     if (!in_first && !in_last && !begins) return;
     int part = parts[i] < 0 ? -1 : end_of(parts, (int)i);
     if (in_first) in_slices[i - first] = part;
     if (in_last) in_slices[plane + i - last] = part;
     if (!begins) return;
-    long long end = i + 1;
-    while (end % width && parts[end] >= 0) end++;
+    long long end = i + 1, row_end = i + width - (unsigned)i % (unsigned)width;
+    while (end < row_end && parts[end] >= 0) end++;
     atomicAdd(voxels + part, (int)(end - i));
 }
 
