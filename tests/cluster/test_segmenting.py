@@ -243,20 +243,23 @@ def test_one_machine_makes_it_again(
 
 
 @pytest.mark.parametrize(
-    ("thickness", "are_points"), [(30, False), (7, True), (2, False), (2, True)]
+    ("thickness", "kind"),
+    [(30, "labels"), (7, "points"), (2, "labels"), (2, "points"), (7, "a mask")],
 )
 def test_pores_grow_from_markers_through_blocks(
     path: Path, scan: np.ndarray, client: Client, rng: np.random.Generator,
-    thickness: int, are_points: bool,
+    thickness: int, kind: str,
 ) -> None:  # fmt: skip
     volume = open_zarr(path)[0]
     void = np.argwhere(hushpore.segment_pores(volume.array()).labels)
     points = void[rng.choice(len(void), 60, replace=False)]
     markers = points + 0.2
-    if not are_points:
+    if kind != "points":
         # some numbers more than once, far apart, and some basins with several
         markers = np.zeros(scan.shape, np.uint16)
         markers[tuple(points.T)] = rng.integers(1, 40, len(points))
+    if kind == "a mask":
+        markers = markers > 0
     expected = hushpore.segment_pores(hushpore.read(path), markers=markers, edge_pores="remove")
     volume = dataclasses.replace(volume, auxiliary={"mine": markers})
     folder, settings = path.with_name("result"), PoreSettings(markers="mine", edge_pores="remove")

@@ -154,3 +154,16 @@ def test_markers_by_name_lie_beside_the_volume(foam: np.ndarray) -> None:
 def test_markers_outside_the_void_are_refused(foam: np.ndarray) -> None:
     with pytest.raises(InputError, match="outside the void"):
         hushpore.segment_pores(foam, markers=np.argwhere(~foam)[:2])
+
+
+def test_each_part_of_a_boolean_mask_is_a_marker(foam: np.ndarray) -> None:
+    plain = hushpore.segment_pores(foam)
+    mask = np.isin(plain.labels, plain.pores["label"].to_numpy()[::2])
+    mask &= ndimage.distance_transform_edt(foam) > 2
+    parts = ndimage.label(mask, np.ones((3, 3, 3)))[0]
+    assert parts.max() > 1
+    found = hushpore.segment_pores(foam, markers=mask)
+    expected = hushpore.segment_pores(foam, markers=parts)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert found.provenance["result"]["merged_by"] == {"markers": parts.max()}
+    np.testing.assert_array_equal(plain.remerge_to_markers(mask).labels, expected.labels)

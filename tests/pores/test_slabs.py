@@ -59,10 +59,10 @@ def test_slabs_in_memory_are_views() -> None:
     assert (stack.read(1, 3) == 7).all()
 
 
-def test_closing_removes_all_files_but_those_that_are_kept(folder: Path) -> None:
+def test_closing_removes_all_files_but_those_that_last(folder: Path) -> None:
     scratch = Scratch(on_disk=True)
     stacks = [scratch.stack(name, (2, 2, 2), np.uint8) for name in ("phase", "labels")]
-    kept = scratch.keep(stacks[1])
+    kept = stacks[1]
     kept.write(0, np.ones((2, 2, 2), np.uint8))
     scratch.close()
     assert [path.name for path in folder.glob("*/*.raw")] == ["labels.raw"]
@@ -73,7 +73,7 @@ def test_closing_removes_all_files_but_those_that_are_kept(folder: Path) -> None
 
 def test_a_file_lives_as_long_as_any_view_of_its_array(folder: Path) -> None:
     scratch = Scratch(on_disk=True)
-    stack = scratch.keep(scratch.stack("labels", (3, 4, 5), np.int32))
+    stack = scratch.stack("labels", (3, 4, 5), np.int32)
     stack.write(0, np.arange(60, dtype=np.int32).reshape(3, 4, 5))
     view = np.asarray(stack.array().reshape(-1)[20:40])
     del stack
@@ -87,7 +87,7 @@ def test_a_file_lives_as_long_as_any_view_of_its_array(folder: Path) -> None:
 
 def test_a_stack_that_is_lost_takes_its_file_along(folder: Path) -> None:
     scratch = Scratch(on_disk=True)
-    scratch.keep(scratch.stack("basins", (3, 4, 5), np.int32))
+    scratch.stack("basins", (3, 4, 5), np.int32)
     gc.collect()
     assert not list(folder.iterdir())
 

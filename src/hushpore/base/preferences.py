@@ -49,8 +49,7 @@ class Preferences(Settings):
     switches: str = option(
         "",
         "Optimisations to use or not, for example graphs=off, pinned=on. Left out, or auto: each "
-        "where it was measured to win. Names: pinned, stream, graphs, read_ahead, void, "
-        "labels.",
+        "where it was measured to win. Names: pinned, stream, graphs, read_ahead, void.",
         label="Optimisations",
     )
 

@@ -7,6 +7,8 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from hushpore.base.events import Note
 from hushpore.base.volume import Volume
 from hushpore.io import choose
@@ -14,6 +16,7 @@ from hushpore.io.gate import trusting
 from hushpore.io.registry import kind_of
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
 from hushpore.io.zarr.writer import write_zarr
+from hushpore.pores.result import whole_markers
 from hushpore.runs.convert import converting
 from hushpore.runs.source import Source, attach_files, files_of
 
@@ -91,6 +94,9 @@ def open_beside(
         found = volume.auxiliary_of(settings, option.name) if option.auxiliary else None
         if found is None:
             continue
+        if option.name == "markers" and found.dtype == np.bool_:
+            # parts of a mask are told before it is cut
+            found = whole_markers(found)
         if tuple(found.shape) == volume.shape and getattr(found, "folder", None) is None:
             copy = scratch / f"{option.name}.ome.zarr"
             if not copy.exists():

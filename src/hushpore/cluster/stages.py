@@ -35,6 +35,7 @@ from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
 from hushpore.pores.passes import (
     Threshold,
+    VoidPhases,
     check_hysteresis,
     local_threshold,
     require_sample,
@@ -145,10 +146,8 @@ class Segmentation:
             pores, throats = tables.result()
         write_table(self.content, "profile", profile_of(self.volume, sample, pore_voxels))
         walls = walls_of(found.crossings, found.border_crossings)
-        opened, closed = parts.voxels
-        known = void_totals(
-            sample, (opened, closed), parts.components, threshold, walls, graph, self.volume
-        )
+        void = VoidPhases(*parts.voxels, parts.components, sample, share)
+        known = void_totals(void, threshold, walls, graph, self.volume)
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},
             self.volume,

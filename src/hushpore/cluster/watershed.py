@@ -21,11 +21,10 @@ from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, PEAKS, join_tables
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.slabs import GpuSlabs
-from hushpore.pores.job import whole_markers
 from hushpore.pores.parallel import kernel
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
-from hushpore.pores.result import require_in_void
+from hushpore.pores.result import require_in_void, whole_markers
 from hushpore.pores.topology.euler import euler_of_slab
 from hushpore.pores.void.grey import GreyValues, rounded_grey
 from hushpore.pores.void.parts import AIR, CLOSED, OPEN, SOLID, closed_bits
@@ -86,12 +85,12 @@ def _watershed(
     spacing, beyond, highest = work.spacing, solid_beyond(work), highest_void(work)
     fill = fill_distance if gpu is None else gpu.fill_distance
     fill(phase, distance, before, after, spacing, beyond, blocks.threads, highest)
-    border_crossings = np.zeros(13, np.int64)
+    crossings = np.zeros(13, np.int64)
     if work.has_air:
         distance[phase == AIR] = 0
         # with those between the slab and the slice after it
         after_it = phase[own.stop : own.stop + 1]
-        border_crossings += air_crossings(phase[own.start : own.stop + 1]) - air_crossings(after_it)
+        crossings += air_crossings(phase[own.start : own.stop + 1]) - air_crossings(after_it)
     basins = np.empty(phase.shape, np.int32)
     flood = watershed_slab if gpu is None else gpu.watershed_slab
     found = flood(distance, basins, blocks.threads, own.start, own.stop, faces_only=work.faces_only)
@@ -121,6 +120,7 @@ def _watershed(
         grey_range,
         phase[own],
         gpu,
+        crossings,
     )
     graph.peak_squared_distance[1 : count + 1] = peak_squared_distance
     columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
@@ -130,7 +130,7 @@ def _watershed(
         "back": found.back.size,
         "ahead": found.ahead.size,
         "euler_number": euler_number,
-        **_sums_of(graph, graph.border_crossings + border_crossings),
+        **_sums_of(graph),
     }
 
 
@@ -262,7 +262,7 @@ def reduce_basins(
             grey_range,
         )
         pieces.append((met, {name: getattr(graph, name) for name in (*BASINS, *EDGES)}))
-        report = _sums_of(graph, graph.border_crossings)
+        report = _sums_of(graph)
     basin, joined = join_tables(pieces)
     reaches = (np.isin(basin, low[low > 0]), np.isin(basin, high[high > 0]))
     blocks.save("slab", slab, basin=basin, **joined)
@@ -331,6 +331,7 @@ def _measure(
     grey_range: tuple[float, float],
     phase: npt.NDArray[np.uint8] | None = None,
     gpu: GpuSlabs | None = None,
+    air_crossings: npt.NDArray[np.int64] | int = 0,
 ) -> BasinGraph:
     """Return the measures of the slices in `cut`; of closed void those of all that have a phase."""
     scan = None if gpu is None else gpu.scan_slices
@@ -342,13 +343,13 @@ def _measure(
         rounded = rounded_grey(values, *grey_range)
         grey = None if rounded is None else rounded.read(*cut)
         tables.add(basins, distance, blocks.threads, *cut, grey)
-    return tables.graph()
+    return tables.graph(air_crossings=air_crossings)
 
 
-def _sums_of(graph: BasinGraph, border_crossings: npt.NDArray[np.int64]) -> Report:
+def _sums_of(graph: BasinGraph) -> Report:
     """Return what the surface of the whole void is made of."""
     return {
         "crossings": graph.crossings.sum(axis=0, dtype=np.int64)
         - graph.contacts.sum(axis=0, dtype=np.int64),
-        "border_crossings": border_crossings,
+        "border_crossings": graph.border_crossings,
     }

@@ -28,7 +28,6 @@ _LEFT = {
     "graphs": "plain steps and replays of a job are timed, the faster stay",
     "read_ahead": "on, for what is read from disk",
     "void": "used for grey values of 16 bits or float32 that the GPU holds",
-    "labels": "measured on the first slices of a job, the faster way stays",
 }
 
 #: Those that have an effect on the CPU too.
@@ -49,8 +48,6 @@ class Switches:
     read_ahead: str = "auto"  # what lies on disk is read while the piece before is worked on
     # grey values cross to a GPU as they are, and pores are parted from solid there
     void: str = "auto"
-    # labels of pores made on a GPU, and sent beside the basins that they are made of
-    labels: str = "auto"
 
     def __post_init__(self) -> None:
         for name, state in dataclasses.asdict(self).items():

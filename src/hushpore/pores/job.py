@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from concurrent.futures import wait
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,22 +21,23 @@ from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.gpu.trial import choose_faster
 from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.passes import (
-    Threshold,
     Work,
     check_grey,
     find_local_thickness,
-    find_snow_peaks,
     write_labels,
 )
 from hushpore.pores.pipeline import Pipeline, is_noise
 from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
     Pores,
+    mark_basins,
     measured,
     merged_by,
     number_basins,
     number_by_markers,
+    require_in_void,
     totals_of,
+    whole_markers,
 )
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
@@ -45,17 +46,22 @@ from hushpore.pores.tables.measures import surface_of, void_walls
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.topology.percolation import percolation_totals
 from hushpore.pores.topology.tortuosity import find_tortuosity
-from hushpore.pores.uncertainty.intervals import find_certainty
+from hushpore.pores.uncertainty.intervals import Merged, find_certainty
+from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
 from hushpore.pores.void.surroundings import Surroundings, find_surroundings
+from hushpore.pores.watershed.snow import find_peaks
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
     from concurrent.futures import Future
 
     import numpy.typing as npt
 
-    from hushpore.base.events import Event, Job
+    from hushpore.base.events import Event, Job, Timing
     from hushpore.pores.geometry.thickness import LocalThickness
+    from hushpore.pores.passes import Threshold, VoidPhases
+    from hushpore.pores.pipeline import Segmented
+    from hushpore.pores.result import Marks
     from hushpore.pores.slabs import Stack
     from hushpore.pores.uncertainty.intervals import Certainty
     from hushpore.pores.watershed.graph import BasinGraph
@@ -84,6 +90,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     notes: list[str] = []
     with stages.timer.stage("sample"):
         surroundings = find_surroundings(volume, settings)
+    # these are what runs; those that were given are for the record
     decided = surroundings.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
@@ -104,139 +111,170 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     if backend.on_trial:
         given = backend
         with stages.timer.stage("comparing devices"):
-            backend = yield from choose_faster(volume, decided, given, _segment_alone, notes)
+            backend = yield from choose_faster(volume, decided, given, segment_as_set, notes)
         if given.resident is not None and not backend.is_cuda:
             given.resident.release()
-    return (yield from _segment(volume, settings, surroundings, backend, slabs, stages, notes))
+    with open_work(volume, decided, slabs, backend, stages, surroundings.padding) as work:
+        found = yield from _segment(work, backend, stages, notes)
+    share = found.segmented.void.share_outside
+    for warning in warnings_of(volume, settings, surroundings, share):
+        notes.append(warning)
+        yield Note(warning, warning=True)
+    yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
+    return _pores_of(found, settings, surroundings, notes)
 
 
-def _segment_alone(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
-    """Segment a volume whose surroundings are decided, with notes of its own."""
-    decided = Surroundings(settings.outside, settings.outside_radius)
-    slabs = plan_slabs(volume, settings)
-    return _segment(volume, settings, decided, backend, slabs, Stages(volume, backend.timer()), [])
+def segment_as_set(
+    volume: Volume, settings: PoreSettings, backend: Backend, slabs: Slabs | None = None
+) -> Job:
+    """Segment a volume by settings that say themselves what is around the sample.
+
+    `slabs`: how it is cut; by default as it is planned. It is not looked what to warn of.
+    """
+    stages, notes = Stages(volume, backend.timer()), list[str]()
+    slabs = slabs or plan_slabs(volume, settings)
+    with open_work(volume, settings, slabs, backend, stages) as work:
+        found = yield from _segment(work, backend, stages, notes)
+    around = Surroundings(settings.outside, settings.outside_radius)
+    return _pores_of(found, settings, around, notes)
+
+
+@contextmanager
+def open_work(
+    volume: Volume,
+    settings: PoreSettings,
+    slabs: Slabs,
+    backend: Backend,
+    stages: Stages,
+    padding: float | None = None,
+) -> Iterator[Work]:
+    """Open what all steps of a job need to know, for as long as a ``with`` block lasts."""
+    with closing(Scratch(slabs.on_disk)) as scratch, KernelThreads(backend.threads) as threads:
+        how = backend.choices, stages.timer, padding
+        yield Work(volume, settings, slabs, scratch, threads, *how)
+
+
+class _Found(NamedTuple):
+    """What was found of a volume, from which its result is made."""
+
+    segmented: Segmented
+    device: str
+    labels: Stack
+    tables: dict[str, Any]
+    totals: dict[str, Any]  # besides those of the tables, and of what is around the sample
+    thickness: dict[str, LocalThickness]
+    curve: dict[str, npt.NDArray[np.float64]]
+    timing: Timing
+    digest: str
 
 
 def _segment(
-    volume: Volume,
-    settings: PoreSettings,
-    surroundings: Surroundings,
-    backend: Backend,
-    slabs: Slabs,
-    stages: Stages,
-    notes: list[str],
-    *,
-    ignore_solid: bool = False,
-) -> Job:
-    """Do all of it; see `segment_pores`.
-
-    `ignore_solid`: whether markers outside the void are passed over, and not refused.
-    """
-    decided, padding = surroundings.apply(settings), surroundings.padding
+    work: Work, backend: Backend, stages: Stages, notes: list[str]
+) -> Generator[Event, Any, _Found]:
+    """Find pores, and all that is measured of them."""
+    settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
         at_end.callback(backend.release)
-        scratch = at_end.enter_context(closing(Scratch(slabs.on_disk)))
-        threads = at_end.enter_context(KernelThreads(backend.threads))
-        work = Work(
-            volume, decided, slabs, scratch, threads, backend.choices, stages.timer, padding
-        )
-        pipeline = Pipeline(work, backend, stages, notes)
-        found = yield from pipeline.run()
-        work = dataclasses.replace(work, volume=pipeline.volume)
-        fingerprint = at_end.enter_context(fingerprint_beside(work.volume.data))
-        backend, threshold, void_phases, basins, graph, distance, on_gpu, phase = found
-        if on_gpu is not None:
-            at_end.callback(on_gpu.release)
+        found = yield from Pipeline(work, backend, stages, notes).run()
+        work, basins, graph = found.work, found.basins, found.graph
+        volume = work.volume
+        fingerprint = at_end.enter_context(fingerprint_beside(volume.data))
         at_end.enter_context(arrays_apart() if is_noise(work, graph.count) else nullcontext())
-        for warning in warnings_of(volume, settings, surroundings, void_phases.share_outside):
-            notes.append(warning)
-            yield Note(warning, warning=True)
         yield from stages.show(basins)
-        # where pores open into air around the sample, they have no surface
-        graph = dataclasses.replace(
-            graph, border_crossings=graph.border_crossings + void_phases.air_crossings
-        )
-        parted = find_snow_peaks(work, basins, distance, graph)
-        snow_peaks = yield from stages.run("measuring", parted, 0.9)
-        # of a GPU that holds all the distance stays there
-        known = None if on_gpu is not None else distance
-        thickness = yield from _find_thickness(work, phase, known, stages)
-        distance.close()
-        with stages.timer.stage("labels"):
-            numbering, by = _number(work, basins, graph, snow_peaks, ignore_solid=ignore_solid)
+        numbering, by, marks = yield from _merge(found, stages)
+        if marks is not None:
+            require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
+        thickness = yield from _find_thickness(found, stages)
         # on the way to tables more is in use than is left of them: labels have no room yet
         tables = measured(graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.94)
         connection = yield from _find_connection(work, basins, stages)
-        labels = scratch.stack("labels", basins.shape, np.int32)
-        label_of = numbering.label_of
-        if on_gpu is None:
-            written = write_labels(basins, label_of, slabs, labels, threads)
-        else:
-            choices = backend.choices
-            written = on_gpu.write_labels(work, basins, label_of, labels, stages.timer, choices)
+        labels = work.scratch.stack("labels", basins.shape, np.int32)
+        written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
-        whole = phase, labels, graph, numbering
-        certainty = yield from _certainty(work, *whole, threshold, surroundings, notes)
-        if phase is not None:
-            phase.close()
-        scratch.keep(labels)
-        scratch.keep(basins)
+        certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
         digest = yield from _wait_for(fingerprint, stages.slices)
     timing = stages.timer.timing()
     yield timing
-    totals = totals_of(
-        merged,
-        volume,
-        {
-            **void_totals(
-                void_phases.sample,
-                (void_phases.open_voxels, void_phases.closed_voxels),
-                void_phases.components,
-                threshold,
-                void_walls(graph),
-                graph,
-                volume,
-            ),
-            **connection,
-            "merged_by": by,
-            **thickness_totals(thickness),
-            **outside_totals(surroundings, void_phases.share_outside),
-            **({} if certainty is None else certainty.totals),
-        },
-    )
-    how = settings, backend.description, timing, notes
+    totals = {
+        **void_totals(found.void, found.threshold, void_walls(graph), graph, volume),
+        **connection,
+        "merged_by": by,
+        **thickness_totals(thickness),
+        **({} if certainty is None else certainty.totals),
+    }
+    curve = {} if certainty is None else certainty.curve
+    device = found.backend.description
+    return _Found(found, device, labels, merged, totals, thickness, curve, timing, digest)
+
+
+def _pores_of(
+    all_found: _Found, given: PoreSettings, surroundings: Surroundings, notes: list[str]
+) -> Pores:
+    """Return the result with its record, of settings as they were given."""
+    found, device, labels, merged, known, thickness, curve, timing, digest = all_found
+    volume = found.work.volume
+    around = outside_totals(surroundings, found.void.share_outside)
+    totals = totals_of(merged, volume, {**known, **around})
+    how = given, device, timing, notes
     provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
-    yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return Pores(
         labels=labels.array().reshape(volume.shape),
         **merged,
         porosity=totals["porosity"],
-        threshold=threshold.value,
+        threshold=found.threshold.value,
         volume=volume,
         timings={name: stage.seconds for name, stage in timing.stages.items()},
         provenance={**provenance, "result": totals},
         notes=tuple(notes),
-        _sample=void_phases.sample,
-        _basins=basins,
-        _slabs=slabs,
-        _graph=graph,
-        _settings=settings,
+        _sample=found.void.sample,
+        _basins=found.basins,
+        _slabs=found.work.slabs,
+        _graph=found.graph,
+        _settings=given,
         thickness=thickness,
-        curve={} if certainty is None else certainty.curve,
+        curve=curve,
     )
 
 
+def _merge(
+    found: Segmented, stages: Stages
+) -> Generator[Event, Any, tuple[Numbering, dict[str, Any], Marks | None]]:
+    """Merge basins into pores and number these.
+
+    Returns what the record says of it, too, and where there are markers what basins hold them.
+    """
+    work, graph = found.work, found.graph
+    settings, volume = work.settings, work.volume
+    markers = volume.auxiliary_of(settings, "markers")
+    if markers is not None:
+        with stages.timer.stage("labels"):
+            own = found.basins.array().reshape(volume.shape)
+            marks = mark_basins(whole_markers(markers), own, graph.count)
+            return *number_by_markers(marks, graph, settings, volume), marks
+    peaks = None
+    if settings.by_snow:
+        assert found.distance is not None, "it was kept for this"
+        where = found.distance, found.basins, work.slabs, graph, work.spacing, work.threads
+        peaks = yield from stages.run("measuring", find_peaks(*where), 0.9)
+    with stages.timer.stage("labels"):
+        by = merged_by(graph, settings, volume, peaks)
+        return number_basins(graph, settings, volume, peaks), by, None
+
+
 def _find_thickness(
-    work: Work, phase: Stack | None, distance: Stack | None, stages: Stages
+    found: Segmented, stages: Stages
 ) -> Generator[Event, Any, dict[str, LocalThickness]]:
-    """Find the local thickness of what is asked for; see `find_local_thickness`."""
-    found: dict[str, LocalThickness] = {}
-    for name in work.settings.thick_phases:
-        assert phase is not None, "it was kept for this"
-        finding = find_local_thickness(work, phase, name, distance)
-        found[name] = yield from stages.run("thickness", finding, 0.93)
-    return found
+    """Find the local thickness of what is asked for; the distance in the void is used up."""
+    thickness: dict[str, LocalThickness] = {}
+    distance = found.distance
+    for name in found.work.settings.thick_phases:
+        assert found.phase is not None, "it was kept for this"
+        finding = find_local_thickness(found.work, found.phase, name, distance)
+        thickness[name] = yield from stages.run("thickness", finding, 0.93)
+    if found.distance is not None:
+        found.distance.close()
+    return thickness
 
 
 def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, str]:
@@ -261,71 +299,44 @@ def _find_connection(
     return found
 
 
-def _certainty(
-    work: Work,
-    phase: Stack | None,
-    labels: Stack,
-    graph: BasinGraph,
-    numbering: Numbering,
-    threshold: Threshold,
-    surroundings: Surroundings,
-    notes: list[str],
+def _find_certainty(
+    found: Segmented, labels: Stack, numbering: Numbering, stages: Stages, notes: list[str]
 ) -> Generator[Event, None, Certainty | None]:
     """Find how sure the figures are where it is asked for; not of slabs on disk."""
-    volume, slabs = work.volume, work.slabs
-    if not work.settings.intervals or slabs.on_disk:
+    work = found.work
+    if not work.settings.intervals or work.slabs.on_disk:
         return None
 
-    def segment(settings: PoreSettings) -> Job:
-        host = Backend(threads=work.threads.count)
-        # markers in the void lie outside it by another threshold
-        alike = volume, settings, surroundings, host, slabs
-        return _segment(*alike, Stages(volume), [], ignore_solid=True)
+    def again(settings: PoreSettings) -> Generator[Event, Any, Merged]:
+        """Segment the volume by other settings."""
+        with closing(Scratch(on_disk=False)) as scratch:
+            other = dataclasses.replace(work, settings=settings, scratch=scratch)
+            quiet, host = Stages(work.volume), Backend(threads=work.threads.count)
+            basins = yield from Pipeline(other, host, quiet, []).run()
+            # markers in the void may lie outside it by another threshold
+            merged, *_ = yield from _merge(basins, quiet)
+            return Merged(basins.graph, merged, int(basins.void.sample.sum()))
 
-    assert phase is not None, "it was kept for this"
-    arrays = phase.array(), labels.array()
-    grey = threshold.value
-    assert work.timer is not None, "every job has one"
-    with work.timer.stage("intervals"):
-        found = yield from find_certainty(work, *arrays, graph, numbering, grey, segment)
-    if found is not None and found.parts < 2:
+    assert found.phase is not None, "it was kept for this"
+    phase, grey = found.phase.array(), found.threshold.value
+    with stages.timer.stage("intervals"):
+        own = Merged(found.graph, numbering, int(found.void.sample.sum()))
+        sure = yield from find_certainty(work, phase, labels.array(), own, grey, again)
+    found.phase.close()
+    if sure is not None and sure.parts < FEWEST_PARTS:
         notes.append(
             "The intervals are too narrow: the scan is too small for parts of it to be compared, "
             "which takes four typical diameters of its pores along an axis."
         )
         yield Note(notes[-1], warning=True)
-    if found is not None and found.is_cut_off:
+    if sure is not None and sure.is_cut_off:
         notes.append(
             "The intervals may be too narrow: most grey values of the pores, or of the solid, are "
             "one, the lowest or the highest of all, so that noise and blur cannot be told. Take "
             "the scan as it was before its grey values were cut off."
         )
         yield Note(notes[-1], warning=True)
-    return found
-
-
-def _number(
-    work: Work,
-    basins: Stack,
-    graph: BasinGraph,
-    snow_peaks: npt.NDArray[np.bool_] | None,
-    *,
-    ignore_solid: bool,
-) -> tuple[Numbering, dict[str, Any]]:
-    """Merge basins into pores and number these; returns what the record says of it, too."""
-    settings, volume = work.settings, work.volume
-    markers = volume.auxiliary_of(settings, "markers")
-    if markers is None:
-        by = merged_by(graph, settings, volume, snow_peaks)
-        return number_basins(graph, settings, volume, snow_peaks), by
-    found = whole_markers(markers), basins, graph, settings, volume
-    return number_by_markers(*found, ignore_solid=ignore_solid)
-
-
-def whole_markers(given: Any) -> npt.NDArray[Any]:
-    """Return markers as whole numbers: points lie between voxels."""
-    markers: npt.NDArray[Any] = np.asarray(given)
-    return np.rint(markers).astype(np.int64) if markers.dtype.kind == "f" else markers
+    return sure
 
 
 def _check(volume: Volume) -> None:
@@ -342,9 +353,7 @@ def _check(volume: Volume) -> None:
 
 
 def void_totals(
-    sample: npt.NDArray[np.int64],
-    voxels: tuple[int, int],
-    components: int,
+    phases: VoidPhases,
     threshold: Threshold,
     walls: npt.NDArray[np.int64],
     graph: BasinGraph,
@@ -352,16 +361,16 @@ def void_totals(
 ) -> dict[str, Any]:
     """Return the figures of the record that do not change when pores merge.
 
-    `sample`: voxels of each slice (row, in 2D) that are of the sample. `voxels`: of open and of
-    closed void. `components`: connected components of the void. `walls`: between void and solid,
-    see `hushpore.pores.tables.measures.walls_of`. `graph`: of all the void that is asked for.
+    `walls`: between void and solid, see `hushpore.pores.tables.measures.walls_of`. `graph`: of all
+    the void that is asked for.
     """
+    sample = phases.sample
     void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
     return {
         "sample_voxels": size,
-        "open_porosity": voxels[0] / size,
-        "closed_porosity": voxels[1] / size,
-        "components": components,
+        "open_porosity": phases.open_voxels / size,
+        "closed_porosity": phases.closed_voxels / size,
+        "components": phases.components,
         "threshold": threshold.value,
         "only_values": threshold.only_values and list(threshold.only_values),
         "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
@@ -509,9 +518,7 @@ def _warm_up(kind: WarmUpKind) -> Job:
     # to grow; there is more than one slab
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 78), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
-    slabs = Slabs(len(grey), 3, kind.on_disk)
-    decided = Surroundings(kind.settings.outside, kind.settings.outside_radius)
-    return _segment(volume, kind.settings, decided, Backend(), slabs, Stages(volume), [])
+    return segment_as_set(volume, kind.settings, Backend(), Slabs(len(grey), 3, kind.on_disk))
 
 
 def prepare(kind: WarmUpKind) -> Generator[Progress, None, None]:

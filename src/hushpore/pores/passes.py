@@ -39,7 +39,6 @@ from hushpore.pores.void.threshold import find_threshold, survey
 from hushpore.pores.watershed.basins import Watershed, apply_labels
 from hushpore.pores.watershed.distance import distances
 from hushpore.pores.watershed.graph import Tables
-from hushpore.pores.watershed.snow import find_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from hushpore.pores.void.grey import RoundedGrey
     from hushpore.pores.void.threshold import Histogram, Range
     from hushpore.pores.watershed.basins import SlabWatershed
-    from hushpore.pores.watershed.graph import BasinGraph
 
     T = TypeVar("T")
     Pass: TypeAlias = Generator[float, None, T]
@@ -302,10 +300,11 @@ class VoidPhases(NamedTuple):
     open_voxels: int  # connected to a face of the volume, or to the air outside
     closed_voxels: int
     components: int
-    air_crossings: npt.NDArray[np.int64]  # crossings between void and the air outside, by direction
     sample: npt.NDArray[np.int64]  # voxels of each slice (row, in 2D) that are not air
     share_outside: float  # of the volume that is air
-    problem: str
+    # crossings between void and the air outside, by direction
+    air_crossings: npt.NDArray[np.int64] | int = 0
+    problem: str = ""
 
 
 def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
@@ -432,7 +431,7 @@ def void_phases_of(
         problem = "No air was found outside the sample: the ball cannot reach any."
     sample = math.prod(work.volume.shape[1:]) - air
     share = float(air.sum()) / math.prod(work.volume.shape)
-    return VoidPhases(*voxels, open_to_air, sample, share, problem)
+    return VoidPhases(*voxels, sample, share, open_to_air, problem)
 
 
 def air_crossings(phase: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
@@ -491,7 +490,8 @@ def find_local_thickness(
 ) -> Pass[LocalThickness]:
     """Find the local thickness of the void or the solid.
 
-    `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up.
+    `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up and
+    closed by what is found of the void.
     """
     if name == "solid":
         # beyond the faces of the volume it goes on
@@ -506,8 +506,7 @@ def find_local_thickness(
     finding = find_thickness(distance, work.slabs, thickness, *how)
     found = yield from part_of(finding, 0.1, 1.0)
     distance.close()
-    diameter = work.scratch.keep(thickness).array().reshape(work.volume.shape)
-    return LocalThickness(diameter, *found)
+    return LocalThickness(thickness.array().reshape(work.volume.shape), *found)
 
 
 def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
@@ -574,12 +573,10 @@ def measure_basins(
     distance: Stack,
     grey: RoundedGrey | None,
     gpu: GpuSlabs | None = None,
-    *,
-    keeps_distance: bool = True,
-) -> Pass[BasinGraph]:
-    """Measure all basins and find where they touch; stitches their stack, gives `closed` back.
+) -> Pass[Tables]:
+    """Measure all basins and find where they touch; stitches their stack.
 
-    `keeps_distance`: else it is given back, too, before edges are joined, which takes room.
+    Once `closed` and `distance` are closed there is room to join the tables to a graph.
     """
     scan = None if gpu is None else gpu.scan_slices
     tables = Tables(work.shape, unstitched.peaks, faces_only=work.faces_only, scan=scan)
@@ -601,21 +598,7 @@ def measure_basins(
             tables.add(part, heights, work.threads, first, last, *values)
             tables.add_closed(part[: last - first], closed.read(first, last), work.threads)
             yield last / work.slabs.depth
-    closed.close()
-    if not keeps_distance:
-        # of which these are views
-        del part, heights
-        distance.close()
-    return tables.graph(1.0 if grey is None else grey.step)
-
-
-def find_snow_peaks(
-    work: Work, basins: Stack, distance: Stack, graph: BasinGraph
-) -> Pass[npt.NDArray[np.bool_] | None]:
-    """Find which basins hold a peak, where pores are parted by peaks, and else None."""
-    if not work.settings.by_snow:
-        return None
-    return (yield from find_peaks(distance, basins, work.slabs, graph, work.spacing, work.threads))
+    return tables
 
 
 def write_labels(
@@ -627,18 +610,6 @@ def write_labels(
 ) -> Pass[None]:
     """Write the label of each basin in its place, in a stack of int32."""
     for first, last in slabs:
-        write_slices(basins, label_of, labels, threads, first, last)
+        room = labels.room(first, last)
+        labels.write(first, apply_labels(basins.read(first, last), label_of, threads, room))
         yield last / slabs.depth
-
-
-def write_slices(
-    basins: Stack,
-    label_of: npt.NDArray[np.int32],
-    labels: Stack,
-    threads: KernelThreads,
-    first: int,
-    last: int,
-) -> None:
-    """Write the labels of the slices from `first` to before `last`."""
-    room = labels.room(first, last)
-    labels.write(first, apply_labels(basins.read(first, last), label_of, threads, room))

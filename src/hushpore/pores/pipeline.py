@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.clocks import Clock
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.gpu.labels import GpuBasins
     from hushpore.pores.passes import Work
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.stages import Stages
@@ -75,14 +74,14 @@ def is_noise(work: Work, basins: int) -> bool:
 class Segmented(NamedTuple):
     """Basins and their graph, and where they were found."""
 
+    work: Work  # its volume in memory, where it was read into it
     backend: Backend
     threshold: Threshold
-    void_phases: VoidPhases
+    void: VoidPhases
     basins: Stack
     graph: BasinGraph
-    distance: Stack
-    on_gpu: GpuBasins | None  # the basins once more, where the GPU holds all of them
-    phase: Stack | None = None  # the void and the solid, where they are measured further
+    distance: Stack | None  # in the void, where it is needed further
+    phase: Stack | None  # the void and the solid, likewise
 
 
 class _Void(NamedTuple):
@@ -107,11 +106,6 @@ class Pipeline:
         self._resident: torch.Tensor | None = None
         if backend.resident is not None:
             self._resident = backend.resident.take(work.volume.data, backend.device)
-
-    @property
-    def volume(self) -> Volume:
-        """The volume, once it has run: in memory, where it was read into it."""
-        return self._work.volume
 
     def run(self) -> Generator[Event, None, Segmented]:
         """Find it, where that can be done."""
@@ -169,7 +163,7 @@ class Pipeline:
             run = self._stages.run("", from_values, 0.85)
             found, void_phases, threshold = yield from run
             yield from self._warn(threshold.problem)
-            return Segmented(self._backend, threshold, void_phases, *found)
+            return Segmented(work, self._backend, threshold, void_phases, *found, None)
         if not in_one_piece(work, slabs):
             in_slabs = dataclasses.replace(work, slabs=slabs)
             return (
@@ -177,9 +171,9 @@ class Pipeline:
             )
         assert self._void is not None, "it was found first of all"
         phase, void_phases, threshold, grey = self._void
-        from_void = find_from_void(gpu, work, phase, grey, timer)
+        from_void = find_from_void(gpu, work, phase, grey, void_phases.air_crossings, timer)
         found = yield from self._stages.run("", from_void, 0.85)
-        return Segmented(self._backend, threshold, void_phases, *found, self._kept(phase))
+        return Segmented(work, self._backend, threshold, void_phases, *found, self._kept(phase))
 
     def _in_slabs(self, work: Work, gpu: GpuSlabs | None) -> Generator[Event, None, Segmented]:
         """Find it in the void slab by slab, where what is done to a slab may be done on a GPU."""
@@ -195,19 +189,22 @@ class Pipeline:
             give_back_freed()
         unstitched = yield from run("basins", find_basins(work, distance, gpu), 0.6)
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
-        kept_distance = work.settings.keeps_distance
-        measuring = measure_basins(
-            work, unstitched, closed, distance, grey, gpu, keeps_distance=kept_distance
-        )
+        measuring = measure_basins(work, unstitched, closed, distance, grey, gpu)
         # tables of noise take more room than its voxels
         noise = is_noise(work, unstitched.found.count)
         with arrays_apart() if noise else nullcontext():
-            graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
+            tables = yield from run("measuring", measuring, 0.85, unstitched.stack)
+            closed.close()
+            if not work.settings.keeps_distance:
+                distance.close()
+            with self._stages.timer.stage("measuring"):
+                step = 1.0 if grey is None else grey.step
+                graph = tables.graph(step, void_phases.air_crossings)
         if gpu is not None:
             kept = self._kept(phase)
-        return Segmented(
-            self._backend, threshold, void_phases, unstitched.stack, graph, distance, None, kept
-        )
+        how = self._work, self._backend, threshold, void_phases
+        kept_distance = distance if work.settings.keeps_distance else None
+        return Segmented(*how, unstitched.stack, graph, kept_distance, kept)
 
     def _kept(self, phase: Stack) -> Stack | None:
         """Return the void where it is measured further, else let it go."""

@@ -7,7 +7,7 @@ import math
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -333,9 +333,11 @@ class Pores:
         InputError
             If the markers have another shape, are none, or lie outside the volume or the void.
         """
-        given = np.asarray(markers)
+        given = whole_markers(markers)
         settings = dataclasses.replace(self._settings, markers="markers")
-        numbering, by = number_by_markers(given, self._basins, self._graph, settings, self.volume)
+        marks = mark_basins(given, self.basins.reshape(self.volume.shape), self._graph.count)
+        require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
+        numbering, by = number_by_markers(marks, self._graph, settings, self.volume)
         auxiliary = {**self.volume.auxiliary, settings.markers: given}
         marked = dataclasses.replace(self.volume, auxiliary=auxiliary)
         return dataclasses.replace(self, volume=marked)._renumber(numbering, settings, by)
@@ -408,7 +410,7 @@ class Pores:
             merged = result_of(measured(self._graph, numbering, settings, self.volume))
             labels = scratch.stack("labels", self._basins.shape, np.int32)
             result_of(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
-            merged["labels"] = scratch.keep(labels).array().reshape(self.volume.shape)
+            merged["labels"] = labels.array().reshape(self.volume.shape)
         before = self.provenance["result"]
         # intervals are of the pores as they were merged then; who does it again needs none
         settings = dataclasses.replace(settings, intervals=False)
@@ -566,25 +568,16 @@ def near_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_]:
 
 
 def number_by_markers(
-    markers: npt.NDArray[Any],
-    basins: Stack,
-    graph: BasinGraph,
-    settings: PoreSettings,
-    volume: Volume,
-    *,
-    ignore_solid: bool = False,
+    marks: Marks, graph: BasinGraph, settings: PoreSettings, volume: Volume
 ) -> tuple[Numbering, dict[str, Any]]:
     """Merge basins to markers, see `Pores.remerge_to_markers`, and number the pores.
 
-    `ignore_solid`: whether markers outside the void are passed over, and not refused.
     Returns what the record says of it, too.
     """
-    own = basins.array().reshape(volume.shape)
-    marked = _mark_basins(markers, own, graph.count, ignore_solid=ignore_solid)
-    group = merge_to_markers(graph, marked)
+    group = merge_to_markers(graph, marks.lowest)
     left_out = basins_left_out(graph, settings, volume)
     numbering = number_groups(graph, group, settings.minimum_voxels, left_out)
-    return numbering, {"markers": int(np.unique(marked[marked > 0]).size)}
+    return numbering, {"markers": int(np.unique(marks.lowest[marks.lowest > 0]).size)}
 
 
 def merged_by(
@@ -626,10 +619,28 @@ def measured(
     }
 
 
-def _mark_basins(
-    markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int, *, ignore_solid: bool
-) -> npt.NDArray[np.int32]:
-    """Return the lowest marker in each basin, 1 to `count`, and 0 where there is none."""
+def whole_markers(given: Any) -> npt.NDArray[Any]:
+    """Return markers as whole numbers: points lie between voxels, and a mask is of its parts."""
+    markers: npt.NDArray[Any] = np.asarray(given)
+    if markers.dtype == np.bool_:
+        from scipy import ndimage
+
+        parts: npt.NDArray[np.int32] = ndimage.label(markers, np.ones((3,) * markers.ndim))[0]
+        return parts
+    return np.rint(markers).astype(np.int64) if markers.dtype.kind == "f" else markers
+
+
+class Marks(NamedTuple):
+    """Where markers lie in the void."""
+
+    lowest: npt.NDArray[np.int32]  # in each basin, 1 to n; 0 where there is none, and in row 0
+    voxels: int  # that are marked
+    in_solid: int  # of these outside the void, where they mark nothing
+    is_negative: bool  # whether a marker is below zero
+
+
+def mark_basins(markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int) -> Marks:
+    """Return which of `count` basins hold a marker; `basins`: of the shape of the volume."""
     if markers.shape == basins.shape and markers.dtype.kind in "iu":
         place = np.nonzero(markers)
         number = markers[place]
@@ -638,15 +649,14 @@ def _mark_basins(
         place = tuple(markers.T)
         number = np.arange(1, len(markers) + 1)
     basin = basins[place]
-    if not ignore_solid:
-        require_in_void(number.size, int((basin == 0).sum()), bool((number < 0).any()))
     # labels may be any numbers: their ranks fit int32
     rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
     lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
     np.minimum.at(lowest, basin, rank.astype(np.int32))
     lowest[lowest == np.iinfo(np.int32).max] = 0
     lowest[0] = 0
-    return lowest
+    in_solid = int(np.count_nonzero(basin == 0))
+    return Marks(lowest, number.size, in_solid, bool((number < 0).any()))
 
 
 def require_points(markers: npt.NDArray[Any], shape: tuple[int, ...]) -> None:

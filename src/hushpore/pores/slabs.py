@@ -134,8 +134,16 @@ class Stack:
         return slices * math.prod(self.shape[1:]) * self.dtype.itemsize
 
 
+#: Stacks that outlive the job that makes them: those of its result, by name.
+LASTING = ("basins", "labels", "regions", "solid thickness", "void thickness")
+
+
 class Scratch:
-    """Makes the stacks of a job; `close` removes all but those that are kept.
+    """Makes the stacks of a job; `close` removes all but those that are `LASTING`.
+
+    A step owns the stacks that it makes until it returns them, and closes the others; whoever it
+    returns a stack to owns that, and closes it once nothing will read it any more. What a job that
+    fails or is cancelled leaves open goes with `close`, and lasting stacks with the last reference.
 
     `on_disk`: whether stacks are files, each in a folder of its own among the system's temporary
     files.
@@ -149,16 +157,12 @@ class Scratch:
         """Return a new stack, (z, y, x), of any values."""
         path = new_folder(scratch_folder()) / f"{name}.raw" if self.on_disk else None
         stack = Stack(shape, dtype, path)
-        self._stacks.append(stack)
-        return stack
-
-    def keep(self, stack: Stack) -> Stack:
-        """Leave a stack to its owner."""
-        self._stacks.remove(stack)
+        if name not in LASTING:
+            self._stacks.append(stack)
         return stack
 
     def close(self) -> None:
-        """Remove what is not kept."""
+        """Remove what does not last."""
         for stack in self._stacks:
             stack.close()
         self._stacks.clear()

@@ -17,6 +17,7 @@ from hushpore import Volume
 from hushpore.base.scaled import Scaled
 from hushpore.device.backend import Backend
 from hushpore.device.memory import POOLED
+from hushpore.device.switches import Switches
 from hushpore.pores.gpu import engine, passes
 from hushpore.pores.gpu.engine import Gpu
 
@@ -139,6 +140,38 @@ def test_where_no_slab_is_thin_enough_the_job_goes_on_on_the_cpu(
     assert found.notes[-1] == "Pores are segmented on the CPU: the GPU's memory ran out."
     assert found.provenance["device"].startswith("CPU")
     assert_same_pores(found, hushpore.run("pores", scanned(shape), None, "cpu"))
+
+
+@pytest.mark.parametrize("state", ["on", "off"])
+def test_the_void_is_found_on_the_gpu_where_that_is_switched_on_and_nowhere_else(
+    state: str,
+    emulated: Any,
+    gpu_backend: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_same_pores: Callable[..., None],
+) -> None:
+    launched = set()
+    emulated.watch(monkeypatch, lambda name, *rest: launched.add(name))
+    scan = scanned((20, 24, 28))
+    found = hushpore.run("pores", scan, None, gpu_backend(switches=Switches(void=state)))
+    assert ("find_void" in launched) == (state == "on")
+    assert found.provenance["optimisations"]["void"] == f"{state}, as asked"
+    assert_same_pores(found, hushpore.run("pores", scan, None, "cpu"))
+
+
+def test_it_is_said_why_the_void_is_found_on_the_gpu_or_not(gpu_backend: Any) -> None:
+    scan = scanned((20, 24, 28))
+
+    def line(backend: Any, **how: Any) -> str:
+        return str(hushpore.run("pores", scan, how, backend).provenance["optimisations"]["void"])
+
+    assert line(gpu_backend()) == "on, uint16 values cross as they are"
+    local = "off, the host finds the local threshold niblack"
+    assert line(gpu_backend(), threshold="niblack") == local
+    # what has no way of its own on a GPU is not used when it is asked for either
+    assert line(gpu_backend(switches=Switches(void="on")), threshold="niblack") == local
+    small = gpu_backend(free=20 * 24 * 28 * 17)
+    assert line(small) == "off, the GPU does not hold the volume with its grey values"
 
 
 def test_what_is_planned_fits_into_what_the_pools_are_bounded_to(gpu_backend: Any) -> None:

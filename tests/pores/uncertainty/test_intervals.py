@@ -39,6 +39,25 @@ def test_parts_add_up_as_squares_on_each_side() -> None:
     )
 
 
+def test_a_figure_is_no_more_than_it_can_be() -> None:
+    assert combined(0.9, 0.1, 9, {"threshold": [0.8, 0.95]}, 1.0).high == 1.0
+
+
+def test_two_parts_of_a_scan_make_no_interval() -> None:
+    # cells of a grid with open faces, and half of it with less void
+    foam = np.ones((24, 24, 64), bool)
+    for axis in range(3):
+        np.moveaxis(foam, axis, 0)[::12] = False
+    foam[:, 4:8, :] = foam[:, :, 4:8] = True
+    foam[6:9, ::3, 32:] = False
+    found = hushpore.segment_pores(foam, intervals=True)
+    totals = found.provenance["result"]
+    assert totals["bootstrap_parts"] == 2
+    assert "sampling" not in totals["interval_parts"]["porosity"]
+    assert totals["porosity_high"] <= 1
+    assert any("too small for parts" in note for note in found.notes)
+
+
 def test_figures_lie_in_their_intervals_and_stay_what_they_are(
     grey: np.ndarray, result: hushpore.Pores
 ) -> None:

@@ -197,10 +197,6 @@ class Gpu:
         """Return arrays of one int32 each as numbers; waits for the GPU once."""
         return [int(each) for each in self.get(self.xp.concatenate(values))]
 
-    def relabel(self, basins: Any, label_of: Any) -> None:
-        """Replace basins by the labels of their pores, in place; int32 arrays on the GPU."""
-        self.basins.launch("relabel", basins.size, basins, label_of, np.int64(basins.size))
-
     def squared_distance(
         self,
         phase: Any,

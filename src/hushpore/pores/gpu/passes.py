@@ -8,8 +8,7 @@ once, with the tables of their graph; in between nothing crosses. The host waits
 2. for the number of basins, which the size of their tables depends on;
 3. for the number of edges, and whether the table of these had room for all;
 4. for all tables, in one piece;
-5. for the basins; once more for the distance where peaks are looked for in it, and for the labels
-   where they are made on the GPU too (`hushpore.pores.gpu.labels`).
+5. for the basins; once more for the distance where peaks are looked for in it.
 
 Where the void is found on the host (`hushpore.pores.gpu.void.why_on_host`), it goes up instead, one
 byte a voxel, and the first wait falls away.
@@ -32,12 +31,10 @@ from hushpore.base.readable import readable_bytes
 from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.device.memory import POOLED
-from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.labels import GpuBasins
 from hushpore.pores.gpu.void import (
     BYTES_OUTSIDE,
     GpuParts,
@@ -174,8 +171,7 @@ class FoundBasins(NamedTuple):
 
     basins: Stack
     graph: BasinGraph
-    distance: Stack
-    on_gpu: GpuBasins  # the basins once more
+    distance: Stack | None  # where peaks are looked for in it
 
 
 class FromValues(NamedTuple):
@@ -216,11 +212,16 @@ def find_from_values(
     void_phases = void_phases_of(
         work, (opened, closed, components), others[1].view(np.int64), others[2]
     )
-    return FromValues(found, void_phases, threshold)
+    return FromValues(_with_air(found, void_phases.air_crossings), void_phases, threshold)
 
 
 def find_from_void(
-    gpu: Gpu, work: Work, phase: Stack, grey: RoundedGrey | None, timer: StageTimer
+    gpu: Gpu,
+    work: Work,
+    phase: Stack,
+    grey: RoundedGrey | None,
+    air_crossings: npt.NDArray[np.int64] | int,
+    timer: StageTimer,
 ) -> Pass[FoundBasins]:
     """Find the basins and their graph in a void that was found on the host, in one piece.
 
@@ -236,7 +237,13 @@ def find_from_void(
             return gpu.put(values), grey.step
 
     found, _ = yield from _find_whole(gpu, work, on_gpu, [], timer, rounded if grey else None)
-    return found
+    return _with_air(found, air_crossings)
+
+
+def _with_air(found: FoundBasins, air_crossings: npt.NDArray[np.int64] | int) -> FoundBasins:
+    """Return basins whose graph has the crossings to the air outside, which is no surface."""
+    crossings = found.graph.border_crossings + air_crossings
+    return found._replace(graph=dataclasses.replace(found.graph, border_crossings=crossings))
 
 
 def _find_whole(
@@ -269,12 +276,13 @@ def _find_whole(
     del phase, grey, rounded
     yield 0.9
     basins = work.scratch.stack("basins", work.shape, np.int32)
-    heights = work.scratch.stack("distance", work.shape, np.float32)
+    heights = None
     with timer.stage("download", nbytes=4 * voxels, syncs=1):
         gpu.get(watershed.basins, basins.array())
-        if work.settings.merging == "snow":
+        if work.settings.by_snow:
+            heights = work.scratch.stack("distance", work.shape, np.float32)
             gpu.get(distance, heights.array())
-    return FoundBasins(basins, graph, heights, GpuBasins(gpu, watershed.basins)), others
+    return FoundBasins(basins, graph, heights), others
 
 
 def _warm_up(gpu: Gpu) -> None:
@@ -291,11 +299,7 @@ def _warm_up(gpu: Gpu) -> None:
             values = GpuGrey(gpu, volume)
             values.threshold(settings)
             values.rounded()
-            found = result_of(find_from_values(gpu, work, timer)).basins
-            label_of = np.arange(found.graph.count + 1, dtype=np.int32)
-            choices = Choices(Switches(labels="on"))
-            to = found.basins
-            result_of(found.on_gpu.write_labels(work, to, label_of, to, timer, choices))
+            result_of(find_from_values(gpu, work, timer))
     # and to a slab with slices beside it
     gpu.watershed(gpu.put(grey.astype(np.float32)), 1, 3)
     GpuParts(gpu, gpu.put((grey > 127).astype(np.uint8))).measure(0, 0)

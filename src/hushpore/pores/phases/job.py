@@ -96,7 +96,6 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         if settings.regions:
             regions = yield from _find_regions(work, found, settings, stages)
             of_regions = regions.of_phases(len(limits))
-        scratch.keep(labels)
     timing = stages.timer.timing()
     yield timing
     sums = PhaseSums(graph, limits, volume, thickness, of_regions)

@@ -50,7 +50,8 @@ class Regions:
         distance = yield from part_of(find_distance(work, phase), 0.1, 0.4)
         unstitched = yield from part_of(find_basins(work, distance), 0.4, 0.6)
         measuring = measure_basins(work, unstitched, closed, distance, None)
-        graph = yield from part_of(measuring, 0.6, 0.9)
+        graph = (yield from part_of(measuring, 0.6, 0.9)).graph()
+        closed.close()
         numbering = number_basins(graph, work.settings, work.volume)
         label_of = np.where(numbering.label_of > 0, numbering.label_of + before, 0).astype(np.int32)
         for first, last in work.slabs:
@@ -80,7 +81,7 @@ class Regions:
             tables.add(part, distance, work.threads, first, last)
             yield last / work.slabs.depth
         self._distance.close()
-        labels = work.scratch.keep(self._stack).array().reshape(work.volume.shape)
+        labels = self._stack.array().reshape(work.volume.shape)
         how = work.volume, work.settings.minimum_shape_voxels
         return FoundRegions.of(labels, tables.graph(), phases[order], *how)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.base.events import Event, Job
+    from hushpore.base.events import Event
     from hushpore.base.volume import Volume
     from hushpore.pores.passes import Work
     from hushpore.pores.settings import PoreSettings
@@ -71,12 +71,17 @@ class Interval(NamedTuple):
 
 
 def combined(
-    figure: float, error: float, parts: int, others: Mapping[str, Sequence[float]]
+    figure: float,
+    error: float,
+    parts: int,
+    others: Mapping[str, Sequence[float]],
+    most: float = math.inf,
 ) -> Interval:
     """Return the interval of a figure.
 
     `error`: its standard error by sampling, of as many `parts` of the scan; NaN where that is not
-    known. `others`: by what they stem from, what the figure would be besides.
+    known. `others`: by what they stem from, what the figure would be besides. `most`: that it can
+    be.
     """
     from scipy import special
 
@@ -89,7 +94,29 @@ def combined(
         sides[name] = (LEVEL * (figure - low), LEVEL * (high - figure))
     below, above = (math.hypot(*(each[side] for each in sides.values())) for side in (0, 1))
     shares = {name: (low / figure, high / figure) for name, (low, high) in sides.items()}
-    return Interval(max(figure - below, 0.0), figure + above, shares)
+    return Interval(max(figure - below, 0.0), min(figure + above, most), shares)
+
+
+class Merged(NamedTuple):
+    """Basins, and which pores they are merged to."""
+
+    graph: BasinGraph
+    numbering: Numbering
+    sample: int  # voxels of the sample
+
+    def figures(self, volume: Volume) -> tuple[float, int, float | None]:
+        """Return the figures that have intervals: as `INTERVALS` are in the record."""
+        sizes = self.diameters(volume)
+        voxels = int(self.graph.voxels[self.numbering.label_of > 0].sum())
+        return voxels / self.sample, sizes.size, float(np.median(sizes)) if sizes.size else None
+
+    def diameters(self, volume: Volume) -> npt.NDArray[np.float64]:
+        """Return the equivalent diameter of each pore."""
+        voxels = np.bincount(self.numbering.label_of, self.graph.voxels)[1:]
+        size = voxels * volume.voxel_size
+        if volume.n_spatial == 2:
+            return np.asarray(2 * np.sqrt(size / np.pi))
+        return np.asarray(np.cbrt(6 * size / np.pi))
 
 
 class Certainty(NamedTuple):
@@ -121,18 +148,18 @@ def find_certainty(
     work: Work,
     phase: npt.NDArray[np.uint8],
     labels: npt.NDArray[np.int32],
-    graph: BasinGraph,
-    numbering: Numbering,
+    merged: Merged,
     threshold: float | None,
-    segment: Callable[[PoreSettings], Job],
+    again: Callable[[PoreSettings], Generator[Event, Any, Merged]],
 ) -> Generator[Event, None, Certainty | None]:
     """Find how sure the figures of a segmentation are; None where there is no pore.
 
     `phase`: (z, y, x), uint8; `AIR` and above is not of the sample. `labels`: (z, y, x), int32.
-    `threshold`: that was taken; None where there is none, or one for each voxel. `segment`:
-    segments the same volume with other settings.
+    `threshold`: that was taken; None where there is none, or one for each voxel. `again`:
+    segments the same volume by other settings.
     """
     settings, volume = work.settings, work.volume
+    graph, numbering = merged.graph, merged.numbering
     radius = height_of(graph, "auto", volume.n_spatial).radius
     if radius is None or not numbering.root.size:
         return None
@@ -141,7 +168,7 @@ def find_certainty(
         # solid outside it is not of the sample either
         inside &= ~beyond_mask(work, 0, len(phase))
     places = np.stack(np.unravel_index(graph.peak[numbering.root], void.shape), axis=1)
-    diameter = _diameters(graph, numbering, volume)
+    diameter = merged.diameters(volume)
     flat = volume.n_spatial == 2
     sample = Sample(
         void[0] if flat else void,
@@ -161,8 +188,8 @@ def find_certainty(
     if settings.merging == "height" and not settings.markers:
         h = height_of(graph, settings.h, volume.n_spatial).h
         for factor in HEIGHTS:
-            merged = number_basins(graph, dataclasses.replace(settings, h=factor * h), volume)
-            sizes = _diameters(graph, merged, volume)
+            other = number_basins(graph, dataclasses.replace(settings, h=factor * h), volume)
+            sizes = Merged(graph, other, merged.sample).diameters(volume)
             others[1].setdefault("merge height", []).append(sizes.size)
             others[2].setdefault("merge height", []).append(float(np.median(sizes)))
     band, cut_off = None, False
@@ -174,30 +201,18 @@ def find_certainty(
             yield Progress(STAGE, number, 4, "", 0.95 + 0.01 * number)
             shift = end - threshold
             strict = None if settings.hysteresis is None else settings.hysteresis + shift
-            other = dataclasses.replace(
-                settings,
-                threshold=end,
-                hysteresis=strict,
-                intervals=False,
-                local_thickness="none",
-                tortuosity=False,
-            )
-            result = (yield from mapped(segment(other), _at_work)).provenance["result"]
-            for values, name in zip(others, INTERVALS, strict=True):
-                if result[name] is not None:
-                    values.setdefault("threshold", []).append(result[name])
-    each = zip(INTERVALS, figures, errors, others, strict=True)
-    intervals = {name: combined(figure, error, parts, rest) for name, figure, error, rest in each}
+            how = dataclasses.replace(settings, threshold=end, hysteresis=strict, intervals=False)
+            how = dataclasses.replace(how, local_thickness="none")
+            found_there = yield from mapped(again(how), _at_work)
+            for values, figure in zip(others, found_there.figures(volume), strict=True):
+                if figure is not None:
+                    values.setdefault("threshold", []).append(figure)
+    # there is no more void than sample
+    each = zip(INTERVALS, figures, errors, others, (1.0, math.inf, math.inf), strict=True)
+    intervals = {
+        name: combined(figure, error, parts, rest, most) for name, figure, error, rest, most in each
+    }
     return Certainty(intervals, band, found, settled, parts, cut_off)
-
-
-def _diameters(graph: BasinGraph, numbering: Numbering, volume: Volume) -> npt.NDArray[np.float64]:
-    """Return the equivalent diameter of each pore."""
-    voxels = np.bincount(numbering.label_of, graph.voxels)[1:]
-    size = voxels * volume.voxel_size
-    if volume.n_spatial == 2:
-        return np.asarray(2 * np.sqrt(size / np.pi))
-    return np.asarray(np.cbrt(6 * size / np.pi))
 
 
 def _middle_slices(

@@ -266,8 +266,13 @@ class Tables:
         for low, counts in threads.over(len(basins), count_closed, basins, closed, smallest=8):
             self._closed_voxels[low : low + counts.size] += counts
 
-    def graph(self, grey_step: float = 1.0) -> BasinGraph:
-        """Return all of it, once the last slab is added."""
+    def graph(
+        self, grey_step: float = 1.0, air_crossings: npt.NDArray[np.int64] | int = 0
+    ) -> BasinGraph:
+        """Return all of it, once the last slab is added.
+
+        `air_crossings`: (13,), int64: crossings into the air outside the sample, by direction.
+        """
         self._rooms.clear()
         return BasinGraph(
             peak=np.concatenate([[-1], self._peaks]),
@@ -276,7 +281,7 @@ class Tables:
             crossings=self._crossings,
             bounds=self._bounds,
             closed_voxels=self._closed_voxels,
-            border_crossings=self._border_crossings,
+            border_crossings=self._border_crossings + air_crossings,
             **_join_edges(self._edges),
             grey_step=grey_step,
         )

@@ -168,11 +168,4 @@ __global__ void compact(const unsigned *flags, const int *counts, long long *pla
     for (unsigned left = flags[i]; left; left &= left - 1)
         places[number++] = i * BITS + __ffs((int)left) - 1;
 }
-
-// Replace basins by the labels of their pores.
-__global__ void relabel(int *basins, const int *label_of, long long count)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) basins[i] = label_of[basins[i]];
-}
 }
