@@ -20,7 +20,7 @@ from hushpore.runs.compare_phases import (
     phases_figure,
 )
 from hushpore.runs.pore_result import open_result
-from hushpore.runs.two_samples import ks_distance, mann_whitney, shift_of_medians
+from hushpore.runs.two_samples import compare_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,8 +271,7 @@ def _rows_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Iterator[t
             values[1] = values[1] * scale**power
             medians = [np.median(each) if each.size else np.nan for each in values]
             title = f"median {column} of {table}"
-            tests = ks_distance(*values), mann_whitney(*values), *shift_of_medians(*values)
-            yield title, _unit(unit, power), *medians, *tests
+            yield title, _unit(unit, power), *medians, *compare_samples(*values)
 
 
 def _scale(first: PoreResult | PhaseTables, second: PoreResult | PhaseTables) -> float:

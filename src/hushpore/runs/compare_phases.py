@@ -15,7 +15,7 @@ from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.tables.measures import summarised
 from hushpore.runs.pore_result import read_result_table
 from hushpore.runs.result_folder import read_provenance
-from hushpore.runs.two_samples import ks_distance, mann_whitney, shift_of_medians
+from hushpore.runs.two_samples import compare_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def _regions(
             return (np.nan,) * 4
         of_phase = tables.regions[tables.regions["phase"] == number]
         sizes.append(of_phase["equivalent_diameter"].to_numpy(np.float64) * factor)
-    return ks_distance(*sizes), mann_whitney(*sizes), *shift_of_medians(*sizes)
+    return compare_samples(*sizes)
 
 
 def _by_pair(contacts: pd.DataFrame) -> pd.DataFrame:
