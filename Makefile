@@ -1,6 +1,6 @@
 # make demo    from nothing to a pore table, in demo/   (make demo VOLUME=path: on your own stack)
-# make test    all tests, in as many processes as there are cores, at most 8
-# make search  property tests alone, with examples that no run has tried before
+# make test    all tests but the long ones, in as many processes as there are cores, at most 8
+# make test-long  the long ones, and property tests with examples that no run has tried before
 # make gui     napari with the sample loaded
 # make lint    style and types       make bench    benchmarks
 # make docs    what in docs/ is made by the program: pictures and tables
@@ -16,7 +16,7 @@ PINNED := --no-require-hashes --constraint constraints.txt --constraint constrai
 XVFB := xvfb-run -a -s "-screen 0 1600x1000x24"
 VOLUME ?=
 
-.PHONY: install demo test search lint gui bench docs site clean
+.PHONY: install demo test test-long lint gui bench docs site clean
 
 install: $(INSTALLED)
 
@@ -36,8 +36,8 @@ PYTEST := QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest --numprocesses logic
 test: $(INSTALLED)
 	$(PYTEST)
 
-search: $(INSTALLED)
-	$(PYTEST) -m hypothesis --hypothesis-profile search
+test-long: $(INSTALLED)
+	$(PYTEST) -m "long or hypothesis" --hypothesis-profile search
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check

@@ -6,7 +6,6 @@ Counted on the CPU, for which g++ compiles the same kernels, as the tests do at 
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,12 +42,11 @@ class OnCpu(Gpu):
 def measure() -> dict[str, object]:
     """Pointers a voxel that are followed, and bytes a voxel that are moved."""
     shim = _shim()
-    with tempfile.TemporaryDirectory() as folder:
-        built = shim.build_together(SOURCES, Path(folder), definitions())
-        gpu = OnCpu(np, lambda source, _: built[source], SimpleNamespace(transfers=None))  # type: ignore[arg-type]
-        noise = np.random.default_rng(0).normal(size=(SIZE,) * 3).astype(np.float32)
-        void = (ndi.gaussian_filter(noise, 3, mode="wrap") > 0).view(np.uint8)
-        orders = {order: counted(gpu, void, order) for order in shim.ORDERS}
+    built = shim.build_together(SOURCES, definitions())
+    gpu = OnCpu(np, lambda source, _: built[source], SimpleNamespace(transfers=None))  # type: ignore[arg-type]
+    noise = np.random.default_rng(0).normal(size=(SIZE,) * 3).astype(np.float32)
+    void = (ndi.gaussian_filter(noise, 3, mode="wrap") > 0).view(np.uint8)
+    orders = {order: counted(gpu, void, order) for order in shim.ORDERS}
     return {
         f"pointers a voxel, {SIZE}^3": orders,
         "bytes a voxel": {**MOVED, "all": sum(MOVED.values())},

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,37 @@ def is_there(name: str) -> bool:
         folders = (spec and spec.submodule_search_locations) or []
         return any(list(Path(each).glob("cu*/lib/libnvrtc.so.[0-9]*")) for each in folders)
     return importlib.util.find_spec(name) is not None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have a kernel compiled by one process, whose cache the others read, which wait meanwhile."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    from filelock import FileLock  # of PyTorch
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    folder = Path(tempfile.gettempdir()) / "hushpore-kernels"
+    folder.mkdir(exist_ok=True)
+    compile_it = Dispatcher.compile
+
+    def compile_alone(self: Dispatcher, signature: object) -> object:
+        name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+        if not name.startswith("hushpore."):
+            return compile_it(self, signature)
+        # in this order in every thread: what compiles a kernel compiles those that it calls
+        with global_compiler_lock, FileLock(folder / name, is_singleton=True, thread_local=False):
+            return compile_it(self, signature)
+
+    Dispatcher.compile = compile_alone
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what takes minutes to `make test-long`, and to who asks for it by `-m`."""
+    if "long" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.hookimpl(tryfirst=True)

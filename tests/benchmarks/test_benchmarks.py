@@ -114,6 +114,7 @@ NEEDS = {
 OF_PEERS = {"thickness": {"porespy"}}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="they read memory as Linux tells it")
 # of imageio, which napari's own reader loads
 @pytest.mark.filterwarnings("ignore:The legacy `DICOM` plugin:DeprecationWarning")

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.util
+import os
 import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock  # of PyTorch
+
+#: Where libraries are built, once for all processes that ask for the same.
+BUILT = Path(__file__).parents[2] / "build" / "kernels"
+
+HEADER = Path(__file__).parent / "cuda_shim.h"
 
 #: Orders in which the threads of a launch are run.
 ORDERS = ("forward", "reverse", "shuffled", "parallel", "warps")
@@ -34,21 +42,17 @@ class ShimKernels:
     ----------
     source : Path
         A ``.cu`` file.
-    folder : Path
-        Where to build.
     flags : tuple of str
         Further flags of the compiler.
     library : object, optional
         Where they are built already.
     """
 
-    def __init__(
-        self, source: Path, folder: Path, flags: tuple[str, ...] = (), library: Any = None
-    ) -> None:
+    def __init__(self, source: Path, flags: tuple[str, ...] = (), library: Any = None) -> None:
         self.order = "forward"
         self._signatures = _signatures(source)
         self._together = _working_together(source)
-        self._library = library or ctypes.CDLL(str(_build([source], folder, flags)))
+        self._library = library or ctypes.CDLL(str(_build([source], flags)))
 
     def launch(self, name: str, count: int, *arguments: Any) -> None:
         """Run a kernel with at least `count` threads."""
@@ -82,12 +86,10 @@ class ShimKernels:
         getattr(self._library, function)(ctypes.c_longlong(blocks), order, *values)
 
 
-def build_together(
-    sources: list[Path], folder: Path, flags: tuple[str, ...] = ()
-) -> dict[Path, ShimKernels]:
+def build_together(sources: list[Path], flags: tuple[str, ...] = ()) -> dict[Path, ShimKernels]:
     """Return the kernels of several files, of one library: that is built faster."""
-    library = ctypes.CDLL(str(_build(sources, folder, flags)))
-    return {source: ShimKernels(source, folder, flags, library) for source in sources}
+    library = ctypes.CDLL(str(_build(sources, flags)))
+    return {source: ShimKernels(source, flags, library) for source in sources}
 
 
 def _signatures(source: Path) -> dict[str, str]:
@@ -102,7 +104,7 @@ def _working_together(source: Path) -> set[str]:
     }
 
 
-def _build(sources: list[Path], folder: Path, flags: tuple[str, ...]) -> Path:
+def _build(sources: list[Path], flags: tuple[str, ...]) -> Path:
     lines = ['#include "cuda_shim.h"']
     for number, source in enumerate(sources):
         # what two files name alike is not the same
@@ -122,12 +124,20 @@ def _build(sources: list[Path], folder: Path, flags: tuple[str, ...]) -> Path:
                     f'extern "C" void {kind}_{name}(long long blocks, int order, {text}) '
                     f"{{ {run}, [&] {{ {space}::{name}({names}); }}); }}"
                 )
-    path = folder / f"{sources[0].stem}.cpp"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    library = path.with_suffix(".so")
     command = ["g++", "-std=c++20", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-fopenmp"]
-    command += [*flags, f"-I{Path(__file__).parent}", str(path), "-o", str(library)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    command += [*flags, f"-I{Path(__file__).parent}"]
+    text = "\n".join(lines)
+    said = [text, *command, *(each.read_text(encoding="utf-8") for each in (HEADER, *sources))]
+    name = hashlib.sha256("\0".join(said).encode()).hexdigest()[:20]
+    BUILT.mkdir(parents=True, exist_ok=True)
+    library = BUILT / f"{name}.so"
+    with FileLock(BUILT / f"{name}.lock"):
+        if not library.exists():
+            path, part = library.with_suffix(".cpp"), library.with_suffix(".part")
+            path.write_text(text, encoding="utf-8")
+            command += [str(path), "-o", str(part)]
+            subprocess.run(command, check=True, capture_output=True, text=True)
+            os.replace(part, library)
     return library
 
 

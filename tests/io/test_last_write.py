@@ -53,6 +53,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="needs Linux")
 def test_a_result_that_is_killed_is_the_old_one_or_the_new_one() -> None:
     done = subprocess.run(

@@ -20,7 +20,8 @@ mutations = import_module("benchmarks._mutations")
 COUNTED = 60  # of DICOM and TIFF each
 MOST_STEPS = 10  # times the calls of functions that an undamaged file takes
 MOST_MEMORY = 150e6  # bytes beyond what reading an undamaged file took
-#: How many of each kind, if not 30: 2,000 in all, most of those that take a millisecond or two.
+FEW = 30  # of each kind, at most, are tried in every run
+#: How many of each kind, if not so few: 2,000 in all, most of those that take a millisecond or two.
 COUNTS = {
     **dict.fromkeys(("MetaImage", "raw", "NumPy", "record", "settings"), 250),
     **dict.fromkeys(("TIFF", "OME-TIFF", "NIfTI"), 150),
@@ -79,14 +80,21 @@ def test_a_damaged_file_gives_an_image_or_a_clear_error_at_once(tmp_path, counte
     assert peak() - before < MOST_MEMORY
 
 
-@pytest.mark.parametrize("kind", [kind for kind in mutations.KINDS if COUNTS.get(kind, 1)])
-def test_whatever_is_damaged_is_read_or_refused_in_words(tmp_path, kind):
+TRIED = [(kind, range(min(FEW, COUNTS.get(kind, FEW)))) for kind in mutations.KINDS]
+MANY = [(kind, range(FEW, count)) for kind, count in COUNTS.items() if count > FEW]
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [each for each in TRIED if each[1]] + [pytest.param(*e, marks=pytest.mark.long) for e in MANY],
+)
+def test_whatever_is_damaged_is_read_or_refused_in_words(tmp_path, kind, numbers):
     if kind in ("Zarr 2", "Zarr 3"):
         pytest.importorskip("zarr")
     if kind == "NIfTI":
         pytest.importorskip("nibabel")
     mutants = mutations.Mutants(kind, tmp_path)
-    outcomes = [mutants.outcome(quietly(mutants.make, n)) for n in range(COUNTS.get(kind, 30))]
+    outcomes = [mutants.outcome(quietly(mutants.make, number)) for number in numbers]
     assert len(set(outcomes)) > (kind != "record")  # not all of them are whole, or nonsense
 
 

@@ -92,13 +92,8 @@ class Emulated(Gpu):
 
 
 @pytest.fixture(scope="session")
-def emulated(cuda_shim: Any, strict: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    return emulate(cuda_shim, strict, tmp_path_factory.mktemp("kernels"))
-
-
-def emulate(cuda_shim: Any, strict: Any, folder: Path) -> Emulated:
-    """Build the kernels, with the tables as they are now."""
-    kernels = cuda_shim.build_together(SOURCES, folder, definitions())
+def emulated(cuda_shim: Any, strict: Any) -> Emulated:
+    kernels = cuda_shim.build_together(SOURCES, definitions())
     return Emulated(strict.StrictCupy(), lambda source, _: kernels[source])
 
 

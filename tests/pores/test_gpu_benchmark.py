@@ -150,6 +150,7 @@ def in_this_process(command: Sequence[str], **more: Any) -> subprocess.Completed
     return started(command, **more)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_pretended")
 def test_a_dry_run_of_all_parts_stays_within_its_limit(tmp_path: Path) -> None:
     begun = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,28 +97,18 @@ def test_it_is_that_of_scipy_in_an_image(toy_grey: None) -> None:
     assert_means(hushpore.segment_pores(Volume(grey_values((60, 70))), device="cpu"))
 
 
-@pytest.fixture(scope="module")
-def with_definitions(
-    cuda_shim: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[tuple[str, ...]], Any]:
-    """Compile what sums and measures the basins."""
-    return functools.cache(
-        lambda macros: cuda_shim.ShimKernels(SOURCES[-1], tmp_path_factory.mktemp("toy"), macros)
-    )
-
-
 @pytest.mark.parametrize("kind", ["int16", "float32", "scaled", "bool"])
 def test_it_is_the_same_on_a_gpu(
     kind: str,
     emulated: Any,
     emulated_backend: Any,
-    with_definitions: Callable[[tuple[str, ...]], Any],
+    cuda_shim: Any,
     monkeypatch: pytest.MonkeyPatch,
     toy_grey: None,
 ) -> None:
     kernels = dict(zip(SOURCES, emulated.sources(), strict=True))
     # the one of the graph sums, and is compiled for the sums that there are
-    kernels[SOURCES[-1]] = with_definitions(definitions())
+    kernels[SOURCES[-1]] = cuda_shim.ShimKernels(SOURCES[-1], definitions())
     gpu = type(emulated)(emulated.xp, lambda source, _: kernels[source])
     gpu.run_threads("shuffled")
     monkeypatch.setattr(Gpu, "of", lambda backend: gpu)
