@@ -29,8 +29,8 @@ from benchmarks._missing import MissingError
 from hushpore.base.volume import Volume
 from hushpore.io import describe
 from hushpore.io.dicom import write_series
+from hushpore.io.planes import slabs
 from hushpore.io.results import write_image
-from hushpore.io.slabs import slabs
 from hushpore.io.zarr.reader import ZarrStack
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.series import MOST, choose, preselected, split_notes
+from hushpore.io.loading import MOST, choose, preselected, split_notes
 
 
 def stack(name, depth=2):

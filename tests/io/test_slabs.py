@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
+from hushpore.io import planes as module
 from hushpore.io import read
-from hushpore.io import slabs as module
-from hushpore.io.planes import PlaneStack
+from hushpore.io.planes import PlaneStack, slabs
 from hushpore.io.results import write_image
-from hushpore.io.slabs import slabs
 
 
 @given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.integers(1, 9))
@@ -54,7 +53,7 @@ class Counted:
 def test_a_stack_on_disk_is_written_slab_by_slab_and_decoded_once(tmp_path, monkeypatch, name):
     if name.endswith("zarr"):
         pytest.importorskip("zarr")
-        from hushpore.io.zarr import writer
+        from hushpore.io.zarr import image as writer
 
         monkeypatch.setattr(writer, "_PIECE", 10 * 64 * 50 * 4)
     monkeypatch.setattr(module, "SLAB", 10 * 64 * 50 * 4)

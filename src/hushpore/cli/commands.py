@@ -211,7 +211,7 @@ for _command in (
 
 def _list(volumes: list[dict[str, Any]]) -> None:
     """Print a line for each image stack with its notes, and last the notes of them all."""
-    from hushpore.io.series import split_notes
+    from hushpore.io.loading import split_notes
 
     shared, own = split_notes([volume["notes"] for volume in volumes])
     for number, (volume, notes) in enumerate(zip(volumes, own, strict=True), start=1):

@@ -13,8 +13,7 @@ from hushpore.cluster.remote_job import watch
 from hushpore.cluster.scan import folders_of
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.memory import freed_memory_kept
-from hushpore.io.zarr.image import ZarrImage
-from hushpore.io.zarr.writer import looks_like_labels, write_blocks
+from hushpore.io.zarr.image import ZarrImage, looks_like_labels, write_blocks
 from hushpore.pores.job import segment_pores
 
 if TYPE_CHECKING:

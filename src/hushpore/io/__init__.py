@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.events import result_of
-from hushpore.io.loading import into_memory, is_on_disk, load
+from hushpore.io.loading import choose, into_memory, is_on_disk, load
 from hushpore.io.planes import LEFT_OUT
 from hushpore.io.registry import kind_of
 from hushpore.io.resample import is_uneven, resample_evenly
-from hushpore.io.series import choose
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume

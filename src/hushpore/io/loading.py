@@ -1,9 +1,14 @@
-"""From disk into memory: with progress, cancelled at any plane, and only what memory holds."""
+"""From files to volumes: find the reader, leave values on disk or read them, choose among stacks.
+
+`opening` finds what is in a file or folder; `load` reads it as a job, cancelled at any plane, and
+only what memory holds; `choose` says which of several stacks is meant.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,16 +18,20 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Driver, Progress
 from hushpore.base.scaled import Scaled, held
+from hushpore.base.text import harmless
+from hushpore.base.volume import Volume
+from hushpore.io.folders import files_below, natural_key, read_beginnings_ahead, shortened
 from hushpore.io.gate import free_memory, trusting
-from hushpore.io.opening import opening, opening_files
 from hushpore.io.planes import LEFT_OUT, DiskArray
+from hushpore.io.registry import READERS, kind_of_one, resolved, titles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence, Set
 
-    from hushpore.base.volume import Volume
-    from hushpore.io.opening import Opening
+    from hushpore.io.registry import Function, Reader
 
+    #: Yields the share of the headers that was read; returns volumes that lie on disk still.
+    Opening: TypeAlias = Generator[float, None, list[Volume]]
     #: A file, a folder, or several files.
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     #: A job that yields `Progress` and returns volumes.
@@ -30,9 +39,114 @@ if TYPE_CHECKING:
     #: Makes an array of a shape and dtype.
     Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
+#: Pictures that people drop by mistake.
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 #: Share of the free memory above which a stack stays on disk.
 MEMORY_SHARE = 0.5
 _HEADERS = 0.1  # share of the time that headers take
+#: Stacks that are preselected at most; a study of thirty would fill the screen with layers.
+MOST = 6
+
+
+def opening(path: Path) -> Opening:
+    """Open every image stack of a file or folder without reading its values.
+
+    Yields: the share of the headers that was read.
+    Raises InputError, MissingPackageError: as for `hushpore.io.read_all`; OSError if the system
+    refuses.
+    """
+    path.stat()
+    _require_text(path)
+    kind = kind_of_one(path)
+    if kind is not None:
+        return (yield from _read(READERS[kind], READERS[kind].read, path))
+    if not path.is_dir():
+        raise InputError(_why_not(path))
+    files = files_below(path)
+    if not files:
+        raise InputError(f"The folder {path} is empty; expected slices as {_titles_of_slices()}.")
+    return (yield from _slices(files, path, {path}))
+
+
+def opening_files(files: Sequence[Path], folder: Path) -> Opening:
+    """Open some files as if they were all that a folder holds; as `opening`.
+
+    `files`: at least two, as a user picks them out of a folder. `folder`: where they lie, for names
+    and messages.
+    """
+    for path in files:
+        path.stat()
+    _require_text(folder)
+    return (yield from _slices(sorted(files, key=natural_key), folder, {p.parent for p in files}))
+
+
+def _require_text(path: Path) -> None:
+    """Refuse a name that is no text: no record, table or image could hold it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{harmless(str(path))} has a name that is no text in UTF-8. Rename it, or the folder "
+            "that it lies in."
+        ) from None
+
+
+def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
+    """Open the slices among some files; those that their names order only right in `places`."""
+    read_beginnings_ahead(files)
+    kinds = [(path, kind_of_one(path)) for path in files]
+    for name, reader in READERS.items():
+        if not reader.slices_by:
+            continue
+        own = [path for path, kind in kinds if kind == name]
+        if not own:
+            continue
+        here = [path for path in own if reader.slices_by == "header" or path.parent in places]
+        if not here:
+            where = sorted({str(path.parent.relative_to(folder)) for path in own})
+            raise InputError(
+                f"The folder {folder} holds no images itself; the {reader.title} files are in its "
+                f"folders {shortened(where)}. Open one of these."
+            )
+        others = [path for path, kind in kinds if kind != name]
+        return (yield from _read(reader, reader.read_slices, here, folder, others))
+    raise InputError(
+        f"The folder {folder} holds no image stack: none of its {len(files)} files "
+        f"({shortened([path.name for path in files])}) is {_titles_of_slices()}."
+    )
+
+
+def _read(reader: Reader, function: Function, *what: Any) -> Opening:
+    reader.require()
+    found = resolved(function)(*what)
+    if not isinstance(found, list | Volume):
+        found = yield from found
+    return [found] if isinstance(found, Volume) else found
+
+
+def _why_not(path: Path) -> str:
+    """Return why a file is not read."""
+    if path.stat().st_size == 0:
+        return f"{path.name} is empty (0 bytes)."
+    meant = next((each for each in READERS.values() if each.is_named_like(path)), None)
+    if meant is not None and meant.hint:
+        return f"{path.name} cannot be read as {meant.title}: {meant.hint}."
+    if meant is not None:
+        with path.open("rb") as file:
+            start = file.read(12)
+        return f"{path.name} is named like {meant.title} but is not: it begins with {start!r}."
+    suffix = path.suffix.lower()
+    if suffix in _PICTURES:
+        return (
+            f"{path.name} is a photograph or picture format ({suffix}); "
+            f"{titles(READERS.values(), 'and')} are read. Save it as a greyscale TIFF first, for "
+            "example in ImageJ."
+        )
+    return f"{path.name} is not a file that can be read; expected {titles(READERS.values())}."
+
+
+def _titles_of_slices() -> str:
+    return titles(reader for reader in READERS.values() if reader.slices_by)
 
 
 def load(
@@ -162,3 +276,76 @@ def _reading_error(path: Path, error: OSError) -> InputError:
     if error.errno == errno.ENAMETOOLONG:
         return InputError(f"The name {str(path)[:60]}... is too long for a file.")
     return InputError(f"{where} cannot be read: {error.strerror or error}.")
+
+
+def choose(volumes: Sequence[Volume], series: int | str = "") -> Volume:
+    """Return the image stack that a user means.
+
+    `volumes`: all that a file or folder holds. `series`: its number as `hushpore info` lists it,
+    from 1; or its name, or a part that only its name has, in upper or lower case; empty for the one
+    with most voxels.
+    Returns: one of them.
+    Raises InputError if none, or more than one, fits; lists them all.
+
+    >>> import numpy as np
+    >>> from hushpore.base.volume import Volume
+    >>> head, chest = (Volume(np.zeros((2, 3)), name=name) for name in ("head", "chest"))
+    >>> choose([head, chest], 2).name, choose([head, chest], "HEA").name
+    ('chest', 'head')
+    """
+    text = str(series).strip()
+    if not text:
+        # labels, which are no larger, come after their image
+        return max(volumes, key=lambda volume: math.prod(volume.shape))
+    if text.isdecimal() and 1 <= int(text) <= len(volumes):
+        return volumes[int(text) - 1]
+    folded = text.casefold()
+    exact = [volume for volume in volumes if volume.name.casefold() == folded]
+    found = exact or [volume for volume in volumes if folded in volume.name.casefold()]
+    if len(found) == 1:
+        return found[0]
+    listed = "; ".join(f"{number} {volume.name}" for number, volume in enumerate(volumes, start=1))
+    what = f"{len(found)} series fit" if found else "no series fits"
+    raise InputError(f"{what} {text!r}. Give a number or a name that only one has: {listed}.")
+
+
+def with_own_names(volumes: Sequence[Volume]) -> list[Volume]:
+    """Return the image stacks of a file or folder, numbered where they would have the same name."""
+    names = [volume.name for volume in volumes]
+    return [
+        volume
+        if names.count(volume.name) == 1
+        else volume.replace(
+            volume.data, name=f"{volume.name} [{names[: index + 1].count(volume.name)}]"
+        )
+        for index, volume in enumerate(volumes)
+    ]
+
+
+def preselected(volumes: Sequence[Volume], room: float) -> list[int]:
+    """Return the image stacks that a user is likely to want, as their places in the sequence.
+
+    The largest, and of the others as many as memory has room for, largest first, up to `MOST`.
+
+    `volumes`: all that a file or folder holds; at least one. `room`: bytes that they may take
+    together.
+    """
+    order = sorted(range(len(volumes)), key=lambda i: math.prod(volumes[i].shape), reverse=True)
+    kept = order[:1]
+    for index in order[1:MOST]:
+        if sum(volumes[i].nbytes for i in [*kept, index]) > room:
+            break
+        kept.append(index)
+    return sorted(kept)
+
+
+def split_notes(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Part notes into those that all image stacks have, and those of each alone.
+
+    >>> split_notes([["a", "b"], ["a"]])
+    (['a'], [['b'], []])
+    """
+    if len(notes) < 2:
+        return [], [list(each) for each in notes]
+    shared = [note for note in notes[0] if all(note in other for other in notes)]
+    return shared, [[note for note in each if note not in shared] for each in notes]

@@ -17,8 +17,8 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.text import read_text
 from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
+from hushpore.io.folders import sidecar_of
 from hushpore.io.gate import gate_of
-from hushpore.io.marks import sidecar_of
 from hushpore.io.planes import Stream, uncompressed_planes
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hushpore.base.errors import import_optional
 from hushpore.base.partial import new_file, write_through
-from hushpore.io import marks
+from hushpore.io import folders
 from hushpore.io.folders import PEEK, first_files
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Reader(Format):
     """A format that can be read."""
 
     # ``matches(start, path)``: whether a file is of this format. `start` has its first
-    # `hushpore.io.marks.START` bytes; no matter what its name is, if these can tell.
+    # `hushpore.io.folders.START` bytes; no matter what its name is, if these can tell.
     matches: Callable[[bytes, Path], bool]
     # ``read(path)`` returns a volume or several, best with their values on disk still; or it is a
     # generator that yields the share of the headers that was read, and returns these
@@ -91,8 +91,8 @@ READERS: dict[str, Reader] = {
     # first, because the 128 bytes before its mark are free and may look like a TIFF
     "dicom": Reader(
         title="DICOM",
-        matches=marks.is_dicom,
-        read="hushpore.io.dicom.directory:open_dicom_file",
+        matches=folders.is_dicom,
+        read="hushpore.io.dicom.reader:open_dicom_file",
         patterns=("*.dcm", "*.ima", *_NAMELESS),
         slices_by="header",
         read_slices="hushpore.io.dicom.reader:open_dicom",
@@ -105,7 +105,7 @@ READERS: dict[str, Reader] = {
     ),
     "tiff": Reader(
         title="TIFF",
-        matches=lambda start, path: start[:4] in marks.TIFF,
+        matches=lambda start, path: start[:4] in folders.TIFF,
         read="hushpore.io.tiff.reader:read_tiff",
         patterns=("*.tif", "*.tiff", "*.btf"),
         slices_by="name",
@@ -117,7 +117,7 @@ READERS: dict[str, Reader] = {
     ),
     "zarr": Reader(
         title="OME-Zarr",
-        matches=marks.is_zarr,
+        matches=folders.is_zarr,
         read="hushpore.io.zarr.reader:open_zarr",
         patterns=("*.zarr",),
         is_folder=True,
@@ -129,7 +129,7 @@ READERS: dict[str, Reader] = {
     ),
     "nifti": Reader(
         title="NIfTI",
-        matches=marks.is_nifti,
+        matches=folders.is_nifti,
         read="hushpore.io.nifti:read_nifti",
         patterns=("*.nii", "*.nii.gz"),
         package="nibabel",
@@ -139,7 +139,7 @@ READERS: dict[str, Reader] = {
     ),
     "npy": Reader(
         title="NumPy",
-        matches=lambda start, path: start.startswith(marks.NUMPY),
+        matches=lambda start, path: start.startswith(folders.NUMPY),
         read="hushpore.io.raw:open_npy",
         patterns=("*.npy",),
         understood="`.npy`",
@@ -147,7 +147,7 @@ READERS: dict[str, Reader] = {
     ),
     "metaimage": Reader(
         title="MetaImage",
-        matches=lambda start, path: marks.META_IMAGE.match(start) is not None,
+        matches=lambda start, path: folders.META_IMAGE.match(start) is not None,
         read="hushpore.io.raw:open_meta_image",
         patterns=("*.mhd", "*.mha"),
         understood="`.mhd` with its raw file beside it, `.mha`; compressed or not",
@@ -155,9 +155,9 @@ READERS: dict[str, Reader] = {
     ),
     "raw": Reader(
         title="raw voxels",
-        matches=lambda start, path: marks.sidecar_of(path) is not None,
+        matches=lambda start, path: folders.sidecar_of(path) is not None,
         read="hushpore.io.raw:open_raw",
-        patterns=tuple(f"*{ending}" for ending in marks.RAW),
+        patterns=tuple(f"*{ending}" for ending in folders.RAW),
         hint="a JSON file of the same name must lie beside it and state their shape and type, as "
         "docs/formats.md says",
         understood="`.raw`, `.bin`, `.vol`, `.dat` with a JSON file beside it (below)",
@@ -289,7 +289,7 @@ EXPORTERS: dict[str, Exporter] = {
     "ome-zarr": Exporter(
         title="OME-Zarr",
         of="image",
-        writers={".zarr": "hushpore.io.zarr.writer:write_zarr"},
+        writers={".zarr": "hushpore.io.zarr.image:write_zarr"},
         is_folder=True,
         package="zarr",
         extra="zarr",
@@ -347,7 +347,7 @@ def kind_of_one(path: Path) -> str | None:
         return None  # a pipe or device would block or never end
     if not is_folder and known.st_size:
         with path.open("rb") as file:
-            start = file.read(marks.START)
+            start = file.read(folders.START)
     for name, reader in READERS.items():
         if reader.is_folder == is_folder and reader.matches(start, path):
             return name

@@ -15,12 +15,17 @@ from hushpore.base.readable import readable_bytes, readable_count
 from hushpore.base.volume import Volume
 from hushpore.device.timing import StageTimer
 from hushpore.io.gate import free_memory
-from hushpore.io.loading import load
+from hushpore.io.loading import choose, load
 from hushpore.io.registry import EXPORTERS
-from hushpore.io.series import choose
 from hushpore.io.target import check_target, require_apart, require_zarr, resumable_directory
-from hushpore.io.zarr.image import MEMORY, ZarrImage, import_zarr
-from hushpore.io.zarr.writer import looks_like_labels, require_content, write_blocks
+from hushpore.io.zarr.image import (
+    MEMORY,
+    ZarrImage,
+    import_zarr,
+    looks_like_labels,
+    require_content,
+    write_blocks,
+)
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ Nothing that identifies a patient is taken from a header.
 from __future__ import annotations
 
 import functools
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import numpy as np
 from hushpore.base.errors import HushporeError
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
-from hushpore.io.dicom.values import Header, first, integer, number, numbers
 from hushpore.io.gate import gate_of
 from hushpore.io.log_capture import captured_warnings
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     #: Returns a value of a frame, by its name and the sequence of functional groups that has it.
     Lookup: TypeAlias = Callable[[str, str], Any]
 
+# value representations by how their bytes are read here; pydicom reads all others
+_TEXT = ("CS", "DS", "IS", "LO", "UI")
+# begins a change of the character set, after which bytes of ASCII stand for other letters
+_ESCAPE = b"\x1b"
+_WHOLE = {"US": False, "SS": True}
 _DICOMDIR = "1.2.840.10008.1.3.10"
 _LARGEST_IMAGE = 2**40  # bytes; beyond it a header is wrong, not a scan large
 # implicit and explicit, little and big endian; none stated
@@ -48,11 +53,91 @@ _TAGS = [
 # element of the pixels, without group: their kind of number where the header does not say
 _FLOATS = {0x0008: "f4", 0x0009: "f8"}
 _PIXELS = 0x7FE0
-# little endian: the tag of an item of a sequence, and that of pixels
-_ITEM, _PIXEL_TAG = b"\xfe\xff\x00\xe0", b"\xe0\x7f\x10\x00"
+_ITEM = b"\xfe\xff\x00\xe0"  # the tag of an item of a sequence, little endian
+_PIXEL_TAG = b"\xe0\x7f\x10\x00"  # that of pixels
 _MANY_ITEMS = 50_000
 _BATCH = 50  # headers from one report of progress to the next
 _UNDEFINED = 0xFFFFFFFF
+
+
+class Header:
+    """The elements of a data set, by keyword.
+
+    `dataset`: as read from a file; its elements are still bytes, which pydicom would turn into
+    objects that check themselves.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a number, a text, a list of texts, a sequence, or the default where it is empty.
+
+        Numbers that are written as text stay text; see `numbers`.
+        """
+        tag, representation = _entry(name)
+        element = self._dataset.get_item(tag)
+        if element is None:
+            return default
+        content = element.value
+        if isinstance(content, bytes):
+            representation = element.VR or representation
+            if representation in _TEXT and content.isascii() and _ESCAPE not in content:
+                texts = content.decode("ascii").rstrip("\0 ").split("\\")
+                content = [text.strip() for text in texts] if len(texts) > 1 else texts[0].strip()
+            elif representation in _WHOLE and len(content) >= 2:
+                return int.from_bytes(
+                    content[:2],
+                    "little" if element.is_little_endian else "big",
+                    signed=_WHOLE[representation],
+                )
+            else:
+                content = self._dataset[tag].value
+        return default if content is None or content == "" else content
+
+
+def first(dataset: Any, sequence: str) -> Any:
+    """Return the first item of a sequence, or None where there is none."""
+    items = dataset.get(sequence)
+    return items[0] if items else None
+
+
+def numbers(value: Any) -> list[float]:
+    """Return the finite numbers of an element with one or several values, or an empty list.
+
+    >>> numbers(["1.5", "2"]), numbers("3"), numbers(None), numbers("many")
+    ([1.5, 2.0], [3.0], [], [])
+    """
+    if value is None or value == "":
+        return []
+    many = value if hasattr(value, "__iter__") and not isinstance(value, str) else [value]
+    try:
+        found = [float(each) for each in many]
+    except (TypeError, ValueError):
+        return []
+    return found if all(math.isfinite(number) for number in found) else []
+
+
+def number(value: Any, default: Any) -> float:
+    """Return the first number of an element, or of `default`, or one."""
+    found = numbers(value) or numbers(default)
+    return found[0] if found else 1.0
+
+
+def integer(value: Any) -> int | None:
+    """Return the first number of an element without its decimals, or None."""
+    found = numbers(value)
+    return int(found[0]) if found else None
+
+
+@functools.cache
+def _entry(name: str) -> tuple[Any, str]:
+    from pydicom.datadict import dictionary_VR, tag_for_keyword
+    from pydicom.tag import Tag
+
+    tag = tag_for_keyword(name)
+    assert tag is not None, name
+    return Tag(tag), dictionary_VR(tag)
 
 
 def is_dicomdir(path: Path) -> bool:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
-from hushpore.io.codestream import stated_bytes, stated_size
-from hushpore.io.gate import SMALL
+from hushpore.io.gate import SMALL, stated_bytes, stated_size
 from hushpore.io.log_capture import captured_warnings
 from hushpore.io.planes import read_uncompressed
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _SLICE_NAME = re.compile(r"slice_\d{4,}\.dcm")
 _LONGEST = 64  # characters of a description
-_LOW, _HIGH = -32768, 32767
+_LOW = -32768  # of int16, in which CT values are stored
+_HIGH = 32767
 
 
 def write_series(

@@ -20,8 +20,13 @@ from hushpore.base.volume import Volume
 from hushpore.io.gate import CONSENT, Gate, gate_of
 from hushpore.io.log_capture import captured_log, captured_warnings
 from hushpore.io.planes import PlaneStack, Stream
-from hushpore.io.tiff.layout import layout_notes
-from hushpore.io.tiff.planes import explained, planes_of, require_few_pages, require_parts
+from hushpore.io.tiff.planes import (
+    explained,
+    layout_notes,
+    planes_of,
+    require_few_pages,
+    require_parts,
+)
 from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
 
 if TYPE_CHECKING:
@@ -31,7 +36,8 @@ if TYPE_CHECKING:
 
 _ORDER = "tczyx"
 _COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
-_PALETTE, _WHITE_IS_ZERO = 3, 0
+_PALETTE = 3  # photometric interpretations, as the TIFF standard numbers them
+_WHITE_IS_ZERO = 0
 _MOST_CHANNELS = 7  # of ImageJ; where there are more, a program forgot to call them slices
 _MOST_LEVELS = 1000  # further images within a page, as pyramids have them
 # what tifffile logs where pixels are missing; it would fill them with zeros

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 # dots per inch that programs write when they know nothing of the image
 _PRINT_RESOLUTIONS = (72.0, 96.0, 150.0, 300.0, 600.0)
-_CENTIMETRE, _INCH = 3, 2
+_CENTIMETRE = 3  # units of the resolution, as TIFF numbers them
+_INCH = 2
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.text import harmless
 from hushpore.base.units import METRES
 from hushpore.io.known import known_of_values
-from hushpore.io.slabs import slabs
+from hushpore.io.planes import slabs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from hushpore.base.volume import Volume
 from hushpore.io.folders import natural_key, shortened
 from hushpore.io.gate import gate_of
 from hushpore.io.known import known_of_values
+from hushpore.io.loading import with_own_names
 from hushpore.io.planes import DiskArray
-from hushpore.io.series import with_own_names
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:

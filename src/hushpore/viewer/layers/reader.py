@@ -27,10 +27,9 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
 from hushpore.io.gate import CONSENT
-from hushpore.io.loading import into_memory
+from hushpore.io.loading import into_memory, split_notes
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
-from hushpore.io.series import split_notes
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     LayerData,

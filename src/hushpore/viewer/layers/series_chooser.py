@@ -22,8 +22,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
 from hushpore.base.readable import readable_bytes
 from hushpore.io.gate import free_memory
-from hushpore.io.loading import MEMORY_SHARE
-from hushpore.io.series import preselected, split_notes
+from hushpore.io.loading import MEMORY_SHARE, preselected, split_notes
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
