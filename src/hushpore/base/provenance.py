@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
 
-_AT_ONCE = 1 << 26  # bytes of an array that are read at a time for its fingerprint
+#: Bytes of an array that a thread reads at a time for its fingerprint, and how many threads do:
+#: beside other work, and no more than a disk or memory serve.
+_AT_ONCE = 1 << 25
+_THREADS = 4
 _PACKAGES = ("numpy", "scipy", "scikit-image", "numba", "torch", "pydicom", "tifffile", "pandas")
 
 
@@ -112,7 +115,7 @@ def fingerprint_beside(data: Any) -> Iterator[Future[str]]:
     Whoever leaves the block without having waited for the result gives it up.
     """
     stop = threading.Event()
-    with ThreadPoolExecutor(1, "hushpore-fingerprint") as pool:
+    with ThreadPoolExecutor(1, "hushpore-fingerprints") as pool:
         try:
             yield pool.submit(fingerprint, data, stop)
         finally:
@@ -120,36 +123,44 @@ def fingerprint_beside(data: Any) -> Iterator[Future[str]]:
 
 
 def fingerprint(data: Any, stop: threading.Event | None = None) -> str:
-    """Return what tells an array from another: a BLAKE2b digest of its values, in C order.
+    """Return the fingerprint of an array: a BLAKE2b digest of those of its slices, in C order.
 
-    They are in the byte order of this machine, whatever theirs was.
+    Several threads make it, and machines of which none reads all of the array can: one digest of
+    all values made the end of a pore job on a GPU wait for 1.3 s of 1.8 (512^3, 16 cores).
 
-    `data`: array of at least one axis; read some planes at a time. `stop`: once set, no more is
-    read, and what is returned is of no use.
+    `data`: array of at least one axis, in any byte order; read some slices at a time. `stop`: once
+    set, no more is read, and the result is of no use.
     Returns: 32 hexadecimal digits.
     """
-    digest = hashlib.blake2b(digest_size=16)
-    # some planes at a time: what lies on disk, or is a view that is not contiguous, is never held
-    # whole, and chunks of several planes are not read again for each
-    dtype = np.dtype(data.dtype).newbyteorder("=")
-    plane = max(1, math.prod(data.shape[1:]) * dtype.itemsize)
+    # several slices at a time: a lazy array is never held whole, and its chunks are read once
+    plane = max(1, math.prod(data.shape[1:]) * np.dtype(data.dtype).itemsize)
     step = max(1, _AT_ONCE // plane)
-    for first in range(0, data.shape[0], step):
+
+    def of_part(first: int) -> bytes:
         if stop is not None and stop.is_set():
-            break
-        digest.update(np.ascontiguousarray(data[first : first + step], dtype).data)
-    return digest.hexdigest()
+            return b""
+        return slice_fingerprints(data[first : first + step])
+
+    with ThreadPoolExecutor(_THREADS, "hushpore-fingerprints") as pool:
+        return fingerprint_of_slices(pool.map(of_part, range(0, data.shape[0], step)))
 
 
 def slice_fingerprints(data: Any) -> bytes:
-    """Return the fingerprints of the slices of an array, one after another: 16 bytes each."""
-    return b"".join(bytes.fromhex(fingerprint(plane)) for plane in data)
+    """Return the digests of the slices of an array, one after another: 16 bytes each.
+
+    They are of values in the byte order of this machine.
+    """
+    values = np.ascontiguousarray(data, np.dtype(data.dtype).newbyteorder("="))
+    return b"".join(
+        hashlib.blake2b(np.ascontiguousarray(plane).data, digest_size=16).digest()
+        for plane in values
+    )
 
 
 def fingerprint_of_slices(parts: Iterable[bytes]) -> str:
-    """Return what tells an array from another where no one reads all of it.
+    """Return the `fingerprint` of an array from parts that follow each other along its first axis.
 
-    `parts`: `slice_fingerprints` of parts that follow each other along the first axis.
+    `parts`: their `slice_fingerprints`.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:

@@ -284,7 +284,7 @@ def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDA
 def digest_of(reports: Sequence[Report]) -> dict[str, str]:
     """Return what tells the input from others: the fingerprint of those of all slices."""
     digest = fingerprint_of_slices(each["slices"].tobytes() for each in reports)
-    return {"blake2b_of_slices": digest}
+    return {"blake2b": digest}
 
 
 def range_of(reports: Sequence[Report], dtype: np.dtype[Any]) -> tuple[Range, Histogram | None]:

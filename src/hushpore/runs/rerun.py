@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import InputError
-from hushpore.base.provenance import fingerprint, fingerprint_of_slices, slice_fingerprints
+from hushpore.base.provenance import fingerprint
 from hushpore.io import describe
 from hushpore.io.target import PROVENANCE
 from hushpore.jobs import JOBS, check_chain, load
@@ -163,10 +163,7 @@ def _is_there(path: str) -> bool:
 
 def _is_input(data: Any, given: dict[str, Any]) -> bool:
     """Return whether an array is the input that a record tells of."""
-    if "blake2b" in given:
-        return bool(fingerprint(data) == given["blake2b"])
-    # a cluster has read it in blocks
-    return bool(fingerprint_of_slices([slice_fingerprints(data)]) == given["blake2b_of_slices"])
+    return bool(fingerprint(data) == given["blake2b"])
 
 
 def _steps(jobs: list[dict[str, Any]], file: Path) -> dict[str, Settings]:

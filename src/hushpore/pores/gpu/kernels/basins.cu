@@ -1,7 +1,7 @@
 // Basins of the distance map, as hushpore/pores/watershed/basins.py has them; see distance.cu.
 
 // The float of the same bits; those of floats above zero are in order as integers.
-__device__ inline int bits_of(float value)
+__device__ inline long long bits_of(float value)
 {
     union { float value; int bits; } both;
     both.value = value;
@@ -24,8 +24,12 @@ __device__ inline float sum_in_slice(const float *middle, int x, int y, int heig
     return (line[0] + line[2]) + line[1];
 }
 
-// What voxels of the same squared distance are ordered by: the sum around, rounded.
-__device__ inline int rounded(float sum) { return bits_of(sum) >> 4; }
+// What voxels are ordered by: squared distance, then the sum around, rounded. In the solid it is below
+// 2**32.
+__device__ inline long long key_of(float distance, float sum)
+{
+    return (bits_of(distance) << 32) | ((bits_of(sum) >> 4) << 5);
+}
 
 // Flags are bits of words; a word has so many.
 #define BITS 32
@@ -81,34 +85,21 @@ __global__ void steepest_ascent(
         return;
     }
     Voxel voxel = voxel_at(i, height, width);
-    int x = voxel.x, y = voxel.y, z = voxel.z, highest = 0, sum = -1;
-    long long target = i;
-#pragma unroll
-    for (int dz = -1; dz <= 1; dz++) {
-#pragma unroll
-        for (int dy = -1; dy <= 1; dy++) {
-            if (z + dz < 0 || z + dz >= depth || y + dy < 0 || y + dy >= height) continue;
-            long long middle = i + ((long long)dz * height + dy) * width;
-#pragma unroll
+    int x = voxel.x, y = voxel.y, z = voxel.z;
+    long long best = 0, target = i;
+    for (int dz = -1; dz <= 1; dz++)
+        for (int dy = -1; dy <= 1; dy++)
             for (int dx = -1; dx <= 1; dx++) {
                 if (faces_only && dz * dz + dy * dy + dx * dx > 1) continue;
-                if (x + dx < 0 || x + dx >= width) continue;
-                long long neighbour = middle + dx;
-                int height_there = bits_of(distance[neighbour]);
-                if (height_there < highest || height_there == 0) continue;
-                // sums are looked at only where two are as high
-                int sum_there = -1;
-                if (height_there == highest) {
-                    if (sum < 0) sum = rounded(sums[target]);
-                    sum_there = rounded(sums[neighbour]);
-                    if (sum_there <= sum) continue;
+                if (z + dz < 0 || z + dz >= depth || y + dy < 0 || y + dy >= height ||
+                    x + dx < 0 || x + dx >= width) continue;
+                long long neighbour = i + ((long long)dz * height + dy) * width + dx;
+                long long key = key_of(distance[neighbour], sums[neighbour]);
+                if (key > best) {
+                    best = key;
+                    target = neighbour;
                 }
-                highest = height_there;
-                sum = sum_there;
-                target = neighbour;
             }
-        }
-    }
     pointers[i] = ~(int)target;
     long long plane = (long long)height * width;
     if (target == i)

@@ -186,26 +186,15 @@ __global__ void find_edges(
     Voxel voxel = voxel_at(i, height, width);
     int x = voxel.x, y = voxel.y;
     long long z = offset + voxel.z;
-    // most voxels lie inside a basin, and have nothing to add
-    unsigned others = 0;
-#pragma unroll
-    for (int k = 0; k < N_DIRECTIONS; k++) {
-        int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
-        bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
-                     x + dx < width;
-        int other = ahead ? basins[i + ((long long)dz * height + dy) * width + dx] : 0;
-        others |= (unsigned)(other != own) << k;
-    }
-    if (others == 0) return;
     for (int k = 0; k < N_DIRECTIONS; k++) {
         // those that have gone on to the next direction wait for the others, to add with them
         __syncwarp();
-        if (!(others >> k & 1)) continue;
         int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
         bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
                      x + dx < width;
         long long neighbour = i + ((long long)dz * height + dy) * width + dx;
         int other = ahead ? basins[neighbour] : 0;
+        if (other == own) continue;
         add_one(crossings + (long long)(own - low) * N_DIRECTIONS + k);
         if (other == 0) continue;
         long long slot = slot_of(keys, is_used, size, own, other);
