@@ -76,7 +76,7 @@ def taught(case: Case) -> Model:
 
 def trained_without_noise(noisy: VolumeLike, clean: VolumeLike, **how: Any) -> Model:
     """Train with noisy images as inputs, and the same without noise as targets."""
-    with patch("hushpore.n2v2.job.Noise2Noise", Taught):
+    with patch("hushpore.n2v2.training.run.Noise2Noise", Taught):
         trained = hushpore.denoise(noisy, pair=clean, seed=0, test_time_augmentation=False, **how)
     return trained.model
 

@@ -21,8 +21,8 @@ import torch
 import hushpore
 from benchmarks._scans import Scan, cases, made
 from benchmarks.denoise_correlated import psnr
-from hushpore.n2v2 import job
 from hushpore.n2v2.settings import STEPS
+from hushpore.n2v2.training import run
 from hushpore.n2v2.training.loop import LOG_INTERVAL, TrainingLoop
 from hushpore.n2v2.training.plateau import find_plateau
 from hushpore.n2v2.training.schedule import COOL_DOWN, learning_rate
@@ -81,11 +81,11 @@ def _lengths(scan: Scan) -> dict[str, Any]:
             found.update(_branched(self, state, lambda model: _psnr(model, volume, scan)))
             yield self.timer.timing()
 
-    job.TrainingLoop = Branching  # type: ignore[misc]
+    run.TrainingLoop = Branching  # type: ignore[misc]
     try:
         hushpore.denoise(volume, seed=0, device="cpu")
     finally:
-        job.TrainingLoop = TrainingLoop  # type: ignore[misc]
+        run.TrainingLoop = TrainingLoop  # type: ignore[misc]
     return found
 
 

@@ -134,7 +134,7 @@ def test_a_model_that_cannot_be_packaged_is_refused_before_it_is_trained(
     def no_training(*_: object) -> None:
         pytest.fail("the job has begun")
 
-    monkeypatch.setattr("hushpore.n2v2.job.DenoisingRun", no_training)
+    monkeypatch.setattr("hushpore.n2v2.job.Task.of", no_training)
     words = ("denoise", scan, "-o", tmp_path / "a.tif", "--export-model", tmp_path / "a.zip")
     # asked for, chosen by itself for slices that are alike, and of a model from before
     for flags, count in ((["--context", "1"], 1), ([], 2), (["--model", model], 2)):

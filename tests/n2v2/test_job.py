@@ -16,7 +16,7 @@ from hushpore.base.events import Attention, Metric, Note, Preview, Progress, Sto
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import Clock, HostClock
 from hushpore.device.timing import StageTimer
-from hushpore.n2v2 import job as denoising
+from hushpore.n2v2 import place
 from hushpore.n2v2.inference import volumes
 from hushpore.n2v2.training import loop
 from hushpore.n2v2.training.loop import PreviewPace
@@ -358,7 +358,7 @@ def test_a_gpu_too_small_for_the_volume_hands_over_to_the_cpu(
     monkeypatch.setattr(StageTimer, "run_on", lambda self, clock: clocks.append(clock))
     monkeypatch.setattr(Backend, "release", lambda self: None)
     monkeypatch.setattr(Backend, "free_memory", lambda self: 1e9)
-    monkeypatch.setattr(denoising, "choose_precision", lambda *_: torch.float32)
+    monkeypatch.setattr(place, "choose_precision", lambda *_: torch.float32)
     gpu = Backend("cuda:0", "a small GPU", "as asked")
     result = hushpore.denoise(scan, **{**QUICK, "device": gpu})
     # from then on it is timed there

@@ -37,7 +37,7 @@ from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.noise.residual import NOT_RESTORED
 from hushpore.n2v2.padding import PADDED, find_padding
 from hushpore.n2v2.pair import pair_of
-from hushpore.n2v2.result import Denoised, TrainingResult, make_result
+from hushpore.n2v2.result import Denoised, Learnt, NoiseFound, TrainingResult, make_result
 from hushpore.n2v2.rings import parts_of, ring_facts
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
@@ -184,12 +184,13 @@ class _Denoising:
             yield self._note(PADDED.format(padding))
         self.paths = dataclasses.replace(self.paths, padding=padding)
         yield from self._correct_rings()
-        learnt = yield from self._learn()
-        if self.settings.restore_detail and learnt.model.network.architecture.hides_pixels:
-            yield from self._keep_unrestored(learnt.noise)
-        blocks = yield from self._predict(learnt.model)
+        trained = yield from self._learn()
+        model, noise = trained.learnt.model, trained.noise.diagnosis
+        if self.settings.restore_detail and model.network.architecture.hides_pixels:
+            yield from self._keep_unrestored(noise)
+        blocks = yield from self._predict(model)
         if self.paths.unrestored:
-            yield from self._restore(learnt.noise)
+            yield from self._restore(noise)
         written = [_found_in(self.paths.done(block)) for block in self.image.blocks()]
         yield from self._make_coarser()
         count, total, square = (
@@ -198,12 +199,12 @@ class _Denoising:
         mean = total / count
         moments = mean, math.sqrt(max(square / count - mean**2, 0.0))
         self.progress = Progress("examining", 0, 0, "", _COARSER)
-        how = (self.paths, learnt.noise, self.settings.dimensions, self.settings.seed)
+        how = (self.paths, noise, self.settings.dimensions, self.settings.seed)
         (residual,) = yield from self._timed(spread(self.client, remote.examine, [moments], *how))
         for message in residual.problems:
             yield self._note(message, warning=True)
         yield self.timer.timing()
-        return self._result(learnt, residual, written, blocks)
+        return self._result(trained, residual, written, blocks)
 
     def _correct_rings(self) -> Job:
         """Find the rings in all slices; from here on all tasks work on what is left."""
@@ -236,13 +237,13 @@ class _Denoising:
         if file.exists():
             with whole(file):
                 known = json.loads(file.read_text(encoding="utf-8"))
-                noise = NoiseDiagnosis(**known.pop("noise"))
-                if "taken" in known:  # as earlier versions named it
-                    known["schedule"] = known.pop("taken")
-                known["notes"]
+                diagnosis = NoiseDiagnosis(**known["noise"].pop("diagnosis"))
+                noise = NoiseFound(diagnosis, **known["noise"])
+                learnt = Learnt(load_model(model), **known["learnt"])
+                notes, where = tuple(known["notes"]), known["device"]
             yield self._note("The model is that of the run before, which was broken off.")
-            self.notes += known["notes"]
-            return TrainingResult(load_model(model), noise, **known)
+            self.notes += notes
+            return TrainingResult(learnt, noise, notes, where)
         settings = self.settings
         # of values that are not finite nothing can be made, with a model neither
         scale = yield from self._measure()
@@ -258,18 +259,20 @@ class _Denoising:
         watched = watch(
             self.client, remote.learn_on_worker, self.paths, settings, self.device, scale
         )
-        learnt: TrainingResult = yield from mapped(
+        came_to: TrainingResult = yield from mapped(
             part_of(watched, _MEASURED, _LEARNT), self._taken_in
         )
         # not all that is noted is told
-        self.notes += [each for each in learnt.notes if each not in self.notes]
-        learnt.model.save(model, overwrite=True)
-        known = {name: value for name, value in vars(learnt).items() if name != "model"}
+        self.notes += [each for each in came_to.notes if each not in self.notes]
+        came_to.learnt.model.save(model, overwrite=True)
+        facts = {name: value for name, value in vars(came_to.learnt).items() if name != "model"}
+        known = {**vars(came_to), "learnt": facts, "noise": dataclasses.asdict(came_to.noise)}
         # last: where it is, the model is too
         with new_file(file, overwrite=True) as part:
-            write_json(part, {**known, "noise": dataclasses.asdict(learnt.noise)})
+            write_json(part, known)
         # as the workers read it: PyTorch rounds differently where weights lie in another order
-        return dataclasses.replace(learnt, model=load_model(model))
+        learnt = dataclasses.replace(came_to.learnt, model=load_model(model))
+        return dataclasses.replace(came_to, learnt=learnt)
 
     def _measure(self) -> Generator[Event, None, Scale]:
         """Return the grey scale of the volume, of which every value is looked at."""
@@ -388,7 +391,7 @@ class _Denoising:
 
     def _result(
         self,
-        learnt: TrainingResult,
+        trained: TrainingResult,
         residual: Residual,
         written: list[dict[str, Any]],
         earlier: int,
@@ -403,10 +406,8 @@ class _Denoising:
         )  # fmt: skip
         provenance["cluster"] = {"blocks": len(written), "written_before": earlier}
         return make_result(
-            self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
-            residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
-            schedule=learnt.schedule, noise_model=learnt.noise_model,
-            pair=learnt.pair, rings=self.rings, padding=self.paths.padding, ended=learnt.ended,
+            self.volume, trained.learnt, trained.noise, provenance, residual=residual,
+            precision=self.dtype, rings=self.rings, padding=self.paths.padding,
         )  # fmt: skip
 
 

@@ -23,7 +23,6 @@ from hushpore.base.readable import readable_number
 from hushpore.base.volume import Volume
 from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
 from hushpore.n2v2.noise.diagnosis import NOTABLE
-from hushpore.n2v2.plan import ALIKE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +32,16 @@ if TYPE_CHECKING:
     from hushpore.n2v2.images import Images
     from hushpore.n2v2.settings import DenoiseSettings
 
-#: Edge of the squares in which two scans are compared, how many are, and the share of them in which
-#: there is least of the image.
-_EDGE, _SQUARES, _FLATTEST = 8, 4000, 0.05
+#: Correlation of averages over small squares above which two slices, or scans, look alike: that of
+#: neighbouring slices of a scan is above 0.9.
+ALIKE = 0.5
+
+#: Edge of the squares in which two scans are compared, in pixels.
+_EDGE = 8
+#: How many of these squares are compared.
+_SQUARES = 4000
+#: Share of the squares, those with least of the image, that tell the noise.
+_FLATTEST = 0.05
 
 #: Correlation of the noise from which on it is the same.
 _SAME = 0.99

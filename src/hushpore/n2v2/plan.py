@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import Note
+from hushpore.n2v2.images import arrange
 from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import Architecture
 from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
+from hushpore.n2v2.pair import ALIKE, pair_of
 from hushpore.n2v2.settings import PAPER_SHARE
+from hushpore.n2v2.source import Source
+from hushpore.n2v2.trained import load_model, require_dimensions
+from hushpore.patches.job import require_room
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -34,52 +42,127 @@ STRONG = 0.3
 #: Neighbouring slices to either side that are seen where the settings leave it open.
 CONTEXT = 2
 
-#: Correlation of neighbouring slices above which they are seen beside each other (those of scans
-#: have above 0.9); edge of the squares whose averages are compared, and how many are.
-ALIKE, SQUARE, SQUARES = 0.5, 8, 400
+#: Edge of the squares whose averages are compared to tell whether neighbouring slices are alike.
+SQUARE = 8
+#: How many of these squares are compared.
+SQUARES = 400
 
 #: Share of a patch that is hidden at most where lines are.
 MAX_MASKED = 0.3
 
 #: Where slices lie so much further apart than pixels, they are not seen beside each other in 2D,
-#: and in 3D there is no down-sampling along z; nor where there are fewer of them than this.
-COARSE, THIN = 2.0, 16
+#: and in 3D there is no down-sampling along z.
+COARSE = 2.0
+#: Slices below which there is no down-sampling along z either.
+THIN = 16
 
 
-def may_draw_noise(volume: Volume, settings: DenoiseSettings) -> bool:
-    """Return whether a network may be trained with noise that is drawn, once that is known.
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a denoising is of, and what its settings come to before the noise is known."""
 
-    Raises InputError if noise is to be drawn for several channels, each of which has its own.
+    volume: Volume
+    settings: DenoiseSettings
+    source: Source  # reads the volume, and its second scan where there is one
+    pair: Volume | None  # the second scan
+    trained: Model | None  # what is applied; nothing is trained then
+    arrangement: Arrangement  # what the network sees as one image
+    context: int  # neighbouring slices to either side that it sees beside each
+    size: tuple[int, ...]  # of a patch in the planes of the volume
+    replacement: Replacement  # what hidden pixels are replaced by
+
+    @classmethod
+    def of(cls, volume: Volume, settings: DenoiseSettings) -> Task:
+        """Look at what is asked for.
+
+        Raises InputError if the volume or a setting cannot be used.
+        """
+        require_dimensions(volume, settings.dimensions)
+        pair = pair_of(volume, settings)
+        source = Source(volume, settings.dimensions, pair)
+        if settings.model:
+            trained = load_model(settings.model)
+            require_dimensions_of(trained, settings)
+            arrangement, context = trained.arrange(volume), trained.context
+            size, replacement = source.size, Replacement()
+        else:
+            trained = None
+            _require_one_channel(volume, settings)
+            context = context_for(volume, settings)
+            arrangement = arrange(volume, settings.dimensions, settings.channels, context)
+            size = patch_size_for(volume, settings, source.size)
+            replacement = replacement_for(settings)
+            require_room(volume, size)
+        return cls(volume, settings, source, pair, trained, arrangement, context, size, replacement)
+
+    @property
+    def may_draw_noise(self) -> bool:
+        """Whether a network may be trained with noise that is drawn, once that is known."""
+        method = self.settings.method
+        hides = (
+            _n_channels(self.volume) > 1
+            or self.settings.correlated_along != "none"
+            or self.pair is not None
+        )
+        return self.trained is None and (method == "r2r" or (method == "auto" and not hides))
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """How a network is trained, and by what noise."""
+
+    name: str  # see `hushpore.n2v2.model.METHODS`
+    is_independent: bool  # whether noise is independent from voxel to voxel
+    noise: NoiseModel | None = None  # what is drawn, or told of; None where pixels are hidden
+    count: float | None = None  # the grey value of one, where counts are shared out
+    reason: Note | None = None  # why it is not another
+
+
+def decide_method(
+    task: Task, is_independent: bool, noise: NoiseModel | None, count: float | None, std: float
+) -> Method:
+    """Decide by the settings and the noise of a scan how its network is trained.
+
+    `is_independent`: whether the noise of neighbours is not correlated. `noise`: None where it may
+    not be drawn. `count`: the grey value of one, where values are counts. `std`: standard deviation
+    of the grey values.
     """
-    n_channels = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
-    if settings.method == "r2r" and n_channels > 1:
+    is_open, hiding = task.settings.method == "auto", partial(Method, "n2v2", is_independent)
+    if task.pair is not None or noise is None:
+        without = "n2v2" if is_open else task.settings.method
+        return Method("n2n" if task.pair is not None else without, is_independent, noise)
+    drawing = partial(Method, "r2r", is_independent, noise)
+    if count is not None:
+        said = "Grey values are counts, with the noise of such: they are shared out between "
+        return drawing(count, Note(f"{said}inputs and targets."))
+    if noise.doubts:
+        doubts = " ".join(noise.doubts)
+        if is_open:
+            said = f"{doubts} So pixels are hidden instead (method n2v2)."
+            return hiding(reason=Note(said, warning=True))
+        return drawing(reason=Note(doubts, warning=True))
+    # targets with drawn noise have three times the variance of the scan's. Where that is much of
+    # what there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the
+    # better target
+    is_strong = noise.deviation**2 >= STRONG * std**2
+    is_white = is_independent and noise.is_independent
+    if is_open and task.settings.dimensions == 2 and is_white and is_strong:
+        said = "The noise is strong, and independent from voxel to voxel: pixels are hidden "
+        return hiding(reason=Note(f"{said}(method n2v2), which learns more from such noise."))
+    return drawing()
+
+
+def _require_one_channel(volume: Volume, settings: DenoiseSettings) -> None:
+    """Raise InputError if noise is to be drawn for several channels, each of which has its own."""
+    if settings.method == "r2r" and (n_channels := _n_channels(volume)) > 1:
         raise InputError(
             f"method='r2r' works on one channel; {volume.name} has {n_channels}. Choose a channel, "
             "or method='n2v2'."
         )
-    hides = n_channels > 1 or settings.correlated_along != "none" or bool(settings.pair)
-    return settings.method == "r2r" or (settings.method == "auto" and not hides)
 
 
-def hides_strong_noise(settings: DenoiseSettings, noise: NoiseModel, deviation: float) -> bool:
-    """Return whether hiding pixels teaches more than drawing noise does, if the method is open.
-
-    Targets with drawn noise have three times the variance of the scan's. Where that is much of what
-    there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the better
-    target. `deviation`: of the grey values of the scan.
-    """
-    if settings.method != "auto" or settings.dimensions != 2:
-        return False
-    return noise.is_independent and noise.deviation**2 >= STRONG * deviation**2
-
-
-def method_for(settings: DenoiseSettings, noise: NoiseModel | None) -> str:
-    """Return the method. `noise`: None where it is not known well enough to be drawn."""
-    if settings.pair:
-        return "n2n"
-    if settings.method != "auto":
-        return settings.method
-    return "n2v2" if noise is None else "r2r"
+def _n_channels(volume: Volume) -> int:
+    return volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
 
 
 def context_for(volume: Volume, settings: DenoiseSettings) -> int:

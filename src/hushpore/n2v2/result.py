@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,73 +83,76 @@ class Denoised:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingResult:
-    """What a training came to."""
+class Learnt:
+    """What a training came to; or a model, where that is applied and nothing is trained."""
 
-    model: Model  # on the CPU
-    noise: NoiseDiagnosis  # what the noise is like
-    curves: dict[str, list[tuple[int, float]]]  # step and value of ``"loss"`` and ``"validation"``
-    steps: int  # how many there were
-    seconds: float  # how long they took
-    schedule: dict[str, Any] | None  # the schedule of a training that time has ended
+    model: Model  # on the CPU, once the job is done
+    # step and value of ``"loss"`` and ``"validation"``
+    curves: Mapping[str, list[tuple[int, float]]] = field(default_factory=dict)
+    steps: int = 0  # how many there were
+    seconds: float = 0.0  # how long they took
+    schedule: dict[str, Any] | None = None  # the schedule of a training that time has ended
+    ended: str = ""  # what has ended it, in words
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseFound:
+    """What was found of the noise before a training, for its record."""
+
+    diagnosis: NoiseDiagnosis  # what it is like
+    model: dict[str, Any] | None = None  # `NoiseModel.to_dict` of what was drawn
+    pair: dict[str, Any] | None = None  # how two scans compare, where two were given
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """What `hushpore.n2v2.job.train` returns."""
+
+    learnt: Learnt
+    noise: NoiseFound
     notes: tuple[str, ...]  # what was said
     device: str  # where it ran, in words
-    # `NoiseModel.to_dict` of the noise, where it is known
-    noise_model: dict[str, Any] | None = None
-    pair: dict[str, Any] | None = None  # how two scans compare, where two were given
-    ended: str = ""  # what has ended it, in words
 
 
 def make_result(
     volume: Volume,
-    model: Model,
-    curves: Mapping[str, list[tuple[int, float]]],
+    learnt: Learnt,
+    noise: NoiseFound,
     provenance: dict[str, Any],
     *,
-    noise: NoiseDiagnosis,
     residual: Residual,
-    steps: int,
-    seconds: float,
     precision: torch.dtype,
-    schedule: dict[str, Any] | None,
-    noise_model: dict[str, Any] | None = None,
-    pair: dict[str, Any] | None = None,
     rings: list[dict[str, Any]] | None = None,
     padding: float | None = None,
-    ended: str = "",
 ) -> Denoised:
     """Put a result together, and complete its record.
 
-    `volume`: the denoised one. `curves`, `steps`, `seconds`, `schedule`: as in `TrainingResult`.
-    `provenance`: as `hushpore.base.provenance.make_provenance` returns it; added to. `noise`,
-    `residual`: what was found before and after. `precision`: arithmetic of the network.
-    `noise_model`, `pair`, `ended`: as in `TrainingResult`. `rings`: what was taken out of each scan
-    before, where that was asked for. `padding`: the value that the scan is filled in with, if any.
+    `volume`: the denoised one. `provenance`: as `hushpore.base.provenance.make_provenance` returns
+    it; added to. `residual`: what was found after. `precision`: arithmetic of the network. `rings`:
+    what was taken out of each scan before, where that was asked for. `padding`: the value that the
+    scan is filled in with, if any.
     """
+    model, found = learnt.model, noise.diagnosis
     losses, validation = (
-        np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
+        np.array(learnt.curves.get(name, []), np.float32).reshape(-1, 2)
+        for name in ("loss", "validation")
     )
-    provenance["noise"] = {**dataclasses.asdict(noise), "summary": noise.summary}
-    if noise_model is not None:
-        provenance["noise_model"] = noise_model
-    if pair is not None:
-        provenance["pair"] = pair
-    if rings is not None:
-        provenance["rings"] = rings
-    if padding is not None:
-        provenance["padding_value"] = padding
+    provenance["noise"] = {**dataclasses.asdict(found), "summary": found.summary}
+    optional = {
+        "noise_model": noise.model, "pair": noise.pair, "rings": rings, "padding_value": padding,
+        "training": learnt.schedule,
+    }  # fmt: skip
+    provenance |= {name: each for name, each in optional.items() if each is not None}
     record_model(provenance, model)
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
     provenance["result"] = {
-        "steps": steps,
+        "steps": learnt.steps,
         "input_share": model.network.input_share,  # of the scan itself in the result
-        "training_seconds": seconds,
-        "ended": ended,
+        "training_seconds": learnt.seconds,
+        "ended": learnt.ended,
         "final_loss": float(losses[-1, 1]) if len(losses) else None,
         "noise_removed": residual.deviation,
         "precision": str(precision).removeprefix("torch."),
     }
-    if schedule is not None:
-        provenance["training"] = schedule
     return Denoised(volume, model, losses, validation, provenance["timings"], provenance)
