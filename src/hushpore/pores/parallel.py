@@ -49,6 +49,14 @@ def kernel(function: F) -> F:
     return cast("F", compiled)
 
 
+def inlined(function: F) -> F:
+    """Make a function part of each kernel that calls it, which so is compiled in one go.
+
+    A function of its own would be compiled by itself, which takes 0.1 s, however short it is.
+    """
+    return cast("F", numba.njit(nogil=True, inline="always")(function))
+
+
 def kernels_compiled() -> int:
     """Return how many kernels this process has begun to compile, not finding them on the disk."""
     return sum(sum(each.stats.cache_misses.values()) for each in _kernels)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hushpore.pores.parallel import kernel, ranges
+from hushpore.pores.parallel import inlined, kernel, ranges
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,39 +45,61 @@ def steepest_ascent(
     in_slices = 1 if threads.count == 1 else -(-4 * threads.count // in_rows)
     slices = [(first + a, first + b) for a, b in ranges(last - first, in_slices)]
     pieces = [(*rows, *each) for rows in ranges(height, in_rows) for each in slices]
-    point = _ascend_over_faces if faces_only else _ascend
+    ascend = _ascend_over_faces if faces_only else _ascend
     bits = distance.view(np.int32)
+    places = np.array(list(itertools.product((1, 0, -1), repeat=3)))
+    if faces_only:
+        places = places[np.abs(places).sum(axis=1) <= 1]
+    steps = (places @ (height * width, width, 1)).astype(np.int32)
 
-    def ascend(first: int, last: int) -> list[npt.NDArray[np.int64]]:
-        peaks = []
-        for row_first, row_last, *slices in pieces[first:last]:
-            rows = row_last - row_first
-            carried = Carried(
-                row_first,
-                row_last,
-                np.zeros((3, width), np.float32),
-                np.zeros((3, rows + 2, width), np.float32),
-                np.zeros((3, width), np.int64),
-                np.zeros((3, rows + 2, width), np.int64),
-            )
-            peaks.append(point(distance, bits, pointers, carried, *slices))
-        return peaks
+    def point(first: int, last: int) -> list[npt.NDArray[np.int64]]:
+        found = []
+        for row_first, row_last, begin, end in pieces[first:last]:
+            room = _room(row_last - row_first, width, steps)
+            z, count = begin - 2, 0
+            while z < end + 2:
+                z, count = ascend(
+                    distance, bits, pointers, room, row_first, row_last, begin, end, z, count
+                )
+                if z < end + 2:
+                    peaks = np.concatenate([room.peaks, np.empty_like(room.peaks)])
+                    room = room._replace(peaks=peaks)
+            found.append(room.peaks[:count].copy())
+        return found
 
-    found = itertools.chain.from_iterable(threads.over(len(pieces), ascend))
+    found = itertools.chain.from_iterable(threads.over(len(pieces), point))
     return np.sort(np.concatenate(list(found)))
 
 
-class Carried(NamedTuple):
-    """What one thread carries along y and z: lines by y modulo 3, planes by z modulo 3."""
+class Room(NamedTuple):
+    """The arrays of one thread: lines by y modulo 3, planes by z modulo 3."""
 
-    # of each slice
-    row_first: int
-    row_last: int
+    steps: npt.NDArray[np.int32]  # to the neighbour, by the last bits of its key
+    peaks: npt.NDArray[np.int64]  # those found so far, with room for more
     line_sums: npt.NDArray[np.float32]
-    sums: npt.NDArray[np.float32]  # of these rows, and of those before and after
+    sums: npt.NDArray[np.float32]  # of some rows, and of those before and after
     line_keys: npt.NDArray[np.int64]
     # the highest keys around the voxels of these rows; over faces their own, and of the rows beside
     keys: npt.NDArray[np.int64]
+    row_keys: npt.NDArray[np.int64]  # of one row, with solid on both sides
+    total: npt.NDArray[np.float32]  # the sums of the boxes around the voxels of a row
+    total_bits: npt.NDArray[np.int32]
+
+
+def _room(rows: int, width: int, steps: npt.NDArray[np.int32]) -> Room:
+    """Return the arrays with which one thread goes through some rows."""
+    total = np.empty(width, np.float32)
+    return Room(
+        steps,
+        np.empty(2 * rows * width, np.int64),
+        np.zeros((3, width), np.float32),
+        np.zeros((3, rows + 2, width), np.float32),
+        np.zeros((3, width), np.int64),
+        np.zeros((3, rows + 2, width), np.int64),
+        np.zeros(width + 2, np.int64),
+        total,
+        total.view(np.int32),
+    )
 
 
 @kernel
@@ -85,111 +107,134 @@ def _ascend(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
-    carried: Carried,
+    room: Room,
+    row_first: int,
+    row_last: int,
     begin: int,
     end: int,
-) -> npt.NDArray[np.int64]:
+    z: int,
+    count: int,
+) -> tuple[int, int]:
     """Point every void voxel of a range of slices and rows to its highest neighbour; solid to -1.
 
-    Returns the peaks.
+    Goes on from slice `z` as long as there is room for peaks, `count` of which are known; returns
+    both.
 
     Box sum and maximum are both taken one dimension at a time, on three planes of each that are
     carried along z. A key of 63 bits holds the bits of the squared distance (those of floats above
     zero are in order as integers), the leading 27 bits of the box sum, and 5 bits that say which of
     the 27 voxels it is of, the lowest index highest.
     """
-    peaks, count = np.empty(1 << 10, np.int64), 0
-    for z in range(begin - 2, end + 2):
-        _sum_plane(distance, z, carried)
+    steps, peaks, line_sums, sums, line_keys, keys, row_keys, total, total_bits = room
+    most = (row_last - row_first) * distance.shape[2]
+    while z < end + 2 and peaks.size - count >= most:
+        _sum_plane(distance, z, row_first, row_last, line_sums, sums)
         if z >= begin:
-            _highest_plane(bits, z - 1, carried)
+            _highest_plane(
+                bits, z - 1, row_first, row_last, sums, line_keys, keys, row_keys, total, total_bits
+            )
         if z >= begin + 2:
-            _ascend_plane(bits, z - 2, carried, pointers)
-            peaks, count = _add_peaks(pointers, z - 2, carried, peaks, count)
-    return peaks[:count].copy()
+            _ascend_plane(bits, z - 2, row_first, row_last, keys, steps, pointers)
+            count = _add_peaks(pointers, z - 2, row_first, row_last, peaks, count)
+        z += 1
+    return z, count
 
 
-@kernel
-def _sum_plane(distance: npt.NDArray[np.float32], z: int, carried: Carried) -> None:
+@inlined
+def _sum_plane(
+    distance: npt.NDArray[np.float32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    lines: npt.NDArray[np.float32],
+    sums: npt.NDArray[np.float32],
+) -> None:
     """Write the 3x3 sums around the voxels of some rows of slice `z`; outside all is 0.
 
     The two sides are added first, so that the sum is the same when the volume is flipped.
     """
     depth, height, width = distance.shape
-    row_first, row_last = carried.row_first - 1, carried.row_last + 1
-    lines, out = carried.line_sums, carried.sums[z % 3]
+    out = sums[z % 3]
     if z < 0 or z >= depth:
         out[:] = 0
-        return
-    for y in range(row_first - 1, row_last + 1):
-        newest = lines[(y + 1) % 3]
-        if y < 0 or y >= height:
-            newest[:] = 0
-        else:
-            line = distance[z, y]
-            for x in range(1, width - 1):
-                newest[x] = (line[x - 1] + line[x + 1]) + line[x]
-            if width == 1:
-                newest[0] = line[0]
+    else:
+        for y in range(row_first - 2, row_last + 2):
+            newest = lines[(y + 1) % 3]
+            if y < 0 or y >= height:
+                newest[:] = 0
             else:
-                newest[0] = line[1] + line[0]
-                newest[width - 1] = line[width - 2] + line[width - 1]
-        if y > row_first:
-            oldest = lines[(y - 1) % 3]
-            middle = lines[y % 3]
-            target = out[y - 1 - row_first]
-            for x in range(width):
-                target[x] = (oldest[x] + newest[x]) + middle[x]
+                line = distance[z, y]
+                for x in range(1, width - 1):
+                    newest[x] = (line[x - 1] + line[x + 1]) + line[x]
+                if width == 1:
+                    newest[0] = line[0]
+                else:
+                    newest[0] = line[1] + line[0]
+                    newest[width - 1] = line[width - 2] + line[width - 1]
+            if y >= row_first:
+                oldest = lines[(y - 1) % 3]
+                middle = lines[y % 3]
+                target = out[y - row_first]
+                for x in range(width):
+                    target[x] = (oldest[x] + newest[x]) + middle[x]
 
 
-@kernel
-def _highest_plane(bits: npt.NDArray[np.int32], z: int, carried: Carried) -> None:
+@inlined
+def _highest_plane(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    sums: npt.NDArray[np.float32],
+    lines: npt.NDArray[np.int64],
+    keys: npt.NDArray[np.int64],
+    row_keys: npt.NDArray[np.int64],
+    total: npt.NDArray[np.float32],
+    total_bits: npt.NDArray[np.int32],
+) -> None:
     """Write the highest key among the 3x3 voxels around those of some rows of slice `z`."""
     depth, height, width = bits.shape
-    row_first, row_last, sums = carried.row_first, carried.row_last, carried.sums
-    lines, out = carried.line_keys, carried.keys[z % 3]
+    out = keys[z % 3]
     if z < 0 or z >= depth:
         out[:] = 0
-        return
-    total = np.empty(width, np.float32)
-    total_bits = total.view(np.int32)
-    keys = np.zeros(width + 2, np.int64)
-    for y in range(row_first - 1, row_last + 1):
-        newest = lines[(y + 1) % 3]
-        if y < 0 or y >= height:
-            newest[:] = 0
-        else:
-            before = sums[(z - 1) % 3, y - row_first + 1]
-            level = sums[z % 3, y - row_first + 1]
-            after = sums[(z + 1) % 3, y - row_first + 1]
-            line = bits[z, y]
-            for x in range(width):
-                total[x] = (before[x] + after[x]) + level[x]
-            for x in range(width):
-                keys[x + 1] = (np.int64(line[x]) << 32) | ((np.int64(total_bits[x]) >> 4) << 5)
-            for x in range(width):
-                newest[x] = max(keys[x] + 2, keys[x + 1] + 1, keys[x + 2])
-        if y > row_first:
-            oldest = lines[(y - 1) % 3]
-            middle = lines[y % 3]
-            target = out[y - 1 - row_first]
-            for x in range(width):
-                target[x] = max(oldest[x] + 6, middle[x] + 3, newest[x])
+    else:
+        for y in range(row_first - 1, row_last + 1):
+            newest = lines[(y + 1) % 3]
+            if y < 0 or y >= height:
+                newest[:] = 0
+            else:
+                before = sums[(z - 1) % 3, y - row_first + 1]
+                level = sums[z % 3, y - row_first + 1]
+                after = sums[(z + 1) % 3, y - row_first + 1]
+                line = bits[z, y]
+                for x in range(width):
+                    total[x] = (before[x] + after[x]) + level[x]
+                for x in range(width):
+                    key = (np.int64(line[x]) << 32) | ((np.int64(total_bits[x]) >> 4) << 5)
+                    row_keys[x + 1] = key
+                for x in range(width):
+                    newest[x] = max(row_keys[x] + 2, row_keys[x + 1] + 1, row_keys[x + 2])
+            if y > row_first:
+                oldest = lines[(y - 1) % 3]
+                middle = lines[y % 3]
+                target = out[y - 1 - row_first]
+                for x in range(width):
+                    target[x] = max(oldest[x] + 6, middle[x] + 3, newest[x])
 
 
-@kernel
+@inlined
 def _ascend_plane(
-    bits: npt.NDArray[np.int32], z: int, carried: Carried, pointers: npt.NDArray[np.int32]
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    keys: npt.NDArray[np.int64],
+    steps: npt.NDArray[np.int32],
+    pointers: npt.NDArray[np.int32],
 ) -> None:
     """Write the pointers of some rows of slice `z` from the highest keys of three planes."""
     _, height, width = bits.shape
-    row_first, keys = carried.row_first, carried.keys
-    step = np.empty(27, np.int32)
-    for dz in range(-1, 2):
-        for dy in range(-1, 2):
-            for dx in range(-1, 2):
-                step[13 - 9 * dz - 3 * dy - dx] = (dz * height + dy) * width + dx
-    for y in range(row_first, carried.row_last):
+    for y in range(row_first, row_last):
         above = keys[(z - 1) % 3, y - row_first]
         level = keys[z % 3, y - row_first]
         below = keys[(z + 1) % 3, y - row_first]
@@ -201,35 +246,31 @@ def _ascend_plane(
                 target[x] = -1
             else:
                 which = max(above[x] + 18, level[x] + 9, below[x]) & 31
-                target[x] = start + x + step[which]
+                target[x] = start + x + steps[which]
 
 
-@kernel
+@inlined
 def _add_peaks(
     pointers: npt.NDArray[np.int32],
     z: int,
-    carried: Carried,
+    row_first: int,
+    row_last: int,
     peaks: npt.NDArray[np.int64],
     count: int,
-) -> tuple[npt.NDArray[np.int64], int]:
-    """Append the voxels of some rows of slice `z` that point to themselves, to a list with room."""
+) -> int:
+    """Append the voxels of some rows of slice `z` that point to themselves; returns the count."""
     _, height, width = pointers.shape
-    for y in range(carried.row_first, carried.row_last):
+    for y in range(row_first, row_last):
         line, start = pointers[z, y], (z * height + y) * width
         # most rows have none, which is told without a branch a voxel
         found = np.int32(0)
         for x in range(width):
             found += np.int32(line[x] == np.int32(start + x))
-        if found == 0:
-            continue
-        if count + width > peaks.size:
-            wider = np.empty(2 * peaks.size + width, np.int64)
-            wider[:count] = peaks[:count]
-            peaks = wider
-        for x in range(width):
-            peaks[count] = start + x
-            count += int(line[x] == start + x)
-    return peaks, count
+        if found > 0:
+            for x in range(width):
+                peaks[count] = start + x
+                count += np.int64(line[x] == start + x)
+    return count
 
 
 @kernel
@@ -237,68 +278,83 @@ def _ascend_over_faces(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
-    carried: Carried,
+    room: Room,
+    row_first: int,
+    row_last: int,
     begin: int,
     end: int,
-) -> npt.NDArray[np.int64]:
+    z: int,
+    count: int,
+) -> tuple[int, int]:
     """Do what `_ascend` does, but to the highest of the 6 neighbours that share a face.
 
     The keys are the same but for their last bits, which are added for the comparison.
     """
-    peaks, count = np.empty(1 << 10, np.int64), 0
-    for z in range(begin - 2, end + 2):
-        _sum_plane(distance, z, carried)
+    steps, peaks, line_sums, sums, _, keys, _, total, total_bits = room
+    most = (row_last - row_first) * distance.shape[2]
+    while z < end + 2 and peaks.size - count >= most:
+        _sum_plane(distance, z, row_first, row_last, line_sums, sums)
         if z >= begin:
-            _key_plane(bits, z - 1, carried)
+            _key_plane(bits, z - 1, row_first, row_last, sums, keys, total, total_bits)
         if z >= begin + 2:
-            _ascend_plane_over_faces(bits, z - 2, carried, pointers)
-            peaks, count = _add_peaks(pointers, z - 2, carried, peaks, count)
-    return peaks[:count].copy()
+            _ascend_plane_over_faces(bits, z - 2, row_first, row_last, keys, steps, pointers)
+            count = _add_peaks(pointers, z - 2, row_first, row_last, peaks, count)
+        z += 1
+    return z, count
 
 
-@kernel
-def _key_plane(bits: npt.NDArray[np.int32], z: int, carried: Carried) -> None:
+@inlined
+def _key_plane(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    sums: npt.NDArray[np.float32],
+    keys: npt.NDArray[np.int64],
+    total: npt.NDArray[np.float32],
+    total_bits: npt.NDArray[np.int32],
+) -> None:
     """Write the keys of the voxels of some rows of slice `z`, and of the rows beside them."""
     depth, height, width = bits.shape
-    row_first, row_last, sums = carried.row_first, carried.row_last, carried.sums
-    out = carried.keys[z % 3]
-    total = carried.line_keys[0]
-    sum_bits = total.view(np.int32)
-    sum_floats = total.view(np.float32)
     for y in range(row_first - 1, row_last + 1):
-        target = out[y - row_first + 1]
+        target = keys[z % 3, y - row_first + 1]
         if z < 0 or z >= depth or y < 0 or y >= height:
             target[:] = 0
-            continue
-        before = sums[(z - 1) % 3, y - row_first + 1]
-        level = sums[z % 3, y - row_first + 1]
-        after = sums[(z + 1) % 3, y - row_first + 1]
-        for x in range(width):
-            sum_floats[x] = (before[x] + after[x]) + level[x]
-        for x in range(width):
-            target[x] = (np.int64(bits[z, y, x]) << 32) | ((np.int64(sum_bits[x]) >> 4) << 5)
+        else:
+            before = sums[(z - 1) % 3, y - row_first + 1]
+            level = sums[z % 3, y - row_first + 1]
+            after = sums[(z + 1) % 3, y - row_first + 1]
+            line = bits[z, y]
+            for x in range(width):
+                total[x] = (before[x] + after[x]) + level[x]
+            for x in range(width):
+                target[x] = (np.int64(line[x]) << 32) | ((np.int64(total_bits[x]) >> 4) << 5)
 
 
-@kernel
+@inlined
 def _ascend_plane_over_faces(
-    bits: npt.NDArray[np.int32], z: int, carried: Carried, pointers: npt.NDArray[np.int32]
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    keys: npt.NDArray[np.int64],
+    steps: npt.NDArray[np.int32],
+    pointers: npt.NDArray[np.int32],
 ) -> None:
     """Write the pointers of some rows of slice `z` from the keys of three planes."""
     _, height, width = bits.shape
-    row_first, keys = carried.row_first, carried.keys
-    step = np.array([height * width, width, 1, 0, -1, -width, -height * width])
-    for y in range(row_first, carried.row_last):
+    for y in range(row_first, row_last):
         row = y - row_first + 1
         start = (z * height + y) * width
         for x in range(width):
             if bits[z, y, x] == 0:
                 pointers[z, y, x] = -1
-                continue
-            own = keys[z % 3, row, x] + 3
-            best = max(own, keys[(z - 1) % 3, row, x] + 6, keys[(z + 1) % 3, row, x])
-            best = max(best, keys[z % 3, row - 1, x] + 5, keys[z % 3, row + 1, x] + 1)
-            if x > 0:
-                best = max(best, keys[z % 3, row, x - 1] + 4)
-            if x < width - 1:
-                best = max(best, keys[z % 3, row, x + 1] + 2)
-            pointers[z, y, x] = start + x + step[best & 31]
+            else:
+                own = keys[z % 3, row, x] + 3
+                best = max(own, keys[(z - 1) % 3, row, x] + 6, keys[(z + 1) % 3, row, x])
+                best = max(best, keys[z % 3, row - 1, x] + 5, keys[z % 3, row + 1, x] + 1)
+                if x > 0:
+                    best = max(best, keys[z % 3, row, x - 1] + 4)
+                if x < width - 1:
+                    best = max(best, keys[z % 3, row, x + 1] + 2)
+                pointers[z, y, x] = start + x + steps[best & 31]
