@@ -22,11 +22,11 @@ import math
 from contextlib import closing
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hushpore.pores.parallel import kernel
+from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -197,12 +197,55 @@ def fill_distance(
         within = math.inf
     most = tuple(int(min(math.sqrt(within / weight) + 1, _REACH)) for weight in weights)
     edges = tuple(np.float32(0.0 if solid else np.inf) for solid in solid_outside)
-    depth, height, _ = phase.shape
-    threads.over(height, _along_z, phase, distance, before, after, highest)
+    depth, height, width = phase.shape
+
+    def along_z(first: int, last: int) -> None:
+        carried = np.empty(width, np.float32)
+        _along_z(phase, distance, before, after, highest, carried, first, last)
+
+    threads.over(height, along_z)
     # of near voxels all fits into 16 bits where voxels are squares in the slices, in whole numbers
     is_short = weights[0].is_integer() and weights[1:] == (1, 1)
     far = np.array([_FAR], np.uint16) if is_short else np.array([np.inf], np.float32)
-    threads.over(depth, _in_slices, distance, far, weights, edges, most)
+
+    def in_slices(first: int, last: int) -> None:
+        room = _room(height, width, far)
+        _in_slices(distance, room, weights, edges, most, first, last)
+
+    threads.over(depth, in_slices)
+
+
+class _Room(NamedTuple):
+    """The arrays of one thread for the distances in slices.
+
+    The type of the first five is that in which near voxels are compared.
+    """
+
+    far: npt.NDArray[Any]  # (1,): what stands for all values from there on
+    along_z: npt.NDArray[Any]  # (y, x): squared distances along z
+    in_plane: npt.NDArray[Any]  # (y, x): in the plane of z and y
+    line: npt.NDArray[Any]  # of these one along x, with what is far on both sides
+    best: npt.NDArray[Any]  # (x,)
+    exact: npt.NDArray[np.float32]  # one line along x, with what lies outside on both sides
+    columns: npt.NDArray[np.float32]  # some lines along y, likewise
+    result: npt.NDArray[np.float32]  # (y,)
+    site: npt.NDArray[np.int64]  # the parabolas of an envelope: where each is lowest
+    begin: npt.NDArray[np.int64]  # and where it begins
+
+
+def _room(height: int, width: int, far: npt.NDArray[Any]) -> _Room:
+    """Return the arrays with which one thread goes through slices."""
+    return _Room(
+        far,
+        np.empty((height, width), far.dtype),
+        np.empty((height, width), far.dtype),
+        np.full(width + 2 * _REACH, far[0]),
+        np.empty(width, far.dtype),
+        np.empty(width + 2, np.float32),
+        np.empty((_COLUMNS, height + 2), np.float32),
+        np.empty(height, np.float32),
+        *np.empty((2, max(height, width) + 2), np.int64),
+    )
 
 
 @kernel
@@ -232,13 +275,16 @@ def _along_z(
     before: npt.NDArray[np.float32],
     after: npt.NDArray[np.float32],
     highest: int,
+    carried: npt.NDArray[np.float32],
     first: int,
     last: int,
 ) -> None:
-    """Write the plain distance along z of rows `first` to `last` of every slice."""
+    """Write the plain distance along z of rows `first` to `last` of every slice.
+
+    `carried`: room for a row.
+    """
     depth, _, width = phase.shape
     one = np.float32(1.0)
-    carried = np.empty(width, np.float32)
     for y in range(first, last):
         _copy(before[y], carried)
         for z in range(depth):
@@ -261,7 +307,7 @@ def _along_z(
 @kernel
 def _in_slices(
     distance: npt.NDArray[np.float32],
-    far: npt.NDArray[Any],
+    room: _Room,
     weights: tuple[float, float, float],
     edges: tuple[np.float32, np.float32, np.float32],
     most: tuple[int, int, int],
@@ -270,55 +316,42 @@ def _in_slices(
 ) -> None:
     """Turn distances along z into squared distances in space, in slices `first` to `last`.
 
-    `far`: (1,): what stands for all values from there on, of the type in which near voxels are
-    compared. `most`: voxels along each axis beyond which nothing is looked for.
+    `most`: voxels along each axis beyond which nothing is looked for.
     """
+    far, along_z, in_plane, line, best, exact, columns, result, site, begin = room
     _, height, width = distance.shape
     _, edge_y, edge_x = edges
     _, most_y, most_x = most
     weight_z, weight_y, weight_x = weights
     scale = np.float32(weight_z)
-    along_z = np.empty((height, width), far.dtype)
-    in_plane = np.empty((height, width), far.dtype)
-    line = np.empty(width + 2 * _REACH, far.dtype)
-    line[:] = far[0]
-    best = np.empty(width, far.dtype)
-    exact = np.empty(width + 2, np.float32)
     exact[0] = exact[width + 1] = edge_x
     kind, farthest = far.dtype.type, np.float32(far[0])
     line[_REACH - 1] = line[_REACH + width] = kind(min(edge_x, farthest))
     for z in range(first, last):
         plane = distance[z]
         for y in range(height):
-            row = plane[y]
+            row, short = plane[y], along_z[y]
             for x in range(width):
                 row[x] = row[x] * row[x] * scale
-            _shorten(row, far, along_z[y])
+                short[x] = kind(min(row[x], farthest))
         is_near = _near_in_y(along_z, weight_y, kind(min(edge_y, farthest)), most_y, in_plane)
         if not is_near:
-            _far_in_y(plane, weight_y, edge_y)
+            _far_in_y(plane, weight_y, edge_y, columns, result, site, begin)
         for y in range(height):
+            row, short = plane[y], in_plane[y]
             if not is_near:
-                _shorten(plane[y], far, in_plane[y])
-            _copy(in_plane[y], line[_REACH : _REACH + width])
+                for x in range(width):
+                    short[x] = kind(min(row[x], farthest))
+            _copy(short, line[_REACH : _REACH + width])
             if _near_in_x(line, weight_x, most_x, best):
-                _copy(best, plane[y])
+                _copy(best, row)
             else:
-                _copy(in_plane[y], exact[1 : width + 1])
-                if not is_near:
-                    _copy(plane[y], exact[1 : width + 1])
-                _lower_envelope(exact, weight_x, plane[y])
+                for x in range(width):
+                    exact[x + 1] = np.float32(short[x]) if is_near else row[x]
+                _lower_envelope(exact, weight_x, row, site, begin)
 
 
-@kernel
-def _shorten(values: npt.NDArray[np.float32], far: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """Write values, for those above `far` that."""
-    kind, farthest = far.dtype.type, np.float32(far[0])
-    for x in range(values.size):
-        out[x] = kind(min(values[x], farthest))
-
-
-@kernel
+@inlined
 def _near_in_y(
     plane: npt.NDArray[Any], weight: float, edge: Any, most: int, out: npt.NDArray[Any]
 ) -> bool:
@@ -329,32 +362,30 @@ def _near_in_y(
     """
     height, width = plane.shape
     kind = plane.dtype.type
-    for y in range(height):
+    is_near, y = True, 0
+    while is_near and y < height:
         best = out[y]
         _copy(plane[y], best)
-        highest, away = _highest(best), 0
-        while highest > kind(weight * (away + 1) * (away + 1)) and away < most:
-            away += 1
-            if away == _REACH:
-                return False
+        away, goes_on = 0, True
+        while goes_on:
+            # where one of them is outside the other is looked at twice
+            before = y - away if y >= away else (y + away if y + away < height else y)
+            after = y + away if y + away < height else (y - away if y >= away else y)
             rise = kind(weight * away * away)
-            before, after = y - away, y + away
-            if before >= 0 and after < height:
-                highest = _lower_to(plane[before], plane[after], rise, best)
-            elif before >= 0 or after < height:
-                # of which one is outside the other is looked at twice
-                row = plane[before] if before >= 0 else plane[after]
-                highest = _lower_to(row, row, rise, best)
-            else:
-                highest = _highest(best)
-            if before == -1 or after == height:
+            highest = _lower_to(plane[before], plane[after], rise, best)
+            if y - away == -1 or y + away == height:
                 beyond = kind(edge + rise)
                 for x in range(width):
                     best[x] = min(best[x], beyond)
-    return True
+            goes_on = highest > kind(weight * (away + 1) * (away + 1)) and away < most
+            away += 1
+            is_near = not goes_on or away < _REACH
+            goes_on = goes_on and is_near
+        y += 1
+    return is_near
 
 
-@kernel
+@inlined
 def _near_in_x(line: npt.NDArray[Any], weight: float, most: int, best: npt.NDArray[Any]) -> bool:
     """Take the minimum along x over near voxels, `most` at most, of a line padded on both sides.
 
@@ -363,18 +394,19 @@ def _near_in_x(line: npt.NDArray[Any], weight: float, most: int, best: npt.NDArr
     width = best.size
     kind = line.dtype.type
     _copy(line[_REACH : _REACH + width], best)
-    highest, away = _highest(best), 0
-    while highest > kind(weight * (away + 1) * (away + 1)) and away < most:
-        away += 1
-        if away == _REACH:
-            return False
+    away, is_near, goes_on = 0, True, True
+    while goes_on:
         before = line[_REACH - away : _REACH - away + width]
         after = line[_REACH + away : _REACH + away + width]
         highest = _lower_to(before, after, kind(weight * away * away), best)
-    return True
+        goes_on = highest > kind(weight * (away + 1) * (away + 1)) and away < most
+        away += 1
+        is_near = not goes_on or away < _REACH
+        goes_on = goes_on and is_near
+    return is_near
 
 
-@kernel
+@inlined
 def _lower_to(
     before: npt.NDArray[Any], after: npt.NDArray[Any], rise: Any, best: npt.NDArray[Any]
 ) -> Any:
@@ -388,54 +420,53 @@ def _lower_to(
     return highest
 
 
-@kernel
-def _highest(values: npt.NDArray[Any]) -> Any:
-    """Return the highest of some values, from 0 on."""
-    highest = values.dtype.type(0)
-    for x in range(values.size):
-        highest = max(highest, values[x])
-    return highest
-
-
-@kernel
+@inlined
 def _copy(values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
     """Write ``out[:] = values``, for which numba would take seconds to compile its own checks."""
     for x in range(values.size):
         out[x] = values[x]
 
 
-@kernel
-def _far_in_y(plane: npt.NDArray[np.float32], weight: float, edge: np.float32) -> None:
+@inlined
+def _far_in_y(
+    plane: npt.NDArray[np.float32],
+    weight: float,
+    edge: np.float32,
+    columns: npt.NDArray[np.float32],
+    result: npt.NDArray[np.float32],
+    site: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int64],
+) -> None:
     """Take the minimum along y over all rows in place, some columns at a time."""
     height, width = plane.shape
-    columns = np.empty((_COLUMNS, height + 2), np.float32)
-    result = np.empty(height, np.float32)
-    columns[:, 0] = edge
-    columns[:, height + 1] = edge
+    for k in range(_COLUMNS):
+        columns[k, 0] = columns[k, height + 1] = edge
     for x0 in range(0, width, _COLUMNS):
         count = min(_COLUMNS, width - x0)
         for y in range(height):
             for k in range(count):
                 columns[k, y + 1] = plane[y, x0 + k]
         for k in range(count):
-            _lower_envelope(columns[k], weight, result)
+            _lower_envelope(columns[k], weight, result, site, begin)
             for y in range(height):
                 plane[y, x0 + k] = result[y]
 
 
 @kernel
 def _lower_envelope(
-    line: npt.NDArray[np.float32], weight: float, out: npt.NDArray[np.float32]
+    line: npt.NDArray[np.float32],
+    weight: float,
+    out: npt.NDArray[np.float32],
+    site: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int64],
 ) -> None:
     """Write ``min over i of line[i] + weight * (x - i)**2``, one run above zero at a time.
 
     The first and last value of `line` stand for what lies outside and have no place in `out`.
     Within a run only its own voxels and the two zeros beside it count: every other parabola is
-    higher there.
+    higher there. `site`, `begin`: room for as many as `line` has.
     """
     size = line.size
-    site = np.empty(size, np.int64)
-    begin = np.empty(size, np.int64)
     start = 1
     while start < size - 1:
         if line[start] == 0:
@@ -455,7 +486,7 @@ def _lower_envelope(
                 j = site[top]
                 cut = (height - line[j] + weight * (i * i - j * j)) / (2.0 * weight * (i - j))
                 # the first voxel at which parabola i lies below parabola j
-                after = start if cut < start else int(np.floor(min(cut, stop * 1.0))) + 1
+                after = start if cut < start else np.int64(np.floor(min(cut, stop * 1.0))) + 1
                 if after > begin[top]:
                     break
                 top -= 1
