@@ -31,8 +31,7 @@ def percolation_totals(
     where air lies between a face of the volume and the sample.
     """
     n_spatial = volume.n_spatial
-    ends = (each.astype(np.int64) for each in graph.ends_of_ways)
-    part, count = join_pairs(np.zeros(graph.count + 1, np.int32), *ends)
+    part, count = join_pairs(graph.count + 1, *graph.ends_of_ways)
     voxels = np.zeros(count, np.int64)
     np.add.at(voxels, part, graph.voxels)
     void = int(voxels.sum())

@@ -12,11 +12,11 @@ https://doi.org/10.1109/TIP.2008.919369
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.parallel import kernel
+from hushpore.pores.parallel import inlined, kernel
 from hushpore.pores.slabs import Slabs
 
 if TYPE_CHECKING:
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
 SOLID, OPEN, CLOSED, AIR, FILLED_IN = 0, 1, 2, 3, 4
 
 
-class Lines(NamedTuple):
-    """Where runs lie in lines along x."""
-
-    start: npt.NDArray[np.int64]  # first run of each line
-    # as in `Runs`
-    begin: npt.NDArray[np.int32]
-    end: npt.NDArray[np.int32]
-
-
 @dataclass(frozen=True, eq=False)
 class Runs:
     """Stretches of void along x in a slab, and which of its 6-connected parts each belongs to."""
@@ -50,11 +41,8 @@ class Runs:
     end: npt.NDArray[np.int32]
     part: npt.NDArray[np.int32]  # (runs,), int32: from 0
     count: int  # number of parts
-
-    @property
-    def lines(self) -> Lines:
-        """Where they lie."""
-        return Lines(self.row_start, self.begin, self.end)
+    # (parts,), int32: voxels of each, where it is not of a face alone
+    voxels: npt.NDArray[np.int32] | None = None
 
     def face(self, last: bool) -> Runs:
         """Return the runs of the first slice, or of the last one, with the parts of the slab."""
@@ -74,14 +62,14 @@ class Runs:
         if (phase_of == OPEN).all():
             return
         rows = phase.reshape(-1, phase.shape[-1])
-        where = (rows, self.lines, self.part, phase_of)
+        where = (rows, self.row_start, self.begin, self.end, self.part, phase_of)
         threads.over(len(rows), _paint_runs, *where, smallest=256)
 
     def holding(self, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return which parts hold a voxel of `strict` (z, y, x), one bool a part."""
         rows = strict.view(np.uint8).reshape(-1, strict.shape[-1])
         marked = np.zeros(self.count, np.bool_)
-        marked[self.part[_marked(rows, self.lines)]] = True
+        _mark_parts(rows, self.row_start, self.begin, self.end, self.part, marked)
         return marked
 
 
@@ -119,11 +107,11 @@ class Components:
         touches = touching(runs, (faces, self.faces[1:]))
         if marked is not None:
             touches |= marked
-        voxels = _voxels_of_parts(runs.lines, runs.part, runs.count)
+        assert runs.voxels is not None, "it is not of a face"
         if self._runs:
             offsets = np.cumsum([0, *self._counts])[-2:]
             self._pairs.append(pairs_across(self._runs[-1], runs) + offsets)
-        self._found.append((voxels, touches))
+        self._found.append((runs.voxels, touches))
         self._counts.append(runs.count)
         if self.slabs.on_disk:
             self._runs.clear()
@@ -136,9 +124,8 @@ class Components:
             self.voxels = voxels.astype(np.int64)
             self._component = np.arange(self.voxels.size, dtype=np.int32)
             return
-        pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
-        ends = pairs[:, 0].copy(), pairs[:, 1].copy()
-        self._component, count = join_pairs(np.zeros(sum(self._counts), np.int32), *ends)
+        pairs = np.concatenate([*self._pairs, np.zeros((0, 2), np.int64)])
+        self._component, count = join_pairs(sum(self._counts), pairs[:, 0], pairs[:, 1])
         self._pairs.clear()
         self.voxels, self.is_open = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         first = 0
@@ -147,7 +134,7 @@ class Components:
             voxels, touches = self._found.pop(0)
             own = self._component[first : first + voxels.size]
             first += voxels.size
-            _add_voxels(voxels, own, self.voxels)
+            np.add.at(self.voxels, own, voxels)
             self.is_open[own[touches]] = True
         if self.slabs.on_disk:
             self._runs.clear()
@@ -212,11 +199,19 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     np.cumsum(row_start, out=row_start)
     # what is made here is filled by the threads, who so wait for its memory, and not the caller
     begin, end, part = (np.empty(row_start[-1], np.int32) for _ in range(3))
-    lines = Lines(row_start, begin, end)
-    threads.over(len(rows), _find_runs, rows, lines, smallest=256)
-    begun = threads.over(depth, _connect, height, lines, part)
-    count = _connect_across(height, lines, part, np.array(begun))
-    return Runs((depth, height, width), row_start, begin, end, part, count)
+    where = (row_start, begin, end)
+
+    def fill(first: int, last: int) -> None:
+        line = np.zeros(width // 8 * 8 + 8, np.uint8)  # ends with solid
+        found = np.empty(line.size + 1, np.int32)
+        _find_runs(rows, *where, line, line.view(np.uint64), found, first, last)
+
+    threads.over(len(rows), fill, smallest=256)
+    begun = threads.over(depth, _connect, height, *where, part)
+    # memory that is not written to is not taken
+    voxels = np.empty(part.size, np.int32)
+    count = _connect_across(height, *where, part, np.array(begun), voxels)
+    return Runs((depth, height, width), *where, part, count, voxels[:count].copy())
 
 
 def closed_bits(
@@ -230,8 +225,12 @@ def closed_bits(
     """
     depth, height, width = phase.shape
     bits = np.empty((depth, height, -(-width // 8)), np.uint8) if out is None else out
-    rows = phase.reshape(-1, width), bits.reshape(depth * height, -1)
-    threads.over(depth * height, _pack_closed, *rows, smallest=256)
+
+    def pack(first: int, last: int) -> None:
+        for z in range(first, last):
+            bits[z] = np.packbits(phase[z] == CLOSED, axis=-1)
+
+    threads.over(depth, pack)
     return bits
 
 
@@ -263,33 +262,70 @@ def find_filled_in(
     return found.view(np.bool_)
 
 
+def touching(
+    runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]
+) -> npt.NDArray[np.bool_]:
+    """Return which parts touch the first or last slice, or both faces in y, or in x."""
+    ends, (along_y, along_x) = faces
+    touches = np.zeros(runs.count, np.bool_)
+    rows = np.zeros(runs.shape[:2], np.bool_)
+    rows[0] = ends[0]
+    rows[-1] |= ends[1]
+    rows[:, [0, -1]] |= along_y
+    row = np.flatnonzero(rows)
+    start, end = runs.row_start[row], runs.row_start[row + 1]
+    where = np.repeat(end - np.cumsum(end - start), end - start)
+    touches[runs.part[where + np.arange(where.size)]] = True
+    if along_x:
+        full = runs.row_start[1:] > runs.row_start[:-1]
+        at_first, at_last = runs.row_start[:-1][full], runs.row_start[1:][full] - 1
+        touches[runs.part[at_first[runs.begin[at_first] == 0]]] = True
+        touches[runs.part[at_last[runs.end[at_last] == runs.shape[2]]]] = True
+    return touches
+
+
+def join_pairs(
+    count: int, first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]]
+) -> tuple[npt.NDArray[np.int32], int]:
+    """Return the component, from 0, of each of some parts, and how many components there are.
+
+    `first`, `second`: (n,): the two parts of each pair that is connected.
+    """
+    component = np.arange(count, dtype=np.int32)
+    pairs = (np.ascontiguousarray(each, np.int64) for each in (first, second))
+    return component, _join_pairs(component, *pairs)
+
+
+def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
+    """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
+    last, first = before.face(last=True), after.face(last=False)
+    keys = np.empty(last.part.size + first.part.size, np.int64)
+    count = _overlaps(
+        *(last.row_start, last.begin, last.end, last.part),
+        *(first.row_start, first.begin, first.end, first.part),
+        keys,
+    )
+    # as one number each: rows of two take several times as long to sort
+    keys = np.unique(keys[:count])
+    return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1)
+
+
 @kernel
-def _pack_closed(
-    phase: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8], first: int, last: int
+def _mark_parts(
+    rows: npt.NDArray[np.uint8],
+    start: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int32],
+    end: npt.NDArray[np.int32],
+    part: npt.NDArray[np.int32],
+    marked: npt.NDArray[np.bool_],
 ) -> None:
-    """Write the bits of a range of rows; see `closed_bits`."""
-    width = phase.shape[1]
-    closed = np.zeros(width // 8 * 8 + 8, np.uint8)
-    words = closed.view(np.uint64)
-    for row in range(first, last):
-        voxels, target = phase[row], bits[row]
-        for x in range(width):
-            closed[x] = np.uint8(voxels[x] == CLOSED)
-        for byte in range(target.size):
-            # moves the lowest bit of each byte of a word to its place in the highest byte
-            packed = words[byte] * np.uint64(0x8040201008040201)
-            target[byte] = np.uint8(packed >> np.uint64(56))
-
-
-@kernel
-def _marked(rows: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.bool_]:
-    """Return which runs hold a voxel above zero."""
-    start, begin, end = lines
-    found = np.zeros(begin.size, np.bool_)
+    """Mark the parts of runs that hold a voxel above zero."""
     for row in range(len(rows)):
         for run in range(start[row], start[row + 1]):
-            found[run] = rows[row, begin[run] : end[run]].any()
-    return found
+            for x in range(begin[run], end[run]):
+                if rows[row, x]:
+                    marked[part[run]] = True
+                    break
 
 
 @kernel
@@ -306,29 +342,35 @@ def _count_runs(
 
 
 @kernel
-def _find_runs(rows: npt.NDArray[np.uint8], lines: Lines, first: int, last: int) -> None:
+def _find_runs(
+    rows: npt.NDArray[np.uint8],
+    start: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int32],
+    end: npt.NDArray[np.int32],
+    line: npt.NDArray[np.uint8],
+    words: npt.NDArray[np.uint64],
+    found: npt.NDArray[np.int32],
+    first: int,
+    last: int,
+) -> None:
     """Write where runs begin and end, for a range of rows.
 
     Eight voxels are looked at at once: most are alike. Of others each that is not like the one
-    before is where a run begins or ends, which is noted without a branch.
+    before is where a run begins or ends, which is noted without a branch. `line`, `words`, `found`:
+    room for a row, for the same in words, and for these places.
     """
-    start, begin, end = lines
     width = rows.shape[1]
-    line = np.zeros(width // 8 * 8 + 8, np.uint8)  # ends with solid
-    words = line.view(np.uint64)
-    found = np.empty(line.size + 1, np.int32)
     for row in range(first, last):
         source = rows[row]
         for x in range(width):
             line[x] = np.uint8(source[x] == 1)
         used, previous = 0, np.uint8(0)
         for word in range(words.size):
-            if words[word] == np.uint64(previous) * np.uint64(0x0101010101010101):
-                continue
-            for x in range(8 * word, 8 * word + 8):
-                found[used] = x
-                used += int(line[x] != previous)
-                previous = line[x]
+            if words[word] != np.uint64(previous) * np.uint64(0x0101010101010101):
+                for x in range(8 * word, 8 * word + 8):
+                    found[used] = x
+                    used += np.int64(line[x] != previous)
+                    previous = line[x]
         for run in range(used // 2):
             begin[start[row] + run] = found[2 * run]
             end[start[row] + run] = found[2 * run + 1]
@@ -336,41 +378,64 @@ def _find_runs(rows: npt.NDArray[np.uint8], lines: Lines, first: int, last: int)
 
 @kernel
 def _connect(
-    height: int, lines: Lines, parent: npt.NDArray[np.int32], first: int, last: int
+    height: int,
+    start: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int32],
+    end: npt.NDArray[np.int32],
+    parent: npt.NDArray[np.int32],
+    first: int,
+    last: int,
 ) -> int:
     """Join the runs of a range of slices by union-find; returns the first slice.
 
     At first every run is its own parent. No parent lies outside the range.
     """
-    start = lines.start
     for run in range(start[first * height], start[last * height]):
         parent[run] = run
     for row in range(first * height, last * height):
         if row % height:
-            _union_rows(parent, lines, row, row - 1)
+            _union_rows(parent, start, begin, end, row, row - 1)
         if row >= (first + 1) * height:
-            _union_rows(parent, lines, row, row - height)
+            _union_rows(parent, start, begin, end, row, row - height)
     return first
 
 
 @kernel
 def _connect_across(
-    height: int, lines: Lines, parent: npt.NDArray[np.int32], begun: npt.NDArray[np.int64]
+    height: int,
+    start: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int32],
+    end: npt.NDArray[np.int32],
+    parent: npt.NDArray[np.int32],
+    begun: npt.NDArray[np.int64],
+    voxels: npt.NDArray[np.int32],
 ) -> int:
-    """Join ranges of slices, and number the components from 0, in the order of their first runs.
+    """Join ranges of slices, and number the parts from 0, in the order of their first runs.
 
-    `begun`: the first slice of each range. The numbers take the place of the parents.
+    `begun`: the first slice of each range. The numbers take the place of the parents. `voxels`: room
+    for how many each part has. Returns how many parts there are.
     """
-    for piece in begun[1:]:
-        for row in range(piece * height, (piece + 1) * height):
-            _union_rows(parent, lines, row, row - height)
-    return _compact(parent)
+    for piece in range(1, begun.size):
+        for row in range(begun[piece] * height, (begun[piece] + 1) * height):
+            _union_rows(parent, start, begin, end, row, row - height)
+    count = _compact(parent)
+    for part in range(count):
+        voxels[part] = 0
+    for run in range(parent.size):
+        voxels[parent[run]] += end[run] - begin[run]
+    return count
 
 
-@kernel
-def _union_rows(parent: npt.NDArray[np.int32], lines: Lines, row: int, other: int) -> None:
+@inlined
+def _union_rows(
+    parent: npt.NDArray[np.int32],
+    start: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int32],
+    end: npt.NDArray[np.int32],
+    row: int,
+    other: int,
+) -> None:
     """Join all runs of two rows that overlap in x."""
-    start, begin, end = lines
     # without a sign indices are not asked whether they count from the end
     a, last = np.uint64(start[row]), np.uint64(start[row + 1])
     b, other_last = np.uint64(start[other]), np.uint64(start[other + 1])
@@ -383,7 +448,7 @@ def _union_rows(parent: npt.NDArray[np.int32], lines: Lines, row: int, other: in
         b += np.uint64(end_a >= end_b)
 
 
-@kernel
+@inlined
 def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) -> None:
     """Join the trees of `a` and `b` under the smaller root, halving the paths on the way."""
     while parent[a] != a:
@@ -399,22 +464,16 @@ def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) 
 
 
 @kernel
-def join_pairs(
+def _join_pairs(
     parent: npt.NDArray[np.int32], first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int32], int]:
-    """Number components from 0, of parts of which some pairs are connected.
-
-    `parent`: (parts,), int32, of any values, where their components are written; returned with how
-    many there are. `first`, `second`: (n,), int64: the two parts of each pair.
-    """
-    for i in range(parent.size):
-        parent[i] = i
+) -> int:
+    """Write the component of each part, of which some pairs are connected; returns how many."""
     for i in range(first.size):
         _union(parent, first[i], second[i])
-    return parent, _compact(parent)
+    return _compact(parent)
 
 
-@kernel
+@inlined
 def _compact(parent: npt.NDArray[np.int32]) -> int:
     """Replace parents, which come first in their trees, by numbers of trees; returns how many."""
     count = 0
@@ -427,25 +486,19 @@ def _compact(parent: npt.NDArray[np.int32]) -> int:
     return count
 
 
-def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
-    """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
-    last, first = before.face(last=True), after.face(last=False)
-    # as one number each: rows of two take several times as long to sort
-    keys = np.unique(_overlaps(last.lines, last.part, first.lines, first.part))
-    return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1)
-
-
 @kernel
 def _overlaps(
-    lines_a: Lines,
+    start_a: npt.NDArray[np.int64],
+    begin_a: npt.NDArray[np.int32],
+    end_a: npt.NDArray[np.int32],
     part_a: npt.NDArray[np.int32],
-    lines_b: Lines,
+    start_b: npt.NDArray[np.int64],
+    begin_b: npt.NDArray[np.int32],
+    end_b: npt.NDArray[np.int32],
     part_b: npt.NDArray[np.int32],
-) -> npt.NDArray[np.int64]:
-    """Return the parts of all runs of two slices that overlap in x, (n,): ``a << 32 | b``."""
-    start_a, begin_a, end_a = lines_a
-    start_b, begin_b, end_b = lines_b
-    pairs = np.empty(begin_a.size + begin_b.size, np.int64)
+    pairs: npt.NDArray[np.int64],
+) -> int:
+    """Write the parts of all runs of two slices that overlap in x, ``a << 32 | b``; count them."""
     count = 0
     for row in range(start_a.size - 1):
         a = start_a[row]
@@ -458,75 +511,21 @@ def _overlaps(
                 a += 1
             else:
                 b += 1
-    return pairs[:count].copy()
-
-
-@kernel
-def _voxels_of_parts(
-    lines: Lines, part: npt.NDArray[np.int32], count: int
-) -> npt.NDArray[np.int32]:
-    """Return how many voxels each of `count` parts has; of a slab, whose voxels int32 can count."""
-    _, begin, end = lines
-    voxels = np.zeros(count, np.int32)
-    for run in range(part.size):
-        voxels[part[run]] += end[run] - begin[run]
-    return voxels
-
-
-@kernel
-def _add_voxels(
-    voxels: npt.NDArray[np.int32],
-    component: npt.NDArray[np.int32],
-    out: npt.NDArray[np.int64],
-) -> None:
-    """Add the voxels of each part to those of its component."""
-    for part in range(voxels.size):
-        out[component[part]] += voxels[part]
-
-
-def touching(
-    runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]
-) -> npt.NDArray[np.bool_]:
-    """Return which parts touch the first or last slice, or both faces in y, or in x."""
-    ends, (along_y, along_x) = faces
-    touches = np.zeros(runs.count, np.bool_)
-    _mark_touching(runs.shape, runs.lines, runs.part, (*ends, along_y, along_x), touches)
-    return touches
-
-
-@kernel
-def _mark_touching(
-    shape: tuple[int, int, int],
-    lines: Lines,
-    part: npt.NDArray[np.int32],
-    faces: tuple[bool, bool, bool, bool],
-    touches: npt.NDArray[np.bool_],
-) -> None:
-    depth, height, width = shape
-    start, begin, end = lines
-    at_first, at_last, along_y, along_x = faces
-    for row in range(depth * height):
-        first, last = start[row], start[row + 1] - 1
-        z, y = row // height, row % height
-        is_edge = (at_first and z == 0) or (at_last and z == depth - 1)
-        if is_edge or (along_y and y in (0, height - 1)):
-            for run in range(first, last + 1):
-                touches[part[run]] = True
-        elif along_x and first <= last:
-            touches[part[first]] |= begin[first] == 0
-            touches[part[last]] |= end[last] == width
+    return count
 
 
 @kernel
 def _paint_runs(
     rows: npt.NDArray[np.uint8],
-    lines: Lines,
+    start: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int32],
+    end: npt.NDArray[np.int32],
     part: npt.NDArray[np.int32],
     phase_of: npt.NDArray[np.uint8],
     first: int,
     last: int,
 ) -> None:
-    start, begin, end = lines
+    """Write the phase of the part of each run, but where it is `OPEN`."""
     for row in range(first, last):
         for run in range(start[row], start[row + 1]):
             phase = phase_of[part[run]]
