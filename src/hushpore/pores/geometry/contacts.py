@@ -11,7 +11,7 @@ import numpy as np
 
 from hushpore.pores.geometry.sums import SUMS, index_of
 from hushpore.pores.geometry.surface import DIRECTIONS
-from hushpore.pores.parallel import kernel
+from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -261,8 +261,9 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
                 starts[room, at_y - low_row] = found
                 at = ((z + ahead) * height + at_y) * width
                 line, all_but_last = flat[at : at + width], flat[at : at + width - 1]
-                where = begins, ends, basins, found
-                found = _find_runs(line, all_but_last, differs, words, places, *where)
+                found = _find_runs(
+                    line, all_but_last, differs, words, places, begins, ends, basins, found
+                )
             starts[room, high_row - low_row] = found
         for r in range(len(_ROWS)):
             at_y, ahead = y + _ROWS[r, 1], _ROWS[r, 0]
@@ -277,7 +278,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
         known, edge = -1, np.uint64(0)
         own_first, own_last = firsts[len(_ROWS) - 1], lasts[len(_ROWS) - 1]
         for run in range(own_first, own_last):
-            begin, end = int(begins[run]), int(ends[run])
+            begin, end = np.int64(begins[run]), np.int64(ends[run])
             a = basins[run]
             own = np.uint64(a - low)
             length = end - begin
@@ -289,7 +290,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
             for i in range(3, factor.size):
                 value_sum = 0
                 for x in range(begin, end):
-                    value = int(grey[start + x])
+                    value = np.int64(grey[start + x])
                     value_sum += _power(x, along[i, 0]) * _power(value, along[i, 1])
                 factor[i] = value_sum
             for k in range(which.size):
@@ -315,7 +316,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
                 firsts[r] = other
                 while other < beyond and begins[other] <= end:
                     b = basins[other]
-                    first, last = int(begins[other]), int(ends[other])
+                    first, last = np.int64(begins[other]), np.int64(ends[other])
                     other += _ONE
                     at_before = max(0, min(end, last + 1) - max(begin, first + 1))
                     at_level = max(0, min(end, last) - max(begin, first))
@@ -325,7 +326,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
                         crossings[own, level] -= at_level
                         crossings[own, after] -= at_after
                         continue
-                    key = (int(min(a, b)) << 32) | int(max(a, b))
+                    key = (np.int64(min(a, b)) << 32) | np.int64(max(a, b))
                     if key != known:
                         slot = _find(table, keys, key)
                         if table[slot] < 0:
@@ -352,7 +353,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
     return used, row
 
 
-@kernel
+@inlined
 def _find_runs(
     line: npt.NDArray[np.int32],
     all_but_last: npt.NDArray[np.int32],
@@ -375,7 +376,7 @@ def _find_runs(
         if words[word] != 0:
             for x in range(8 * word, 8 * word + 8):
                 places[count] = x + 1
-                count += int(differs[x])
+                count += np.int64(differs[x])
     places[count] = line.size
     begin = 0
     for i in range(count + 1):
@@ -383,11 +384,11 @@ def _find_runs(
         ends[found] = places[i]
         basins[found] = line[begin]
         found += np.uint64(line[begin] != 0)
-        begin = int(places[i])
+        begin = np.int64(places[i])
     return found
 
 
-@kernel
+@inlined
 def _highest_way(
     heights: npt.NDArray[np.float32],
     start: int,
@@ -449,7 +450,7 @@ def _enter(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], used: int)
         table[_find(table, keys, keys[i])] = i
 
 
-@kernel
+@inlined
 def _add_border_crossings(
     border_crossings: npt.NDArray[np.int64],
     shape: tuple[int, int, int],
@@ -471,53 +472,43 @@ def _add_border_crossings(
                 border_crossings[k] += 1
 
 
-@kernel
 def count_closed(
     basins: npt.NDArray[np.int32], closed: npt.NDArray[np.uint8], first: int, last: int
-) -> tuple[int, npt.NDArray[np.int64]]:
-    """Return the lowest basin of closed void in a range of slices, and the voxels from it on.
+) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """Return, of slices that have closed void, its lowest basin, and the voxels from it on.
 
     `closed`: see `hushpore.pores.void.parts.closed_bits`.
     """
-    width = basins.shape[2]
-    rows = basins[first:last].reshape(-1, width)
-    bits = closed[first:last].reshape(len(rows), -1)
-    low, high = np.int32(0x7FFFFFFF), np.int32(0)
-    for row in range(len(rows)):
-        for byte in range(bits.shape[1]):
-            if bits[row, byte]:
-                for x in range(8 * byte, min(8 * byte + 8, width)):
-                    if (bits[row, byte] << (x & 7)) & 128:
-                        low, high = min(low, rows[row, x]), max(high, rows[row, x])
-    if high == 0:
-        return 0, np.zeros(0, np.int64)
-    counts = np.zeros(high - low + 1, np.int64)
-    for row in range(len(rows)):
-        for byte in range(bits.shape[1]):
-            if bits[row, byte]:
-                for x in range(8 * byte, min(8 * byte + 8, width)):
-                    if (bits[row, byte] << (x & 7)) & 128:
-                        counts[rows[row, x] - low] += 1
-    return int(low), counts
+    found = []
+    for plane, bits in zip(basins[first:last], closed[first:last], strict=True):
+        if bits.any():
+            is_closed = np.unpackbits(bits, axis=-1, count=plane.shape[1])
+            own = plane[is_closed.view(np.bool_)]
+            low = int(own.min())
+            found.append((low, np.bincount(own - low)))
+    return found
 
 
-@kernel
 def span(rows: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:
     """Return the lowest basin in a range of rows, (rows, x), and one more than the highest."""
-    # without a sign one less than 0 is above all, so that no voxel has to be asked what it is
-    flat = rows[first:last].reshape(-1).view(np.uint32)
-    low, high = np.uint32(0xFFFFFFFF), np.uint32(0)
-    for i in range(flat.size):
-        basin = flat[i]
-        before = np.uint32(basin - np.uint32(1))
-        high = basin if basin > high else high
-        low = before if before < low else low
-    if high == 0:
-        return 1, 1
+    low, high = _span(rows[first:last].reshape(-1).view(np.uint32))
     return int(low) + 1, int(high) + 1
 
 
 @kernel
+def _span(basins: npt.NDArray[np.uint32]) -> tuple[int, int]:
+    """Return one less than the lowest basin, and the highest; 0 where there is none."""
+    # without a sign one less than 0 is above all, so that no voxel has to be asked what it is
+    low, high = np.uint32(0xFFFFFFFF), np.uint32(0)
+    for i in range(basins.size):
+        basin = basins[i]
+        before = np.uint32(basin - np.uint32(1))
+        high = basin if basin > high else high
+        low = before if before < low else low
+    return (np.int64(low) if high else 0), np.int64(high)
+
+
+@inlined
 def _power(base: int, exponent: int) -> int:
     value = 1
     for _ in range(exponent):
@@ -525,7 +516,7 @@ def _power(base: int, exponent: int) -> int:
     return value
 
 
-@kernel
+@inlined
 def _find(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], key: int) -> np.uint64:
     """Return the slot of a key in an open-addressed table, or the free slot where it belongs."""
     # basins near each other have numbers near each other, and so have the slots of what touches at

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _AT_ONCE = 1 << 11  # rows that are made wider
+_DIGIT = 11  # bits of a digit by which keys are sorted: so many counts stay in the cache
 
 
 @dataclass(frozen=True)
@@ -69,68 +70,79 @@ SUMS = [
 def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[Any]) -> None:
     """Add each row of a table to a row of another one: ``np.add.at(out, to, rows)``.
 
-    `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns).
+    `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns), int64 or int32.
     """
-    for first, part in in_32_bits(rows):
+    for first, part in in_64_bits(rows):
         _add_rows(part, to[first : first + len(part)], out)
 
 
-def in_32_bits(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Yield rows of fewer bits in 32, some at a time with where they begin, and others as they are.
+def in_64_bits(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield rows in 64 bits, some at a time where they have fewer, with where they begin.
 
     So no kernel is compiled for each type that counts are kept in.
     """
-    at_once = len(rows) if rows.dtype.itemsize >= 4 else _AT_ONCE
+    at_once = len(rows) if rows.dtype == np.int64 else _AT_ONCE
     for first in range(0, max(len(rows), 1), max(at_once, 1)):
-        part = rows[first : first + at_once]
-        yield first, part if at_once == len(rows) else part.astype(np.int32)
+        yield first, np.ascontiguousarray(rows[first : first + at_once], np.int64)
 
 
 @kernel
-def _add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[Any]) -> None:
+def _add_rows(
+    rows: npt.NDArray[np.int64], to: npt.NDArray[np.int64], out: npt.NDArray[Any]
+) -> None:
     for i in range(len(rows)):
         at = to[i]
         for k in range(rows.shape[1]):
             out[at, k] += rows[i, k]
 
 
-@kernel
 def order_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the order in which keys are sorted, and equal ones stay: a stable ``np.argsort``.
 
     By digits, and only those in which keys differ: keys of few values take a few passes.
     """
-    count = keys.size
-    order = np.arange(count)
-    if count == 0:
+    order = np.arange(keys.size)
+    if keys.size == 0:
         return order
-    lowest = keys.min()
-    rest = np.empty(count, np.uint64)
-    differ = np.uint64(0)
-    for i in range(count):
-        rest[i] = np.uint64(keys[i] - lowest)
-        differ |= rest[i]
+    rest = (keys - keys.min()).view(np.uint64)
+    differ, shift = int(np.bitwise_or.reduce(rest)), 0
     others, other_order = np.empty_like(rest), np.empty_like(order)
-    start = np.empty(1 << 11, np.int64)
-    shift = np.uint64(0)
-    while shift < np.uint64(64) and differ >> shift:
-        if not (differ >> shift) & np.uint64(1):
-            shift += np.uint64(1)
+    counts = np.empty(1 << _DIGIT, np.int64)
+    while differ >> shift:
+        if not (differ >> shift) & 1:
+            shift += 1
             continue
-        start[:] = 0
-        for i in range(count):
-            start[(rest[i] >> shift) & np.uint64(2047)] += 1
-        before = 0
-        for digit in range(start.size):
-            start[digit], before = before, before + start[digit]
-        for i in range(count):
-            digit = (rest[i] >> shift) & np.uint64(2047)
-            others[start[digit]], other_order[start[digit]] = rest[i], order[i]
-            start[digit] += 1
+        counts.fill(0)
+        _sort_digit(rest, order, others, other_order, counts, shift)
         rest, others = others, rest
         order, other_order = other_order, order
-        shift += np.uint64(11)
+        shift += _DIGIT
     return order
+
+
+@kernel
+def _sort_digit(
+    keys: npt.NDArray[np.uint64],
+    order: npt.NDArray[np.int64],
+    sorted_keys: npt.NDArray[np.uint64],
+    sorted_order: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    shift: int,
+) -> None:
+    """Sort keys, and what comes with them, by one digit; `counts` are 0, one for each digit."""
+    below, mask = np.uint64(shift), np.uint64(counts.size - 1)
+    for i in range(keys.size):
+        counts[(keys[i] >> below) & mask] += 1
+    before = 0
+    for digit in range(counts.size):
+        before += counts[digit]
+        counts[digit] = before - counts[digit]
+    for i in range(keys.size):
+        digit = (keys[i] >> below) & mask
+        at = counts[digit]
+        sorted_keys[at] = keys[i]
+        sorted_order[at] = order[i]
+        counts[digit] = at + 1
 
 
 def index_of(name: str) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hushpore.pores.parallel import kernel
+from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -57,44 +57,44 @@ def euler_of_slab(
 
     `values`: (z, y, x), not 0 where void is: `count` slices, and the one after them where there is.
     """
-    return sum(threads.over(count, _of_slices, values, faces_only))
+    _, height, width = values.shape
+
+    def add_slices(first: int, last: int) -> int:
+        # with solid around, and beyond the last slice
+        planes = np.zeros((2, height + 2, width + 2), np.bool_)
+        added = np.zeros(width + 1, np.int8)
+        np.not_equal(values[first], 0, out=planes[first % 2, 1:-1, 1:-1])
+        total = 0
+        for z in range(first, last):
+            here, there = planes[z % 2], planes[(z + 1) % 2]
+            beyond = values[z + 1] if z + 1 < len(values) else 0
+            there[1:-1, 1:-1] = np.not_equal(beyond, 0)
+            total += _of_slice(here.view(np.uint8), there.view(np.uint8), added, faces_only)
+        return total
+
+    return sum(threads.over(count, add_slices))
 
 
 @kernel
-def _of_slices(values: npt.NDArray[Any], faces_only: bool, first: int, last: int) -> int:
-    """Return what slices `first` to `last` add: each, less what it shares with the one after it."""
-    depth, height, width = values.shape
-    planes = np.zeros((2, height + 2, width + 2), np.uint8)  # with solid around
-    added = np.zeros(width + 1, np.int8)
-    _fill(values[first], planes[first % 2])
+def _of_slice(
+    here: npt.NDArray[np.uint8],
+    there: npt.NDArray[np.uint8],
+    added: npt.NDArray[np.int8],
+    faces_only: bool,
+) -> int:
+    """Return what a slice adds, less what it shares with the next; `added`: room for a row."""
     total = 0
-    for z in range(first, last):
-        here, there = planes[z % 2], planes[(z + 1) % 2]
-        if z + 1 < depth:
-            _fill(values[z + 1], there)
+    for y in range(len(here) - 1):
+        if faces_only:
+            _add_over_faces(here[y], here[y + 1], there[y], there[y + 1], added)
         else:
-            there[:] = 0
-        for y in range(height + 1):
-            if faces_only:
-                _add_over_faces(here[y], here[y + 1], there[y], there[y + 1], added)
-            else:
-                _add_rows(here[y], here[y + 1], there[y], there[y + 1], added)
-            for x in range(width + 1):
-                total += int(added[x])
+            _add_rows(here[y], here[y + 1], there[y], there[y + 1], added)
+        for x in range(added.size):
+            total += np.int64(added[x])
     return total
 
 
-@kernel
-def _fill(plane: npt.NDArray[Any], void: npt.NDArray[np.uint8]) -> None:
-    """Write where a slice is void, with solid around."""
-    height, width = plane.shape
-    for y in range(height):
-        row = void[y + 1]
-        for x in range(width):
-            row[x + 1] = np.uint8(plane[y, x] != 0)
-
-
-@kernel
+@inlined
 def _add_rows(
     here_before: npt.NDArray[np.uint8],
     here: npt.NDArray[np.uint8],
@@ -116,7 +116,7 @@ def _add_rows(
         added[x] = np.int8(both - (a | b | c | d) + (c | d) + (b | d) - d)
 
 
-@kernel
+@inlined
 def _add_over_faces(
     here_before: npt.NDArray[np.uint8],
     here: npt.NDArray[np.uint8],

@@ -111,13 +111,23 @@ class Watershed:
         """Look up in place, in slices of a slab, where exits lead; once all slabs are added."""
         if self._exits[slab + 1] > self._exits[slab]:
             table = self._basin_of_exit[self._exits[slab] : self._exits[slab + 1]]
-            threads.over(basins.size, _relabel_exits, basins.reshape(-1), table, smallest=1 << 14)
+            flat = basins.reshape(-1)
+
+            def look_up(first: int, last: int) -> None:
+                part = flat[first:last]
+                exits = np.flatnonzero(part < 0)
+                part[exits] = table[-1 - part[exits]]
+
+            threads.over(flat.size, look_up, smallest=1 << 14, largest=1 << 20)
 
     def join(self) -> None:
         """Follow all exits to their basins, once all slabs are added."""
         leads = np.concatenate([*self._leads, np.zeros(0, np.int64)])
         self._leads.clear()
-        self._basin_of_exit = _follow_exits(leads)
+        # each time twice as far
+        while (onward := np.flatnonzero(leads < 0)).size:
+            leads[onward] = leads[-1 - leads[onward]]
+        self._basin_of_exit = leads.astype(np.int32)
 
     def connect(self, found: SlabWatershed, basins: npt.NDArray[np.int32]) -> None:
         """Do the second half of `add`: note where exits between this slab and the last one lead.
@@ -179,11 +189,10 @@ def watershed_slab(
         (max(begin - size, 0), begin, 0),
         (end, min(end + size, flat.size), size),
     ):
-        where = (flat, beside, lowest - place)
-        threads.over(beyond - beside, _lead_out, *where, smallest=1 << 14)
+        flat[beside:beyond] = np.arange(lowest - place, lowest - place - (beyond - beside), -1)
     # a thread may read pointers that another one is writing: old or new, they lead the same way
     threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
-    exits = _find_exits(flat, begin, end, size, lowest, threads)
+    exits = _find_exits(flat, begin, end, size, lowest)
     exit_at = np.zeros(2 * size if exits.size else 0, np.int32)
     exit_at[exits] = -1 - np.arange(exits.size)
     numbering = (flat, begin, count, peaks.size, exit_at)
@@ -202,12 +211,7 @@ def require_numbers(count: int) -> None:
 
 
 def _find_exits(
-    flat: npt.NDArray[np.int32],
-    begin: int,
-    end: int,
-    size: int,
-    lowest: int,
-    threads: KernelThreads,
+    flat: npt.NDArray[np.int32], begin: int, end: int, size: int, lowest: int
 ) -> npt.NDArray[np.int64]:
     """Return the voxels beside the slab to which voxels of it lead, of both slices.
 
@@ -218,23 +222,14 @@ def _find_exits(
     marked = np.zeros(2 * size, np.bool_)
     # a way out leads over the first slice or the last, whose voxels then end where it does
     for slice_begin in {begin, end - size}:
-        where = (flat, slice_begin, lowest, marked)
-        threads.over(size, _mark_exits, *where, smallest=1 << 14)
+        ends = flat[slice_begin : slice_begin + size]
+        marked[lowest - ends[ends <= lowest]] = True
     return np.flatnonzero(marked)
 
 
 def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
     """Number exits throughout, of a slab that `before` exits come before."""
     return np.where(found < 0, found.astype(np.int64) - before, found)
-
-
-@kernel
-def _lead_out(
-    pointers: npt.NDArray[np.int32], offset: int, lowest: int, first: int, last: int
-) -> None:
-    """Write where ways end in a range of a slice beside the slab, from `lowest` down."""
-    for i in range(first, last):
-        pointers[offset + i] = lowest - i
 
 
 @kernel
@@ -252,24 +247,6 @@ def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, la
             pointers[at] = end
             at = np.uint64(onward)
             onward = pointers[at]
-
-
-@kernel
-def _mark_exits(
-    pointers: npt.NDArray[np.int32],
-    offset: int,
-    lowest: int,
-    marked: npt.NDArray[np.bool_],
-    first: int,
-    last: int,
-) -> None:
-    """Mark the voxels beside a slab, of both slices, that those of a range lead to.
-
-    `offset`: where the range is counted from. `lowest`: what is written in the first of them.
-    """
-    for i in range(offset + first, offset + last):
-        if pointers[i] <= lowest:
-            marked[lowest - pointers[i]] = True
 
 
 @kernel
@@ -298,45 +275,9 @@ def _number(
             part[i] = number
             lowest = min(lowest, number)
         if lowest < none:
-            _look_up(part, exit_at)
-
-
-@kernel
-def _follow_exits(leads: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Return the basins that exits lead to, from one to the next, by path compression."""
-    for start in range(leads.size):
-        lead = leads[start]
-        while lead < 0:
-            lead = leads[-1 - lead]
-        at = start
-        while leads[at] < 0:
-            onward = -1 - leads[at]
-            leads[at] = lead
-            at = onward
-    return leads.astype(np.int32)
-
-
-@kernel
-def _relabel_exits(
-    basins: npt.NDArray[np.int32], table: npt.NDArray[np.int32], first: int, last: int
-) -> None:
-    """Replace exits, ``-1 - n``, by the basins that they lead to."""
-    for begin in range(first, last, _AT_A_TIME):
-        part = basins[begin : min(begin + _AT_A_TIME, last)]
-        # most parts have none, which is told without a branch a voxel
-        lowest = np.int32(0)
-        for i in range(part.size):
-            lowest = min(lowest, part[i])
-        if lowest < 0:
-            _look_up(part, table)
-
-
-@kernel
-def _look_up(part: npt.NDArray[np.int32], table: npt.NDArray[np.int32]) -> None:
-    """Replace what is below zero, ``-1 - n``, by row n of a table."""
-    for i in range(part.size):
-        if part[i] < 0:
-            part[i] = table[-1 - part[i]]
+            for i in range(part.size):
+                if part[i] < none:
+                    part[i] = exit_at[-1 - part[i]]
 
 
 @kernel

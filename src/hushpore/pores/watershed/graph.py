@@ -7,6 +7,7 @@ this graph without going through the volume again.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -22,7 +23,7 @@ from hushpore.pores.geometry.contacts import (
     narrowest,
     scan_rows,
 )
-from hushpore.pores.geometry.sums import SUMS, in_32_bits, index_of, order_of
+from hushpore.pores.geometry.sums import SUMS, in_64_bits, index_of, order_of
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -124,14 +125,18 @@ class BasinGraph:
     def by_neck(self) -> npt.NDArray[np.int64]:
         """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
         # the bits of floats from 0 on are in order as integers, and those below 0 below all
-        saddle = self.saddle.view(np.int32)
-        parts = [
-            _necks(saddle[first : first + len(part)], part, first)
-            for first, part in in_32_bits(self.contacts)
-        ]
-        ways, key = (np.concatenate(each) for each in zip(*parts, strict=True))
+        key = self.saddle.view(np.int32).astype(np.int64)
+        key <<= 32
+        np.negative(key, out=key)
+        # of equally wide ones those with more contacts come first
+        for along in self.contacts.T:
+            key -= along
         # edges are sorted, so that of equal ones the first come first: those of the lower basins
-        return ways[order_of(key)]
+        is_way = self.saddle >= 0
+        if is_way.all():
+            return order_of(key)
+        ways = np.flatnonzero(is_way)
+        return ways[order_of(key[ways])]
 
 
 def number_keys(
@@ -263,7 +268,8 @@ class Tables:
         `basins`: (z, y, x), int32. `closed`: of the same slices, see
         `hushpore.pores.void.parts.closed_bits`.
         """
-        for low, counts in threads.over(len(basins), count_closed, basins, closed, smallest=8):
+        found = threads.over(len(basins), count_closed, basins, closed, smallest=8)
+        for low, counts in itertools.chain.from_iterable(found):
             self._closed_voxels[low : low + counts.size] += counts
 
     def graph(
@@ -316,7 +322,7 @@ def _with_contacts(
 
     `contacts` is changed, or where they do not fit into its type made anew in a wider one.
     """
-    for first, part in in_32_bits(found):
+    for first, part in in_64_bits(found):
         rows = at[first : first + len(part)]
         total = contacts[rows] + part
         kind = narrowest(int(total.max(initial=0)))
@@ -344,23 +350,3 @@ def widest_ways(
             highest[at] = saddle[i]
             earliest[at] = place[i]
 
-
-@kernel
-def _necks(
-    saddle: npt.NDArray[np.int32], contacts: npt.NDArray[np.int32], first: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return which edges are ways, and keys by which the widest necks come first.
-
-    `saddle`: (edges,), the bits of the squared distance. `contacts`: (edges, 13): of equally wide
-    necks those with more come first. `first`: number of the first of these edges.
-    """
-    ways, keys = np.empty((2, np.count_nonzero(saddle >= 0)), np.int64)
-    count = 0
-    for edge in range(saddle.size):
-        if saddle[edge] >= 0:
-            ways[count] = first + edge
-            keys[count] = -(np.int64(saddle[edge]) << 32)
-            for k in range(contacts.shape[1]):
-                keys[count] -= contacts[edge, k]
-            count += 1
-    return ways, keys

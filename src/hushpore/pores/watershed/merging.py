@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.readable import readable_percent
-from hushpore.pores.parallel import kernel
+from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +163,9 @@ def merge_by_height(
     if near is not None:
         neck[near] = np.inf
         order = np.concatenate([order[near[order]], order[~near[order]]])
-    return _merge(radius, graph.a, graph.b, neck, order, float(h))
+    parent = np.arange(radius.size, dtype=np.int32)
+    _merge(parent, radius, graph.a, graph.b, neck, order, float(h))
+    return parent
 
 
 def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -179,7 +181,10 @@ def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.ND
     F. Meyer (1994), "Minimum spanning forests for morphological segmentation".
     https://doi.org/10.1007/978-94-011-1040-2_11
     """
-    return _spread(marked.astype(np.int32), graph.a, graph.b, graph.by_neck)
+    found = marked.astype(np.int32)
+    parent = np.arange(marked.size, dtype=np.int32)
+    _spread(parent, found, graph.a, graph.b, graph.by_neck)
+    return found
 
 
 def number_pores(
@@ -256,14 +261,14 @@ def _find_near(
 
 @kernel
 def _merge(
+    parent: npt.NDArray[np.int32],
     radius: npt.NDArray[np.float64],
     a: npt.NDArray[np.int32],
     b: npt.NDArray[np.int32],
     neck: npt.NDArray[np.float64],
     order: npt.NDArray[np.int64],
     h: float,
-) -> npt.NDArray[np.int32]:
-    parent = np.arange(radius.size).astype(np.int32)
+) -> None:
     for edge in order:
         high = _root(parent, a[edge])
         low = _root(parent, b[edge])
@@ -275,17 +280,16 @@ def _merge(
             parent[low] = high
     for i in range(parent.size):
         parent[i] = _root(parent, i)
-    return parent
 
 
 @kernel
 def _spread(
+    parent: npt.NDArray[np.int32],
     marked: npt.NDArray[np.int32],
     a: npt.NDArray[np.int32],
     b: npt.NDArray[np.int32],
     order: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int32]:
-    parent = np.arange(marked.size).astype(np.int32)
+) -> None:
     for edge in order:
         first = _root(parent, a[edge])
         second = _root(parent, b[edge])
@@ -296,10 +300,9 @@ def _spread(
         parent[second] = first
     for i in range(marked.size):
         marked[i] = marked[_root(parent, i)]
-    return marked
 
 
-@kernel
+@inlined
 def _root(parent: npt.NDArray[np.int32], i: int) -> int:
     while parent[i] != i:
         parent[i] = parent[parent[i]]
