@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -306,7 +307,8 @@ def as_array(values: Any, what: str) -> Any:
     `what`: what it is, as a message begins.
     Raises InputError if it is none, or some of it is masked.
     """
-    if isinstance(values, np.ma.MaskedArray):
+    # to load it takes 0.06 s, and where it is not loaded there is no such array
+    if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
         if np.ma.is_masked(values):
             raise InputError(
                 f"{what} is a masked array, whose mask would be lost: "

@@ -278,7 +278,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
         known, edge = -1, np.uint64(0)
         own_first, own_last = firsts[len(_ROWS) - 1], lasts[len(_ROWS) - 1]
         for run in range(own_first, own_last):
-            begin, end = np.int64(begins[run]), np.int64(ends[run])
+            begin, end = int(begins[run]), int(ends[run])
             a = basins[run]
             own = np.uint64(a - low)
             length = end - begin
@@ -290,7 +290,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
             for i in range(3, factor.size):
                 value_sum = 0
                 for x in range(begin, end):
-                    value = np.int64(grey[start + x])
+                    value = int(grey[start + x])
                     value_sum += _power(x, along[i, 0]) * _power(value, along[i, 1])
                 factor[i] = value_sum
             for k in range(which.size):
@@ -316,7 +316,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
                 firsts[r] = other
                 while other < beyond and begins[other] <= end:
                     b = basins[other]
-                    first, last = np.int64(begins[other]), np.int64(ends[other])
+                    first, last = int(begins[other]), int(ends[other])
                     other += _ONE
                     at_before = max(0, min(end, last + 1) - max(begin, first + 1))
                     at_level = max(0, min(end, last) - max(begin, first))
@@ -326,7 +326,7 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
                         crossings[own, level] -= at_level
                         crossings[own, after] -= at_after
                         continue
-                    key = (np.int64(min(a, b)) << 32) | np.int64(max(a, b))
+                    key = (int(min(a, b)) << 32) | int(max(a, b))
                     if key != known:
                         slot = _find(table, keys, key)
                         if table[slot] < 0:
@@ -376,7 +376,7 @@ def _find_runs(
         if words[word] != 0:
             for x in range(8 * word, 8 * word + 8):
                 places[count] = x + 1
-                count += np.int64(differs[x])
+                count += int(differs[x])
     places[count] = line.size
     begin = 0
     for i in range(count + 1):
@@ -384,7 +384,7 @@ def _find_runs(
         ends[found] = places[i]
         basins[found] = line[begin]
         found += np.uint64(line[begin] != 0)
-        begin = np.int64(places[i])
+        begin = int(places[i])
     return found
 
 
@@ -505,7 +505,7 @@ def _span(basins: npt.NDArray[np.uint32]) -> tuple[int, int]:
         before = np.uint32(basin - np.uint32(1))
         high = basin if basin > high else high
         low = before if before < low else low
-    return (np.int64(low) if high else 0), np.int64(high)
+    return (int(low) if high else 0), int(high)
 
 
 @inlined

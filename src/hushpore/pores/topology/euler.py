@@ -90,7 +90,7 @@ def _of_slice(
         else:
             _add_rows(here[y], here[y + 1], there[y], there[y + 1], added)
         for x in range(added.size):
-            total += np.int64(added[x])
+            total += int(added[x])
     return total
 
 

@@ -369,7 +369,7 @@ def _find_runs(
             if words[word] != np.uint64(previous) * np.uint64(0x0101010101010101):
                 for x in range(8 * word, 8 * word + 8):
                     found[used] = x
-                    used += np.int64(line[x] != previous)
+                    used += int(line[x] != previous)
                     previous = line[x]
         for run in range(used // 2):
             begin[start[row] + run] = found[2 * run]
@@ -412,8 +412,8 @@ def _connect_across(
 ) -> int:
     """Join ranges of slices, and number the parts from 0, in the order of their first runs.
 
-    `begun`: the first slice of each range. The numbers take the place of the parents. `voxels`: room
-    for how many each part has. Returns how many parts there are.
+    `begun`: the first slice of each range. The numbers take the place of the parents. `voxels`:
+    room for how many each part has. Returns how many parts there are.
     """
     for piece in range(1, begun.size):
         for row in range(begun[piece] * height, (begun[piece] + 1) * height):

@@ -191,12 +191,12 @@ def fill_distance(
     the result is the same.
     """
     smallest = min(spacing)
-    weights = tuple((step / smallest) ** 2 for step in spacing)
+    weight_z, weight_y, weight_x = weights = [(step / smallest) ** 2 for step in spacing]
     if not all(weight.is_integer() for weight in weights[1:]):
         # near and far are rounded in other ways, and it would show how far was looked
         within = math.inf
-    most = tuple(int(min(math.sqrt(within / weight) + 1, _REACH)) for weight in weights)
-    edges = tuple(np.float32(0.0 if solid else np.inf) for solid in solid_outside)
+    most_y, most_x = (int(min(math.sqrt(within / weight) + 1, _REACH)) for weight in weights[1:])
+    edge_y, edge_x = (np.float32(0.0 if solid else np.inf) for solid in solid_outside[1:])
     depth, height, width = phase.shape
 
     def along_z(first: int, last: int) -> None:
@@ -205,12 +205,13 @@ def fill_distance(
 
     threads.over(height, along_z)
     # of near voxels all fits into 16 bits where voxels are squares in the slices, in whole numbers
-    is_short = weights[0].is_integer() and weights[1:] == (1, 1)
+    is_short = weight_z.is_integer() and weight_y == weight_x == 1
     far = np.array([_FAR], np.uint16) if is_short else np.array([np.inf], np.float32)
 
     def in_slices(first: int, last: int) -> None:
         room = _room(height, width, far)
-        _in_slices(distance, room, weights, edges, most, first, last)
+        limits = (edge_y, edge_x, most_y, most_x)
+        _in_slices(distance, room, weight_z, weight_y, weight_x, limits, first, last)
 
     threads.over(depth, in_slices)
 
@@ -308,21 +309,21 @@ def _along_z(
 def _in_slices(
     distance: npt.NDArray[np.float32],
     room: _Room,
-    weights: tuple[float, float, float],
-    edges: tuple[np.float32, np.float32, np.float32],
-    most: tuple[int, int, int],
+    weight_z: float,
+    weight_y: float,
+    weight_x: float,
+    limits: tuple[np.float32, np.float32, int, int],
     first: int,
     last: int,
 ) -> None:
     """Turn distances along z into squared distances in space, in slices `first` to `last`.
 
-    `most`: voxels along each axis beyond which nothing is looked for.
+    `limits`: along y and x, the value of what lies outside; along y and x, the voxels beyond which
+    nothing is looked for.
     """
+    edge_y, edge_x, most_y, most_x = limits
     far, along_z, in_plane, line, best, exact, columns, result, site, begin = room
     _, height, width = distance.shape
-    _, edge_y, edge_x = edges
-    _, most_y, most_x = most
-    weight_z, weight_y, weight_x = weights
     scale = np.float32(weight_z)
     exact[0] = exact[width + 1] = edge_x
     kind, farthest = far.dtype.type, np.float32(far[0])
@@ -486,7 +487,7 @@ def _lower_envelope(
                 j = site[top]
                 cut = (height - line[j] + weight * (i * i - j * j)) / (2.0 * weight * (i - j))
                 # the first voxel at which parabola i lies below parabola j
-                after = start if cut < start else np.int64(np.floor(min(cut, stop * 1.0))) + 1
+                after = start if cut < start else int(np.floor(min(cut, stop * 1.0))) + 1
                 if after > begin[top]:
                     break
                 top -= 1

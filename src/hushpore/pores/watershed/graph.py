@@ -349,4 +349,3 @@ def widest_ways(
         if saddle[i] > highest[at] or (saddle[i] == highest[at] and place[i] < earliest[at]):
             highest[at] = saddle[i]
             earliest[at] = place[i]
-

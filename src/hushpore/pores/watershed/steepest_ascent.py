@@ -269,7 +269,7 @@ def _add_peaks(
         if found > 0:
             for x in range(width):
                 peaks[count] = start + x
-                count += np.int64(line[x] == start + x)
+                count += int(line[x] == start + x)
     return count
 
 
