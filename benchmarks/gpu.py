@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import _parts
+from benchmarks.gpu_jobs import SWITCHES
 from hushpore.device.backend import choose_backend
 
 if TYPE_CHECKING:
@@ -49,9 +50,13 @@ PARTS = (
     ),
     Part("tests", (), 100),
     Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 40),
-    Part("pores_gpu", ("512^3, labels on the GPU", "512^3, void on the GPU"), 30),
+    Part("pores_gpu", ("512^3, void on the GPU",), 20),
     Part("gpu_transfers", (), 25),
-    Part("gpu_jobs", tuple(f"denoise, {name}" for name in ("graphs", "pinned", "stream")), 25),
+    Part(
+        "gpu_jobs",
+        tuple(f"denoise, {name}" for name in SWITCHES),
+        35,
+    ),
     Part("gpu_steps", ("tiles", "slabs", "training, float32"), 40),
     Part("pores_gpu", ("256^3", "256^3, in slabs", "512^3, plain uint16", "1024^3"), 50),
     Part("gpu_search", (), 50),

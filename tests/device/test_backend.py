@@ -149,7 +149,7 @@ def test_a_cpu_says_what_it_has_and_what_a_gpu_would_take() -> None:
     assert memory.endswith("GB of memory are free")
     assert rest[-2:] == [
         "read_ahead: on, for what is read from disk",
-        "pinned, stream, graphs, void, labels: without effect, no CUDA device",
+        "pinned, stream, graphs, void: without effect, no CUDA device",
     ]
     if torch.version.cuda is None:
         assert rest[0].startswith("for an NVIDIA GPU, PyTorch has to be built for CUDA")

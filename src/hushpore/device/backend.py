@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hushpore._version import __version__
 from hushpore.base.errors import DeviceError, first_line
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
 from hushpore.device.all_gpus import ALL_GPUS, FROM_FILE_TO_FILE, outlook_of_all_gpus
 from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools, pinned_array
-from hushpore.device.speeds import keep_speeds, known_speeds
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
@@ -143,18 +141,11 @@ class Backend:
 
     @cached_property
     def transfers(self) -> Transfers:
-        """How arrays cross to this device and back, decided from the first that do."""
-        import torch
-
+        """How arrays cross to this device and back."""
         from hushpore.device.transfers import Transfers
 
         self.limit_memory()
-        bus = self.bus()
-        if bus is None:
-            return Transfers(self.device, bus, self.choices)
-        kind = f"copies to {self.name}; PyTorch {torch.__version__}; hushpore {__version__}"
-        known, keep = known_speeds(kind), partial(keep_speeds, kind)
-        return Transfers(self.device, bus, self.choices, known=known, keep=keep)
+        return Transfers(self.device, self.bus(), self.choices)
 
     def bus(self) -> CudaBus | None:
         """Return what arrays cross by; None on the CPU, where they stay."""
@@ -179,7 +170,7 @@ class Backend:
             return None
         from hushpore.device.graphs import GraphReplays
 
-        return GraphReplays(what, capturer, self.clock(), self.choices)
+        return GraphReplays(what, capturer, self.choices)
 
     def clock(self) -> Clock:
         """Return a clock of this device, for a timer whose job moves to it."""

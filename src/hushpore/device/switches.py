@@ -22,10 +22,9 @@ STATES = ("auto", "on", "off")
 
 #: What each comes to where it is left at `auto`, as it is told before a job.
 _LEFT = {
-    # plain below that
-    "pinned": "measured on the first 128 MB that cross, the faster way stays",
+    "pinned": "on, from 64 MB on",
     "stream": "used where copying up takes a tenth of the time",
-    "graphs": "plain steps and replays of a job are timed, the faster stay",
+    "graphs": "on, after the first steps or tiles",
     "read_ahead": "on, for what is read from disk",
     "void": "used for grey values of 16 bits or float32 that the GPU holds",
 }
