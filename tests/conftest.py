@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # the processes share the cores; each would take all, and wait for them in a busy loop
-    os.environ["OMP_NUM_THREADS"] = "1"
-
 #: What some tests need beside what `make test` installs, and how to get it.
 NEEDS = {
     "asan": "the address sanitizer of g++",
@@ -62,7 +58,11 @@ def is_there(name: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have a kernel compiled by one process, whose cache the others read, which wait meanwhile."""
+    """Have processes share the cores, and a kernel compiled by one of them for all."""
+    if getattr(config.option, "numprocesses", None):
+        # each would take all cores, and wait for them in a busy loop; said before they start, as
+        # plugins import NumPy, which asks but once
+        os.environ["OMP_NUM_THREADS"] = "1"
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     from filelock import FileLock  # of PyTorch

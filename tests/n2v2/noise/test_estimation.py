@@ -48,11 +48,12 @@ DIAGONAL[0, 1, 1], DIAGONAL[0, 2, 2] = 1.0, 0.6
 OPPOSED = np.array([[[0, -0.3, 0], [-0.3, 1, -0.3], [0, -0.3, 0]]])
 
 
-@pytest.mark.parametrize("deviation", [30, 150, 500])
+WHITE, BLURRED = np.ones((1, 1, 1)), gaussian(0.6, 0.7, 0.7)
+
+
 @pytest.mark.parametrize(
-    "kernel",
-    [np.ones((1, 1, 1)), gaussian(0.6, 0.7, 0.7), DIAGONAL, OPPOSED],
-    ids=["white", "blurred", "diagonal", "opposed"],
+    ("kernel", "deviation"),
+    [(WHITE, 30), (WHITE, 150), (BLURRED, 150), (DIAGONAL, 150), (OPPOSED, 500)],
 )
 def test_the_noise_of_a_foam_is_found_at_every_lag(
     foam: np.ndarray, kernel: np.ndarray, deviation: float
