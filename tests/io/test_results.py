@@ -225,10 +225,3 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path, content, name):
     with pytest.raises(InputError, match="name of a file"):
         write_results(tmp_path / "out", **{**content, "figures": {name: b""}})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_name_that_the_provenance_had_is_taken_with_a_warning(tmp_path):
-    image = Volume(np.zeros((4, 5), np.uint8))
-    with pytest.warns(DeprecationWarning, match="'record' is called 'provenance' now"):
-        write_image(tmp_path / "a.tif", image, record={"job": "denoise"})
-    assert json.loads((tmp_path / "a.json").read_text())["job"] == "denoise"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.errors import InputError
 from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import REST, gate_of
-from hushpore.io.log_capture import captured_warnings
+from hushpore.io.libraries import captured_warnings, explained_damage
 from hushpore.io.planes import PlaneStack, Stream, uncompressed_planes
 
 if TYPE_CHECKING:
@@ -32,18 +33,12 @@ def read_nifti(path: Path) -> Volume:
     """
     import nibabel
 
-    try:
-        with captured_warnings(_LOGGER) as messages:
-            image: Any = nibabel.load(path)
-            _require_plausible(image, path)
-            steps = image.header.get_zooms()
-            unit = unit_of(image.header.get_xyzt_units()[0].replace("unknown", ""))
-            values = _values(image, path)
-    except (HushporeError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        # damaged files make nibabel raise errors of any kind
-        raise _damaged(path, error) from error
+    with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER) as messages:
+        image: Any = nibabel.load(path)
+        _require_plausible(image, path)
+        steps = image.header.get_zooms()
+        unit = unit_of(image.header.get_xyzt_units()[0].replace("unknown", ""))
+        values = _values(image, path)
     n_spatial = min(values.ndim, 3)
     return Volume(
         values,
@@ -92,13 +87,8 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
         wanted = np.dtype(np.float32)
 
     def fill(out: npt.NDArray[Any]) -> None:
-        try:
-            with captured_warnings(_LOGGER):
-                out[...] = np.asarray(stored).T.reshape(shape)
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise _damaged(path, error) from error
+        with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER):
+            out[...] = np.asarray(stored).T.reshape(shape)
 
     return Stream(shape, wanted, fill, gate_of(path))
 

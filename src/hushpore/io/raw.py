@@ -7,22 +7,23 @@ import json
 import math
 import os
 import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.errors import InputError
 from hushpore.base.text import read_text
 from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import sidecar_of
 from hushpore.io.gate import gate_of
+from hushpore.io.libraries import explained_damage
 from hushpore.io.planes import Stream, uncompressed_planes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import numpy.typing as npt
@@ -90,14 +91,11 @@ def open_meta_image(path: Path) -> Volume:
 
 def open_npy(path: Path) -> Volume:
     """Open an array that NumPy saved; as `open_raw`."""
-    try:
+    with explained_damage(
+        lambda error: InputError(f"{path.name} is not a complete NumPy file: {error}.")
+    ):
         # for what its header says; of the mapping itself nothing is read
         mapped: Any = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        # the header is text, out of which Python makes errors of many kinds
-        raise InputError(f"{path.name} is not a complete NumPy file: {error}.") from error
     raw = _Layout(path, mapped.offset, mapped.dtype, mapped.shape)
     notes = [] if mapped.offset % _ALIGNMENT == 0 else [_ODD_HEADER.format(name=path.name)]
     if not mapped.flags.c_contiguous:
@@ -142,19 +140,14 @@ def _whole(value: Any) -> int:
     return int(number)
 
 
-@contextmanager
-def _explain_header(header: Path) -> Iterator[None]:
-    """Explain what goes wrong while a header is read."""
-    try:
-        yield
-    except (HushporeError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        # what is written there can be of any type, and of any size
-        raise InputError(
+def _explain_header(header: Path) -> AbstractContextManager[None]:
+    """Explain what goes wrong while a header is read, which can be of any type and size."""
+    return explained_damage(
+        lambda error: InputError(
             f"The header {header.name} cannot be understood ({type(error).__name__}: {error}). "
             "Expected the shape and the type of the values, as docs/formats.md says."
-        ) from error
+        )
+    )
 
 
 def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:

@@ -272,8 +272,8 @@ EXPORTERS: dict[str, Exporter] = {
         title="Parquet",
         of="pores",
         writers={
-            "_pores.parquet": "hushpore.io.export:write_pores",
-            "_throats.parquet": "hushpore.io.export:write_throats",
+            "_pores.parquet": lambda path, result: result.pores.to_parquet(path, index=False),
+            "_throats.parquet": lambda path, result: result.throats.to_parquet(path, index=False),
         },
         every=True,
         package="pyarrow",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
-import warnings
 import zipfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from hushpore.io.tiff.writer import write_tiff
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import pandas as pd
 
@@ -31,30 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check_image_target", "check_target", "write_image", "write_results"]
 
-P = ParamSpec("P")
-
 _NAME = re.compile(r"[^\W.][\w .+-]*")
 
 
-def _takes_record(function: Callable[P, Path]) -> Callable[P, Path]:
-    """Let a function take `provenance` by the name that it had."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **given: Any) -> Path:
-        if "record" in given:
-            warnings.warn(
-                f"{function.__name__}: 'record' is called 'provenance' now, and will not be "
-                "understood in the next version.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            given["provenance"] = given.pop("record")
-        return function(*args, **given)
-
-    return call
-
-
-@_takes_record
 def write_results(
     directory: str | os.PathLike[str],
     *,
@@ -123,7 +100,6 @@ def write_results(
     return target
 
 
-@_takes_record
 def write_image(
     path: str | os.PathLike[str],
     volume: Volume,

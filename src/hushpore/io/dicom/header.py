@@ -16,7 +16,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
 from hushpore.io.gate import gate_of
-from hushpore.io.log_capture import captured_warnings
+from hushpore.io.libraries import captured_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

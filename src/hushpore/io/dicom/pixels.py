@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.base.errors import InputError, MissingPackageError
 from hushpore.io.gate import SMALL, stated_bytes, stated_size
-from hushpore.io.log_capture import captured_warnings
+from hushpore.io.libraries import captured_warnings, explained_damage
 from hushpore.io.planes import read_uncompressed
 
 if TYPE_CHECKING:
@@ -173,7 +173,12 @@ class SeriesReader:
         from pydicom.encaps import get_frame
 
         encoding = item.encoding
-        try:
+        with explained_damage(
+            lambda error: InputError(
+                f"The image in {encoding.path.name} is damaged or incomplete and cannot be "
+                f"decoded ({type(error).__name__}). Copy or export it again."
+            )
+        ):
             if encoding.offset >= 0 and encoding.length is not None:
                 return _native(encoding, item.frame, out)
             decode = decoder_of(encoding.syntax) if encoding.offset >= 0 else None
@@ -195,14 +200,6 @@ class SeriesReader:
                     "pixel than its header."
                 )
             return _as_stated(_decoded(decode, frame, encoding), encoding)
-        except (HushporeError, OSError, MemoryError):
-            raise
-        except Exception as error:
-            # damaged files make pydicom and the decoders raise errors of any kind
-            raise InputError(
-                f"The image in {encoding.path.name} is damaged or incomplete and cannot be "
-                f"decoded ({type(error).__name__}). Copy or export it again."
-            ) from error
 
     def _by_pydicom(self, item: Slice) -> npt.NDArray[Any]:
         """Decode a file with pydicom's own decoders, all frames at once."""

@@ -18,8 +18,8 @@ from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_ser
 from hushpore.io.dicom.header import is_dicomdir, read_headers
 from hushpore.io.dicom.pixels import SeriesReader
 from hushpore.io.folders import START, files_below, is_dicom, shortened
+from hushpore.io.libraries import captured_warnings
 from hushpore.io.loading import with_own_names
-from hushpore.io.log_capture import captured_warnings
 from hushpore.io.planes import LEFT_OUT, PlaneStack
 
 if TYPE_CHECKING:

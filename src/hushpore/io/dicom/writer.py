@@ -10,7 +10,7 @@ import numpy as np
 from hushpore.base.errors import InputError, OutputError, import_optional
 from hushpore.base.text import on_one_line
 from hushpore.base.units import METRES
-from hushpore.io.log_capture import captured_warnings
+from hushpore.io.libraries import captured_warnings
 from hushpore.io.target import check_target, is_link, new_directory
 
 if TYPE_CHECKING:

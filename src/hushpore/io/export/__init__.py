@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
     from hushpore.base.volume import Volume
@@ -36,13 +34,3 @@ class PoreResult:
     def n_spatial(self) -> int:
         """2 or 3."""
         return self.labels.n_spatial
-
-
-def write_pores(path: Path, result: PoreResult) -> None:
-    """Write the table of the pores as Parquet, by pyarrow."""
-    result.pores.to_parquet(path, index=False)
-
-
-def write_throats(path: Path, result: PoreResult) -> None:
-    """Write the table of the throats as Parquet, by pyarrow."""
-    result.throats.to_parquet(path, index=False)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hushpore.base.errors import InputError, MissingPackageError, NotTrustedError
 from hushpore.io.gate import CONSENT, SMALL, Gate, gate_of, stated_bytes
-from hushpore.io.log_capture import captured_log
+from hushpore.io.libraries import captured_log, explained_damage
 from hushpore.io.planes import PlaneStack, uncompressed_planes
 
 if TYPE_CHECKING:
@@ -67,19 +68,14 @@ def planes_of(
     handle.set_lock(True)
 
     def read(number: int, out: npt.NDArray[Any]) -> None:
-        try:
-            with captured_log("tifffile"):
-                with handle.lock:
-                    if handle.closed:
-                        handle.open()
-                _require_size(pages[number], handle, gate)
-                # the planes are read by several threads already
-                values = pages[number].asarray(maxworkers=1)
+        with explained_damage(partial(explained, path)), captured_log("tifffile"):
+            with handle.lock:
+                if handle.closed:
+                    handle.open()
+            _require_size(pages[number], handle, gate)
+            # the planes are read by several threads already
+            values = pages[number].asarray(maxworkers=1)
             out[...] = values.reshape(out.shape)
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise explained(path, error) from error
 
     # what was opened for a stack is closed with it
     weakref.finalize(read, handle.close)

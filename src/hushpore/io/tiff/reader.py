@@ -8,6 +8,7 @@ import math
 import os
 import re
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from hushpore.base.errors import HushporeError, InputError, NotTrustedError
 from hushpore.base.readable import readable_count
 from hushpore.base.volume import Volume
 from hushpore.io.gate import CONSENT, Gate, gate_of
-from hushpore.io.log_capture import captured_log, captured_warnings
+from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
 from hushpore.io.planes import PlaneStack, Stream
 from hushpore.io.tiff.planes import (
     explained,
@@ -93,14 +94,8 @@ def read_tiff_folder(
 @contextmanager
 def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
     """Open a TIFF file, and explain whatever goes wrong while it is open."""
-    try:
-        with tifffile.TiffFile(path) as tif:
-            yield tif
-    except (HushporeError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        # damaged files make tifffile raise errors of any kind
-        raise explained(path, error) from error
+    with explained_damage(partial(explained, path)), tifffile.TiffFile(path) as tif:
+        yield tif
 
 
 def _slice_key(path: Path) -> tuple[Any, ...] | None:

@@ -100,13 +100,13 @@ class ChunkFiles:
         parts = self.parts(region)
         first = [*itertools.islice(parts, 2)]
         if len(first) == 1:
-            self._fill(*first[0], region, out)
+            self._fill(first[0], region, out)
             return
         with ThreadPoolExecutor(THREADS, "hushpore reads") as pool:
             waiting: deque[Any] = deque()
             try:
                 for part in itertools.chain(first, parts):
-                    waiting.append(pool.submit(self._fill, *part, region, out))
+                    waiting.append(pool.submit(self._fill, part, region, out))
                     if len(waiting) > _AHEAD * THREADS:
                         waiting.popleft().result()
                 for each in waiting:
@@ -175,16 +175,9 @@ class ChunkFiles:
                         os.posix_fadvise(file.fileno(), *place, os.POSIX_FADV_WILLNEED)
         return found
 
-    def _fill(
-        self,
-        path: Path | None,
-        place: tuple[int, int] | None,
-        start: tuple[int, ...],
-        size: tuple[int, ...],
-        region: Sequence[slice],
-        out: npt.NDArray[Any],
-    ) -> None:
+    def _fill(self, part: Part, region: Sequence[slice], out: npt.NDArray[Any]) -> None:
         """Put a part into its place."""
+        path, place, start, size = part
         ends = [
             (max(each.start, at), min(each.stop, at + length))
             for each, at, length in zip(region, start, size, strict=True)

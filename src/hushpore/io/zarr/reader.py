@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.errors import InputError
 from hushpore.base.units import METRES, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import natural_key, shortened
 from hushpore.io.gate import gate_of
 from hushpore.io.known import known_of_values
+from hushpore.io.libraries import explained_damage
 from hushpore.io.loading import with_own_names
 from hushpore.io.planes import DiskArray
 from hushpore.io.zarr.image import import_zarr
@@ -85,16 +86,16 @@ class ZarrStack(DiskArray):
 
     def _from_kept_layer(self, keys: list[Any], axis: int) -> npt.NDArray[Any]:
         """Read slices out of the layer of chunks that holds them, which is kept for the next."""
-        own, depth, length = keys[axis], self.chunks[axis], self.shape[axis]
-        first, last = _first_and_last(own, length)
-        if depth == 1 or first is None or last is None or first // depth != last // depth:
+        depth = self.chunks[axis]
+        taken = np.arange(self.shape[axis])[keys[axis]]
+        if depth == 1 or not taken.size or taken.min() // depth != taken.max() // depth:
             return self._read(keys)
-        start = first // depth * depth
+        start = int(taken.min()) // depth * depth
         sizes = [
             len(range(n)[each]) if isinstance(each, slice) else 1
             for n, each in zip(self.shape, keys, strict=True)
         ]
-        sizes[axis] = min(depth, length - start)
+        sizes[axis] = min(depth, self.shape[axis] - start)
         if math.prod(sizes) * self.dtype.itemsize > _KEPT:
             return self._read(keys)
         wanted = [*keys[:axis], slice(start, start + depth), *keys[axis + 1 :]]
@@ -103,10 +104,9 @@ class ZarrStack(DiskArray):
                 self._kept_layer = None
                 self._kept_layer = wanted, self._read(wanted)
             layer = self._kept_layer[1]
-        shifted = _shifted(own, start, length) if isinstance(own, slice) else first - start
         # axes before this one that are numbers are gone
         before = sum(isinstance(each, slice) for each in keys[:axis])
-        values: npt.NDArray[Any] = layer[(slice(None),) * before + (shifted,)].copy()
+        values: npt.NDArray[Any] = layer.take(taken - start, before)
         return values
 
     def _read(self, keys: list[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
@@ -114,7 +114,14 @@ class ZarrStack(DiskArray):
         rest = iter(keys)
         full = tuple(next(rest) if isinstance(i, slice) else i for i in self._index)
         region = _region(full, self._array.shape)
-        try:
+        with explained_damage(
+            lambda error: InputError(
+                f"A chunk of the Zarr array {self._array.path or 'here'} is damaged "
+                f"({type(error).__name__}). Copy or export it again."
+            ),
+            IndexError,
+            NotImplementedError,
+        ):
             if self.files is not None and region is not None:
                 kept = tuple(0 if isinstance(each, int) else slice(None) for each in full)
                 if out is None:
@@ -130,14 +137,6 @@ class ZarrStack(DiskArray):
 
             self._array.get_basic_selection(full, out=NDBuffer.from_numpy_array(out))
             return out
-        except (HushporeError, OSError, MemoryError, IndexError, NotImplementedError):
-            raise
-        except Exception as error:
-            # codecs raise errors of any kind
-            raise InputError(
-                f"A chunk of the Zarr array {self._array.path or 'here'} is damaged "
-                f"({type(error).__name__}). Copy or export it again."
-            ) from error
 
     def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
         """Fill an array of this shape; see `DiskArray`."""
@@ -162,7 +161,12 @@ def open_zarr(folder: Path) -> list[Volume]:
     zarr = import_zarr()
     from hushpore.io.zarr.codecs import PlainFiles, bounded
 
-    try:
+    with explained_damage(
+        lambda error: InputError(
+            f"{folder.name} is damaged and cannot be read as Zarr ({type(error).__name__}: "
+            f"{error}). Copy or export it again."
+        )
+    ):
         gate = gate_of(folder)
         node = zarr.open(PlainFiles(str(folder), read_only=True), mode="r")
         if not hasattr(node, "keys"):
@@ -178,14 +182,6 @@ def open_zarr(folder: Path) -> list[Volume]:
             labels.update(_labels(group))
         volumes = with_own_names([_image(group, key, gate) for key, group in images.items()])
         volumes += [_label(group, key, gate) for key, group in labels.items()]
-    except (HushporeError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        # damaged metadata make zarr raise errors of any kind
-        raise InputError(
-            f"{folder.name} is damaged and cannot be read as Zarr ({type(error).__name__}: "
-            f"{error}). Copy or export it again."
-        ) from error
     if not volumes:
         raise InputError(
             f"{folder.name} is a Zarr group without an OME image (no 'multiscales'). Open an image "
@@ -228,22 +224,6 @@ def _region(keys: Sequence[Any], shape: Sequence[int]) -> list[slice] | None:
             return None
         found.append(slice(places.start, places.stop))
     return found
-
-
-def _first_and_last(key: Any, length: int) -> tuple[int | None, int | None]:
-    """Return the first and last place that an index takes from an axis, both from 0."""
-    if not isinstance(key, slice):
-        place = range(length)[key]
-        return place, place
-    places = range(length)[key]
-    return (min(places[0], places[-1]), max(places[0], places[-1])) if places else (None, None)
-
-
-def _shifted(key: slice, start: int, length: int) -> slice:
-    """Return a slice of an axis as one of the layer that begins at `start`."""
-    places = range(length)[key]
-    end = places[-1] - start + (1 if places.step > 0 else -1)
-    return slice(places[0] - start, end if end >= 0 else None, places.step)
 
 
 def _image(group: Any, name: str, gate: Gate) -> Volume:

@@ -1,4 +1,4 @@
-"""Catch what a library logs or warns of, so that it becomes a note and not noise on a terminal."""
+"""What other libraries make of odd files: they log, warn, and raise errors of any kind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hushpore.base.errors import HushporeError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class _Collector(logging.Filter):
@@ -53,3 +55,21 @@ def captured_warnings(logger: str) -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield messages
     messages.extend(str(warning.message) for warning in caught)
+
+
+@contextmanager
+def explained_damage(
+    explain: Callable[[Exception], Exception], *others: type[Exception]
+) -> Iterator[None]:
+    """Raise what `explain` makes of an error of any kind, as damaged files make libraries raise.
+
+    Errors of hushpore, of the system and of memory, and `others`, say themselves what is wrong.
+    """
+    try:
+        yield
+    except (HushporeError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, others):
+            raise
+        raise explain(error) from error
