@@ -117,7 +117,7 @@ class _FirstLine:
     """When the first line about a job came on the canvas, and the gaps soon after it."""
 
     def __init__(self) -> None:
-        from hushpore.viewer.running.status_line import StatusLine
+        from hushpore.viewer.running.status import StatusLine
 
         self.gaps: list[float] = []
         self._at: float | None = None
@@ -202,22 +202,22 @@ class _Collections:
 
 
 def _without_niceness() -> None:
-    from hushpore.viewer.running import priority
+    from hushpore.viewer.running import worker
 
-    priority.NICE = 0
+    worker.NICE = 0
 
 
 def _without_frequent_turns() -> None:
-    from hushpore.viewer.running import priority
+    from hushpore.viewer.running import worker
 
-    priority.SWITCH = sys.getswitchinterval()
+    worker.SWITCH = sys.getswitchinterval()
 
 
 def _without_freezing() -> None:
-    from hushpore.viewer.running import priority
+    from hushpore.viewer.running import worker
 
     nothing = SimpleNamespace(freeze=lambda: None, unfreeze=lambda: None)
-    priority.gc = nothing  # type: ignore[assignment]
+    worker.gc = nothing  # type: ignore[assignment]
 
 
 def _without_coalescing() -> None:
@@ -246,13 +246,13 @@ def _without_suspension() -> None:
 
 
 def _without_letters() -> None:
-    from hushpore.viewer.running import status_line
+    from hushpore.viewer.running import status
 
-    status_line._fonts = list
+    status._fonts = list
 
 
 def _without_blank_line() -> None:
-    from hushpore.viewer.running.status_line import FontWarmup
+    from hushpore.viewer.running.status import FontWarmup
 
     FontWarmup._make_line = lambda self: iter(())  # type: ignore[method-assign]
 
@@ -263,9 +263,9 @@ def _without_font_warmup() -> None:
 
 
 def _without_wheel_pausing() -> None:
-    from hushpore.viewer.running import activity
+    from hushpore.viewer.running import status
 
-    activity._wheels = list
+    status._wheels = list
 
 
 #: What may be left out, and how: before the window is opened.

@@ -152,7 +152,7 @@ def window(name: str) -> dict[str, float]:
 def again(name: str) -> dict[str, object]:
     """Run a job without a widget and by its widget, in turn."""
     from hushpore import jobs
-    from hushpore.viewer.running.target import capture
+    from hushpore.viewer.running.task import capture
 
     whole = JOBS[name]
     viewer = open_viewer(whole.shape)

@@ -30,7 +30,7 @@ def measure() -> dict[str, object]:
     import hushpore
     from hushpore.viewer.patches.layers import patch_layers
     from hushpore.viewer.patches.panel import PatchesPanel
-    from hushpore.viewer.running.target import capture
+    from hushpore.viewer.running.task import capture
 
     scan = np.random.default_rng(0).normal(size=(28, 512, 512)).astype(np.float32)
     result = hushpore.sample_patches(scan, n_patches=N_PATCHES, device="cpu")

@@ -216,7 +216,7 @@ class Session:
     def save(self) -> None:
         """Save a layer over what was saved before, or where that cannot be; open it again."""
         from hushpore.runs.pore_result import labels_file
-        from hushpore.viewer.results import save_result
+        from hushpore.viewer.results import saving
 
         if not self.viewer.layers:
             return
@@ -227,8 +227,8 @@ class Session:
         def answer(_parent: Any, _title: str, _proposed: str, kinds: str) -> Path:
             return place / ("folder" if "folder" in kinds else image)
 
-        save_result.ask_for_file = answer
-        worker = save_result.ask_and_save_result(self.viewer.window._qt_window, layer)
+        saving.ask_for_file = answer
+        worker = saving.ask_and_save_result(self.viewer.window._qt_window, layer)
         if worker is None:
             return
         written: list[Path] = []

@@ -178,8 +178,7 @@ def test_it_is_in_the_viewer(toy_grey: None) -> None:
     from qtpy.QtCore import Qt
 
     from hushpore.viewer.results.pore_layer import pore_layer
-    from hushpore.viewer.results.row_filter import filter_rows
-    from hushpore.viewer.results.table import TableModel
+    from hushpore.viewer.results.table import TableModel, filter_rows
 
     found = hushpore.segment_pores(scan(), device="cpu")
     features = pore_layer(found, "pores")[1]["features"]

@@ -32,8 +32,7 @@ from hushpore import Volume
 from hushpore.runs.batch import Batch
 from hushpore.viewer.batch.widget import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.layout import Fold
-from hushpore.viewer.forms.shortcuts import (
+from hushpore.viewer.forms.docking import (
     CANCEL,
     NEXT_SLICE,
     PREVIOUS_SLICE,
@@ -42,8 +41,9 @@ from hushpore.viewer.forms.shortcuts import (
     UNDO_MERGE,
     bind,
 )
+from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.layers.series_chooser import SeriesChooser
-from hushpore.viewer.patches.histogram import Histogram
+from hushpore.viewer.patches.panel import Histogram
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.phases.widget import PhasesWidget
 from hushpore.viewer.preferences import PreferencesWidget

@@ -14,24 +14,23 @@ from hushpore import jobs
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.last_used import remember, remembered
 from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
-from hushpore.viewer.forms.docking import SharesSide, open_beside
-from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.layer_choice import VOXEL_SIZE, LayerChoice, LayerFacts
-from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rule
-from hushpore.viewer.forms.native import ValueOf
-from hushpore.viewer.forms.presets import PresetRow
-from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label, sign
-from hushpore.viewer.forms.shortcuts import (
+from hushpore.viewer.forms.docking import (
     CANCEL,
     NEXT_SLICE,
     PREVIOUS_SLICE,
     RUN,
+    SharesSide,
     bind,
+    open_beside,
     step_slice,
 )
-from hushpore.viewer.forms.voxel_size_field import VoxelSizeField
+from hushpore.viewer.forms.form import SettingsForm
+from hushpore.viewer.forms.layer_choice import VOXEL_SIZE, LayerChoice, LayerFacts, VoxelSizeField
+from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rule
+from hushpore.viewer.forms.native import ValueOf
+from hushpore.viewer.forms.presets import PresetRow
+from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label, sign
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
-from hushpore.viewer.layers.cursor import keep_aimed
 from hushpore.viewer.layers.origin import (
     identity,
     scan_of,
@@ -39,21 +38,26 @@ from hushpore.viewer.layers.origin import (
     set_aside_remains,
     watch_painting,
 )
-from hushpore.viewer.layers.presenting import show_scale_bar
+from hushpore.viewer.layers.presenting import keep_aimed, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
-from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
+from hushpore.viewer.results.saving import SAVE_RESULT, ask_and_save_result
 from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.preloading import start_once_drawn
-from hushpore.viewer.running.priority import unsearched
 from hushpore.viewer.running.problem import Problem, explain
+from hushpore.viewer.running.progress import RunButtons
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
-from hushpore.viewer.running.run_buttons import RunButtons
-from hushpore.viewer.running.status_line import FontWarmup
-from hushpore.viewer.running.target import Target, capture
-from hushpore.viewer.running.task import Outcome, cluster_task, import_libraries, local_task
+from hushpore.viewer.running.status import FontWarmup
+from hushpore.viewer.running.task import (
+    Outcome,
+    Target,
+    capture,
+    cluster_task,
+    import_libraries,
+    local_task,
+)
 from hushpore.viewer.running.timing_panel import TimingPanel
-from hushpore.viewer.running.worker import JobWorker, calling
+from hushpore.viewer.running.worker import JobWorker, calling, unsearched
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from hushpore.runs.batch_workers import State
 from hushpore.viewer.batch.widget import BatchWidget
 from hushpore.viewer.forms import device_choice
 from hushpore.viewer.forms.device_choice import Devices
-from hushpore.viewer.layers.loading import LoadingTask
+from hushpore.viewer.running.status import LoadingTask
 from hushpore.viewer.running.worker import JobWorker, calling
 
 pytestmark = pytest.mark.usefixtures("small_network")

@@ -1,6 +1,6 @@
 import pytest
 
-from hushpore.viewer.forms.names import NameBox, NameLabel
+from hushpore.viewer.forms.native import NameBox, NameLabel
 
 LONG = "a very long name of a scan of bread, as scanners give it, 2026-11-26 "
 

@@ -3,7 +3,7 @@ import pytest
 from napari.components import ViewerModel
 from qtpy.QtCore import QPoint, Qt
 
-from hushpore.viewer.patches.histogram import Histogram
+from hushpore.viewer.patches.panel import Histogram
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ import pytest
 from napari.components import ViewerModel
 
 from hushpore.base.events import Attention, Batch, Progress, StopEarly
-from hushpore.viewer.patches.live_patches import LatestBatch, LivePatches
-from hushpore.viewer.running.target import capture
+from hushpore.viewer.patches.layers import LatestBatch, LivePatches
+from hushpore.viewer.running.task import capture
 
 
 def batch(step=1, shift=0):

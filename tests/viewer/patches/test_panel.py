@@ -7,7 +7,7 @@ import hushpore
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.layers import patch_layers
 from hushpore.viewer.patches.panel import PatchesPanel
-from hushpore.viewer.running.target import capture
+from hushpore.viewer.running.task import capture
 
 
 @pytest.fixture

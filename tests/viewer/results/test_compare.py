@@ -12,7 +12,7 @@ from hushpore.viewer.phases.layers import phase_layers
 from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
 from hushpore.viewer.results.pore_layer import pore_layer
 from hushpore.viewer.results.saving import save_table
-from hushpore.viewer.running.target import capture
+from hushpore.viewer.running.task import capture
 
 SOON = 10_000
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushpore import InputError
-from hushpore.viewer.results.row_filter import filter_rows
+from hushpore.viewer.results.table import filter_rows
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(

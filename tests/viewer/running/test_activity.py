@@ -4,7 +4,7 @@ from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
 
 from hushpore.base.events import Progress
-from hushpore.viewer.running.activity import Activity
+from hushpore.viewer.running.status import Activity
 
 
 def test_cancel_in_the_activity_dock_reaches_the_job():

@@ -1,7 +1,7 @@
 import pytest
 
 from hushpore.base.events import Metric
-from hushpore.viewer.running.curve import MAX_POINTS, RATE, SLOWER, Curve
+from hushpore.viewer.running.timing_panel import MAX_POINTS, RATE, SLOWER, Curve
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from hushpore.base.events import Progress
-from hushpore.viewer.running.latest_only import LatestOnlyWorker
+from hushpore.viewer.running.worker import LatestOnlyWorker
 
 #: Milliseconds within which anything here happens.
 SOON = 10_000

@@ -10,8 +10,7 @@ from qtpy.QtWidgets import QWidget
 
 from hushpore.viewer.running import preloading
 from hushpore.viewer.running.preloading import start_once_drawn
-from hushpore.viewer.running.priority import unsearched
-from hushpore.viewer.running.worker import JobWorker, calling
+from hushpore.viewer.running.worker import JobWorker, calling, unsearched
 
 
 def test_nothing_is_searched_for_garbage_within_and_all_is_afterwards():

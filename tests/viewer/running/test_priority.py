@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hushpore.viewer.running.priority import (
+from hushpore.viewer.running.worker import (
     NICE,
     SWITCH,
     background_job,

@@ -6,7 +6,7 @@ import pytest
 from napari.components import ViewerModel
 from qtpy.QtWidgets import QWidget
 
-from hushpore.viewer.running.status_line import LETTERS, FontWarmup, StatusLine, _fonts
+from hushpore.viewer.running.status import LETTERS, FontWarmup, StatusLine, _fonts
 from hushpore.viewer.running.worker import JobWorker, calling
 
 
@@ -127,7 +127,7 @@ def test_no_letter_is_made_while_libraries_are_imported_unless_a_job_begins(
 
 
 def test_without_a_canvas_nothing_is_done(qtbot, monkeypatch):
-    monkeypatch.setattr("hushpore.viewer.running.status_line._fonts", list)
+    monkeypatch.setattr("hushpore.viewer.running.status._fonts", list)
     parent = QWidget()
     ready = FontWarmup(parent, ViewerModel())
     ready._make_letter()

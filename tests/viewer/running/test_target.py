@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 
-from hushpore.viewer.running.target import capture, slice_on_screen
+from hushpore.viewer.running.task import capture, slice_on_screen
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.preview import survey_greys
 from hushpore.pores.settings import PoreSettings
 from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.running.target import capture
-from hushpore.viewer.segment.void_preview import VoidPreview
+from hushpore.viewer.running.task import capture
+from hushpore.viewer.segment.grey_panel import VoidPreview
 
 SOON = 60_000
 

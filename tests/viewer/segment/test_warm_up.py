@@ -4,7 +4,7 @@ import pytest
 
 from hushpore.base.events import Progress
 from hushpore.pores import job
-from hushpore.viewer.segment import void_preview, widget
+from hushpore.viewer.segment import grey_panel, widget
 from hushpore.viewer.segment.widget import KernelWarmup
 
 
@@ -78,7 +78,7 @@ def test_kernels_wait_for_the_libraries_that_other_threads_load(monkeypatch):
         loaded.append("kernels")
         return iter(())
 
-    monkeypatch.setattr(void_preview, "load_torch_libraries", lambda: loaded.append("libraries"))
+    monkeypatch.setattr(grey_panel, "load_torch_libraries", lambda: loaded.append("libraries"))
     monkeypatch.setattr(job, "prepare", prepare)
-    assert list(void_preview.prepare_kernels()) == []
+    assert list(grey_panel.prepare_kernels()) == []
     assert loaded == ["libraries", "kernels"]

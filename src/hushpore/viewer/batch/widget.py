@@ -42,7 +42,7 @@ from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
-from hushpore.viewer.running.run_buttons import offer
+from hushpore.viewer.running.progress import offer
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer
 

@@ -1,17 +1,25 @@
-"""Plots of the noise of the chosen layer: as it was measured, and as more of it is drawn."""
+"""What is seen of a scan before it is denoised: its noise, and slices without rings."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from napari.layers import Image
 
 from hushpore.base.readable import readable_number
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.running.previews import SlicePreview
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from hushpore.base.events import Job
     from hushpore.n2v2.noise.model import NoiseModel
+    from hushpore.viewer.running.task import Target
+
 
 #: Colours of the axes of a volume, which a colour-blind person can tell, too.
 _COLOURS = {"x": "#4c9be8", "y": "#f5a623", "z": "#9aa5b1"}
@@ -89,3 +97,37 @@ def plot(figure: Any, curves: pd.DataFrame) -> None:
         axes.set_title(kind.capitalize(), fontsize=8, color="#808080")
         if kind == "correlation":
             axes.legend(fontsize=8, frameon=False, handlelength=1, loc="upper right")
+
+
+class RingPreview(SlicePreview):
+    """An image layer one slice thick that follows the slice on the screen, while it is wanted."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer, "slice without rings")
+
+    def show(self, target: Target) -> None:
+        """Show slices of a volume without rings, from now on."""
+        if self.is_of(target):
+            return
+        self.hide()
+        self._follow(target, partial(_find, target, []))
+
+    def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
+        return Image(
+            image.copy(),
+            **target.placement.at((*index, 0, 0)).kwargs(),
+            **target.appearance,
+            name=f"{target.volume.name} without rings (preview)",
+            metadata={METADATA_KEY: {"preview": "rings", "index": index}},
+        )
+
+
+def _find(target: Target, known: list[Any], index: tuple[int, ...]) -> Job:
+    """Find the rings of a slice; `known`: keeps what is known of the volume, by the first call."""
+    from hushpore.base.events import Progress
+    from hushpore.n2v2.rings import SliceRings
+
+    yield Progress("ring correction", 0, 0, "", 0.0)
+    if not known:
+        known.append(SliceRings(target.volume))
+    return known[0].corrected(index)

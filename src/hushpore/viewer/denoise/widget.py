@@ -22,15 +22,14 @@ from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
 from hushpore.device.speeds import known_speeds
 from hushpore.n2v2.pace import keep_pace, pace_key
-from hushpore.viewer.denoise.noise_panel import NoisePanel
-from hushpore.viewer.denoise.ring_preview import RingPreview
+from hushpore.viewer.denoise.noise_panel import NoisePanel, RingPreview
 from hushpore.viewer.forms.rich_label import link, plain_label
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.layers.origin import find_layer, identity
-from hushpore.viewer.patches.live_patches import LatestBatch
+from hushpore.viewer.patches.layers import LatestBatch
 from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_torch_libraries
-from hushpore.viewer.running.target import capture
+from hushpore.viewer.running.task import capture
 
 if TYPE_CHECKING:
     from napari.layers import Layer
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.result import Denoised
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.viewer.running.problem import Problem
-    from hushpore.viewer.running.target import Target
-    from hushpore.viewer.running.task import Outcome
+    from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker
 
 #: Correlation of neighbours from which on it is worth a word; noise as a share of the contrast

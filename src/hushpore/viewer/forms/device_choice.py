@@ -16,8 +16,7 @@ from hushpore.device.backend import Backend, choose_backend, cpu_threads
 from hushpore.viewer.forms.layout import ArrowButton, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.preloading import load_torch_libraries, start_once_drawn
-from hushpore.viewer.running.priority import unsearched
-from hushpore.viewer.running.worker import JobWorker, calling
+from hushpore.viewer.running.worker import JobWorker, calling, unsearched
 
 if TYPE_CHECKING:
     from hushpore.jobs import JobDescription

@@ -12,8 +12,7 @@ from qtpy.QtWidgets import QFileDialog
 
 from hushpore.device.scratch import folder_of
 from hushpore.viewer.forms.fields import Field, keep_narrow
-from hushpore.viewer.forms.names import NameBox
-from hushpore.viewer.forms.native import shown_by
+from hushpore.viewer.forms.native import NameBox, shown_by
 from hushpore.viewer.layers.conversion import known_of
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ class Origin:
 
 
 class WorkedOn(Protocol):
-    """A layer that a job works on: a `hushpore.viewer.running.target.Target`."""
+    """A layer that a job works on: a `hushpore.viewer.running.task.Target`."""
 
     @property
     def layer(self) -> str:

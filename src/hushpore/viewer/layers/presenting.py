@@ -1,4 +1,4 @@
-"""What of the layers is on the screen when a scan comes, or when it gets another size."""
+"""What of the layers is on the screen when a scan comes, and what the mouse points to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Image, Labels
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.layers.conversion import is_length
+from hushpore.viewer.layers.conversion import is_length, unwrapped
 from hushpore.viewer.layers.origin import scan_of, watch_painting
 
 if TYPE_CHECKING:
@@ -80,3 +80,23 @@ def go_to_slice(viewer: Any, layer: Any, place: Sequence[float]) -> None:
 def _shape(layer: Any) -> tuple[int, ...]:
     data = layer.data[0] if layer.multiscale else layer.data
     return tuple(data.shape)
+
+
+def keep_aimed(viewer: Any) -> None:
+    """Have napari know which way the mouse points before it moves for the first time in 3D.
+
+    Until then napari 0.9 knows no direction, and what it says of the labels under the mouse, where
+    they have features as pores do, ends in a TypeError: the layer that is just being added to the
+    3D view, by a job that has ended or by a drop, would be half added.
+    """
+    dims = viewer.dims.events
+    # a first volume beside pictures of two dimensions turns the view as the button does
+    for changed in (dims.ndisplay, dims.ndim, dims.order):
+        changed.connect(partial(_aim, viewer))
+
+
+def _aim(viewer: Any, _event: object = None) -> None:
+    dims, camera = viewer.dims, viewer.scene.camera
+    # what napari gives to plugins warns of a name that is not public
+    cursor = unwrapped(viewer.cursor)
+    cursor._view_direction = camera.calculate_nd_view_direction(dims.ndim, dims.displayed)

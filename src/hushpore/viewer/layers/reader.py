@@ -38,7 +38,6 @@ from hushpore.viewer.layers.conversion import (
     unwrapped,
     volume_of,
 )
-from hushpore.viewer.layers.loading import LoadingTask
 from hushpore.viewer.layers.origin import READ
 from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
 from hushpore.viewer.layers.series_chooser import offer_series
@@ -47,7 +46,7 @@ from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain, notify_problem, offer_action
-from hushpore.viewer.running.status_line import FontWarmup
+from hushpore.viewer.running.status import FontWarmup, LoadingTask
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
@@ -287,7 +286,7 @@ def _layer(volume: Volume) -> LayerData:
     of_result = labels_from_result(volume) or thickness_from_result(volume)
     if of_result is None and is_of_phases(volume):
         # needs the histogram's drawing, which no other file does
-        from hushpore.viewer.phases.result_folder import layer_of_phases
+        from hushpore.viewer.layers.result_folder import layer_of_phases
 
         of_result = layer_of_phases(volume)
     if of_result is not None:

@@ -18,11 +18,14 @@ from hushpore.io import describe
 from hushpore.io.gate import gate_of
 from hushpore.io.target import PROVENANCE
 from hushpore.jobs import JOBS
+from hushpore.pores.phases.result import Phases
 from hushpore.pores.result import MERGING, thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.layers.origin import READ, UPSTREAM
 from hushpore.viewer.layers.saved import beside
+from hushpore.viewer.phases.layers import labels_layer, regions_layer
+from hushpore.viewer.phases.layers import thickness_layer as phase_thickness_layer
 from hushpore.viewer.results.pore_layer import (
     PROFILE,
     RESULT,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.viewer.layers.conversion import LayerData, Placement
+
 
 #: Names of the files in a result folder.
 LABELS, PORES = "labels", "pores"
@@ -226,3 +230,66 @@ def _result(
     except Exception as error:
         # what is in it can be anything; the labels are shown all the same
         return None, (f"The pores cannot be merged anew: {error}",)
+
+
+def layer_of_phases(volume: Volume) -> LayerData | None:
+    """Return labels, regions or thickness of phases as the layer that it was saved from.
+
+    `volume`: as read from a file; one that `hushpore.viewer.layers.result_folder.is_of_phases`.
+    Returns: the layer; of labels with their tables and record, to be saved again; None where the
+    files beside are not those of measured phases.
+    Raises InputError if a table of them cannot be read.
+    """
+    folder = folder_of(volume)
+    jobs = jobs_in(folder / PROVENANCE)
+    made = [job for job in jobs if job.get("job") == "phases"]
+    phases = read_result_table(folder / "phases.csv")
+    if not made or not {"phase", "name", "share"} <= set(phases.columns):
+        return None
+    provenance, names = made[-1], tuple(map(str, phases["name"]))
+    named = volume.replace(volume.data, name=f"{folder.name} {volume.name}")
+    if volume.name == "thickness":
+        return phase_thickness_layer(named, provenance=provenance)
+    if volume.name == "regions":
+        file = folder / "regions.csv"
+        table = read_result_table(file) if file.is_file() else phases
+        if not {"label", "phase", "volume", "equivalent_diameter"} <= set(table.columns):
+            return None
+        return regions_layer(named, table, names, provenance=provenance)
+    if int(volume.array().max(initial=0)) > len(names):
+        return None
+    layer = labels_layer(named, phases, provenance=provenance)
+    known = layer[1]["metadata"][METADATA_KEY]
+    known[UPSTREAM] = tuple(jobs[: jobs.index(provenance)])
+    known[READ] = source_in(folder / PROVENANCE)
+    if isinstance(provenance.get("result"), dict):
+        contacts = read_result_table(folder / "contacts.csv")
+        known["phases"] = _restored(volume, names, provenance, phases, contacts)
+    return layer
+
+
+def _restored(
+    volume: Volume,
+    names: tuple[str, ...],
+    provenance: dict[str, Any],
+    phases: pd.DataFrame,
+    contacts: pd.DataFrame,
+) -> Phases:
+    """Return what is known of a measurement, without the grey values that it was made of."""
+    return Phases(
+        labels=volume.array().astype(np.uint8),
+        names=names,
+        volume=volume.replace(volume.data, name=folder_of(volume).name),
+        timings={},
+        provenance=provenance,
+        notes=tuple(map(str, provenance.get("notes", []))),
+        # layers of their own
+        thickness=None,
+        regions=None,
+        _phase_columns=_columns(phases),
+        _contact_columns=_columns(contacts),
+    )
+
+
+def _columns(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    return {str(name): table[name].to_numpy() for name in table}

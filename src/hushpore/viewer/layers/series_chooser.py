@@ -27,7 +27,7 @@ from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.layers.conversion import contrast_limits
-from hushpore.viewer.layers.loading import POLL_INTERVAL
+from hushpore.viewer.running.status import POLL_INTERVAL
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:

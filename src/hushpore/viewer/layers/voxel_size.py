@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.result import Phases
     from hushpore.viewer.results.pore_layer import PoreTables
-    from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import Target
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,7 @@ from napari.utils.notifications import show_warning
 from hushpore.viewer.forms.layer_field import ModelField
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import LayerData, is_result
-from hushpore.viewer.patches.layers import patch_layers
-from hushpore.viewer.patches.live_patches import LivePatches
+from hushpore.viewer.patches.layers import LivePatches, patch_layers
 from hushpore.viewer.patches.panel import PatchesPanel
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Settings
     from hushpore.patches.result import Patches
-    from hushpore.viewer.running.target import Target
-    from hushpore.viewer.running.task import Outcome
+    from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker
 
 #: Most voxels of a mask that is made for the regions to leave out.

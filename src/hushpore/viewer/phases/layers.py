@@ -15,8 +15,8 @@ from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.results.pore_layer import LENGTHS
-from hushpore.viewer.running.slice_preview import SlicePreview
-from hushpore.viewer.segment.void_preview import prepare_kernels
+from hushpore.viewer.running.previews import SlicePreview
+from hushpore.viewer.segment.grey_panel import prepare_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.tables.measures import Measure
     from hushpore.viewer.layers.conversion import LayerData
-    from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import Target
 
 #: How much of the slice is seen through the phases.
 OPACITY = 0.6

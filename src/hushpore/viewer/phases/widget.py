@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.result import Phases
     from hushpore.viewer.layers.conversion import LayerData
-    from hushpore.viewer.running.target import Target
-    from hushpore.viewer.running.task import Outcome
+    from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker
 
 

@@ -51,9 +51,9 @@ from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import unwrapped, volume_of
+from hushpore.viewer.results.choices import ResultChoice, phases_of
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.results.result_choice import ResultChoice, phases_of
 from hushpore.viewer.results.saving import ask_for_file, save_table
 from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import WorkerContainer

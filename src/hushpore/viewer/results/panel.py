@@ -29,20 +29,23 @@ from hushpore.pores.tables.measures import PORES, THROATS, measure_of
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
-from hushpore.viewer.forms.names import NameLabel
+from hushpore.viewer.forms.native import NameLabel
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.results.colour_choice import (
+from hushpore.viewer.results.choices import (
     ColourChoice,
     ColumnBox,
     numeric_columns,
 )
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
-from hushpore.viewer.results.row_filter import filter_rows
-from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
-from hushpore.viewer.results.saving import ask_for_file, save_measures
+from hushpore.viewer.results.saving import (
+    SAVE_RESULT,
+    ask_and_save_result,
+    ask_for_file,
+    save_measures,
+)
 from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
-from hushpore.viewer.results.table import TableView, cell_text
+from hushpore.viewer.results.table import TableView, cell_text, filter_rows
 from hushpore.viewer.running.drawing import coalesce_redraws
 
 if TYPE_CHECKING:

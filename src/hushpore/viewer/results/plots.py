@@ -16,7 +16,7 @@ from hushpore.runs.compare import bin_edges
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.results.colour_choice import (
+from hushpore.viewer.results.choices import (
     ColumnBox,
     compact_combo_box,
     numeric_columns,

@@ -1,4 +1,4 @@
-"""What goes out of the window into files: records, timings, tables, plots."""
+"""What goes out of the window into files: results, records, timings, tables, plots."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from napari.utils.notifications import show_info, show_warning
 from qtpy.QtWidgets import QFileDialog, QWidget
 
+from hushpore.base.errors import InputError
 from hushpore.base.partial import new_file
 from hushpore.base.text import as_csv, file_name
 from hushpore.viewer.running.worker import JobWorker, calling
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pandas as pd
+    from qtpy.QtWidgets import QWidget
+
+    from hushpore.viewer.layers.saved import SavedLayer
 
     #: The unit of a column, and its meaning.
     Column = tuple[str, str]
@@ -105,3 +109,38 @@ def _write(path: Path, write: Callable[[Path], object]) -> Path:
     with new_file(path, overwrite=True) as part:
         write(part)
     return path
+
+
+#: What the button, the link and the dialog are called.
+SAVE_RESULT = "Save result …"
+
+
+def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
+    """Ask for a place and write a layer there in a thread; says where, or why not.
+
+    What was measured goes into a folder: labels, tables, record and report; an image alone into a
+    file with its record beside it. None where the user does not want to, or, as is said, nothing
+    of the layer can be saved.
+    """
+    # widgets open without it: pandas and all of the pore engine take 0.3 s
+    from hushpore.viewer.layers.saved import SavedLayer
+
+    try:
+        saved = SavedLayer.of(layer)
+    except InputError as error:
+        show_warning(str(error))
+        return None
+    kinds = "Result folder (*)" if saved.is_folder else "OME-TIFF (*.tif);;OME-Zarr (*.zarr)"
+    proposed = saved.proposed
+    path = ask_for_file(parent, "Save result", proposed.name, kinds, proposed.parent)
+    return None if path is None else save_result(saved, path)
+
+
+def save_result(saved: SavedLayer, path: Path) -> JobWorker:
+    """Write a layer in a thread, complete or not at all; says where, or why not."""
+    more = f". {saved.note}" if saved.note else ""
+    worker = JobWorker(partial(calling, saved.write, path), f"hushpore writes {path.name}")
+    worker.returned.connect(lambda written: show_info(f"Written: {written}{more}"))
+    worker.failed.connect(lambda problem: show_warning(problem.message))
+    worker.start()
+    return worker

@@ -17,9 +17,7 @@ from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.results.saving import save_with, with_ending
 from hushpore.viewer.results.table import cell_text
-from hushpore.viewer.running.latest_only import LatestOnlyWorker
-from hushpore.viewer.running.priority import old_objects_kept
-from hushpore.viewer.running.worker import calling
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling, old_objects_kept
 
 if TYPE_CHECKING:
     from pathlib import Path

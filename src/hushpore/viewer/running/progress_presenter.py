@@ -14,10 +14,8 @@ from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
-from hushpore.viewer.running.activity import Activity
 from hushpore.viewer.running.drawing import RedrawThrottle, coalesce_redraws, redraws_suspended
 from hushpore.viewer.running.previews import Previews
-from hushpore.viewer.running.priority import freeze_again, thaw
 from hushpore.viewer.running.progress import (
     BAR_STEPS,
     Eta,
@@ -27,17 +25,17 @@ from hushpore.viewer.running.progress import (
     duration,
     stage_text,
 )
-from hushpore.viewer.running.status_line import StatusLine
-from hushpore.viewer.running.target import slice_on_screen
-from hushpore.viewer.running.worker import Update
+from hushpore.viewer.running.status import Activity, StatusLine
+from hushpore.viewer.running.task import slice_on_screen
+from hushpore.viewer.running.worker import Update, freeze_again, thaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.events import Event
     from hushpore.viewer.forms.rich_label import NoteMessages
-    from hushpore.viewer.running.run_buttons import RunButtons
-    from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.progress import RunButtons
+    from hushpore.viewer.running.task import Target
     from hushpore.viewer.running.timing_panel import TimingPanel
     from hushpore.viewer.running.worker import JobWorker
 

@@ -1,4 +1,4 @@
-"""What panels with a histogram share: they follow the chosen layer and count its grey values."""
+"""Panels with a histogram of the chosen layer, and the void over the slice on the screen."""
 
 from __future__ import annotations
 
@@ -8,26 +8,87 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from napari.layers import Image
+from napari.layers import Image, Labels
+from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QCheckBox, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Progress, mapped
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.running.latest_only import LatestOnlyWorker
-from hushpore.viewer.running.target import capture
-from hushpore.viewer.segment.void_preview import prepare_kernels
+from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.running.preloading import load_torch_libraries
+from hushpore.viewer.running.previews import SlicePreview
+from hushpore.viewer.running.task import capture
+from hushpore.viewer.running.worker import LatestOnlyWorker
+from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
-    from hushpore.pores.preview import GreySurvey
+    from hushpore.pores.preview import GreySurvey, SliceVoid
+    from hushpore.pores.settings import PoreSettings
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
     from hushpore.viewer.running.problem import Problem
-    from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import Target
     from hushpore.viewer.segment.grey_histogram import GreyHistogram
+
+
+#: How much of the slice is seen through the void.
+OPACITY = 0.6
+
+
+class VoidPreview(SlicePreview):
+    """A labels layer one slice thick that follows the slice on the screen, while it is wanted."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer, "void")
+
+    def show(self, target: Target, settings: PoreSettings, greys: GreySurvey) -> None:
+        """Show the void of a volume, from now on, in the slice on the screen."""
+        from hushpore.pores.preview import SliceVoid
+
+        if not self.is_of(target):
+            self.hide()
+            self._void = SliceVoid(target.volume)
+        self._follow(target, partial(_find, self._void, target, settings, greys))
+
+    def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
+        # not a direct one, for which napari compiles code for 1.5 s in every session
+        colours = CyclicLabelColormap(colors=["transparent", VOID_COLOUR, WEAK_COLOUR])
+        return Labels(
+            image.copy(),
+            **target.placement.at((*index, 0, 0)).kwargs(),
+            name=f"{target.volume.name} void (preview)",
+            metadata={METADATA_KEY: {"preview": "void", "index": index}},
+            colormap=colours,
+            opacity=OPACITY,
+        )
+
+
+def _find(
+    void: SliceVoid,
+    target: Target,
+    settings: PoreSettings,
+    greys: GreySurvey,
+    index: tuple[int, ...],
+) -> Job:
+    yield from prepare_kernels(settings)
+    phase = void.phase(index, settings, greys)
+    # of no threshold it is said elsewhere
+    return np.zeros(target.volume.shape[-2:], np.uint8) if phase is None else phase
+
+
+def prepare_kernels(settings: PoreSettings | None = None) -> Job:
+    """Compile or load the kernels that settings need, by default those of a form just opened."""
+    from hushpore.pores.settings import PoreSettings
+
+    # others do so now, and kernels need libraries of Numba
+    load_torch_libraries()
+    from hushpore.pores.job import prepare, warm_up_kind
+
+    yield from prepare(warm_up_kind(settings or PoreSettings()))
 
 
 class GreyPanel(QWidget):

@@ -18,15 +18,14 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import signals_blocked
 
+from hushpore.viewer.forms.docking import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label, unbroken
-from hushpore.viewer.forms.shortcuts import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.layers.origin import is_painted, scan_of
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer, with_tables
 from hushpore.viewer.running.drawing import coalesce_redraws
-from hushpore.viewer.running.latest_only import LatestOnlyWorker
-from hushpore.viewer.running.worker import calling
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 
 if TYPE_CHECKING:
     from hushpore.pores.result import Pores

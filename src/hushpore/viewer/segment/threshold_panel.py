@@ -15,11 +15,9 @@ from superqt.utils import signals_blocked
 from hushpore.base.errors import InputError
 from hushpore.base.readable import readable_percent
 from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.running.latest_only import LatestOnlyWorker
-from hushpore.viewer.running.worker import calling
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
-from hushpore.viewer.segment.grey_panel import GreyPanel
-from hushpore.viewer.segment.void_preview import VoidPreview
+from hushpore.viewer.segment.grey_panel import GreyPanel, VoidPreview
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

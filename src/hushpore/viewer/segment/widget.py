@@ -16,12 +16,12 @@ from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import PROVENANCE, RESULTS, JobWidget, Message
 from hushpore.viewer.layers.origin import identity, scan_of
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
-from hushpore.viewer.results.save_result import SAVE_RESULT
+from hushpore.viewer.results.saving import SAVE_RESULT
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
+from hushpore.viewer.segment.grey_panel import prepare_kernels
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
-from hushpore.viewer.segment.void_preview import prepare_kernels
 
 if TYPE_CHECKING:
     from napari.layers import Layer
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from hushpore.pores.result import Pores
     from hushpore.runs.pipeline import Written
     from hushpore.viewer.layers.conversion import LayerData
-    from hushpore.viewer.running.target import Target
-    from hushpore.viewer.running.task import Outcome
+    from hushpore.viewer.running.task import Outcome, Target
 
 #: Milliseconds between two looks at the compiler.
 POLL_INTERVAL = 250
