@@ -32,7 +32,7 @@ def measure() -> dict[str, object]:
     import napari
     from qtpy.QtWidgets import QApplication
 
-    from hushpore.viewer.job_widget import RESULTS
+    from hushpore.viewer.running.messages import RESULTS
 
     viewer = napari.Viewer()
     layer = viewer.add_layer(_layer())

@@ -256,45 +256,9 @@ def test_what_one_ends_another_may_still_use() -> None:
     with freed_memory_kept():
         with freed_memory_kept():
             pass
-        assert len(memory._users) == 1
+        assert memory._in_force == [memory._KEPT]
         assert np.ones(10).sum() == 10
-    assert not memory._users
-
-
-_HEAPS = """
-import ctypes, sys, threading
-from hushpore.device.memory import share_heaps
-
-if sys.argv[1] == "shared":
-    share_heaps()
-together = threading.Barrier(6)
-
-def take():
-    together.wait()
-    ctypes.pythonapi.PyMem_RawMalloc(100_000)
-    together.wait()
-
-threads = [threading.Thread(target=take) for _ in range(6)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-library = ctypes.CDLL(None)
-library.fdopen.restype = ctypes.c_void_p
-out = ctypes.c_void_p(library.fdopen(1, b"w"))
-library.malloc_info(0, out)
-library.fflush(out)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="of GNU's C library")
-@pytest.mark.parametrize(("how", "fewest", "most"), [("shared", 1, 2), ("as they are", 3, 99)])
-def test_threads_share_two_heaps(how: str, fewest: int, most: int) -> None:
-    if memory._c_library() is None:
-        pytest.skip("another C library")
-    command = [sys.executable, "-c", _HEAPS, how]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert fewest <= found.stdout.count("<heap ") <= most
+    assert not memory._in_force
 
 
 _LEFT = """
@@ -371,7 +335,17 @@ def test_arrays_that_lie_apart_leave_nothing_between_those_that_are_kept(
 def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_c_library", lambda: None)
     with freed_memory_kept(), arrays_apart():
-        assert len(memory._users) == 1
-    with arrays_apart():
-        give_back_freed()
-    assert not memory._users
+        assert len(memory._in_force) == 2
+    give_back_freed()
+    assert not memory._in_force
+
+
+def test_sizes_are_as_before_a_block_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: dict[int, int] = {}
+    library = SimpleNamespace(mallopt=sizes.__setitem__, malloc_trim=lambda kept: None)
+    monkeypatch.setattr(memory, "_c_library", lambda: library)
+    with freed_memory_kept():
+        with arrays_apart():
+            assert sizes == {**memory._USUAL, **memory._APART}
+        assert sizes == memory._KEPT
+    assert sizes == memory._USUAL

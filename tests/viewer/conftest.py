@@ -32,7 +32,8 @@ from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
 from hushpore.viewer.forms import device_choice  # noqa: E402
 from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
-from hushpore.viewer.running import progress_presenter, worker  # noqa: E402
+from hushpore.viewer.running import progress_presenter  # noqa: E402
+from hushpore.viewer.running import worker as worker_module  # noqa: E402
 from hushpore.viewer.running.worker import JobWorker  # noqa: E402
 
 #: Milliseconds after which a test hangs: on a busy computer kernels alone take minutes to compile.
@@ -87,7 +88,7 @@ def cpu_only(monkeypatch):
 @pytest.fixture(autouse=True)
 def begun_at_once(monkeypatch):
     """What waits until a widget is drawn needs no time where none is."""
-    monkeypatch.setattr(worker, "UNTIL_DRAWN", 0)
+    monkeypatch.setattr(worker_module, "UNTIL_DRAWN", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -247,4 +248,4 @@ def layer(viewer):
 @pytest.fixture
 def no_job_running(qtbot):
     """Wait until the threads of jobs that ran in tests before have ended."""
-    qtbot.waitUntil(lambda: not worker._jobs)
+    qtbot.waitUntil(lambda: not worker_module._jobs)

@@ -90,9 +90,8 @@ def opened(qtbot, viewer, layer):
         qtbot.addWidget(native)
         native.show()
         qtbot.waitExposed(native)
-        # what is folded away comes a moment later
         for fold in native.findChildren(Fold):
-            qtbot.waitUntil(lambda fold=fold: fold.is_complete)
+            fold.add_now()
         return widget, native
 
     return make

@@ -6,8 +6,8 @@ from npe2 import PluginManager, PluginManifest
 
 import hushpore
 from hushpore.io.registry import EXPORTERS, READERS, exporters_of
-from hushpore.viewer.job_widget import PROVENANCE, RESULTS
 from hushpore.viewer.launch import WIDGETS
+from hushpore.viewer.running.messages import PROVENANCE, RESULTS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
 

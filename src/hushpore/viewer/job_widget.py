@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,24 +29,19 @@ from hushpore.viewer.forms.layer_choice import VOXEL_SIZE, LayerChoice, LayerFac
 from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
-from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label, sign
+from hushpore.viewer.forms.rich_label import link, plain_label, sign
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
-from hushpore.viewer.layers.origin import (
-    identity,
-    scan_of,
-    set_aside,
-    set_aside_remains,
-    watch_painting,
-)
+from hushpore.viewer.layers.origin import identity, set_aside, set_aside_remains, watch_painting
 from hushpore.viewer.layers.presenting import keep_aimed, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
-from hushpore.viewer.results.saving import SAVE_RESULT, ask_and_save_result
+from hushpore.viewer.results.saving import ask_and_save_result
 from hushpore.viewer.running.drawing import in_turns
+from hushpore.viewer.running.messages import OFFER, PROVENANCE, SHOW, RunMessages
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
-from hushpore.viewer.running.progress import RunButtons
-from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
+from hushpore.viewer.running.progress import JobProgress, RunButtons
+from hushpore.viewer.running.progress_presenter import ProgressPresenter, RunState
 from hushpore.viewer.running.status import FontWarmup
 from hushpore.viewer.running.task import (
     Outcome,
@@ -56,30 +51,22 @@ from hushpore.viewer.running.task import (
     import_libraries,
     local_task,
 )
-from hushpore.viewer.running.timing_panel import TimingPanel
-from hushpore.viewer.running.worker import JobWorker, calling, unsearched
+from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from napari.layers import Layer
 
     from hushpore.base.events import Job
-    from hushpore.base.result import Offer
-    from hushpore.base.settings import Option, Settings
+    from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
-#: Names of widgets that links open: with the record of a layer, and with the tables of pores.
-PROVENANCE, RESULTS = "How it was made", "Results"
-
-#: Links: to show what a cancelled run has left, to take over settings of another scan, and to run.
-SHOW, TAKE_OVER, RUN_AGAIN = "show", "take over", "run again"
-
-#: Link: to run again with settings that a result offers; its number stands behind.
-OFFER = "offer "
+#: Links: to take over settings of another scan, and to run again.
+TAKE_OVER, RUN_AGAIN = "take over", "run again"
 
 
 class JobWidget(WorkerContainer):
@@ -112,16 +99,11 @@ class JobWidget(WorkerContainer):
         self._viewer = napari_viewer
         self._now: RunState | None = None
         self._made: list[Layer] = []
-        self._offers: Sequence[Offer] = ()
-        # the scan of the chosen layer, and by scan what was chosen for it alone
-        self._scan = ""
+        # by scan what was chosen for it alone
         self._own: dict[str, dict[str, Any]] = {}
         self._left: dict[str, Any] = {}
-        # what is said of the last run, and of a scan that is new
-        self._said: Message | None = None
-        self._hint: Message | None = None
         self._description = jobs.JOBS[self.job]
-        with unsearched():
+        with gc_paused():
             self._build()
         self._make_ready()
         self.layer.changed.connect(self._follow_layer)
@@ -209,12 +191,10 @@ class JobWidget(WorkerContainer):
         layer = self.layer.value
         if layer is None:
             raise InputError(str(self._facts.text()))
-        self._said = self._hint = None
-        self._result.say("")
-        self._notes.show_notes(())
+        self._messages.clear()
         settings = self.settings()
         labels = self._facts.labels_of_axes(layer.ndim)
-        others, scans = (self._auxiliary_layers(are_scans) for are_scans in (False, True))
+        others, scans = self.form.layers(scans=False), self.form.layers(scans=True)
         target = capture(layer, labels, others, self.job, scans)
         remember(self.job, self.form.value)
         # jobs on one device run one after another
@@ -253,21 +233,6 @@ class JobWidget(WorkerContainer):
         """Prepare, run and finish the job; driven in the worker's thread."""
         return (yield from local_task(cls, target, settings, device))
 
-    def _auxiliary_layers(self, are_scans: bool) -> list[Any]:
-        """Return the layers that settings name, each once: those that are further scans, or not."""
-        chosen = [
-            field.layer
-            for field in self.form
-            if field.option.auxiliary and ("scan" in field.option.auxiliary) == are_scans
-        ]
-        return list({id(layer): layer for layer in chosen if layer is not None}.values())
-
-    # ---- while it runs
-
-    def _go_to_preview(self) -> None:
-        if self._now is not None:
-            self._now.previews.go_to()
-
     # ---- the end
 
     def _returned(self, outcome: Outcome) -> None:
@@ -304,25 +269,8 @@ class JobWidget(WorkerContainer):
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_totals(outcome.timings)
-        text = ("Finished early. " if early else "") + self._with_offers(outcome)
-        if self.next_step is not None:
-            text += ". " + link("next", self.next_step[1])
-        text += " · " + link("record", PROVENANCE)
-        text += " · " + link("save", SAVE_RESULT)
-        self._show_result(text, target)
+        self._show_result(self._messages.of_result(outcome, early, self.next_step), target)
         self.called.emit(outcome.result)
-
-    def _with_offers(self, outcome: Any) -> str:
-        """Return the summary of a result as HTML, with links to what it offers."""
-        self._offers = getattr(outcome, "offers", ())
-        text = html.escape(outcome.summary)
-        for number, offer in enumerate(self._offers):
-            sentence, after = html.escape(offer.sentence), link(f"{OFFER}{number}", offer.link)
-            if sentence in text:
-                text = text.replace(sentence, f"{sentence} {after}.", 1)
-            else:
-                text += f". {sentence} {after}"
-        return text
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
         """Show a layer of a result: in place of its preview, where there is one."""
@@ -343,17 +291,10 @@ class JobWidget(WorkerContainer):
     def _cancelled(self) -> None:
         assert self._now is not None
         target = self._now.target
-        name = html.escape(target.volume.name)
         set_aside_remains(self._viewer, target)
         self._made = self._now.previews.keep()
-        kept = html.escape(", ".join(layer.name for layer in self._made))
         self._finish()
-        text = f"Cancelled. There was nothing to keep yet; {name} is unchanged."
-        if kept:
-            text = (
-                f"Cancelled. {name} is unchanged; what was done is kept, hidden under it, as "
-                f"{kept} ({link(SHOW, 'show')})."
-            )
+        text = self._messages.of_cancel(target.volume.name, [layer.name for layer in self._made])
         self._show_result(f"{text} {self.after_cancel()}".rstrip(), target)
         self.failed.emit(None)
 
@@ -400,12 +341,14 @@ class JobWidget(WorkerContainer):
         self._buttons.run.clicked.connect(self._press)
         self._buttons.finish.clicked.connect(self.finish)
         self._progress = JobProgress(self._viewer)
-        self._progress.stage.linkActivated.connect(self._go_to_preview)
-        self._result, self._notes = ResultMessage(self._viewer), NoteMessages(self._viewer)
+        self._progress.stage.linkActivated.connect(lambda: self._now and self._now.previews.go_to())
+        self._messages = RunMessages(self._viewer)
+        self._result, self._notes = self._messages.result, self._messages.notes
+        self.timing = self._messages.timing
         self._result.linkActivated.connect(self._follow)
-        self.timing = TimingPanel(self._viewer)
-        shown = self._buttons, self._progress, self._notes, self.timing
-        self._presenter = ProgressPresenter(self.native, *shown)
+        self._presenter = ProgressPresenter(
+            self.native, self._buttons, self._progress, self._notes, self.timing
+        )
         choice = fill(QHBoxLayout(), QLabel("Layer"), self.layer.native, wide=self.layer.native)
         what = plain_label(job.purpose), choice, self._facts, self._voxel_size
         how = rule(), self.form.native, self.presets
@@ -428,7 +371,7 @@ class JobWidget(WorkerContainer):
         self.form.completed.connect(self._take_folded)
 
     def complete(self) -> None:
-        """Have the form make the fields that are folded away."""
+        """Make the fields that are folded away."""
         self.form.complete()
 
     def _is_to_come(self, name: str) -> bool:
@@ -443,18 +386,21 @@ class JobWidget(WorkerContainer):
 
     def _follow_layer(self) -> None:
         """Take in another layer, or what has changed in it: another scan starts clean."""
-        layer = self.layer.value
-        scan = self._scan if layer is None else scan_of(layer)
-        before, self._scan = self._scan, scan
+        layer, before = self.layer.value, self._messages.scan
+        self._messages.choose(layer)
+        scan = self._messages.scan
         if layer is None:
             self._voxel_size.hide()
         if before and scan != before:
             is_new = scan not in self._own
             self._voxel_size.hide()
-            self._own[before] = left = self.form.begin_scan(self._own.get(scan, {}))
-            text = self._left_behind(left) if is_new and not self.is_running else ""
-            self._left = left
-            self._hint = Message(text, scan, identity(layer)) if text else None
+            self._own[before] = self._left = self.form.begin_scan(self._own.get(scan, {}))
+            lost = self.form.changed_from(self._left)
+            hint = (
+                "Another scan: what was chosen for the one before is not taken over: "
+                f"{html.escape(lost)}. {link(TAKE_OVER, 'Use it here too')}"
+            )
+            self._messages.hint(hint if lost and is_new and not self.is_running else "")
         self._show_facts()
         self._show_said()
 
@@ -482,57 +428,32 @@ class JobWidget(WorkerContainer):
                 f"{sign(False)} Voxels have another shape now, and {names} was made with that of "
                 f"before: its numbers stay as they were. {link(RUN_AGAIN, 'Run again')}"
             )
-            self._hint = Message(words, self._scan, identity(layer))
+            self._messages.hint(words)
         self._show_said()
 
     def _show_result(self, text: str, target: Target) -> None:
         """Say what a run came to, for as long as its scan is chosen."""
-        self._said = Message(text, target.scan, target.layer, html.escape(target.volume.name))
+        self._messages.say(text, target)
         self._show_said()
         self._lower.bring_into_view(self._result)
 
-    def _left_behind(self, left: dict[str, Any]) -> str:
-        """Say which settings begin anew with another scan, and how to have them here too."""
-        fields = {field.name: field for field in self.form}
-        lost = [name for name, value in left.items() if fields[name].value != value]
-        if not lost:
-            return ""
-        options = {name: fields[name].option for name in lost}
-        words = [f"{opt.label} ({_word(opt, left[name])})" for name, opt in options.items()]
-        return (
-            f"Another scan: what was chosen for the one before is not taken over: "
-            f"{html.escape(', '.join(words))}. {link(TAKE_OVER, 'Use it here too')}"
-        )
-
     def _show_problem(self, problem: Problem, target: Target | None = None) -> None:
         settings = self._description.settings
-        self._result.show_problem(replace(problem, message=settings.as_in_a_form(problem.message)))
-        layer = self.layer.value
+        message = settings.as_in_a_form(problem.message)
+        self._messages.say_problem(replace(problem, message=message), target)
         if target is not None:
-            self._show_result(self._result.said, target)
-        elif layer is not None:
-            self._said = Message(self._result.said, scan_of(layer), identity(layer))
+            self._show_said()
         self._lower.bring_into_view(self._result)
 
     def _show_said(self) -> None:
         """Show what is said of the last run only where it is of this scan, with its name."""
-        layer, said = self.layer.value, self._said
-        chosen = "" if layer is None else identity(layer)
-        if self._now is not None:
-            # what is shown below is of this run
-            target = self._now.target
-            self._progress.of = "" if chosen == target.layer else target.volume.name
+        if self._now is None:
+            self._messages.show()
             return
-        text = "" if said is None or said.scan != self._scan or layer is None else said.text
-        is_of_scan = bool(text)
-        if text and said is not None and said.name and said.layer != chosen:
-            text = f"{said.name}: {text}"
-        if self._hint is not None and self._hint.scan == self._scan:
-            text = "<br>".join(filter(None, (self._hint.text, text)))
-        self._result.say(text)
-        for shown in (self._notes, self.timing):
-            is_of_it = is_of_scan and said is not None and said.is_of_run
-            shown.setVisible(is_of_it and shown.has_content)
+        # what is shown below is of this run
+        target, layer = self._now.target, self.layer.value
+        is_chosen = layer is not None and identity(layer) == target.layer
+        self._progress.of = "" if is_chosen else target.volume.name
 
     def _press(self) -> None:
         if self.is_running:
@@ -561,11 +482,11 @@ class JobWidget(WorkerContainer):
         elif target == RUN_AGAIN:
             self._try_to_run()
         elif target.startswith(OFFER):
-            self.form.update(dict(self._offers[int(target.removeprefix(OFFER))].changes))
+            self.form.update(dict(self._messages.offers[int(target.removeprefix(OFFER))].changes))
             self._try_to_run()
         elif target == TAKE_OVER:
             self.form.update(self._left)
-            self._hint = None
+            self._messages.hint("")
             self._show_said()
         elif target == SHOW:
             for layer in shown:
@@ -577,18 +498,3 @@ class JobWidget(WorkerContainer):
             open_beside(self.native, self._viewer, PROVENANCE)
         elif target == "next" and self.next_step is not None:
             open_beside(self.native, self._viewer, self.next_step[0])
-
-
-@dataclass(frozen=True)
-class Message:
-    """What is said under Run, and of which scan."""
-
-    text: str  # HTML
-    scan: str  # see `scan_of`
-    layer: str  # the layer that it is about; see `identity`
-    name: str = ""  # of that layer, to be said where another layer of the scan is chosen
-    is_of_run: bool = True  # whether notes and times are of it, too
-
-
-def _word(option: Option, value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else option.in_words(str(value))

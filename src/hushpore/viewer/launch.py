@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import MissingPackageError
-from hushpore.device.memory import share_heaps
 
 if TYPE_CHECKING:
     import os
@@ -28,8 +27,6 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
         raise MissingPackageError(
             'The viewer needs napari and Qt. Install them with: pip install "hushpore[all]"'
         ) from error
-    # the threads of a window would make heaps of their own
-    share_heaps()
     viewer = napari.Viewer(title="hushpore")
     arrange(viewer)
     for path in paths:

@@ -13,9 +13,9 @@ from hushpore.viewer.running.worker import (
     NICE,
     SWITCH,
     background_job,
-    freeze_again,
-    old_objects_kept,
-    thaw,
+    gc_frozen,
+    gc_paused,
+    unfreeze_for_this_turn,
 )
 
 pytestmark = pytest.mark.usefixtures("no_job_running")
@@ -80,15 +80,15 @@ def test_old_garbage_is_not_looked_for_while_a_job_runs_and_found_after_it():
     assert before() is None
 
 
-def test_when_a_layer_goes_what_it_held_is_looked_for_and_the_rest_left_alone_again():
+def test_when_a_layer_goes_what_it_held_is_looked_for_and_the_rest_left_alone_again(qtbot):
     before = ring()
     with running_job():
-        thaw()
+        unfreeze_for_this_turn()
         gc.collect()
         assert before() is None
-        freeze_again()
-        assert gc.get_freeze_count() > 1000
-    freeze_again()
+        qtbot.waitUntil(lambda: gc.get_freeze_count() > 1000)
+    unfreeze_for_this_turn()
+    qtbot.wait(1)
     assert gc.get_freeze_count() == 0
 
 
@@ -119,9 +119,28 @@ def test_what_is_small_is_removed_without_a_search_through_what_is_old():
     gone = weakref.ref(old)
     gc.collect()
     del old
-    with old_objects_kept():
+    with gc_frozen():
         gc.collect()
         assert gone() is not None
     gc.collect()
     assert gone() is None
     assert not gc.get_freeze_count()
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_no_garbage_is_collected_within_and_the_collector_is_as_before_after_it(was_on):
+    if not was_on:
+        gc.disable()
+    try:
+        with gc_paused():
+            # as another thread may do meanwhile
+            with gc_paused():
+                pass
+            assert not gc.isenabled()
+            made = [[] for _ in range(10)]
+        assert gc.isenabled() == was_on
+    finally:
+        gc.enable()
+    assert gc.get_freeze_count() == 0
+    # what was made is among the old objects, unseen
+    assert any(each is made for each in gc.get_objects(generation=2))

@@ -225,7 +225,7 @@ class DenoiseWidget(JobWidget):
             and not self.is_running
             and self._kept.layer_in(self._viewer) is None
         ):
-            self._kept = self._said = None
+            self._kept = self._messages.said = None
             self._show_said()
 
     def _follow(self, target: str) -> None:

@@ -16,7 +16,7 @@ from hushpore.device.backend import Backend, choose_backend, cpu_threads
 from hushpore.viewer.forms.layout import ArrowButton, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.preloading import load_torch_libraries, start_once_drawn
-from hushpore.viewer.running.worker import JobWorker, calling, unsearched
+from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
 
 if TYPE_CHECKING:
     from hushpore.jobs import JobDescription
@@ -44,7 +44,7 @@ def find_devices() -> Devices:
     """Look for devices, once a process; takes seconds, for PyTorch has to be imported."""
     found: list[Backend] = []
     load_torch_libraries()
-    with unsearched(), contextlib.suppress(DeviceError):
+    with gc_paused(), contextlib.suppress(DeviceError):
         # the last one is refused; whatever is preferred, the others can be chosen
         while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
             found.append(backend)

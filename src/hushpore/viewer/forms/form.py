@@ -41,7 +41,7 @@ class SettingsForm(PlacedContainer):
     also what magicgui makes of a class of `Settings` as a type hint, so that a function that is
     decorated with ``@magicgui`` can take settings.
 
-    Fields under 'More' are made in a turn of their own, or once they are asked for; until then
+    Fields under 'More' are made once they are unfolded or asked for; until then
     their settings have their defaults. `completed` tells of them.
 
     `annotation`: the class to make a form of. `value`: what to show first; the defaults where it is
@@ -127,6 +127,20 @@ class SettingsForm(PlacedContainer):
             else:
                 field.start_clean()
         return left
+
+    def changed_from(self, values: Mapping[str, Any]) -> str:
+        """Return in words which of these values, by names of settings, the form no longer shows."""
+        lost = [field for field in self.made if field.value != values.get(field.name, field.value)]
+        return ", ".join(f"{f.option.label} ({_in_words(f.option, values[f.name])})" for f in lost)
+
+    def layers(self, scans: bool) -> list[Any]:
+        """Return the layers that settings name, each once: those that are further scans, or not."""
+        chosen = [
+            field.layer
+            for field in self
+            if field.option.auxiliary and ("scan" in field.option.auxiliary) == scans
+        ]
+        return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
     def know(self, **known: Any) -> None:
         """Take in what is known of the volume, for what the settings have to say of it.
@@ -238,6 +252,10 @@ def field_class(option: Option) -> type[Field]:
     if int in option.types or float in option.types:
         return NumberField
     return FileField if option.path else TextField
+
+
+def _in_words(option: Option, value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else option.in_words(str(value))
 
 
 class _Words(dict[str, Any]):

@@ -19,8 +19,6 @@ from qtpy.QtWidgets import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qtpy.QtGui import QShowEvent
-
 
 def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any = None) -> Any:
     """Put widgets and layouts into a layout one after another, and return it.
@@ -37,10 +35,6 @@ def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any
         add = layout.addLayout if isinstance(part, QLayout) else layout.addWidget
         add(part, int(part is wide))
     return layout
-
-
-#: Milliseconds after which what is folded away joins a widget that was opened and drawn meanwhile.
-AFTER_FIRST_PAINT = 120
 
 
 class ScrolledColumn(QScrollArea):
@@ -173,6 +167,7 @@ class Fold(QWidget):
         )
         self.set_title(title)
         self._content = QWidget(visible=False)
+        self.button.toggled.connect(self.add_now)
         self.button.toggled.connect(self._content.setVisible)
         self._inner = QVBoxLayout(self._content)
         self._inner.setContentsMargins(8, 2, 0, 2)
@@ -184,15 +179,6 @@ class Fold(QWidget):
         fill(QVBoxLayout(self), line, self._content, spacing=2)
         self._corner = corner
         self._later: list[Callable[[], QWidget]] = []
-        self._made: list[QWidget] = []
-        self.button.toggled.connect(self.add_now)
-        self._timer = QTimer(self, singleShot=True, interval=AFTER_FIRST_PAINT)
-        self._timer.timeout.connect(self._make)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all that was to be made later is there."""
-        return not self._later and not self._made
 
     def set_title(self, title: str) -> None:
         """Change the title."""
@@ -204,29 +190,17 @@ class Fold(QWidget):
         self.button.show()
 
     def add_later(self, make: Callable[[], QWidget]) -> None:
-        """Make a widget, and put it under the title, in turns of their own, or once it is unfolded.
+        """Make a widget, and put it under the title, once that is unfolded or `add_now` is called.
 
-        A widget of many fields is there sooner without those that are folded away: they take as
-        long to make as all the rest, and in the window they take on its style, seen or not.
+        Fields that are folded away take as long to make as all the others of a form.
         """
         self._later.append(make)
         self.button.show()
-        self._timer.start()
 
     def add_now(self) -> None:
         """Make what was to be made later, and put it under the title."""
-        self._make()
-        self._add_made()
-
-    def _make(self) -> None:
         later, self._later = self._later, []
-        self._made += [make() for make in later]
-        # to take on the style of the window is a turn of its own, and 0 would be this one
-        QTimer.singleShot(1, self._add_made)
-
-    def _add_made(self) -> None:
-        made, self._made = self._made, []
-        for widget in made:
+        for widget in [make() for make in later]:
             self.add(widget)
             # what joins a window late would be the last that the Tab key comes to
             before: QWidget = self.button if self._corner is None else self._corner
@@ -236,12 +210,6 @@ class Fold(QWidget):
                 if takes_tab and each.focusProxy() is None and each.window() is self.window():
                     QWidget.setTabOrder(before, each)
                     before = each
-
-    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
-        """Wait anew: to make a widget and its dock may take as long as that."""
-        super().showEvent(event)
-        if self._later:
-            self._timer.start()
 
     def set_open(self, is_open: bool) -> None:
         """Show or hide what is under the title."""

@@ -92,8 +92,9 @@ class PhasesWidget(JobWidget):
         super()._show_said()
         if hasattr(self, "tables"):
             # as long as what is said of the run is there
-            said = self._said
-            is_of_scan = said is not None and said.scan == self._scan and self.result is not None
+            said = self._messages.said
+            is_chosen = said is not None and said.scan == self._messages.scan
+            is_of_scan = is_chosen and self.result is not None
             if is_of_scan:
                 self.tables.setVisible(self.tables.has_content)
             elif (measured := _measured(self.layer.value)) is not None:

@@ -12,7 +12,7 @@ from qtpy.QtCore import QObject, QTimer, Signal
 from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
 from hushpore.viewer.layers.origin import CANCELLED, PREVIEW, find_layer, mark_as_made
 from hushpore.viewer.running.task import slice_on_screen
-from hushpore.viewer.running.worker import LatestOnlyWorker, old_objects_kept
+from hushpore.viewer.running.worker import LatestOnlyWorker, gc_frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,7 +251,7 @@ class SlicePreview(QObject):
         layer, self.layer = self.layer, None
         if layer is not None:
             # one slice: no garbage that is worth a search
-            with old_objects_kept():
+            with gc_frozen():
                 self._viewer.layers.remove(layer)
 
     def _follow(self, target: Target, find: Callable[[tuple[int, ...]], Job]) -> None:

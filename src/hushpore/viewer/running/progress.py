@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import time
 from collections import deque
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.viewer.forms.docking import CANCEL, RUN, with_key
 from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.rich_label import RichLabel, link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,3 +185,43 @@ def offer(button: QPushButton, text: str, tip: str, is_allowed: bool = True) -> 
     button.setText(text)
     button.setToolTip(tip)
     button.setEnabled(is_allowed)
+
+
+class JobProgress(QWidget):
+    """A bar with percent and time left, and the stage in words; hidden while no job runs.
+
+    `bar`: its parts are `BAR_STEPS`. `stage`: its link leads to the preview.
+    """
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        # never a bar that only moves to and fro: it draws the window anew all the time
+        self.bar = QProgressBar(maximum=BAR_STEPS)
+        self.stage = RichLabel(viewer)
+        #: The layer whose job this is, where another is chosen.
+        self.of = ""
+        fill(QVBoxLayout(self), self.bar, self.stage, spacing=2)
+        self.hide()
+
+    def begin(self) -> None:
+        """Show that a job has begun, of which nothing is known yet."""
+        self.bar.setValue(0)
+        self.bar.setFormat("")
+        self.stage.say("preparing")
+        self.show()
+
+    def show_progress(
+        self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
+    ) -> None:
+        """Show how far the job is; while that is not known, how long it has taken so far.
+
+        `left`: seconds left, where they are known.
+        """
+        is_known = progress.fraction > 0
+        self.bar.setValue(round(BAR_STEPS * progress.fraction))
+        self.bar.setFormat(bar_text(progress, left) if is_known else f"{duration(elapsed)} so far")
+        name = f"{self.of}: " if self.of else ""
+        text = html.escape(f"{name}{stage_text(progress)}")
+        if previewed is not None:
+            text += " · " + link("preview", f"preview in slice {previewed}")
+        self.stage.say(text)

@@ -8,29 +8,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer
-from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
 
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.running.drawing import RedrawThrottle, coalesce_redraws, redraws_suspended
 from hushpore.viewer.running.previews import Previews
 from hushpore.viewer.running.progress import (
-    BAR_STEPS,
     Eta,
+    JobProgress,
     RateMeter,
-    bar_text,
     canvas_text,
-    duration,
-    stage_text,
 )
 from hushpore.viewer.running.status import Activity, StatusLine
 from hushpore.viewer.running.task import slice_on_screen
-from hushpore.viewer.running.worker import Update, freeze_again, thaw
+from hushpore.viewer.running.worker import Update, unfreeze_for_this_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from qtpy.QtWidgets import QWidget
 
     from hushpore.base.events import Event
     from hushpore.viewer.forms.rich_label import NoteMessages
@@ -128,48 +124,7 @@ class RunState:
         if is_preview(self.viewer.layers[event.index]):
             # one slice, whose memory can wait
             return
-        thaw()
-        QTimer.singleShot(0, freeze_again)
-
-
-class JobProgress(QWidget):
-    """A bar with percent and time left, and the stage in words; hidden while no job runs.
-
-    `bar`: its parts are `BAR_STEPS`. `stage`: its link leads to the preview.
-    """
-
-    def __init__(self, viewer: Any) -> None:
-        super().__init__()
-        # never a bar that only moves to and fro: it draws the window anew all the time
-        self.bar = QProgressBar(maximum=BAR_STEPS)
-        self.stage = RichLabel(viewer)
-        #: The layer whose job this is, where another is chosen.
-        self.of = ""
-        fill(QVBoxLayout(self), self.bar, self.stage, spacing=2)
-        self.hide()
-
-    def begin(self) -> None:
-        """Show that a job has begun, of which nothing is known yet."""
-        self.bar.setValue(0)
-        self.bar.setFormat("")
-        self.stage.say("preparing")
-        self.show()
-
-    def show_progress(
-        self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
-    ) -> None:
-        """Show how far the job is; while that is not known, how long it has taken so far.
-
-        `left`: seconds left, where they are known.
-        """
-        is_known = progress.fraction > 0
-        self.bar.setValue(round(BAR_STEPS * progress.fraction))
-        self.bar.setFormat(bar_text(progress, left) if is_known else f"{duration(elapsed)} so far")
-        name = f"{self.of}: " if self.of else ""
-        text = html.escape(f"{name}{stage_text(progress)}")
-        if previewed is not None:
-            text += " · " + link("preview", f"preview in slice {previewed}")
-        self.stage.say(text)
+        unfreeze_for_this_turn()
 
 
 class ProgressPresenter(QObject):

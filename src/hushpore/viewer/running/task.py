@@ -26,7 +26,7 @@ from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.viewer.layers.conversion import Placement, known_of, placement_of, volume_of
 from hushpore.viewer.layers.origin import INHERITED, UPSTREAM, identity, mark_as_made, scan_of
 from hushpore.viewer.running.preloading import load_torch_libraries
-from hushpore.viewer.running.worker import unsearched
+from hushpore.viewer.running.worker import gc_paused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -274,7 +274,7 @@ def import_libraries(kind: jobs.JobDescription) -> None:
     twentieth of a second.
     """
     load_torch_libraries()
-    with unsearched():
+    with gc_paused():
         kind.load()
         for module in NEXT_WIDGETS:
             import_module(module)

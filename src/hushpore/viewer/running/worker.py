@@ -32,7 +32,7 @@ from hushpore.base.events import (
     Timing,
     result_of,
 )
-from hushpore.device.memory import give_back_freed, share_heaps
+from hushpore.device.memory import give_back_freed
 from hushpore.device.trace import Trace
 from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_units
 from hushpore.viewer.running.problem import explain
@@ -49,13 +49,14 @@ if TYPE_CHECKING:
 #: still 2 to 7 times as long in all.
 NICE = 5
 
-#: Seconds after which a thread that runs Python code gives way to one that waits. With Python's
-#: own, 5 ms, the 99th percentile of gaps about a denoising is 18 to 21 ms, not 14 to 16.
+#: Seconds after which a thread that runs Python code gives way to one that waits. The 99th
+#: percentile of gaps in the window's life is 86 ms beside a denoising, and 135 ms with Python's own
+#: 5 ms (medians of four runs each by turns, on a busy machine).
 SWITCH = 0.0005
 
 _lock = threading.Lock()
-_jobs = _unsearched = 0
-_switch_before = 0.0
+_jobs = _frozen = _paused = 0
+_switch_before, _collected_before = 0.0, True
 
 
 @contextmanager
@@ -64,87 +65,92 @@ def background_job() -> Iterator[None]:
 
     For a thread that ends after it: where the system allows less priority for a single thread
     (Linux), it has less until its end. How often threads take turns is as before once the last job
-    has ended. What objects there are when the first job begins is not
-    searched for garbage until the last has ended: with napari and PyTorch loaded all threads stand
-    still for 210 to 400 ms while it is, and for 20 to 120 ms without.
+    has ended. See `gc_frozen`, too.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             # that of the whole process, which the user may have chosen
             niceness = os.getpriority(os.PRIO_PROCESS, os.getpid())
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness + NICE)
-    _count(1)
+    _count_jobs(1)
     try:
-        yield
+        with gc_frozen():
+            yield
     finally:
-        _count(-1)
-
-
-def thaw() -> None:
-    """Let the next search for garbage go through old objects, for large ones may be among it.
-
-    Without it a layer that is removed is kept until the job ends: 314 MB in the trial.
-    """
-    gc.unfreeze()
-
-
-def freeze_again() -> None:
-    """Keep old objects from further searches, if a job still runs."""
-    with _lock:
-        if _jobs:
-            gc.freeze()
+        _count_jobs(-1)
 
 
 @contextmanager
-def old_objects_kept() -> Iterator[None]:
-    """Within the block search only what is new for garbage: something small is removed.
+def gc_frozen() -> Iterator[None]:
+    """Leave out of garbage collections what objects there are, until the last such block ends.
 
-    napari searches everything whenever a layer goes, for which all threads stand still for 200 to
-    600 ms in a process with PyTorch and Numba.
+    A full collection stops all threads for 190 ms with napari, PyTorch and Numba loaded, and for
+    0 ms of frozen objects. napari asks for one whenever a layer is removed.
     """
-    gc.freeze()
+    global _frozen  # noqa: PLW0603 - the interpreter has one collector
+    with _lock:
+        _frozen += 1
+        gc.freeze()
     try:
         yield
     finally:
         with _lock:
-            if not _jobs:
+            _frozen -= 1
+            if not _frozen:
                 gc.unfreeze()
 
 
-@contextmanager
-def unsearched() -> Iterator[None]:
-    """Within the block search nothing for garbage: what it makes stays, and is a lot.
+def unfreeze_for_this_turn() -> None:
+    """Let collections go through old objects until the next turn of the event loop.
 
-    For imports: a search for every few libraries would have all threads stand still for 140 to
-    210 ms each. And for a widget that is made, of which one search would be a third of the time. At
-    the end of the last such block what was made goes to the old objects unseen.
+    Without it a layer that is removed while a job runs is kept until the job ends: 314 MB in the
+    trial.
     """
-    global _unsearched  # noqa: PLW0603 - the interpreter has one search
+    gc.unfreeze()
+    QTimer.singleShot(0, _freeze_again)
+
+
+def _freeze_again() -> None:
     with _lock:
-        _unsearched += 1
+        if _frozen:
+            gc.freeze()
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection for an import of many libraries, until the last such block ends.
+
+    Four full collections would stop all threads for 80 to 160 ms each, 0.5 s of the 2.6 s that the
+    import takes. What was imported is not looked through by the next one either.
+    """
+    global _paused, _collected_before  # noqa: PLW0603 - the interpreter has one collector
+    with _lock:
+        if not _paused:
+            _collected_before = gc.isenabled()
+        _paused += 1
         gc.disable()
     try:
         yield
     finally:
         with _lock:
-            _unsearched -= 1
-            if not _unsearched:
+            _paused -= 1
+            if not _paused:
+                # what is unfrozen is among the old objects
                 gc.freeze()
-                gc.enable()
-                if not _jobs:
+                if not _frozen:
                     gc.unfreeze()
+                if _collected_before:
+                    gc.enable()
 
 
-def _count(change: int) -> None:
-    global _jobs, _switch_before  # noqa: PLW0603 - the interpreter has one of each
+def _count_jobs(change: int) -> None:
+    global _jobs, _switch_before  # noqa: PLW0603 - the interpreter has one interval
     with _lock:
         before, _jobs = _jobs, _jobs + change
         if not before:
-            gc.freeze()
             _switch_before = sys.getswitchinterval()
             sys.setswitchinterval(min(_switch_before, SWITCH))
         elif not _jobs:
-            gc.unfreeze()
             sys.setswitchinterval(_switch_before)
 
 
@@ -221,7 +227,6 @@ class JobWorker(QObject):
         `queue`: wait until all that were started before in the queue of this name have ended, for
         example because they use the same device.
         """
-        share_heaps()
         JobWorker.running.add(self)
         if queue:
             self._queue = JobWorker.queues.setdefault(queue, [])

@@ -13,10 +13,11 @@ from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
-from hushpore.viewer.job_widget import PROVENANCE, RESULTS, JobWidget, Message
-from hushpore.viewer.layers.origin import identity, scan_of
+from hushpore.viewer.job_widget import JobWidget
+from hushpore.viewer.layers.origin import scan_of
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
 from hushpore.viewer.results.saving import SAVE_RESULT
+from hushpore.viewer.running.messages import PROVENANCE, RESULTS
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.grey_panel import prepare_kernels
@@ -119,16 +120,12 @@ class PoresWidget(JobWidget):
 
     def _show_merged(self, result: Pores) -> None:
         """Say what merging anew came to; of another scan's pores with their name."""
-        layer, chosen = self.remerging.layer, self.layer.value
-        text = f"{self._with_offers(result)} · {link('record', PROVENANCE)}"
+        layer = self.remerging.layer
+        text = f"{self._messages.with_offers(result)} · {link('record', PROVENANCE)}"
         text += f" · {link('save', SAVE_RESULT)}"
-        if scan_of(layer) != self._scan:
+        if scan_of(layer) != self._messages.scan:
             text = f"{html.escape(layer.name)}: {text}"
-        if self._said is not None and self._said.scan == scan_of(layer) == self._scan:
-            self._said = dataclasses.replace(self._said, text=text)
-        else:
-            layer_of = "" if chosen is None else identity(chosen)
-            self._said = Message(text, self._scan, layer_of, is_of_run=False)
+        self._messages.say_here(text, scan_of(layer))
         self._made = [layer]
         if not self.is_running:
             self.result = result
@@ -138,22 +135,22 @@ class PoresWidget(JobWidget):
         super()._set_voxel_size(text)
         made = [result_of(layer) for layer in self._made if layer in self._viewer.layers]
         result = next(filter(None, made), None)
-        before = self.result
-        if self._said is not None and None not in (before, result) and result is not before:
+        before, said = self.result, self._messages.said
+        if said is not None and None not in (before, result) and result is not before:
             # the newer one last: its offers count
-            before, now = self._with_offers(before), self._with_offers(result)
-            self._said = dataclasses.replace(self._said, text=self._said.text.replace(before, now))
+            before, now = map(self._messages.with_offers, (before, result))
+            self._messages.said = dataclasses.replace(said, text=said.text.replace(before, now))
             self.result = result
             self._show_said()
 
     def _follow_layer(self) -> None:
         super()._follow_layer()
         if hasattr(self, "remerging"):
-            self.remerging.follow_scan(self._scan)
+            self.remerging.follow_scan(self._messages.scan)
 
     def _take_over(self, result: Pores) -> None:
         """Let the next run part pores as those on the screen are, of the same scan."""
-        if scan_of(self.remerging.layer) != self._scan:
+        if scan_of(self.remerging.layer) != self._messages.scan:
             return
         used = result.provenance["settings"]
         self.form.update({name: used[name] for name in ("markers", "merging", "h")})
