@@ -233,6 +233,10 @@ class JobWidget(WorkerContainer):
         """Prepare, run and finish the job; driven in the worker's thread."""
         return (yield from local_task(cls, target, settings, device))
 
+    def _go_to_preview(self) -> None:
+        if self._now is not None:
+            self._now.previews.go_to()
+
     # ---- the end
 
     def _returned(self, outcome: Outcome) -> None:
@@ -341,23 +345,22 @@ class JobWidget(WorkerContainer):
         self._buttons.run.clicked.connect(self._press)
         self._buttons.finish.clicked.connect(self.finish)
         self._progress = JobProgress(self._viewer)
-        self._progress.stage.linkActivated.connect(lambda: self._now and self._now.previews.go_to())
-        self._messages = RunMessages(self._viewer)
-        self._result, self._notes = self._messages.result, self._messages.notes
-        self.timing = self._messages.timing
+        self._progress.stage.linkActivated.connect(self._go_to_preview)
+        said = self._messages = RunMessages(self._viewer)
+        self._result, self._notes, self.timing = said.result, said.notes, said.timing
         self._result.linkActivated.connect(self._follow)
         self._presenter = ProgressPresenter(
-            self.native, self._buttons, self._progress, self._notes, self.timing
+            self.native, self._buttons, self._progress, said.notes, said.timing
         )
         choice = fill(QHBoxLayout(), QLabel("Layer"), self.layer.native, wide=self.layer.native)
-        what = plain_label(job.purpose), choice, self._facts, self._voxel_size
-        how = rule(), self.form.native, self.presets
-        where = rule(), self.device.native, self.run_on.native
-        self._upper = ScrolledColumn(*what, *how, *where)
-        self._lower = ScrolledColumn(
-            self._buttons, self._progress, self._result, self._notes, self.timing
-        )
-        self.native.layout().addWidget(PinnedColumn(self._upper, self._lower))
+        self._upper = ScrolledColumn(
+            plain_label(job.purpose), choice, self._facts, self._voxel_size,
+            rule(), self.form.native, self.presets,
+            rule(), self.device.native, self.run_on.native,
+        )  # fmt: skip
+        shown = ScrolledColumn(self._buttons, self._progress, said.result, said.notes, said.timing)
+        self._lower = shown
+        self.native.layout().addWidget(PinnedColumn(self._upper, shown))
         # what is inside must fit beside a scroll bar: there is none for the width
         self.native.setMinimumWidth(354)
         # what has its place can be an item, and is by its name an attribute
@@ -389,11 +392,10 @@ class JobWidget(WorkerContainer):
         layer, before = self.layer.value, self._messages.scan
         self._messages.choose(layer)
         scan = self._messages.scan
-        if layer is None:
+        if layer is None or scan != before:
             self._voxel_size.hide()
         if before and scan != before:
             is_new = scan not in self._own
-            self._voxel_size.hide()
             self._own[before] = self._left = self.form.begin_scan(self._own.get(scan, {}))
             lost = self.form.changed_from(self._left)
             hint = (
@@ -438,19 +440,17 @@ class JobWidget(WorkerContainer):
         self._lower.bring_into_view(self._result)
 
     def _show_problem(self, problem: Problem, target: Target | None = None) -> None:
-        settings = self._description.settings
-        message = settings.as_in_a_form(problem.message)
+        message = self._description.settings.as_in_a_form(problem.message)
         self._messages.say_problem(replace(problem, message=message), target)
         if target is not None:
             self._show_said()
         self._lower.bring_into_view(self._result)
 
     def _show_said(self) -> None:
-        """Show what is said of the last run only where it is of this scan, with its name."""
+        """Show what is said of the last run, or which layer the running job works on."""
         if self._now is None:
             self._messages.show()
             return
-        # what is shown below is of this run
         target, layer = self._now.target, self.layer.value
         is_chosen = layer is not None and identity(layer) == target.layer
         self._progress.of = "" if is_chosen else target.volume.name

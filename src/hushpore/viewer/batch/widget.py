@@ -347,11 +347,13 @@ class BatchWidget(WorkerContainer):
         )
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
-        shown = self._run_button, self._reason, self._bar, self._result, self._show_plot
         # beside Results a low window has no room for all of it
         upper = ScrolledColumn(purpose, scans, buttons, form)
         upper.column.setStretchFactor(scans, 1000)
-        self.native.layout().addWidget(PinnedColumn(upper, ScrolledColumn(*shown)))
+        lower = ScrolledColumn(
+            self._run_button, self._reason, self._bar, self._result, self._show_plot
+        )
+        self.native.layout().addWidget(PinnedColumn(upper, lower))
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,

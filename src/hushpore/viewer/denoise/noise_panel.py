@@ -5,12 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from napari.layers import Image
-
 from hushpore.base.readable import readable_number
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.running.previews import SlicePreview
 
 if TYPE_CHECKING:
@@ -103,7 +100,7 @@ class RingPreview(SlicePreview):
     """An image layer one slice thick that follows the slice on the screen, while it is wanted."""
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__(viewer, "slice without rings")
+        super().__init__(viewer, "slice without rings", "without rings")
 
     def show(self, target: Target) -> None:
         """Show slices of a volume without rings, from now on."""
@@ -111,15 +108,6 @@ class RingPreview(SlicePreview):
             return
         self.hide()
         self._follow(target, partial(_find, target, []))
-
-    def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
-        return Image(
-            image.copy(),
-            **target.placement.at((*index, 0, 0)).kwargs(),
-            **target.appearance,
-            name=f"{target.volume.name} without rings (preview)",
-            metadata={METADATA_KEY: {"preview": "rings", "index": index}},
-        )
 
 
 def _find(target: Target, known: list[Any], index: tuple[int, ...]) -> Job:

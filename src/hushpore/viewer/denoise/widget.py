@@ -327,8 +327,7 @@ class NoiseLine(QObject):
             return known.text
         self._known[layer] = _Found(volume.data)
         # not the layer itself: one that is removed meanwhile would not be let go
-        given = weakref.ref(layer), volume
-        looking = partial(self._look, *given)
+        looking = partial(self._look, weakref.ref(layer), volume)
         self._waiting.append(threading.Thread(target=looking, name="hushpore noise", daemon=True))
         # with it beside, a widget that is opened takes twice its time, see `start_once_drawn`
         self._until_drawn.start()

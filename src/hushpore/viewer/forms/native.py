@@ -11,12 +11,12 @@ from magicgui.widgets.bases import BaseValueWidget
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QComboBox,
-    QLabel,
     QSizePolicy,
     QStyle,
     QStyleOptionComboBox,
     QStylePainter,
 )
+from superqt import QElidingLabel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,35 +168,23 @@ class NameBox(QComboBox):
         """Paint the name that is chosen, shortened to what there is room for."""
         painter, look = QStylePainter(self), QStyleOptionComboBox()
         self.initStyleOption(look)
-        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, look)
-        part = QStyle.ComplexControl.CC_ComboBox, look, QStyle.SubControl.SC_ComboBoxEditField
-        room = self.style().subControlRect(*part, self).width() - 2 * _PADDING
+        box, edit = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField
+        painter.drawComplexControl(box, look)
+        room = self.style().subControlRect(box, look, edit, self).width() - 2 * _PADDING
         look.currentText = self.fontMetrics().elidedText(look.currentText, _MIDDLE, room)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, look)
 
 
-class NameLabel(QLabel):
+class NameLabel(QElidingLabel):
     """A name in bold, as it is: no markup; it widens nothing, and its tip is the whole of it."""
 
     def __init__(self) -> None:
         super().__init__(textFormat=Qt.TextFormat.PlainText)
+        self.setElideMode(_MIDDLE)
         self.setStyleSheet("font-weight: bold;")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self._name = ""
 
-    def show_name(self, name: str) -> None:
+    def setText(self, name: str) -> None:  # noqa: N802
         """Show a name, or nothing."""
-        self._name = name
+        super().setText(name)
         self.setToolTip(name)
-        self._shorten()
-
-    def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Show as much of the name as there is room for."""
-        super().resizeEvent(event)
-        self._shorten()
-
-    def _shorten(self) -> None:
-        metrics = self.fontMetrics()
-        # what Qt may indent the words by
-        room = self.contentsRect().width() - metrics.horizontalAdvance("x")
-        self.setText(metrics.elidedText(self._name, _MIDDLE, room))

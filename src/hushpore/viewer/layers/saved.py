@@ -82,11 +82,17 @@ class SavedLayer:
                 tables["thickness"] = found.thickness
             if found.rev is not None:
                 tables["rev"] = found.rev
-        provenance = dict(known.get("provenance") or {})
-        upstream = tuple(known.get(UPSTREAM, ()))
-        how = known.get(VOXEL_SIZE, ""), known.get(READ) or {}
-        note, pores = PAINTED if painted else "", result_of(layer)
-        return cls(volume, provenance, upstream, *how, tables, pores, result, note)
+        return cls(
+            volume,
+            dict(known.get("provenance") or {}),
+            tuple(known.get(UPSTREAM, ())),
+            known.get(VOXEL_SIZE, ""),
+            known.get(READ) or {},
+            tables,
+            result_of(layer),
+            result,
+            PAINTED if painted else "",
+        )
 
     @property
     def is_folder(self) -> bool:

@@ -151,8 +151,9 @@ class _Row(QFrame):
         """Show grey values where the picture goes."""
         height, width = grey.shape
         image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
-        how = THUMBNAIL, THUMBNAIL, Qt.AspectRatioMode.KeepAspectRatio
-        self.thumbnail.setPixmap(QPixmap.fromImage(image).scaled(*how))
+        picture = QPixmap.fromImage(image)
+        whole = Qt.AspectRatioMode.KeepAspectRatio
+        self.thumbnail.setPixmap(picture.scaled(THUMBNAIL, THUMBNAIL, whole))
 
 
 def offer_series(

@@ -142,10 +142,9 @@ def _resize_pores(layer: Any, tables: PoreTables, volume: Volume, size: NewSize)
         update_pore_layer(layer, result.resized(size.spacing, size.unit, size.note))
         return
     # read from a folder: there are its numbers alone
-    frames = (volume.origin, ratio)
     known = dict(known_of(layer))
     if tables.throats is not None:
-        known[THROATS_KEY] = resized_table(tables.throats, THROATS, *frames)
+        known[THROATS_KEY] = resized_table(tables.throats, THROATS, volume.origin, ratio)
     if tables.thickness is not None:
         known[THICKNESS] = resized_distribution(tables.thickness, float(ratio[0]), n_spatial)
     if tables.rev is not None:
@@ -156,7 +155,7 @@ def _resize_pores(layer: Any, tables: PoreTables, volume: Volume, size: NewSize)
         totals = resized_totals(tables.totals, float(ratio[0]), size.unit)
         known["provenance"] = {**known["provenance"], "result": totals}
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
-    layer.features = features_of(resized_table(tables.pores, PORES, *frames))
+    layer.features = features_of(resized_table(tables.pores, PORES, volume.origin, ratio))
 
 
 def follow_voxel_size(viewer: Any, made: Sequence[Any], target: Target) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from napari.layers import Labels
 from napari.utils.colormaps import CyclicLabelColormap
 
 from hushpore.base.readable import readable_number
@@ -15,7 +14,7 @@ from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.results.pore_layer import LENGTHS
-from hushpore.viewer.running.previews import SlicePreview
+from hushpore.viewer.running.previews import OPACITY, SlicePreview
 from hushpore.viewer.segment.grey_panel import prepare_kernels
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from hushpore.pores.tables.measures import Measure
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.task import Target
-
-#: How much of the slice is seen through the phases.
-OPACITY = 0.6
 
 
 def phase_layers(result: Phases, target: Target) -> list[LayerData]:
@@ -61,8 +57,10 @@ def labels_layer(labels: Volume, phases: pd.DataFrame, **more: Any) -> LayerData
     ``**more``: as of `hushpore.viewer.layers.conversion.layer_data`; so below.
     """
     features = features_of(phases)
+    # not a direct one, for which napari compiles code for 1.5 s in every session
+    colours = CyclicLabelColormap(colors=["transparent", *COLOURS])
     return layer_data(
-        labels, "labels", colormap=_colours(), opacity=OPACITY, features=features, **more
+        labels, "labels", colormap=colours, opacity=OPACITY, features=features, **more
     )
 
 
@@ -141,16 +139,11 @@ def _in_words(name: str, value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else readable_number(value, 4)
 
 
-def _colours() -> CyclicLabelColormap:
-    # not a direct one, for which napari compiles code for 1.5 s in every session
-    return CyclicLabelColormap(colors=["transparent", *COLOURS])
-
-
 class PhasePreview(SlicePreview):
     """A labels layer one slice thick: the phases of the slice on the screen, while it is wanted."""
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__(viewer, "phases")
+        super().__init__(viewer, "phases", "phases", COLOURS)
 
     def show(
         self,
@@ -173,16 +166,6 @@ class PhasePreview(SlicePreview):
             # it says what the sample is
             how = dataclasses.replace(how, outside="keep")
         self._follow(target, partial(_find, target.volume, self._void, thresholds, how, greys))
-
-    def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
-        return Labels(
-            image.copy(),
-            **target.placement.at((*index, 0, 0)).kwargs(),
-            name=f"{target.volume.name} phases (preview)",
-            metadata={METADATA_KEY: {"preview": "phases", "index": index}},
-            colormap=_colours(),
-            opacity=OPACITY,
-        )
 
 
 def _find(

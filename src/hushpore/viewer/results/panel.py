@@ -88,7 +88,7 @@ class ResultsWidget(LayerTrackingWidget):
         for widget in (self._controls, self._tabs):
             widget.setEnabled(self.view is not None)
         if self.view is None:
-            self._title.show_name("")
+            self._title.setText("")
             self._summary.setText(NO_RESULT)
             self._fold.hide()
             for table, words in ((self.pores, "&Pores"), (self.throats, "&Throats")):
@@ -96,7 +96,7 @@ class ResultsWidget(LayerTrackingWidget):
                 self._tabs.setTabText(self._tabs.indexOf(table), words)
             return
         tables = self.view.tables
-        self._title.show_name(self.view.layer.name)
+        self._title.setText(self.view.layer.name)
         self._filter.clear()
         self.pores.show_table(tables.pores, tables.unit, tables.n_spatial)
         throats = tables.throats

@@ -219,9 +219,16 @@ def tables_of(layer: Any) -> PoreTables | None:
     pores = features.rename(columns={"index": "label"})
     totals = (known.get("provenance") or {}).get("result") or {}
     unit = totals.get("unit", volume.unit)
-    throats, profile = known.get(THROATS), known.get(PROFILE)
-    more = known.get(THICKNESS), known.get(REV)
-    return PoreTables(pores, throats, totals, profile, unit, volume.n_spatial, *more)
+    return PoreTables(
+        pores,
+        known.get(THROATS),
+        totals,
+        known.get(PROFILE),
+        unit,
+        volume.n_spatial,
+        known.get(THICKNESS),
+        known.get(REV),
+    )
 
 
 def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:

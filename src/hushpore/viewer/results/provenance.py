@@ -62,8 +62,10 @@ class ProvenanceWidget(QWidget):
             "Save …", toolTip="Save the record as JSON.", clicked=self._to_file
         )
         buttons = fill(QHBoxLayout(), self._copy, self._save)
-        parts = (self._title, self._why, self.tree, buttons)
-        fill(QVBoxLayout(self), *parts, margin=6, wide=self.tree).addStretch(0)
+        column = fill(
+            QVBoxLayout(self), self._title, self._why, self.tree, buttons, margin=6, wide=self.tree
+        )
+        column.addStretch(0)
         self.setMinimumWidth(300)
         self._layers.selection.events.active.connect(self._show)
         self._layers.events.connect(self._follow)

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from napari.layers import Layer
+from napari.layers import Image, Labels, Layer
+from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
@@ -15,13 +16,16 @@ from hushpore.viewer.running.task import slice_on_screen
 from hushpore.viewer.running.worker import LatestOnlyWorker, gc_frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hushpore.base.events import Job, Preview
     from hushpore.viewer.layers.conversion import Placement
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
 
+
+#: How much of the slice is seen through labels.
+OPACITY = 0.6
 
 #: Standard deviation of a preview, as a share of the contrast range, up to which it is a blank: a
 #: network that has learnt nothing yet gives 0.003, one that begins to see gives 0.05.
@@ -66,7 +70,7 @@ class Previews:
             layer = self._made.pop(preview.name, None) or self._layer_of(preview)
             self._refine(layer, preview)
             self._layers[preview.name] = layer
-            self._add(layer)
+            _add_unselected(self._viewer, layer)
             if 0 < self._slices_away(layer) <= 1:
                 self._go_to(layer)
 
@@ -148,13 +152,6 @@ class Previews:
             if getattr(before, name) != getattr(now, name):
                 setattr(layer, name, getattr(now, name))
 
-    def _add(self, layer: Any) -> None:
-        selected = set(self._viewer.layers.selection)
-        # not what this returns: napari hands its widgets proxies, and the kind of layer counts here
-        self._viewer.add_layer(layer)
-        # what the user has at hand stays at hand; in a turn of its own, as it draws all controls
-        QTimer.singleShot(0, partial(select_again, self._viewer, selected, layer))
-
     def _is_blank(self, image: Any) -> bool:
         limits = self._target.appearance.get("contrast_limits")
         if limits is None or image.dtype.kind != "f":
@@ -191,10 +188,17 @@ def _slice_of(layer: Any) -> str:
     return f", slice {index[-1]}" if index else ""
 
 
-def select_again(viewer: Any, selected: set[Any], instead: Any) -> None:
-    """Select what was selected before a layer was added, unless another is by now."""
-    if unwrapped(viewer.layers.selection.active) is unwrapped(instead):
-        viewer.layers.selection = selected.intersection(viewer.layers)
+def _add_unselected(viewer: Any, layer: Any) -> None:
+    """Add a layer; what the user has at hand stays at hand, unless another is by then."""
+    selected = set(viewer.layers.selection)
+    viewer.add_layer(layer)
+
+    def select_again() -> None:
+        if unwrapped(viewer.layers.selection.active) is unwrapped(layer):
+            viewer.layers.selection = selected.intersection(viewer.layers)
+
+    # in a turn of its own, as it draws all controls
+    QTimer.singleShot(0, select_again)
 
 
 def _image(preview: Preview) -> Any:
@@ -206,9 +210,11 @@ class SlicePreview(QObject):
     """A layer one slice thick that follows the slice on the screen, while it is wanted.
 
     What it shows is found in a thread, one slice at a time and always the newest wanted. A subclass
-    says how, by `_follow`, and makes the layer.
+    says how, by `_follow`.
 
-    `what`: what is shown, for messages. `layer`: the layer that shows it, or None.
+    `what`: what is shown, for messages. `title`: of the layer, after the name of the volume.
+    `colours`: of the labels that are found, from 1; none where it is an image, which then looks as
+    that of the volume. `layer`: the layer that shows it, or None.
     """
 
     #: The user has deleted the layer, and so does not want it.
@@ -216,9 +222,9 @@ class SlicePreview(QObject):
     #: Why there is nothing to see; empty where there is.
     message_changed = Signal(str)
 
-    def __init__(self, viewer: Any, what: str) -> None:
+    def __init__(self, viewer: Any, what: str, title: str, colours: Sequence[str] = ()) -> None:
         super().__init__()
-        self._viewer, self._what = viewer, what
+        self._viewer, self._what, self._title, self._colours = viewer, what, title, colours
         self.layer: Any = None
         self._target: Target | None = None  # None while nothing is wanted
         self._find: Callable[[tuple[int, ...]], Job] | None = None
@@ -263,10 +269,6 @@ class SlicePreview(QObject):
         self._target, self._find = target, find
         self._request()
 
-    def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
-        """Return the layer, which no viewer has yet."""
-        raise NotImplementedError
-
     def _request(self, event: Any = None) -> None:
         if self._target is None or self._find is None:
             return
@@ -287,7 +289,8 @@ class SlicePreview(QObject):
         self.message_changed.emit("")
         image = found.reshape((1,) * len(index) + found.shape)
         if self.layer is None:
-            self.layer = self._add(target, index, image)
+            self.layer = self._layer_of(target, index, image.copy())
+            _add_unselected(self._viewer, self.layer)
             return
         # in place: for another array napari compiles what draws the layer anew
         np.copyto(self.layer.data, image)
@@ -301,13 +304,17 @@ class SlicePreview(QObject):
     def _failed(self, tag: object, problem: Problem) -> None:
         self.message_changed.emit(problem.message)
 
-    def _add(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
-        layer = self._make_layer(target, index, image)
-        selected = set(self._viewer.layers.selection)
-        self._viewer.add_layer(layer)
-        # what the user has at hand stays at hand; in a turn of its own, as it draws all controls
-        QTimer.singleShot(0, partial(select_again, self._viewer, selected, layer))
-        return layer
+    def _layer_of(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
+        words = {
+            **target.placement.at((*index, 0, 0)).kwargs(),
+            "name": f"{target.volume.name} {self._title} (preview)",
+            "metadata": {METADATA_KEY: {"preview": self._title, "index": index}},
+        }
+        if not self._colours:
+            return Image(image, **words, **target.appearance)
+        # not a direct one, for which napari compiles code for 1.5 s in every session
+        colours = CyclicLabelColormap(colors=["transparent", *self._colours])
+        return Labels(image, **words, colormap=colours, opacity=OPACITY)
 
     def _removed(self, event: Any) -> None:
         if self.layer is not None and unwrapped(event.value) is self.layer:

@@ -69,7 +69,6 @@ def capture(
     `scans`: of the layers that the job needs those that are further scans of the same thing.
     """
     placement = placement_of(layer)
-    which = (job, identity(layer), scan_of(layer), _inherited(layer))
     volume = dataclasses.replace(
         volume_of(layer, axis_labels),
         auxiliary={
@@ -77,12 +76,14 @@ def capture(
             **{other.name: volume_of(other, axis_labels) for other in scans},
         },
     )
-    if not isinstance(layer, Image):
-        return Target(volume, placement, "labels", {}, *which)
-    appearance = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
-    if layer.colormap.name in AVAILABLE_COLORMAPS:
-        appearance["colormap"] = layer.colormap.name
-    return Target(volume, placement, "image", appearance, *which)
+    kind, appearance = "labels", {}
+    if isinstance(layer, Image):
+        kind = "image"
+        appearance = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
+        if layer.colormap.name in AVAILABLE_COLORMAPS:
+            appearance["colormap"] = layer.colormap.name
+    known = _inherited(layer)
+    return Target(volume, placement, kind, appearance, job, identity(layer), scan_of(layer), known)
 
 
 def _inherited(layer: Any) -> dict[str, Any]:

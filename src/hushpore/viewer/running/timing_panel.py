@@ -178,9 +178,12 @@ class TimingPanel(Fold):
             self._grid.addWidget(QLabel(text), 0, column)
         self._rows: dict[str, tuple[QWidget, ...]] = {}
         self._used = plain_label()
-        shown = (self.curve, self.rate, self._table, self._bottleneck, self._used)
-        for widget in (*shown, self._build_buttons()):
-            self.add(widget)
+        self.add(self.curve)
+        self.add(self.rate)
+        self.add(self._table)
+        self.add(self._bottleneck)
+        self.add(self._used)
+        self.add(self._build_buttons())
         self.hide()
 
     @property

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from napari.layers import Image, Labels
-from napari.utils.colormaps import CyclicLabelColormap
+from napari.layers import Image
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QCheckBox, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Progress, mapped
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.running.preloading import load_torch_libraries
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
@@ -35,15 +33,11 @@ if TYPE_CHECKING:
     from hushpore.viewer.segment.grey_histogram import GreyHistogram
 
 
-#: How much of the slice is seen through the void.
-OPACITY = 0.6
-
-
 class VoidPreview(SlicePreview):
     """A labels layer one slice thick that follows the slice on the screen, while it is wanted."""
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__(viewer, "void")
+        super().__init__(viewer, "void", "void", (VOID_COLOUR, WEAK_COLOUR))
 
     def show(self, target: Target, settings: PoreSettings, greys: GreySurvey) -> None:
         """Show the void of a volume, from now on, in the slice on the screen."""
@@ -53,18 +47,6 @@ class VoidPreview(SlicePreview):
             self.hide()
             self._void = SliceVoid(target.volume)
         self._follow(target, partial(_find, self._void, target, settings, greys))
-
-    def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
-        # not a direct one, for which napari compiles code for 1.5 s in every session
-        colours = CyclicLabelColormap(colors=["transparent", VOID_COLOUR, WEAK_COLOUR])
-        return Labels(
-            image.copy(),
-            **target.placement.at((*index, 0, 0)).kwargs(),
-            name=f"{target.volume.name} void (preview)",
-            metadata={METADATA_KEY: {"preview": "void", "index": index}},
-            colormap=colours,
-            opacity=OPACITY,
-        )
 
 
 def _find(
