@@ -16,6 +16,7 @@ from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
+from hushpore.pores.compiling import compile_beside
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.gpu.trial import choose_faster
@@ -512,13 +513,15 @@ def _as_decided(outside: str) -> str:
     return "remove-slicewise" if outside == "auto" else outside
 
 
-def _warm_up(kind: WarmUpKind) -> Job:
+def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:
     """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
     # a row can find almost as many edges as there is room for first, so that the table of them has
     # to grow; there is more than one slab
+    yield from compile_beside(kind.settings.connectivity == "faces")
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 78), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
-    return segment_as_set(volume, kind.settings, Backend(), Slabs(len(grey), 3, kind.on_disk))
+    slabs = Slabs(len(grey), 3, kind.on_disk)
+    yield from segment_as_set(volume, kind.settings, Backend(), slabs)
 
 
 def prepare(kind: WarmUpKind) -> Generator[Progress, None, None]:

@@ -4,8 +4,10 @@ Kernels release the GIL and take a range of work, ``first`` to ``last``; the thr
 own. numba's parallel loops are not used: they take several times as long to
 compile and to load, and on its fallback threading layer two jobs at once would abort the process.
 
-A fresh installation takes some seconds to compile them once, and a new process a part of a second
-to load them. Both are done by a warm-up, the job itself on a tiny volume, which comes to every
+A fresh installation takes some seconds to compile them once, by several processes
+(`hushpore.pores.compiling`), and a new process a part of a second to load them. What takes time is
+each kernel and what it calls: arrays are made outside them, short functions are `inlined`, and each
+is called with arguments of the same types. Both are done by a warm-up, the job itself on a tiny volume, which comes to every
 kernel that the job to come will call and to no other. It runs in a thread of its own, so that the
 job can say what it waits for and be cancelled meanwhile, and so that a window can begin before
 there is anything to do.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import closing
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -55,6 +58,14 @@ def inlined(function: F) -> F:
     A function of its own would be compiled by itself, which takes 0.1 s, however short it is.
     """
     return cast("F", numba.njit(nogil=True, inline="always")(function))
+
+
+def is_on_disk(function: Callable[..., Any]) -> bool:
+    """Whether the disk holds a kernel from an earlier process; also where it can hold none."""
+    compiled: Any = function
+    folder, name = compiled.stats.cache_path, compiled.py_func.__name__
+    module = compiled.py_func.__module__.rpartition(".")[-1]
+    return folder is None or any(Path(folder).glob(f"{module}.{name}-*.nbi"))
 
 
 def kernels_compiled() -> int:
