@@ -418,6 +418,7 @@ def test_it_refuses_what_cannot_work(client: Client, scan: Path, tmp_path: Path)
     assert not (tmp_path / "a.zarr").exists()
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_costs_its_block_alone(noisy: Volume, tmp_path: Path) -> None:
     scan = write_zarr(tmp_path / "scan.zarr", noisy)
     settings = dataclasses.replace(QUICK, precision="float32")

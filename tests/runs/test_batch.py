@@ -243,6 +243,7 @@ os.rename = held
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_eight_scans_killed_half_way_and_started_again(tmp_path: Path, jobs: int) -> None:

@@ -106,6 +106,7 @@ def test_cancelled_at_any_moment_it_leaves_nothing_behind(tmp_path, scan):
         assert sorted(item.name for item in tmp_path.iterdir()) == ["a.zarr", "scan.tif"]
 
 
+@pytest.mark.long
 def test_killed_it_goes_on_from_the_blocks_that_are_written(tmp_path):
     values = np.random.default_rng(0).integers(0, 9, (400, 80, 90)).astype(np.uint8)
     path = tmp_path / "scan.tif"

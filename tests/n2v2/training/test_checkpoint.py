@@ -77,6 +77,7 @@ print("not killed")
 """
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_to_the_result_of_an_unbroken_one(
     scan: np.ndarray, tmp_path: Path
 ) -> None:
