@@ -16,13 +16,14 @@ ALLOWED = {
     "base": set(),
     "device": {"base"},
     "patches": {"base", "device"},
-    "n2v2": {"base", "device", "patches"},
+    "figures": {"base"},
+    "n2v2": {"base", "device", "patches", "figures"},
     "pores": {"base", "device"},
     "io": {"base", "device"},
     "sample_data": {"base", "io"},
-    "jobs": {"base", "device", "patches", "n2v2", "pores"},
-    "runs": {"base", "device", "patches", "n2v2", "pores", "io", "jobs"},
-    "cluster": {"base", "device", "patches", "n2v2", "pores", "io", "jobs", "runs"},
+    "jobs": {"base", "device", "patches", "figures", "n2v2", "pores"},
+    "runs": {"base", "device", "patches", "figures", "n2v2", "pores", "io", "jobs"},
+    "cluster": {"base", "device", "patches", "figures", "n2v2", "pores", "io", "jobs", "runs"},
 }
 # a front end may use all that lies below it, but not the other one
 ALLOWED |= {"cli": set(ALLOWED), "viewer": set(ALLOWED)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.readable import readable_count, readable_unit
 from hushpore.base.text import in_figure, on_one_line, read_table
 from hushpore.base.units import METRES
+from hushpore.figures.drawing import PAPER, add_plots, frame, new_figure, png
 from hushpore.pores.tables.totals import total_of
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ FIGURES = ("porosity", "count", "median_diameter")
 
 #: Characters of the name of a group in a plot; longer ones are cut.
 _LONGEST = 40
-
-#: Of the dots of a group, told apart by the colour-blind.
-_COLOURS = ("#3b7ea1", "#c2703d", "#5b8c5a", "#8b6bb1", "#b0535f", "#7a7a7a")
 
 
 def groups_of(paths: Sequence[str], names: Sequence[str], groups: str) -> list[str]:
@@ -136,45 +133,42 @@ def draw_groups(figure: Figure, summary: pd.DataFrame) -> None:
     groups = list(dict.fromkeys(values["group"]))
     unit = readable_unit(_unit(summary))
     told = _told(summary)
-    panels = figure.subplots(1, len(told), squeeze=False)[0]
+    panels = add_plots(figure, len(told))
     for axes, (name, total) in zip(panels, told.items(), strict=True):
         for place, group in enumerate(groups):
             own = values.loc[values["group"] == group, name].dropna().to_numpy(np.float64)
             own = own * (100 if total is None or total.is_share else 1)
             # beside each other, so that equal ones are all seen
             aside = place + 0.24 * _spread(own.size)
-            colour = _COLOURS[place % len(_COLOURS)]
+            colour = PAPER[place % len(PAPER)]
             axes.plot(aside, own, "o", color=colour, ms=5, alpha=0.8)
             if own.size:
                 axes.hlines(own.mean(), place - 0.3, place + 0.3, color=colour, linewidth=2)
         if total is None:
-            of, title = "%", in_figure(on_one_line(name[0].upper() + name[1:], _LONGEST))
+            of, title = "%", on_one_line(name[0].upper() + name[1:], _LONGEST)
         else:
-            of = "%" if total.is_share else in_figure(unit) if total.unit_power else ""
+            of = "%" if total.is_share else unit if total.unit_power else ""
             title = "Number of pores" if name == "count" else total.title
         left_out = len(values) - int(values[name].count())
         if left_out and total is not None and total.unit_power:
             axes.set_title(f"without {readable_count(left_out, 'scan')} in other units", fontsize=8)
-        axes.set_ylabel(f"{title}{f' ({of})' if of else ''}", fontsize=9)
+        frame(axes, "", f"{title}{f' ({of})' if of else ''}")
         if name == "count":
-            axes.yaxis.get_major_locator().set_params(integer=True)
+            axes.locator_params(axis="y", integer=True)
         labels = [in_figure(on_one_line(group or "no group", _LONGEST)) for group in groups]
-        turned = {"rotation": 30, "ha": "right"} if len("".join(labels)) > 24 else {}
+        turned: dict[str, Any] = (
+            {"rotation": 30, "ha": "right"} if len("".join(labels)) > 24 else {}
+        )
         axes.set_xticks(range(len(groups)), labels, fontsize=8, **turned)
         axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
         axes.margins(y=0.15)
-        axes.spines[["top", "right"]].set_visible(False)
 
 
 def groups_picture(summary: pd.DataFrame) -> bytes:
     """Return the plot of all scans as a PNG file."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    figure = new_figure(10, 3.6)
     draw_groups(figure, summary)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": "hushpore"})
-    return buffer.getvalue()
+    return png(figure)
 
 
 def has_figures(summary: pd.DataFrame) -> bool:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.readable import readable_unit
-from hushpore.base.text import in_figure
 from hushpore.base.units import METRES
+from hushpore.figures.drawing import (
+    BINS,
+    DPI,
+    PAPER,
+    add_legend,
+    add_plots,
+    add_title,
+    draw_rising,
+    draw_sizes,
+    edges_of,
+    frame,
+    new_figure,
+    png,
+    size_table,
+)
 from hushpore.pores.tables.measures import PORES, THROATS, summarised
 from hushpore.pores.tables.totals import TOTALS
 from hushpore.runs.compare_phases import (
@@ -25,7 +38,6 @@ from hushpore.runs.two_samples import compare_samples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -33,9 +45,6 @@ if TYPE_CHECKING:
     from hushpore.pores.phases.result import Phases
     from hushpore.runs.compare_phases import PhaseTables
     from hushpore.runs.pore_result import ResultLike
-
-#: Of the first and of the second, on paper; the colour-blind tell them apart.
-COLOURS = ("#3b7ea1", "#c2703d")
 
 
 def compare(a: ResultLike | Phases, b: ResultLike | Phases) -> pd.DataFrame:
@@ -85,7 +94,7 @@ def distributions(
     *,
     by_volume: bool = False,
     log: bool = False,
-    bins: int = 30,
+    bins: int = BINS,
 ) -> pd.DataFrame:
     """Return which share of the pores of two results, or of their volume, is of which size.
 
@@ -113,28 +122,17 @@ def distributions(
     InputError
         As for `compare`; or if the column is another.
     """
-    import pandas as pd
-
     first, second = open_result(a), open_result(b)
     columns = summarised(PORES, first.pores, second.pores)
     if column not in columns:
         raise InputError(f"{column!r} is not compared. Available: {', '.join(columns)}.")
     scale = _scale(first, second) ** columns[column].power(first.n_spatial)
-    sizes, weights = [], []
-    for found, factor in ((first, 1.0), (second, scale)):
-        values = found.pores[column].to_numpy(np.float64) * factor
-        usable = np.isfinite(values) & ((values > 0) | (not log))
-        volume = found.pores["volume"].to_numpy(np.float64)[usable]
-        sizes.append(values[usable])
-        weights.append(volume if by_volume else np.ones(volume.size))
-    edges = bin_edges(np.concatenate(sizes), log, bins)
-    table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
-    for name, values, weight in zip("ab", sizes, weights, strict=True):
-        share = np.histogram(values, edges, weights=weight)[0]
-        table[name] = share / (share.sum() or 1)
-    for name in "ab":
-        table[f"{name}_cumulative"] = table[name].cumsum()
-    return table
+    samples = {}
+    for name, found, factor in (("a", first, 1.0), ("b", second, scale)):
+        sizes = found.pores[column].to_numpy(np.float64) * factor
+        volume = found.pores["volume"].to_numpy(np.float64)
+        samples[name] = sizes, volume if by_volume else np.ones(volume.size)
+    return size_table(samples, log=log, bins=bins)
 
 
 def columns_compared() -> list[str]:
@@ -142,7 +140,7 @@ def columns_compared() -> list[str]:
     return list(summarised(PORES))
 
 
-def comparison_figure(a: ResultLike | Phases, b: ResultLike | Phases, dpi: int = 150) -> bytes:
+def comparison_figure(a: ResultLike | Phases, b: ResultLike | Phases, dpi: int = DPI) -> bytes:
     """Draw the pore sizes of two results over each other, or what phases have beside each other.
 
     Parameters
@@ -164,9 +162,7 @@ def comparison_figure(a: ResultLike | Phases, b: ResultLike | Phases, dpi: int =
         As for `compare`.
     """
     figure = _figure_of_phases(a, b) if _are_phases(a, b) else _figure_of_pores(a, b)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
-    return buffer.getvalue()
+    return png(figure, dpi)
 
 
 def _are_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> bool:
@@ -177,42 +173,31 @@ def _figure_of_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:
     first, second = open_phases(a), open_phases(b)
     table = compare(a, b)
     table["unit"] = [unit_in_words(unit) for unit in table["unit"]]
-    return phases_figure(table, _names(first.name, second.name), COLOURS)
+    return phases_figure(table, _names(first.name, second.name), PAPER)
 
 
 def _figure_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:
-    from matplotlib.figure import Figure
-
     both = open_result(a), open_result(b)
-    figure = Figure(figsize=(12, 3.8), layout="constrained")
-    axes = list(figure.subplots(1, 3))
-    unit = in_figure(readable_unit(both[0].labels.unit))
-    titles = ("share of pores", "cumulative share of their number", "... of their volume")
+    figure = new_figure(12, 3.8)
+    axes = add_plots(figure, 3)
+    across = f"equivalent diameter ({readable_unit(both[0].unit)})"
+    titles = ("share of pores (%)", "pores up to this size (%)", "pore volume up to this size (%)")
     for ax, title in zip(axes, titles, strict=True):
-        ax.set_xlabel(f"equivalent diameter ({unit})")
-        ax.set_ylabel(title)
-        ax.spines[["top", "right"]].set_visible(False)
-    sizes = [
-        found.pores["equivalent_diameter"].to_numpy(np.float64) * factor
-        for found, factor in zip(both, (1.0, _scale(*both)), strict=True)
-    ]
-    largest = float(np.concatenate(sizes).max(initial=0))
-    edges = [float(edge) for edge in np.linspace(0, largest or 1, 31)]
-    for found, diameter, name, colour in zip(
-        both, sizes, _names(both[0].name, both[1].name), COLOURS, strict=True
-    ):
+        frame(ax, across, title)
+    table = distributions(*both)
+    names = _names(both[0].name, both[1].name)
+    scales = 1.0, _scale(*both)
+    for key, found, name, scale, colour in zip("ab", both, names, scales, PAPER, strict=False):
+        sizes = found.pores["equivalent_diameter"].to_numpy(np.float64) * scale
         volume = found.pores["volume"].to_numpy(np.float64)
-        label = f"{in_figure(name)} ({diameter.size:,} pores)"
-        shares = np.full(diameter.size, 1 / max(diameter.size, 1))
-        axes[0].hist(diameter, edges, weights=shares, histtype="step", color=colour, label=label)
-        order = np.argsort(diameter)
-        for ax, weight in zip(axes[1:], (shares, volume / (volume.sum() or 1)), strict=True):
-            share = np.cumsum(weight[order])
-            ax.step(diameter[order], share, color=colour, label=in_figure(name), where="post")
-    shift = shift_in_words(compare(*both), "equivalent_diameter")
-    figure.suptitle(in_figure(shift), x=0.01, ha="left", fontsize=9)
+        label = f"{name} ({sizes.size:,} pores)"
+        draw_sizes(axes[0], edges_of(table), table[key], colour, label)
+        draw_rising(axes[1], sizes, np.ones_like(volume), colour, name)
+        draw_rising(axes[2], sizes, volume, colour, name)
+    if shift := shift_in_words(compare(*both), "equivalent_diameter"):
+        add_title(figure, shift)
     for ax in axes:
-        ax.legend(frameon=False, fontsize=9)
+        add_legend(ax)
     return figure
 
 
@@ -235,17 +220,6 @@ def shift_in_words(table: pd.DataFrame, column: str) -> str:
 
 def _signed(value: float) -> str:
     return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}") if value else "0"
-
-
-def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDArray[np.float64]:
-    """Return the edges of bins of equal width, on a logarithmic axis if `log`, for all values."""
-    low, high = (values.min(), values.max()) if values.size else (1.0, 2.0)
-    if low == high:
-        low, high = (low * 0.9, low * 1.1) if low else (0.0, 1.0)
-    edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
-    # rounding must not leave out the smallest and the largest
-    edges[0], edges[-1] = low, high
-    return edges
 
 
 def _rows_of_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> Iterator[tuple[Any, ...]]:

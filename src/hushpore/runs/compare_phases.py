@@ -11,6 +11,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.text import in_figure
+from hushpore.figures.drawing import add_legend, add_plots, frame, new_figure
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.tables.measures import summarised
 from hushpore.runs.pore_result import read_result_table
@@ -159,40 +160,39 @@ def kind_in_words(kind: str, unit: str) -> str:
              "thickness of": "mean local thickness",
              "specific_area of contact": "contact area by volume"}  # fmt: skip
     title = names.get(kind) or kind.removesuffix(" of").replace("_", " ")
-    return f"{title} ({in_figure(unit)})" if unit else title
+    return f"{title} ({unit})" if unit else title
 
 
-def phases_figure(table: pd.DataFrame, names: tuple[str, str], colours: tuple[str, str]) -> Figure:
+def phases_figure(table: pd.DataFrame, names: tuple[str, str], colours: tuple[str, ...]) -> Figure:
     """Draw shares, thickness and contacts of phases as bars beside each other.
 
-    `table`: that of `hushpore.runs.compare.compare`. `names`: of the two. `colours`: theirs.
+    `table`: that of `hushpore.runs.compare.compare`. `names`: of the two. `colours`: the first
+    two are theirs.
     """
-    from matplotlib.figure import Figure
-
     kinds = table["quantity"].map(kind_of)
     wanted = ("share of", "thickness of", "specific_area of contact")
     drawn = [kind for kind in wanted if (kinds == kind).any()]
-    figure = Figure(figsize=(4.2 * len(drawn), 4), layout="constrained")
-    panels = figure.subplots(1, len(drawn), squeeze=False)[0]
+    figure = new_figure(4.2 * len(drawn), 4)
+    panels = add_plots(figure, len(drawn))
     for axes, kind in zip(panels, drawn, strict=True):
         draw_bars(axes, table[kinds == kind], names, colours)
-    figure.axes[0].legend(frameon=False, fontsize=9)
+    add_legend(panels[0])
     return figure
 
 
 def draw_bars(
-    axes: Axes, rows: pd.DataFrame, names: tuple[str, str], colours: tuple[str, str]
+    axes: Axes, rows: pd.DataFrame, names: tuple[str, str], colours: tuple[str, ...]
 ) -> None:
     """Draw a measure of all phases, or of all contacts, of two results.
 
     `rows`: those of one kind, with units in words. The others as for `phases_figure`.
     """
     kind = kind_of(rows["quantity"].iloc[0])
+    frame(axes, kind_in_words(kind, rows["unit"].iloc[0]))
     place = np.arange(len(rows))
-    for shift, name, label, colour in zip((-0.2, 0.2), "ab", names, colours, strict=True):
+    for shift, name, label, colour in zip((-0.2, 0.2), "ab", names, colours, strict=False):
         axes.barh(place + shift, rows[name], 0.4, label=in_figure(label), color=colour)
     words = [in_figure(each.removeprefix(f"{kind} ")) for each in rows["quantity"]]
     axes.set_yticks(place, words)
     axes.invert_yaxis()
-    axes.set_xlabel(kind_in_words(kind, rows["unit"].iloc[0]))
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.locator_params(axis="x", nbins=6)

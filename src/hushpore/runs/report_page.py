@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.readable import readable_unit
-from hushpore.base.text import in_figure
-from hushpore.io.report import phase_figure, report_figure
+from hushpore.figures.drawing import (
+    PAPER,
+    add_legend,
+    add_plots,
+    bins_for,
+    draw_rev,
+    draw_rising,
+    draw_sizes,
+    edges_of,
+    frame,
+    new_figure,
+    size_table,
+    svg,
+)
+from hushpore.figures.slices import phase_picture, pore_picture
 from hushpore.jobs import JOBS
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
@@ -26,16 +38,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from hushpore.base.result import ResultFiles
     from hushpore.base.settings import Option
     from hushpore.base.volume import Volume
     from hushpore.pores.tables.measures import Measure
 
-_INK, _FAINT, _LINE, _OTHER = "#1f2933", "#7b8794", "#3b7ea1", "#c2703d"
+#: Pores that are listed.
 _LARGEST = 10
+
+#: Inches of the plots of a page.
+_SIZE = 11, 3.1
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -70,7 +83,7 @@ def pore_report(
     before: Volume, files: ResultFiles, provenance: Mapping[str, Any]
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """Return the figures and pages of a pore result; parameters as for `job_report`."""
-    picture = report_figure(
+    picture = pore_picture(
         before,
         files.images.get("denoised"),
         files.images["labels"],
@@ -88,7 +101,7 @@ def pore_page(
 
     `provenance`: as ``result.json`` has it; the last of its ``jobs`` is the segmentation. `tables`:
     ``pores`` and ``profile``. `picture`: PNG file of slices, see
-    `hushpore.io.report.report_figure`.
+    `hushpore.figures.slices.pore_picture`.
     Returns: the page; pictures are part of it.
     """
     made = provenance["jobs"][-1]
@@ -119,7 +132,7 @@ def phase_report(
     phases, contacts = files.tables["phases"], files.tables["contacts"]
     named = list(phases["name"]), phases["share"].to_numpy(np.float64), COLOURS
     title = provenance["summary"]
-    picture = phase_figure(before, files.images["phases"], *named, title=title)
+    picture = phase_picture(before, files.images["phases"], *named, title=title)
     given = provenance["jobs"][-1]["input"]
     findings = [
         "<h2>Phases</h2>",
@@ -257,70 +270,43 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 def _plots(pores: pd.DataFrame, profile: pd.DataFrame, unit: str) -> str:
     """Size distribution, cumulative shares, and porosity by slice, as SVG."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 3.1), layout="constrained")
-    sizes, cumulative, slices = figure.subplots(1, 3)
+    figure = new_figure(*_SIZE)
+    sizes, rising, slices = add_plots(figure, 3)
     diameter = pores["equivalent_diameter"].to_numpy(np.float64)
     volume = pores["volume"].to_numpy(np.float64)
     length = f"equivalent diameter ({unit})"
-    _frame(sizes, length, "share")
-    _frame(cumulative, length, "cumulative share")
-    _frame(slices, f"position ({unit})", "porosity")
+    frame(sizes, length, "share (%)")
+    frame(rising, length, "up to this size (%)")
+    frame(slices, f"position ({unit})", "porosity (%)")
     if diameter.size:
-        weights = (("by number", np.ones_like(volume), _LINE), ("by volume", volume, _OTHER))
-        edges = np.linspace(0, diameter.max(), int(np.clip(2 * math.cbrt(diameter.size), 8, 40)))
-        order = np.argsort(diameter)
-        for title, weight, colour in weights:
-            share = weight / weight.sum()
-            sizes.hist(diameter, edges, weights=share, histtype="step", color=colour, label=title)
-            cumulative.plot(diameter[order], np.cumsum(share[order]), color=colour, label=title)
-        sizes.legend(frameon=False, fontsize=8)
-        cumulative.legend(frameon=False, fontsize=8)
-    slices.plot(profile["position"], profile["porosity"], color=_LINE)
-    return _drawn(figure)
+        weights = {"by number": np.ones_like(volume), "by volume": volume}
+        samples = {name: (diameter, weight) for name, weight in weights.items()}
+        table = size_table(samples, bins=bins_for(diameter.size))
+        for (name, weight), colour in zip(weights.items(), PAPER, strict=False):
+            draw_sizes(sizes, edges_of(table), table[name], colour, name)
+            draw_rising(rising, diameter, weight, colour, name)
+        add_legend(sizes)
+        add_legend(rising)
+    slices.plot(profile["position"], 100 * profile["porosity"], color=PAPER[0])
+    return svg(figure)
 
 
 def _rev(table: pd.DataFrame | None, result: Mapping[str, Any], unit: str) -> Iterable[str]:
     """Yield porosity and pores of cubes of the sample by their edge, where they are known."""
     if table is None:
         return
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 3.1), layout="constrained")
-    axes = figure.subplots(1, 2)
-    titles = {"porosity": "porosity", "density": f"pores in a volume (1/{unit}³)"}
-    for ax, (name, title) in zip(axes, titles.items(), strict=True):
-        if name not in table:
-            # pores were merged anew
-            ax.set_axis_off()
-            continue
-        _frame(ax, f"edge of a cube ({unit})", title)
-        ends = (table[f"{name}_low"], table[f"{name}_high"])
-        ax.fill_between(table["edge"], *ends, color=_LINE, alpha=0.3, label="nine cubes in ten")
-        ax.plot(table["edge"], table[name], color=_LINE, label="mean")
+    titles = {"porosity": "porosity (%)", "density": f"pores in a volume (1/{unit}³)"}
+    # without the second where pores were merged anew
+    titles = {name: title for name, title in titles.items() if name in table}
+    figure = new_figure(*_SIZE)
+    panels = add_plots(figure, 2)
+    panels[-1].set_axis_off()
     settled = result.get("representative_edge")
-    if settled is not None:
-        axes[0].axvline(settled, color=_OTHER, label="settled")
-    axes[0].legend(frameon=False, fontsize=8)
+    for axes, (name, title) in zip(panels, titles.items(), strict=False):
+        axes.set_axis_on()
+        draw_rev(axes, table, name, title, unit, settled, PAPER)
     yield "<h2>Representative volume</h2>"
-    yield _drawn(figure)
-
-
-def _drawn(figure: Figure) -> str:
-    """Return a figure as SVG."""
-    buffer = io.StringIO()
-    # no date: the same result gives the same page
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    drawn = buffer.getvalue()
-    return drawn[drawn.index("<svg") :]
-
-
-def _frame(ax: Axes, across: str, up: str) -> None:
-    ax.set_xlabel(in_figure(across), color=_INK, fontsize=9)
-    ax.set_ylabel(in_figure(up), color=_INK, fontsize=9)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(colors=_FAINT, labelsize=8)
+    yield svg(figure)
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> str:

@@ -11,7 +11,6 @@ from hushpore.viewer.results.plots import (
     REV_PORES,
     SCATTER,
     PlotsWidget,
-    size_distribution,
 )
 
 
@@ -25,27 +24,6 @@ def plots(qtbot, viewer, layer):
 
 def choose(plots, kind):
     plots._kind.setCurrentText(kind)
-
-
-@pytest.mark.parametrize("log", [False, True])
-def test_a_distribution_is_numpys_histogram_as_shares(log):
-    rng = np.random.default_rng(0)
-    sizes, volumes = rng.lognormal(2, 0.6, 500), rng.uniform(1, 9, 500)
-    table = size_distribution(sizes, volumes, log, 20)
-    edges = [*table["from"], table["to"].iloc[-1]]
-    expected = np.histogram(sizes, edges, weights=volumes)[0] / volumes.sum()
-    np.testing.assert_allclose(table["share"], expected)
-    np.testing.assert_allclose(table["cumulative"].iloc[-1], 1)
-    steps = np.diff(np.log(edges)) if log else np.diff(edges)
-    np.testing.assert_allclose(steps, steps[0])
-
-
-@pytest.mark.parametrize("sizes", [[], [3.0], [0.0, 0.0], [np.inf, 2.0, np.nan]])
-@pytest.mark.parametrize("log", [False, True])
-def test_few_or_odd_sizes_give_a_distribution_still(sizes, log):
-    table = size_distribution(np.array(sizes), np.ones(len(sizes)), log)
-    assert np.isfinite(table.to_numpy()).all()
-    assert (table["to"] > table["from"]).all()
 
 
 def test_sizes_are_plotted_with_their_unit_by_number_and_by_volume(plots):

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.readable import readable_number
+from hushpore.figures.drawing import SCREEN, add_legend, add_plots, frame
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.previews import SlicePreview
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Target
 
 
-#: Colours of the axes of a volume, which a colour-blind person can tell, too.
-_COLOURS = {"x": "#4c9be8", "y": "#f5a623", "z": "#9aa5b1"}
+#: Colours of the axes of a volume.
+_COLOURS = dict(zip("xyz", SCREEN, strict=True))
 
 _HINT = (
     "How alike the noise of two voxels is, by the distance between them (left), and how strong it "
@@ -82,18 +83,18 @@ def words(model: NoiseModel) -> str:
 def plot(figure: Any, curves: pd.DataFrame) -> None:
     """Plot what `noise_curves` returns."""
     kinds = {"correlation": "Distance, voxels", "spectrum": "Cycles per voxel"}
-    for axes, (kind, label) in zip(figure.subplots(1, 2), kinds.items(), strict=True):
+    for axes, (kind, label) in zip(add_plots(figure, 2), kinds.items(), strict=True):
         for axis, curve in curves[curves["curve"] == kind].groupby("axis", sort=True):
             error = curve["error"] if kind == "correlation" else None
             colour = _COLOURS[str(axis)]
-            dots = {"fmt": "o", "markersize": 3, "elinewidth": 1, "color": colour}
+            dots: Any = {"fmt": "o", "markersize": 3, "elinewidth": 1, "color": colour}
             axes.errorbar(curve["at"], curve["measured"], error, **dots)
             axes.plot(curve["at"], curve["drawn"], color=colour, linewidth=1, label=axis)
         axes.axhline(0, color="#808080", linewidth=0.5)
-        axes.set_xlabel(label, fontsize=8)
+        frame(axes, label)
         axes.set_title(kind.capitalize(), fontsize=8, color="#808080")
         if kind == "correlation":
-            axes.legend(fontsize=8, frameon=False, handlelength=1, loc="upper right")
+            add_legend(axes, handlelength=1, loc="upper right")
 
 
 class RingPreview(SlicePreview):

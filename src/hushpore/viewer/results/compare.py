@@ -25,6 +25,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import InputError
+from hushpore.figures.drawing import SCREEN, add_legend, draw_sizes, edges_of, frame
 from hushpore.io.export import PoreResult
 from hushpore.pores.tables.measures import PORES, THROATS, measure_of
 from hushpore.pores.tables.totals import total_of
@@ -72,8 +73,8 @@ NO_RESULT = (
 #: What the shares are of, by its name in the combo box.
 BY_NUMBER, BY_VOLUME = "by number", "by volume"
 
-#: Of the first and the second; seen on dark and light, and told apart by the colour-blind.
-_COLOURS = ("#4c9be8", "#f5a623")
+#: Where the legend is: above the plot.
+_ABOVE = {"ncols": 2, "loc": "lower left", "bbox_to_anchor": (0, 1)}
 
 #: What is plotted first, of pores.
 _FIRST = "equivalent_diameter"
@@ -226,8 +227,8 @@ class CompareWidget(WorkerContainer):
         self.canvas.numbers = rows
         axes = self.canvas.figure.add_subplot()
         rows = rows.assign(unit=[unit_in_words(unit) for unit in rows["unit"]])
-        draw_bars(axes, rows, ("A", "B"), _COLOURS)
-        axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+        draw_bars(axes, rows, ("A", "B"), SCREEN)
+        add_legend(axes, **_ABOVE)
 
     def _draw(self, first: PoreResult, second: PoreResult) -> None:
         column, by_volume = self.quantity.value, self.shares.value == BY_VOLUME
@@ -235,24 +236,19 @@ class CompareWidget(WorkerContainer):
             first, second, column, by_volume=by_volume, log=self.log.value
         )
         axes = self.canvas.figure.add_subplot()
-        edges = np.r_[data["from"], data["to"].iloc[-1:]]
         cumulative = self.cumulative.value
-        for name, found, colour in zip("ab", (first, second), _COLOURS, strict=True):
+        for name, found, colour in zip("ab", (first, second), SCREEN, strict=False):
             label = f"{name.upper()} ({len(found.pores):,} pores)"
-            if cumulative:
-                rising = np.r_[0, 100 * data[f"{name}_cumulative"]]
-                axes.plot(edges, rising, color=colour, linewidth=1.8, label=label)
-            else:
-                axes.stairs(100 * data[name], edges, color=colour, linewidth=1.8, label=label)
-                axes.stairs(100 * data[name], edges, color=colour, alpha=0.2, fill=True)
+            draw_sizes(
+                axes, edges_of(data), data[name], colour, label, cumulative=cumulative, fill=0.2
+            )
         what = "pore volume" if by_volume else "pores"
-        axes.set_ylabel(f"{what} up to this size (%)" if cumulative else f"share of {what} (%)")
+        up = f"{what} up to this size (%)" if cumulative else f"share of {what} (%)"
+        frame(axes, measure_of(column).titled(first.labels.unit, first.labels.n_spatial), up)
         axes.set_ylim(0, 101 if cumulative else None)
         if self.log.value:
             axes.set_xscale("log")
-        labels = first.labels
-        axes.set_xlabel(measure_of(column).titled(labels.unit, labels.n_spatial))
-        axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+        add_legend(axes, **_ABOVE)
 
     # ---- what the user does
 

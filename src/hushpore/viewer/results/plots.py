@@ -11,8 +11,16 @@ from matplotlib.widgets import RectangleSelector
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 
-from hushpore.base.readable import readable_number, readable_unit
-from hushpore.runs.compare import bin_edges
+from hushpore.base.readable import readable_unit
+from hushpore.figures.drawing import (
+    SCREEN,
+    add_legend,
+    draw_rev,
+    draw_sizes,
+    edges_of,
+    frame,
+    size_table,
+)
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
@@ -28,8 +36,6 @@ from hushpore.viewer.results.pore_view import LayerTrackingWidget
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
     from hushpore.viewer.results.pore_view import PoreView
 
 #: What is plotted, by its name in the combo box.
@@ -44,29 +50,7 @@ SETTLED = 250
 #: Plots whose axes are their own.
 _OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES)
 
-_LINE, _MARK = "#4c9be8", "#f5a623"
-
-
-def size_distribution(
-    sizes: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
-    log: bool = False,
-    bins: int = 30,
-) -> pd.DataFrame:
-    """Return which share of the pores, or of their volume, is of which size.
-
-    `sizes`: (pores,): sizes; those that are not finite, and on a logarithmic axis not above zero,
-    are left out. `weights`: (pores,): 1 to count pores, their volumes to weigh them. `log`: bins of
-    equal width on a logarithmic axis.
-    Returns: ``from``, ``to``, ``share`` and ``cumulative``, the share up to the end of the bin.
-    """
-    usable = np.isfinite(sizes) & ((sizes > 0) | (not log))
-    sizes, weights = sizes[usable], weights[usable]
-    edges = bin_edges(sizes, log, bins)
-    share = np.histogram(sizes, edges, weights=weights)[0].astype(np.float64)
-    share /= share.sum() or 1
-    table = {"from": edges[:-1], "to": edges[1:], "share": share, "cumulative": share.cumsum()}
-    return pd.DataFrame(table)
+_LINE, _MARK = SCREEN[:2]
 
 
 class PlotsWidget(LayerTrackingWidget):
@@ -128,7 +112,7 @@ class PlotsWidget(LayerTrackingWidget):
             elif kind == THICKNESS:
                 self._draw_thickness(self.view)
             elif kind == REV:
-                self._draw_rev(self.view, "porosity", "porosity (%)", 100)
+                self._draw_rev(self.view, "porosity", "porosity (%)")
             elif kind == REV_PORES:
                 tables = self.view.tables
                 volume = readable_unit(tables.unit, tables.n_spatial)
@@ -137,29 +121,23 @@ class PlotsWidget(LayerTrackingWidget):
                 self._draw_scatter(self.view)
             else:
                 self._draw_sizes(self.view, kind == BY_VOLUME)
-            for axis in (self.axes.xaxis, self.axes.yaxis):
-                axis.label.set_fontsize(9)
         self.canvas.show_figure()
 
     def _draw_sizes(self, view: PoreView, by_volume: bool) -> None:
         pores, column = view.tables.pores[view.shown], self._x.column()
         sizes = pores[column].to_numpy(np.float64)
         weights = pores["num_voxels"].to_numpy(np.float64) if by_volume else np.ones(len(pores))
-        log = self._log.isChecked()
-        self.canvas.numbers = data = size_distribution(sizes, weights, log)
+        is_log, is_cumulative = self._log.isChecked(), self._cumulative.isChecked()
+        table = size_table({"share": (sizes, weights)}, log=is_log)
+        self.canvas.numbers = table = table.rename(columns={"share_cumulative": "cumulative"})
         what = "pore volume" if by_volume else "pores"
-        edges = np.r_[data["from"], data["to"].iloc[-1:]]
-        if self._cumulative.isChecked():
-            rising = np.r_[0, 100 * data["cumulative"]]
-            self.axes.plot(edges, rising, color=_LINE, linewidth=1.8)
-            self.axes.set_ylim(0, 101)
-            self.axes.set_ylabel(f"{what} up to this size (%)")
-        else:
-            self.axes.stairs(100 * data["share"], edges, fill=True, color=_LINE)
-            self.axes.set_ylabel(f"share of {what} (%)")
-        if log:
+        up = f"{what} up to this size (%)" if is_cumulative else f"share of {what} (%)"
+        frame(self.axes, view.tables.titled(column), up)
+        draw_sizes(self.axes, edges_of(table), table["share"], _LINE, cumulative=is_cumulative,
+                   fill=1)  # fmt: skip
+        self.axes.set_ylim(0, 101 if is_cumulative else None)
+        if is_log:
             self.axes.set_xscale("log")
-        self.axes.set_xlabel(view.tables.titled(column))
 
     def _draw_profile(self, view: PoreView) -> None:
         profile = view.tables.profile
@@ -169,8 +147,7 @@ class PlotsWidget(LayerTrackingWidget):
         slices = np.arange(len(profile))
         self.canvas.numbers = pd.DataFrame({"slice": slices, "porosity": profile})
         self.axes.plot(slices, 100 * profile, color=_LINE, linewidth=1.5)
-        self.axes.set_xlabel("slice" if view.tables.n_spatial == 3 else "row")
-        self.axes.set_ylabel("porosity (%)")
+        frame(self.axes, "slice" if view.tables.n_spatial == 3 else "row", "porosity (%)")
         if view.tables.n_spatial == 3:
             self._mark = self.axes.axvline(view.slice_on_screen(), color=_MARK, linewidth=1.5)
 
@@ -186,40 +163,26 @@ class PlotsWidget(LayerTrackingWidget):
             rows = table[table["phase"] == phase]
             if rows.empty:
                 continue
-            share = 100 * rows["volume_share"].to_numpy()
-            edges = np.r_[rows["thickness_from"], rows["thickness_to"].iloc[-1:]]
-            look = {"color": colour, "linewidth": 1.8, "label": title}
-            if is_cumulative:
-                self.axes.plot(edges, np.r_[0, share.cumsum()], **look)
-            else:
-                self.axes.stairs(share, edges, **look)
+            edges = edges_of(rows, "thickness_from", "thickness_to")
+            draw_sizes(
+                self.axes, edges, rows["volume_share"], colour, title, cumulative=is_cumulative
+            )
         up_to = " up to this thickness" if is_cumulative else ""
-        self.axes.set_ylabel(f"share of the volume{up_to} (%)")
-        self.axes.set_xlabel(f"local thickness ({readable_unit(view.tables.unit)})")
+        across = f"local thickness ({readable_unit(view.tables.unit)})"
+        frame(self.axes, across, f"share of the volume{up_to} (%)")
         self.axes.set_ylim(bottom=0)
-        self.axes.legend(frameon=False, fontsize=9, labelcolor="linecolor")
+        add_legend(self.axes, labelcolor="linecolor")
 
-    def _draw_rev(self, view: PoreView, figure: str, title: str, factor: float = 1) -> None:
-        """Draw a figure of cubes of the sample by their edge, and where the porosity settles."""
+    def _draw_rev(self, view: PoreView, figure: str, title: str) -> None:
+        """Draw a figure of cubes of the sample by their edge."""
         table = view.tables.rev
         if table is None or figure not in table:
             self._say("Not measured for this layer: choose\n'90 % intervals' in 'Segment pores'.")
             return
         self.canvas.numbers = table
-        unit = readable_unit(view.tables.unit)
-        edges = table["edge"]
-        low, mean, high = (factor * table[f"{figure}{end}"] for end in ("_low", "", "_high"))
-        self.axes.fill_between(edges, low, high, color=_LINE, alpha=0.3, label="nine cubes in ten")
-        self.axes.plot(edges, mean, color=_LINE, linewidth=1.8, label="mean")
         settled = view.tables.totals.get("representative_edge")
-        if settled is not None:
-            label = f"porosity settled from {readable_number(settled)} {unit}"
-            self.axes.axvline(settled, color=_MARK, linewidth=1.5, label=label)
-        heading = "porosity not settled" if settled is None else None
-        self.axes.set_xlabel(f"edge of a cube ({unit})")
-        self.axes.set_ylabel(title)
-        look = {"frameon": False, "fontsize": 9, "title_fontsize": 9}
-        self.axes.legend(title=heading, **look)
+        unit = readable_unit(view.tables.unit)
+        draw_rev(self.axes, table, figure, title, unit, settled, SCREEN)
 
     def _say(self, text: str) -> None:
         """Say in place of a plot why there is none."""
@@ -235,8 +198,7 @@ class PlotsWidget(LayerTrackingWidget):
         (self._mark,) = self.axes.plot([], [], "o", color=_MARK, markersize=4)
         if self._log.isChecked():
             self.axes.set_xscale("log")
-        self.axes.set_xlabel(view.tables.titled(x))
-        self.axes.set_ylabel(view.tables.titled(y))
+        frame(self.axes, view.tables.titled(x), view.tables.titled(y))
         # the rectangle lies at 0, 0 until it is drawn, where perhaps no pore is
         self.axes.autoscale_view()
         self.axes.autoscale(False)

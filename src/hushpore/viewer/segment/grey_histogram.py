@@ -12,6 +12,7 @@ from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QWidget
 
 from hushpore.base.readable import readable_grey
+from hushpore.figures.drawing import SCREEN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 THRESHOLD, STRICT = "threshold", "hysteresis"
 
 #: Colours of void, and of void that needs to touch stricter void; the same in the preview.
-VOID_COLOUR, WEAK_COLOUR = "#f5a623", "#4c9be8"
+WEAK_COLOUR, VOID_COLOUR = SCREEN[:2]
 
 #: Pixels of the widget, and of the margin around its bars.
 HEIGHT, MARGIN = 116, 8.0

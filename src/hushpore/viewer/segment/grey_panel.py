@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -14,6 +13,7 @@ from qtpy.QtWidgets import QCheckBox, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Progress, mapped
+from hushpore.figures.drawing import round_step
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.preloading import load_torch_libraries
 from hushpore.viewer.running.previews import SlicePreview
@@ -236,9 +236,3 @@ def count_greys(volume: Volume) -> Job:
     with KernelThreads() as threads:
         survey = survey_greys(volume, threads)
         return (yield from mapped(survey, lambda share: Progress("grey values", 0, 0, "", share)))
-
-
-def round_step(size: float) -> float:
-    """Return the largest of 1, 2 or 5 times a power of ten that is not above a size."""
-    power = 10.0 ** math.floor(math.log10(size)) if size > 0 else 1.0
-    return max(step * power for step in (1, 2, 5) if step * power <= size * (1 + 1e-9) or step == 1)

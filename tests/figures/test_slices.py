@@ -7,7 +7,8 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.report import _coloured, _round_length, report_figure
+from hushpore.figures.drawing import round_step
+from hushpore.figures.slices import _coloured, pore_picture
 
 RNG = np.random.default_rng(0)
 
@@ -36,32 +37,32 @@ def size(png):
 )
 def test_a_report_is_drawn_for_every_kind_of_volume(shape, known):
     before, labels = picture(shape, **known)
-    width, height = size(report_figure(before, before, labels, [1.0, 2.0, 4.0], title="scan"))
+    width, height = size(pore_picture(before, before, labels, [1.0, 2.0, 4.0], title="scan"))
     assert 1500 < width < 2500
     assert 300 < height < 1500
 
 
 def test_without_a_denoised_volume_the_report_has_one_picture_less():
     before, labels = picture((9, 40, 50))
-    with_it = size(report_figure(before, before, labels, [1.0]))
-    without = size(report_figure(before, None, labels, [1.0]))
+    with_it = size(pore_picture(before, before, labels, [1.0]))
+    without = size(pore_picture(before, None, labels, [1.0]))
     assert without[0] < with_it[0]
 
 
 @pytest.mark.parametrize("diameters", [[], [3.0], [np.nan, 2.0], np.ones(5000)])
 def test_any_number_of_pores_is_drawn(diameters):
     before, labels = picture((40, 50))
-    size(report_figure(before, None, labels, diameters))
+    size(pore_picture(before, None, labels, diameters))
 
 
 def test_a_constant_or_nan_plane_is_drawn():
     flat = Volume(np.full((20, 20), np.nan))
-    size(report_figure(flat, Volume(np.zeros((20, 20))), Volume(np.zeros((20, 20), int)), []))
+    size(pore_picture(flat, Volume(np.zeros((20, 20))), Volume(np.zeros((20, 20), int)), []))
 
 
 def test_images_of_different_shape_are_refused():
     with pytest.raises(InputError, match="one shape"):
-        report_figure(
+        pore_picture(
             Volume(np.zeros((5, 6))), None, Volume(np.zeros((5, 7), np.int32)), [], title="x"
         )
 
@@ -70,7 +71,7 @@ def test_drawing_touches_no_global_state_and_works_in_a_thread():
     before, labels = picture((40, 50))
     pyplot = "matplotlib.pyplot" in sys.modules
     drawn = []
-    thread = threading.Thread(target=lambda: drawn.append(report_figure(before, None, labels, [])))
+    thread = threading.Thread(target=lambda: drawn.append(pore_picture(before, None, labels, [])))
     thread.start()
     thread.join()
     size(drawn[0])
@@ -86,11 +87,11 @@ def test_the_solid_is_transparent_and_labels_differ_in_colour():
 @pytest.mark.parametrize(
     ("length", "bar"), [(1, 1), (1.99, 1), (2, 2), (49, 20), (50, 50), (0.0123, 0.01)]
 )
-def test_scale_bars_have_round_lengths(length, bar):
-    assert _round_length(length) == pytest.approx(bar)
+def test_scale_bars_haveround_steps(length, bar):
+    assert round_step(length) == pytest.approx(bar)
 
 
 def test_the_same_result_gives_the_same_bytes():
     before, labels = picture((40, 50))
-    first, second = (report_figure(before, None, labels, [1.0, 2.0]) for _ in range(2))
+    first, second = (pore_picture(before, None, labels, [1.0, 2.0]) for _ in range(2))
     assert io.BytesIO(first).read() == second

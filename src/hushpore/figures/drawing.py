@@ -1,0 +1,227 @@
+"""What plots have in common: colours, axes, titles, distributions of sizes, and how they are saved.
+
+Functions that draw take axes: those of a picture on paper, or of a canvas in the window, which
+gives ink and ground the colours of its theme.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.readable import readable_number
+from hushpore.base.text import in_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Words and lines, and what is less important, on paper.
+INK, FAINT = "#1f2933", "#7b8794"
+
+#: Colours on paper, the first two for what is compared; the colour-blind tell them apart.
+PAPER = ("#3b7ea1", "#c2703d", "#5b8c5a", "#8b6bb1", "#b0535f", "#7a7a7a")
+
+#: Colours in the window; seen on dark and light, and told apart by the colour-blind.
+SCREEN = ("#4c9be8", "#f5a623", "#9aa5b1")
+
+#: Bins of a distribution where nothing else is asked for.
+BINS = 30
+
+#: Height of the characters of a title, in points.
+_TITLE = 12
+
+#: Mean width of a character by its height: of sentences 0.62, of a line with many capitals 0.7
+#: (DejaVu Sans, bold).
+_WIDTH = 0.72
+
+#: Dots per inch of a picture.
+DPI = 150
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return a figure of a size in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def add_plots(figure: Figure, count: int) -> list[Axes]:
+    """Add plots side by side."""
+    return list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def add_title(figure: Figure, text: str) -> None:
+    """Write a title above all plots, in as many lines as it takes; the figure grows by them."""
+    room = int(72 * figure.get_figwidth() / (_WIDTH * _TITLE))
+    # a number stays with its unit
+    lines = textwrap.wrap(re.sub(r"(?<=\d) (?=\S)", "\N{NO-BREAK SPACE}", text), max(room, 20))
+    figure.set_figheight(figure.get_figheight() + (len(lines) - 1) * 1.25 * _TITLE / 72)
+    figure.suptitle("\n".join(map(in_figure, lines)), fontsize=_TITLE, color=INK, weight="bold")
+
+
+def frame(axes: Axes, across: str, up: str = "") -> None:
+    """Label both axes, and draw no box around the plot."""
+    axes.set_xlabel(in_figure(across), color=INK, fontsize=9)
+    axes.set_ylabel(in_figure(up), color=INK, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=FAINT, labelsize=8, labelcolor=INK)
+
+
+def add_legend(axes: Axes, **more: Any) -> None:
+    """Name what is drawn; ``**more``: as matplotlib's legend takes it."""
+    axes.legend(**{"frameon": False, "fontsize": 8, "title_fontsize": 8, **more})
+
+
+def png(figure: Figure, dpi: int = DPI) -> bytes:
+    """Return a figure as a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
+    return buffer.getvalue()
+
+
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG, to stand in a page."""
+    buffer = io.StringIO()
+    # no date: the same result gives the same page
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    drawn = buffer.getvalue()
+    return drawn[drawn.index("<svg") :]
+
+
+def round_step(size: float) -> float:
+    """Return the largest of 1, 2 or 5 times a power of ten that is not above a size.
+
+    >>> round_step(49), round_step(0.0123)
+    (20.0, 0.01)
+    """
+    power = 10.0 ** math.floor(math.log10(size)) if size > 0 else 1.0
+    return max(step * power for step in (1, 2, 5) if step * power <= size * (1 + 1e-9) or step == 1)
+
+
+# ---- distributions
+
+
+def bins_for(count: int) -> int:
+    """Return in how many bins so many values are counted."""
+    return int(np.clip(round(2 * math.cbrt(count)), 5, 40))
+
+
+def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDArray[np.float64]:
+    """Return the edges of bins of equal width, on a logarithmic axis if `log`, for all values."""
+    low, high = (values.min(), values.max()) if values.size else (1.0, 2.0)
+    if low == high:
+        low, high = (low * 0.9, low * 1.1) if low else (0.0, 1.0)
+    edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
+    # rounding must not leave out the smallest and the largest
+    edges[0], edges[-1] = low, high
+    return edges
+
+
+def size_table(
+    samples: Mapping[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]],
+    *,
+    log: bool = False,
+    bins: int = BINS,
+) -> pd.DataFrame:
+    """Return which share of each of some samples is of which size.
+
+    `samples`: sizes by a name, and how much each counts: 1 to count, volumes to weigh. Sizes that
+    are not finite, and on a logarithmic axis not above zero, are left out. `log`: bins of equal
+    width on a logarithmic axis.
+    Returns: ``from`` and ``to`` of each bin, the same for all; of each sample its share by its
+    name, and ``NAME_cumulative``, the share up to the end of the bin.
+    """
+    import pandas as pd
+
+    usable = {}
+    for name, (sizes, weights) in samples.items():
+        is_usable = np.isfinite(sizes) & ((sizes > 0) | (not log))
+        usable[name] = sizes[is_usable], weights[is_usable]
+    edges = bin_edges(np.concatenate([sizes for sizes, _ in usable.values()]), log, bins)
+    table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
+    for name, (sizes, weights) in usable.items():
+        share = np.histogram(sizes, edges, weights=weights)[0].astype(np.float64)
+        table[name] = share / (share.sum() or 1)
+    for name in usable:
+        table[f"{name}_cumulative"] = table[name].cumsum()
+    return table
+
+
+def draw_sizes(
+    axes: Axes,
+    edges: Sequence[float] | npt.NDArray[np.float64],
+    shares: Sequence[float] | npt.NDArray[np.float64],
+    colour: str,
+    label: str = "",
+    *,
+    cumulative: bool = False,
+    fill: float = 0.0,
+) -> None:
+    """Draw shares by size in per cent, as steps or as the share up to each size.
+
+    `edges`: of bins. `shares`: of each. `fill`: how opaque the area below the steps is; 1 has no
+    outline.
+    """
+    percent, label = 100 * np.asarray(shares), in_figure(label)
+    if cumulative:
+        axes.plot(edges, np.r_[0, percent.cumsum()], color=colour, linewidth=1.8, label=label)
+        return
+    if fill:
+        axes.stairs(percent, edges, color=colour, alpha=fill, fill=True)
+    if fill < 1:
+        axes.stairs(percent, edges, color=colour, linewidth=1.8, label=label)
+
+
+def edges_of(table: pd.DataFrame, start: str = "from", end: str = "to") -> npt.NDArray[np.float64]:
+    """Return the edges of the bins of a table."""
+    edges: npt.NDArray[np.float64] = np.r_[table[start], table[end].iloc[-1:]]
+    return edges
+
+
+def draw_rising(
+    axes: Axes,
+    sizes: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    colour: str,
+    label: str,
+) -> None:
+    """Draw which share, in per cent, is up to each size, without bins."""
+    order = np.argsort(sizes)
+    share = 100 * np.cumsum(weights[order]) / (weights.sum() or 1)
+    axes.step(sizes[order], share, color=colour, label=in_figure(label), where="post")
+
+
+def draw_rev(
+    axes: Axes,
+    table: pd.DataFrame,
+    name: str,
+    title: str,
+    unit: str,
+    settled: float | None,
+    colours: tuple[str, ...],
+) -> None:
+    """Draw a figure of cubes of the sample by their edge, and where the porosity settles.
+
+    `name`: of the column of the table; a porosity is drawn in per cent. `settled`: from which edge;
+    None where it does not.
+    """
+    factor = 100 if name == "porosity" else 1
+    low, mean, high = (factor * table[f"{name}{end}"] for end in ("_low", "", "_high"))
+    axes.fill_between(table["edge"], low, high, color=colours[0], alpha=0.3,
+                      label="nine cubes in ten")  # fmt: skip
+    axes.plot(table["edge"], mean, color=colours[0], linewidth=1.8, label="mean")
+    if settled is not None:
+        label = in_figure(f"porosity settled from {readable_number(settled)} {unit}")
+        axes.axvline(settled, color=colours[1], linewidth=1.5, label=label)
+    frame(axes, f"edge of a cube ({unit})", title)
+    add_legend(axes, title="porosity not settled" if settled is None else None)
