@@ -12,7 +12,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hushpore._renamed import understand_old_names
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
@@ -59,8 +58,6 @@ _LATER = {
     "segment_pores": "hushpore.jobs",
     "start": "hushpore.jobs",
 }
-
-understand_old_names()
 
 
 def __getattr__(name: str) -> Any:

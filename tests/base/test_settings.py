@@ -124,37 +124,6 @@ def test_every_setting_of_every_job_explains_itself(job: str) -> None:
         assert opt.check(opt.default) == opt.default
 
 
-@dataclass(frozen=True)
-class Renamed(Settings):
-    radius: int = option(2, "How far.", minimum=1, formerly=("reach", "extent"))
-
-
-def test_a_setting_is_found_by_its_name_of_before_which_is_said() -> None:
-    with pytest.warns(DeprecationWarning, match="'reach' is called 'radius' now"):
-        assert Renamed.of({"reach": 5}) == Renamed(radius=5)
-    assert Renamed.of({"radius": 5}) == Renamed(radius=5)
-    with pytest.raises(InputError, match=r"no setting 'range' here\. Available: radius"):
-        Renamed.of({"range": 5})
-
-
-def test_what_an_earlier_version_kept_is_read_without_a_word() -> None:
-    assert Renamed.renamed({"extent": 7, "other": 1}) == {"radius": 7, "other": 1}
-    assert Renamed.of_what_fits({"extent": 7, "other": 1}) == Renamed(radius=7)
-    assert Renamed.of_what_fits({"extent": 0}) == Renamed()
-
-
-@dataclass(frozen=True)
-class Later(Settings):
-    radius: int = option(2, "How far.", formerly=("reach",))
-    least: int = option(8, "From where on.", before=1)
-
-
-def test_a_record_of_before_a_setting_has_what_held_then() -> None:
-    assert Later.recorded({"reach": 5}) == {"radius": 5, "least": 1}
-    assert Later.recorded({"radius": 5, "least": 3}) == {"radius": 5, "least": 3}
-    assert Later.of({"radius": 5}) == Later(5, 8)
-
-
 def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
     patches = JOBS["patches"].settings
     kept = {"sampler": "weights", "weights": "mask", "n_patches": 7}

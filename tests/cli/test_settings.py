@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from hushpore import Volume
-from hushpore.base.settings import Settings, option
 from hushpore.cli.commands import hushpore as command
-from hushpore.cli.flags import JobCommand, settings_flags
 from hushpore.io.results import write_image
 from hushpore.jobs import CHAIN, JOBS
 from hushpore.runs import presets
@@ -105,21 +101,3 @@ def test_a_file_and_a_preset_at_once_are_refused(scan: Path, tmp_path: Path) -> 
 def test_no_two_jobs_of_one_command_have_a_setting_of_the_same_name() -> None:
     names = [opt.name for job in CHAIN for opt in JOBS[job].settings.options()]
     assert len(names) == len(set(names))
-
-
-def test_a_flag_of_before_is_taken_and_its_name_of_now_said() -> None:
-    @dataclass(frozen=True)
-    class Renamed(Settings):
-        radius: int = option(2, "How far.", formerly=("reach",))
-        is_round: bool = option(True, "Whether it is.", formerly=("curved",))
-
-    @click.command(cls=JobCommand)
-    @settings_flags(Renamed)
-    def show(**flags: Any) -> None:
-        click.echo(f"{flags['radius']} {flags['is_round']}")
-
-    done = CliRunner().invoke(show, ["--reach=5", "--no-curved"])
-    assert done.stdout == "5 False\n"
-    assert "'reach' is called 'radius' now" in done.stderr
-    assert "'curved' is called 'is_round' now" in done.stderr
-    assert "reach" not in CliRunner().invoke(show, ["--help"]).output

@@ -28,15 +28,6 @@ def test_settings_without_effect_say_what_they_are_for():
     assert "test_time_augmentation" not in reasons
 
 
-@pytest.mark.parametrize(
-    ("before", "now"), [("detail", "restore_detail"), ("symmetries", "test_time_augmentation")]
-)
-def test_settings_are_known_by_their_names_of_before(before, now):
-    with pytest.warns(DeprecationWarning, match=now):
-        settings = DenoiseSettings.of({before: True})
-    assert getattr(settings, now)
-
-
 def test_how_long_it_will_take_is_said_by_what_the_last_run_took() -> None:
     volume = Volume(np.zeros((10, 100, 100), np.uint8))
     known = {"volume": volume, "pace": {"step": 0.1, "voxel": 1.25e-5, "rest": 5.0}}

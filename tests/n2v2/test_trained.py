@@ -47,16 +47,6 @@ def test_a_model_denoises_other_volumes_of_its_kind(trained: Denoised) -> None:
     )
 
 
-def test_the_average_over_copies_goes_by_its_name_of_before_too(trained: Denoised) -> None:
-    values = np.random.default_rng(1).normal(100, 20, (41, 23))
-    augmented = trained.model.predict(values, test_time_augmentation=True)
-    plain = trained.model.predict(values, test_time_augmentation=False)
-    assert not np.array_equal(plain.data, augmented.data)
-    with pytest.warns(DeprecationWarning, match="test_time_augmentation"):
-        before = trained.model.predict(values, symmetries=True)
-    np.testing.assert_array_equal(before.data, augmented.data)
-
-
 def test_a_model_that_has_never_seen_a_turned_patch_is_shown_none(trained: Denoised) -> None:
     values = np.random.default_rng(1).normal(100, 20, (41, 23))
     striped = dataclasses.replace(trained.model, is_turned=False)

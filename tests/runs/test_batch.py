@@ -286,16 +286,6 @@ def results(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("[!.]*/result.json")}
 
 
-def test_the_settings_of_two_jobs_are_taken_by_their_keywords_of_before(tmp_path: Path) -> None:
-    scans = make_scans(tmp_path / "scans", 1)
-    settings = JOBS["pores"].settings(mode="closed")
-    with pytest.warns(DeprecationWarning, match="'denoise' and 'pores' are entries of 'steps' now"):
-        batch = result_of(run_batch(f"{scans}/*.tif", tmp_path / "out", pores=settings))
-    assert batch.count("done") == 1
-    made = json.loads((tmp_path / "out" / "scan0" / "result.json").read_text())["jobs"]
-    assert [(job["job"], job["settings"]["mode"]) for job in made] == [("pores", "closed")]
-
-
 def test_a_batch_ends_in_a_result_folder(tmp_path: Path) -> None:
     scans = make_scans(tmp_path / "scans", 1)
     alone = {"denoise": JOBS["denoise"].settings()}

@@ -14,7 +14,6 @@ import os
 import re
 import reprlib
 import types
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, Union, get_args, get_origin, get_type_hints
@@ -51,11 +50,7 @@ class Option:
     auxiliary: tuple[str, ...]
     # for a setting that is a path, of what: ``"file"``, ``"new file"`` or ``"folder"``; else empty
     path: str
-    formerly: tuple[str, ...]  # names that it had in earlier versions, which are still understood
     grey_value: bool  # whether a number is a grey value, of which another scan has others
-    # what held in versions that did not have it, for records that do not name it; MISSING where
-    # the default did
-    before: Any
 
     @property
     def is_of_scan(self) -> bool:
@@ -196,9 +191,7 @@ def option(
     more: bool = False,
     auxiliary: tuple[str, ...] = (),
     path: str = "",
-    formerly: tuple[str, ...] = (),
     grey_value: bool = False,
-    before: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {
@@ -213,9 +206,7 @@ def option(
         "more": more,
         "auxiliary": auxiliary,
         "path": path,
-        "formerly": formerly,
         "grey_value": grey_value,
-        "before": before,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -238,45 +229,19 @@ class Settings:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Make settings from a mapping.
 
-        Raises InputError if a name is unknown or a value is not accepted. Warns of a name of an
-        earlier version (DeprecationWarning), and says which it is now.
+        Raises InputError if a name is unknown or a value is not accepted.
         """
-        named = cls.renamed(values)
-        for old, new in cls._formerly().items():
-            if old in values:
-                warnings.warn(renamed_setting(old, new), DeprecationWarning, stacklevel=2)
         known = [opt.name for opt in cls.options()]
-        for name in named:
+        for name in values:
             if name not in known:
                 raise InputError(
                     f"There is no setting {name!r} here. Available: {', '.join(known)}."
                 )
-        return cls(**named)
-
-    @classmethod
-    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a mapping of an earlier version under the names of this one."""
-        formerly = cls._formerly()
-        return {formerly.get(name, name): value for name, value in values.items()}
-
-    @classmethod
-    def recorded(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a mapping of a record as `renamed`, with what held then for settings of later."""
-        options = cls.options()
-        then = {opt.name: opt.before for opt in options if opt.before is not dataclasses.MISSING}
-        return {**then, **cls.renamed(values)}
-
-    @classmethod
-    def _formerly(cls) -> dict[str, str]:
-        return {old: opt.name for opt in cls.options() for old in opt.formerly}
+        return cls(**values)
 
     @classmethod
     def of_what_fits(cls, values: Mapping[str, Any]) -> Self:
-        """Make settings from what another version may have kept.
-
-        What is not known here, or not accepted, is left at its default.
-        """
-        values = cls.renamed(values)
+        """Make settings from a file that was kept; what is not accepted has its default."""
         kept: dict[str, Any] = {}
         # each with those that were accepted before, and again: it may depend on a later one
         for name in 2 * [opt.name for opt in cls.options() if opt.name in values]:
@@ -325,11 +290,6 @@ def _absolute(path: str) -> str:
     """Return a path that is the same file for a worker, and for who reads the record later."""
     # of the text alone, which is checked with each letter that is typed
     return os.path.abspath(os.path.expanduser(path))
-
-
-def renamed_setting(old: str, new: str) -> str:
-    """Return what is said of a setting that is asked for by the name of an earlier version."""
-    return f"The setting {old!r} is called {new!r} now; the old name goes with the next version."
 
 
 @functools.cache

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
-from hushpore.base.settings import renamed_setting
-from hushpore.cli.echo import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,33 +66,13 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
 class SettingOption(click.Option):
     """A flag that stands in the help under the name of its job."""
 
-    def __init__(self, *words: Any, section: str, formerly: tuple[str, ...], **known: Any) -> None:
+    def __init__(self, *words: Any, section: str, **known: Any) -> None:
         super().__init__(*words, **known)
-        self.section, self.formerly = section, formerly
+        self.section = section
 
 
 class JobCommand(click.Command):
-    """Parts its help: what is the command's own, then each job's settings, the usual ones first.
-
-    Flags of an earlier version are taken, with a word on what they are called now.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the flags."""
-        renamed = {
-            _dashed(start, old): (_dashed(start, param.name), renamed_setting(old, param.name))
-            for param in self.params
-            if isinstance(param, SettingOption) and param.name is not None
-            for old in param.formerly
-            for start in ("--", "--no-")
-        }
-        for at, word in enumerate(args):
-            flag, equals, value = word.partition("=")
-            if flag in renamed:
-                now, note = renamed[flag]
-                echo(f"Note: {note}", err=True)
-                args[at] = now + equals + value
-        return super().parse_args(ctx, args)
+    """Parts its help: what is the command's own, then each job's settings, the usual ones first."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags."""
@@ -152,10 +130,6 @@ def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:
     return kind.of({option.name: flags[option.name] for option in kind.options()})
 
 
-def _dashed(start: str, name: str) -> str:
-    return start + name.replace("_", "-")
-
-
 def _flag(option: Option, section: str) -> Callable[[Any], Any]:
     help = option.help + (f" [{option.unit}]" if option.unit else "")
     if bool in option.types:
@@ -164,6 +138,6 @@ def _flag(option: Option, section: str) -> Callable[[Any], Any]:
     else:
         names, kind = option.flag, SettingType(option)
     return click.option(
-        names, option.name, cls=SettingOption, section=section, formerly=option.formerly,
+        names, option.name, cls=SettingOption, section=section,
         type=kind, default=option.default, show_default=option.default != "", help=help,
     )  # fmt: skip

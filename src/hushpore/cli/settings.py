@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,12 +34,7 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
             from hushpore.runs.settings_file import read_settings
 
             read = read_preset if param.name == "preset" else read_settings
-            with warnings.catch_warnings(record=True) as renamed:
-                warnings.simplefilter("always", DeprecationWarning)
-                found = read(value)
-            for warning in renamed:
-                echo(f"Note: {warning.message}", err=True)
-            _stand_in(ctx, jobs, found)
+            _stand_in(ctx, jobs, read(value))
         return value
 
     def decorate(command: Any) -> Any:

@@ -200,7 +200,6 @@ JOBS: dict[str, JobDescription] = {
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
         figures=(*(total.name for total in TOTALS), "outside", "outside_share", "unit"),
-        repeat="hushpore.pores.settings:repeating",
         report="hushpore.runs.report_page:pore_report",
         cluster="hushpore.cluster.segmenting:segment_on",
     ),

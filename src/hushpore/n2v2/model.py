@@ -65,9 +65,6 @@ class Architecture:
     inputs: int = 1  # images that are seen together: channels, or neighbouring slices
     outputs: int = 1  # how many of them are predicted
     features: int = 32  # channels of the top level
-    # whether more of the input is given back where what is predicted has structure; models of
-    # before do it by the difference from the input alone
-    by_structure: bool = False
     # for ``"r2r"`` in 2D: whether it starts from its input denoised by a local cosine transform,
     # which it sees too, and predicts what is to be added to that
     corrects_dct: bool = False
@@ -205,8 +202,6 @@ class UNet(nn.Module):
         The mean square, over 3 x 3 pixels, of what was removed, and with it the variance of what is
         predicted: at edges and small pores the network errs most.
         """
-        if not self.architecture.by_structure:
-            return log_energy(difference)
         variance = local_mean(output.square()) - local_mean(output).square()
         energy = local_mean(difference.square()) + variance.clamp_min(0)
         return energy.clamp_min(_LEAST_ENERGY).log()
@@ -309,11 +304,6 @@ class UNet(nn.Module):
 def beside(x: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
     """Return what `UNet.features` takes: inputs, and what the network starts from."""
     return x if start is None else torch.cat([x, start.to(x.dtype)], 1)
-
-
-def log_energy(difference: torch.Tensor) -> torch.Tensor:
-    """Return the logarithm of the mean square over 3 x 3 pixels, of the same shape."""
-    return local_mean(difference.square()).clamp_min(_LEAST_ENERGY).log()
 
 
 def local_mean(values: torch.Tensor) -> torch.Tensor:

@@ -210,7 +210,6 @@ def architecture_for(
         inputs=arrangement.inputs,
         outputs=arrangement.outputs,
         features=FEATURES[method],
-        by_structure=True,
         corrects_dct=may_correct and not has_alike_slices(volume),
     )
 

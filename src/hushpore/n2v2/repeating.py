@@ -49,9 +49,7 @@ def _require_same_model(values: Mapping[str, Any], made: Mapping[str, Any]) -> N
             f"The trained model of this result is gone: there is no file {name[:200]}. Put it back "
             "there, and run again."
         )
-    # records of before do not say which it was
-    known = made.get("auxiliary", {}).get("model")
-    if known is not None and load_model(name).fingerprint != known["blake2b"]:
+    if load_model(name).fingerprint != made["auxiliary"]["model"]["blake2b"]:
         raise InputError(
             f"{name} is not the model that was applied when this result was made: it has another "
             "fingerprint. Put that one back there, and run again. Nothing was run."

@@ -88,8 +88,6 @@ class DenoiseSettings(Settings):
         f"augmentation): cleaner, and {ORIENTATIONS} times as long once the training is over. "
         f"None: automatic. That is up to {AVERAGED // 1_000_000} million voxels.",
         label=f"Average {ORIENTATIONS} orientations",
-        formerly=("symmetries",),
-        before=False,
         more=True,
     )
     restore_detail: bool = option(
@@ -98,7 +96,6 @@ class DenoiseSettings(Settings):
         "texture are sharper, with a little grain on them. Needs noise that is independent from "
         "pixel to pixel.",
         label="Restore fine detail",
-        formerly=("detail",),
         more=True,
     )
     model: str = option(

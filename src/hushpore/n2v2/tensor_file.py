@@ -92,8 +92,7 @@ def read_tensors(
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         known = header["__metadata__"]
         facts = json.loads(known[entry])
-        # files of earlier versions have none
-        if known.get(_SUM, "") not in ("", _sum_of(known, _values_of(content))):
+        if known[_SUM] != _sum_of(known, _values_of(content)):
             raise ValueError("its sum is another")
         tensors = {name: value for name, value in load(content).items() if wanted(name)}
         return dict(facts), tensors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,7 +108,6 @@ class Model:
         out: Any = None,
         test_time_augmentation: bool | None = None,
         memory: float | None = None,
-        symmetries: bool | None = None,
     ) -> Volume:
         """Denoise another volume of the same kind.
 
@@ -128,19 +126,12 @@ class Model:
         memory : float, optional
             Bytes that it may take, beside the result; by default nine tenths of what is free. Where
             the smallest tiles take more, it takes that.
-        symmetries : bool, optional
-            The former name of `test_time_augmentation`.
 
         Returns
         -------
         Volume
             float32 (or of the type of `out`), same geometry.
         """
-        if symmetries is not None:
-            warnings.warn(
-                "symmetries is now called test_time_augmentation.", DeprecationWarning, stacklevel=2
-            )
-            test_time_augmentation = symmetries
         noisy = as_volume(volume)
         backend = choose_backend(device)
         arrangement = self.arrange(noisy)
@@ -268,16 +259,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     """
     facts, weights = read_tensors(path, HEADER, lambda name: not name.startswith(TRAINING))
     try:
-        if "architecture" in facts:
-            architecture = Architecture(**facts["architecture"])
-        else:
-            architecture = Architecture(facts["dimensions"])
+        architecture = Architecture(**facts["architecture"])
         # on no device first: a header can ask for a network that no memory holds
         with torch.device("meta"):
             expected = UNet(architecture).state_dict()
-        if not architecture.hides_pixels:
-            # those of before have none
-            weights.setdefault("offset", torch.zeros(architecture.outputs))
         if {name: value.shape for name, value in expected.items()} != {
             name: value.shape for name, value in weights.items()
         }:
@@ -285,13 +270,14 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         network = UNet(architecture)
         network.load_state_dict(weights)
         mean, std = tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))
-        channels, context = str(facts.get("channels", "independent")), int(facts.get("context", 0))
+        channels, context = str(facts["channels"]), int(facts["context"])
+        is_turned = bool(facts["is_turned"])
         if not np.isfinite([*mean, *std]).all() or len(mean) != len(std) or min(std) <= 0:
             raise ValueError("no scale")
     except (*ODD, RuntimeError) as error:
         raise not_whole(path, error) from error
     _require_sensible(path, weights, mean, std)
-    return Model(network.eval(), mean, std, channels, context, bool(facts.get("is_turned", True)))
+    return Model(network.eval(), mean, std, channels, context, is_turned)
 
 
 def record_model(provenance: dict[str, Any], model: Model) -> None:

@@ -98,7 +98,6 @@ class PatchSettings(Settings):
         "values, which count as much as they are. In napari a labels layer always holds labels.",
         label="Weights are labels",
         more=True,
-        before=True,
     )
     points: str = option(
         "",

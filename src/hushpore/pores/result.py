@@ -475,7 +475,7 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
 def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:
     """Return in a sentence which of two values was taken as pore; empty where there are more.
 
-    `result`: the totals of a record; of an earlier version they say nothing of it.
+    `result`: the totals of a record.
     """
     values = result.get("only_values")
     if not values:
@@ -496,9 +496,8 @@ def outside_in_words(
 ) -> str:
     """Return in a sentence what was done about what is around a sample; empty where it is nothing.
 
-    `result`: the totals of a record; of an earlier version they say nothing of it. `by_mask`:
-    whether a mask says what the sample is; what that leaves out is known to whoever gave it.
-    `kept_as`: what air counts as that is not left out.
+    `result`: the totals of a record. `by_mask`: whether a mask says what the sample is; what that
+    leaves out is known to whoever gave it. `kept_as`: what air counts as that is not left out.
     """
     share, padding = result.get("outside_share", 0.0), result.get("padding_value")
     kept = result.get("air_kept_share")
@@ -522,7 +521,7 @@ def outside_in_words(
 def noise_in_words(result: Mapping[str, Any]) -> str:
     """Return in a sentence that most pores are a few voxels each; empty where they are not.
 
-    `result`: the totals of a record; of an earlier version they say nothing of it.
+    `result`: the totals of a record.
     """
     tiny, count = result.get("tiny_pores", 0), result["count"]
     if tiny < _FEW or 2 * tiny <= count:

@@ -10,7 +10,6 @@ from hushpore.base.settings import Settings, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from hushpore.base.volume import Volume
 
@@ -177,7 +176,6 @@ class PoreSettings(Settings):
         choices=("all", "faces"),
         choice_labels=("26 neighbours (2D: 8)", "6 neighbours (2D: 4)"),
         more=True,
-        formerly=("neighbours",),
     )
     h: str | float = option(
         "auto",
@@ -199,7 +197,6 @@ class PoreSettings(Settings):
         "height alone decides.",
         label="Join near peaks",
         more=True,
-        before=False,
     )
     minimum_voxels: int = option(
         1,
@@ -218,7 +215,6 @@ class PoreSettings(Settings):
         unit="voxels",
         minimum=1,
         more=True,
-        before=1,
     )
     edge_pores: str = option(
         "keep",
@@ -361,15 +357,6 @@ class PoreSettings(Settings):
         """Return settings that are not the defaults and change nothing of a boolean volume."""
         given, usual = self.to_dict(), type(self)().to_dict()
         return {name: given[name] for name in _OF_GREYS if given[name] != usual[name]}
-
-
-def repeating(values: Mapping[str, Any], made: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Return the settings with which a segmentation that was done comes out the same again."""
-    found = made.get("result", {}).get("merged_by", {})
-    if "join_near_peaks" not in made["settings"] and values.get("h") == "auto" and "h" in found:
-        # what it came to by the rule of then
-        return {**values, "h": found["h"]}
-    return dict(values)
 
 
 def _merging(settings: PoreSettings, volume: Volume | None) -> str:

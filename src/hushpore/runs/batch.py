@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import warnings
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +90,6 @@ def run_batch(
     output: str | os.PathLike[str],
     steps: Mapping[str, Settings | None] | None = None,
     *,
-    denoise: Settings | None = None,
-    pores: Settings | None = None,
     series: str = "",
     resample: bool = False,
     at: Sequence[str] = (),
@@ -117,8 +114,6 @@ def run_batch(
     steps : mapping of str to Settings, optional
         The settings of each job, in the order in which they run; None: this job is left out. By
         default pores are segmented, with the defaults.
-    denoise, pores : Settings, optional
-        What `steps` has now, ``{"denoise": ..., "pores": ...}``. These go with the next version.
     series, resample, at, voxel_size, trust : optional
         How each scan is read, see `hushpore.runs.source.Source`.
     device : str, optional
@@ -164,15 +159,8 @@ def run_batch(
         why = "its folder does not exist" if not folder.parent.exists() else error.strerror
         raise OutputError(f"Cannot write to {folder}: {why}.") from error
     given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    if denoise is not None or pores is not None:
-        warnings.warn(
-            "run_batch: 'denoise' and 'pores' are entries of 'steps' now, and will not be "
-            "understood in the next version.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
     if steps is None:
-        steps = {"denoise": denoise, "pores": pores or JOBS["pores"].settings()}
+        steps = {"pores": JOBS["pores"].settings()}
     wanted = {job: settings for job, settings in steps.items() if settings is not None}
     check_chain(list(wanted))
     if not wanted or is_one_image(list(wanted)):

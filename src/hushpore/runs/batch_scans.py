@@ -14,7 +14,6 @@ from hushpore.base.partial import remove_partial
 from hushpore.device.memory import is_out_of_memory
 from hushpore.io.folders import natural_key
 from hushpore.io.target import require_apart, require_result
-from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.result_folder import read_provenance
 from hushpore.runs.source import Source, origin_of, settings_for
@@ -60,12 +59,7 @@ class Task:
 
     def made_by(self, provenance: dict[str, Any]) -> str:
         """Return why a record is not that of this task; empty where it is."""
-        # what the version that made it did not have yet is at its default
-        used = {}
-        for job in provenance.get("jobs", []):
-            if job["job"] in JOBS:
-                kind = JOBS[job["job"]].settings
-                used[job["job"]] = {**kind().to_dict(), **kind.recorded(job["settings"])}
+        used = {job["job"]: job["settings"] for job in provenance.get("jobs", [])}
         # whether it was trusted says whether it could be read, and nothing of what was
         origin = origin_of(replace(self.source, trust=False), self.steps.values())
         if provenance.get("source") not in (origin, {**origin, "trust": True}):

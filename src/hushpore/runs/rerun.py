@@ -189,7 +189,7 @@ def _steps(jobs: list[dict[str, Any]], file: Path) -> dict[str, Settings]:
 def _settings(job: dict[str, Any], file: Path) -> Settings:
     """Return the settings of a job, once the files that they name have been seen."""
     kind = JOBS[job["job"]]
-    values = kind.settings.recorded(job["settings"])
+    values = job["settings"]
     if kind.repeat:
         values = load(kind.repeat)(values, job, file)
     try:

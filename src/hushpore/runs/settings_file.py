@@ -107,9 +107,7 @@ def _settings(file: Path, job: str, table: Any) -> Settings:
         tables = ", ".join(f"[{name}]" for name in JOBS)
         raise InputError(f"{file.name}: {job!r} is not a table of settings. Available: {tables}.")
     kind = JOBS[job].settings
-    optional = {
-        name for opt in kind.options() if opt.optional for name in (opt.name, *opt.formerly)
-    }
+    optional = {opt.name for opt in kind.options() if opt.optional}
     values = {
         name: None if value == "none" and name in optional else value
         for name, value in table.items()

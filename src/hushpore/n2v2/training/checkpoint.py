@@ -158,7 +158,7 @@ class Checkpoint:
             state.load(own, average, is_moved)
             state.step, state.logged_steps = int(facts["step"]), int(facts["summed_from"])
             state.elapsed = float(facts["spent"])
-            state.shares = list(unpack(facts.get("shares", "")))
+            state.shares = list(unpack(facts["shares"]))
             _require_sound(state, own, self._key.get("steps"))
             state.curves = {
                 name: [(int(step), float(value)) for step, value in curve]
@@ -204,6 +204,5 @@ def _require_sound(
         raise ValueError("steps and seconds that cannot be")
     if steps is not None and state.step > steps:
         raise ValueError("more steps than are asked for")
-    # checkpoints of earlier versions know it of fewer
-    if len(state.shares) > state.step:
-        raise ValueError("more steps than there were")
+    if len(state.shares) != state.step:
+        raise ValueError("not as many steps as there were")

@@ -122,9 +122,7 @@ class Training:
         is_full = loop.schedule.is_open and not loop.notes
         if is_full:
             yield log.note(f"Trained for {state.step:,} steps: {loop.ended}.", warning=False)
-        # what a checkpoint of an older version has left out cannot be repeated
-        is_whole = len(state.shares) == state.step
-        schedule = loop.schedule.record(state.shares) if is_whole else None
+        schedule = loop.schedule.record(state.shares)
         learnt = Learnt(
             self._to_model(state.learner.average), state.curves, state.step, state.elapsed,
             schedule, loop.ended,

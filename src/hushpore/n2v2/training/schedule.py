@@ -31,9 +31,6 @@ PARTS = 10**6
 #: Steps of which is known what was over before each, at most.
 _MOST_STEPS = 10**7
 
-#: Steps of a training in earlier versions, where none were given.
-_EARLIER_STEPS = 1000
-
 #: Steps of a training that its time alone ends.
 ENDLESS = 10**9
 
@@ -62,12 +59,11 @@ class Schedule:
 
         Raises InputError if the record that they name holds none.
         """
+        is_open = settings.steps is None and settings.time_budget is None
+        steps = settings.steps or (STEPS if is_open else ENDLESS)
         if settings.repeat:
-            return _read(Path(settings.repeat).expanduser(), settings.steps or _EARLIER_STEPS)
-        if settings.steps is None and settings.time_budget is None:
-            return cls(STEPS, is_open=True)
-        steps = ENDLESS if settings.steps is None else settings.steps
-        return cls(steps, settings.time_budget)
+            return _read(Path(settings.repeat).expanduser(), steps)
+        return cls(steps, settings.time_budget, is_open=is_open)
 
     @property
     def held_until(self) -> int:

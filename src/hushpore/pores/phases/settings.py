@@ -119,7 +119,6 @@ class PhaseSettings(Settings):
         "other phases are one, whatever the merge height; see `pores`.",
         label="Join near peaks",
         more=True,
-        before=False,
     )
 
     def __post_init__(self) -> None:

@@ -539,8 +539,7 @@ def measure_of(column: str, table: Sequence[Measure[Any]] = PORES) -> Measure[An
 def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[str, Measure[Any]]:
     """Return the measures whose distributions are shown, by their columns, as far as tables go.
 
-    `measures`: `PORES` or `THROATS`. `tables`: of which only columns that all have count: those of
-    an earlier version may lack some.
+    `measures`: `PORES` or `THROATS`. `tables`: only columns that all of them have count.
     """
     wanted = (each for each in measures if each.is_summarised)
     return {each.name: each for each in wanted if all(each.name in table for table in tables)}

@@ -210,10 +210,10 @@ class _Stored:
         """One sentence, as `Pores.summary` has it; empty where the record does not say enough."""
         if self._layer.pores is not None:
             return self._layer.pores.summary
-        made_with = PoreSettings.recorded(self.provenance.get("settings", {}))
         try:
-            return summary_of(self.provenance["result"], PoreSettings.of_what_fits(made_with))
-        except (KeyError, TypeError):  # it is of another version
+            made_with = PoreSettings.of_what_fits(self.provenance["settings"])
+            return summary_of(self.provenance["result"], made_with)
+        except (KeyError, TypeError):  # the record was changed
             return ""
 
     def files(self) -> ResultFiles:
