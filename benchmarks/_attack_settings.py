@@ -65,10 +65,16 @@ def _preferences(name: str, text: bytes | None, files: tuple[str, ...] = ()) -> 
 
 def _prefer(folder: Path) -> None:
     """Read all that is kept for the user, and keep something else; none of it may be refused."""
-    from hushpore.base.preferences import FOLDER, Preferences, load_preferences
+    from hushpore.base.config import FOLDER
+    from hushpore.base.preferences import Preferences, load_preferences
     from hushpore.jobs import JOBS
-    from hushpore.runs.last_used import remember, remembered
-    from hushpore.runs.presets import list_presets, names_to_choose, read_preset
+    from hushpore.runs.presets import (
+        list_presets,
+        names_to_choose,
+        read_preset,
+        remember,
+        remembered,
+    )
 
     os.environ[FOLDER] = str(folder)
     preferences = load_preferences()

@@ -516,7 +516,7 @@ def _read_record(path: Path) -> list[Image]:
 
 def _settings(folder: Path) -> list[Original]:
     from hushpore.jobs import JOBS
-    from hushpore.runs.settings_file import settings_text
+    from hushpore.runs.presets import settings_text
 
     text = settings_text({job: each.settings() for job, each in JOBS.items()})
     # without what is at its default there would be nothing to read
@@ -526,7 +526,7 @@ def _settings(folder: Path) -> list[Original]:
 
 
 def _read_settings(path: Path) -> list[Image]:
-    from hushpore.runs.settings_file import read_settings
+    from hushpore.runs.presets import read_settings
 
     read_settings(path)
     return []
@@ -541,10 +541,10 @@ def _preferences(folder: Path) -> list[Original]:
 
 def _read_preferences(path: Path) -> list[Image]:
     """Read preferences, what was last used, and presets; of which only the last may be refused."""
-    from hushpore.base.preferences import FOLDER, load_preferences
+    from hushpore.base.config import FOLDER
+    from hushpore.base.preferences import load_preferences
     from hushpore.jobs import JOBS
-    from hushpore.runs.last_used import remembered
-    from hushpore.runs.presets import list_presets, names_to_choose, read_preset
+    from hushpore.runs.presets import list_presets, names_to_choose, read_preset, remembered
 
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = str(path)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hushpore import InputError
 from hushpore.base.settings import Settings, option
-from hushpore.jobs import JOBS
+from hushpore.jobs import JOBS, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +84,33 @@ def test_numpy_scalars_and_whole_floats_become_plain_numbers() -> None:
         "model": "",
     }  # fmt: skip
     assert type(Example(count=4.0).count) is int
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63 - 1])
+def test_whole_numbers_keep_all_their_digits_from_text_too(number: int) -> None:
+    seed = next(opt for opt in JOBS["denoise"].settings.options() if opt.name == "seed")
+    assert seed.check(number) == seed.check(np.int64(number)) == seed.parse(str(number)) == number
+    assert OPTIONS["count"].parse("4.0") == 4
+
+
+@pytest.mark.parametrize("job", ["denoise", "patches"])
+def test_a_seed_is_accepted_as_far_as_a_job_can_use_it(job: str) -> None:
+    kind, scan = JOBS[job].settings, np.random.default_rng(0).normal(size=(2, 64, 64))
+    for number in (2**63, 2**64, 10**400, -1):
+        with pytest.raises(
+            InputError, match="seed must be a whole number from 0 to 9223372036854775807"
+        ):
+            kind(seed=number)
+    quick = {"denoise": {"steps": 1}, "patches": {"n_patches": 1}}[job]
+    result = run(job, scan, {**quick, "seed": 2**63 - 1}, "cpu")
+    assert result.provenance["settings"]["seed"] == 2**63 - 1
+
+
+def test_the_word_none_stands_for_none_where_that_is_accepted() -> None:
+    assert Example(limit="none").limit is None
+    with pytest.raises(InputError, match="width must be"):
+        Example(width="none")
+    assert Example(title="none").title == "none"
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

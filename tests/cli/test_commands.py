@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.config import SPEEDS
 from hushpore.base.provenance import fingerprint
 from hushpore.cli.commands import hushpore as command
-from hushpore.device.speeds import keep_speeds
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
@@ -66,7 +66,7 @@ def test_a_series_is_chosen_and_uneven_slices_are_resampled_where_asked_for(
 
 def test_denoise_writes_a_stack_with_the_spacing_kept(scan: Path, tmp_path: Path) -> None:
     kind = pace_key(DenoiseSettings(patch_size=16, batch_size=2), "cpu")
-    keep_speeds(kind, {"step": 20.0, "voxel": 0.0, "rest": 2.0})
+    SPEEDS.put(kind, {"step": 20.0, "voxel": 0.0, "rest": 2.0})
     done = call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK)
     assert done.exit_code == 0, done.output
     assert "About 42 s in all, at the speed of the last run." in done.stderr

@@ -7,12 +7,17 @@ import dataclasses
 import pytest
 
 from hushpore.base.errors import InputError
+from hushpore.base.preferences import SWITCHES
 from hushpore.device.switches import Choices, Switches
 
 
 def test_every_switch_is_at_auto_unless_told_otherwise() -> None:
     assert set(dataclasses.asdict(Switches()).values()) == {"auto"}
     assert Switches.parse("") == Switches()
+
+
+def test_there_are_as_many_as_preferences_name() -> None:
+    assert tuple(field.name for field in dataclasses.fields(Switches)) == SWITCHES
 
 
 def test_switches_are_read_from_one_line() -> None:

@@ -28,7 +28,7 @@ from hushpore.io.results import write_image
 from hushpore.jobs import JOBS, ExtraFile, JobDescription
 from hushpore.runs import presets
 from hushpore.runs.batch import run_batch
-from hushpore.runs.last_used import remember, remembered
+from hushpore.runs.presets import remember, remembered
 from hushpore.runs.rerun import rerun
 
 if TYPE_CHECKING:

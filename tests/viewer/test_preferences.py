@@ -4,7 +4,7 @@ from napari.components import ViewerModel
 from hushpore.base.preferences import Preferences, load_preferences
 from hushpore.device import scratch
 from hushpore.jobs import JOBS
-from hushpore.runs.last_used import remember, remembered
+from hushpore.runs.presets import remember, remembered
 from hushpore.viewer.preferences import PreferencesWidget
 
 SOON = 10_000

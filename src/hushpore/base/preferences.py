@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hushpore.base.config import SPEEDS, config_folder, explained, keep, kept
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
-from hushpore.base.text import LONGEST_SETTINGS, read_text
 
-#: Environment variable that names the folder of preferences, presets and remembered settings.
-FOLDER = "HUSHPORE_CONFIG"
+if TYPE_CHECKING:
+    from pathlib import Path
 
-#: Name of the file in it.
-FILE = "preferences.toml"
+#: Optimisations that can be switched.
+SWITCHES = ("pinned", "stream", "graphs", "read_ahead", "void")
+
+#: What a switch can say.
+STATES = ("auto", "on", "off")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Preferences(Settings):
     switches: str = option(
         "",
         "Optimisations to use or not, for example graphs=off, pinned=on. Left out, or auto: each "
-        "where it was measured to win. Names: pinned, stream, graphs, read_ahead, void.",
+        f"where it was measured to win. Names: {', '.join(SWITCHES)}.",
         label="Optimisations",
     )
 
@@ -60,6 +62,26 @@ class Preferences(Settings):
                 f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' and so on, or 'mps'; got "
                 f"{self.device!r}."
             )
+        parse_switches(self.switches)
+
+
+def parse_switches(text: str) -> dict[str, str]:
+    """Read ``"graphs=off, pinned=on"``.
+
+    Raises InputError if there is no such switch, or it cannot be set so.
+    """
+    given = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, state = map(str.strip, part.partition("="))
+        if name not in SWITCHES:
+            raise InputError(
+                f"There is no switch {name!r}; expected NAME=auto, on or off, of which the "
+                f"names are {', '.join(SWITCHES)}."
+            )
+        if state not in STATES:
+            raise InputError(f"The switch {name} can be auto, on or off; got {state!r}.")
+        given[name] = state
+    return given
 
 
 class Preferred(NamedTuple):
@@ -69,33 +91,53 @@ class Preferred(NamedTuple):
     reason: str
 
 
-def config_folder(roaming: bool = False) -> Path:
-    """Return the folder of what the user has saved, whether it exists or not.
-
-    `roaming`: on Windows, for what goes with the user from one machine to another.
-    """
-    chosen = os.environ.get(FOLDER)
-    if chosen:
-        return Path(chosen).expanduser()
-    # not needed by who never asks
-    from platformdirs import user_config_path
-
-    return user_config_path("hushpore", appauthor=False, roaming=roaming)
-
-
 def preferences_file() -> Path:
     """Return the file of preferences, whether it exists or not."""
-    return config_folder() / FILE
+    return config_folder() / "preferences.toml"
 
 
 def load_preferences() -> Preferences:
-    """Return what was saved; what is damaged, or of another version, is left at its default."""
+    """Return what was saved; what is damaged, or not known, is left at its default."""
+    return Preferences.of_what_fits(kept(preferences_file()))
+
+
+def save_preferences(wanted: Preferences) -> Path:
+    """Save preferences, as a file that says of each what it does; complete or not at all.
+
+    Parameters
+    ----------
+    wanted : Preferences
+        What is at its default is a comment in the file, so that it follows the program.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        If the folder for temporary files is not there, or nothing can be written in it.
+    OutputError
+        If the file cannot be written.
+    """
+    folder = wanted.temporary_folder
     try:
-        values = tomllib.loads(read_text(preferences_file(), LONGEST_SETTINGS))
-    except (OSError, ValueError, RecursionError):
-        return Preferences()
-    known = {name: None if value == "none" else value for name, value in values.items()}
-    return Preferences.of_what_fits(known)
+        if folder:
+            TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"The folder for temporary files cannot be {folder!r}: {error.strerror}. Name one that "
+            "is there, and in which you may write."
+        ) from error
+    head = "# Preferences of hushpore on this machine. A line that begins with # has the default.\n"
+    return keep(preferences_file(), head + explained(wanted))
+
+
+def reset_preferences() -> None:
+    """Have no preferences any more, nor what was measured of devices."""
+    preferences_file().unlink(missing_ok=True)
+    SPEEDS.forget()
 
 
 def variable_of(name: str) -> str:
@@ -127,6 +169,20 @@ def preferred(name: str) -> Preferred:
         return Preferred(value, f"as {variable} says")
     value = getattr(load_preferences(), name)
     return Preferred(value, "" if value == opt.default else "as preferred")
+
+
+def in_force() -> dict[str, dict[str, Any]]:
+    """Return what holds where nothing is asked for.
+
+    Returns: for each preference its ``value``, the ``reason`` in words, and the ``variable`` of the
+    environment that wins over it.
+    """
+    found = {}
+    for opt in Preferences.options():
+        value, reason = preferred(opt.name)
+        known = {"value": value, "reason": reason or "the default"}
+        found[opt.name] = {**known, "variable": variable_of(opt.name)}
+    return found
 
 
 def memory_limit() -> int | None:

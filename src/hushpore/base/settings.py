@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 import os
 import re
 import reprlib
@@ -79,11 +80,11 @@ class Option:
             kind = "a number" if float in self.types else "a whole number"
             low, high = self.minimum, self.maximum
             if low is not None and high is not None:
-                kind += f" from {low:g} to {high:g}"
+                kind += f" from {_written(low)} to {_written(high)}"
             elif low is not None:
-                kind += f" of at least {low:g}"
+                kind += f" of at least {_written(low)}"
             elif high is not None:
-                kind += f" of at most {high:g}"
+                kind += f" of at most {_written(high)}"
             parts.append(kind)
         if self.optional:
             parts.append("None")
@@ -126,9 +127,10 @@ class Option:
     def check(self, value: Any) -> Any:
         """Return `value` as the type that the setting holds; paths are absolute.
 
+        The word none stands for None, as in files and on the command line.
         Raises InputError if it is not accepted; says what is.
         """
-        if value is None and self.optional:
+        if self.optional and (value is None or (isinstance(value, str) and value == "none")):
             return None
         if isinstance(value, str) and str in self.types:
             if not self.choices or value in self.choices:
@@ -155,26 +157,27 @@ class Option:
             return text.lower() == "true"
         if int in self.types or float in self.types:
             try:
-                return self.check(float(text))
+                return self.check(_number(text))
             except ValueError:
                 raise InputError(f"{self.name} must be {self.expected}; got {text!r}.") from None
         return self.check(text)
 
     def _number(self, value: Any) -> int | float | None:
         """Return a number of the type and within the limits of the setting, or None."""
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            return None
+        number: float | None = _exact(value)
+        if number is None or float in self.types:
+            try:
+                number = float(value)
+            except (TypeError, ValueError, OverflowError):
+                return None
         low = -math.inf if self.minimum is None else self.minimum
         high = math.inf if self.maximum is None else self.maximum
-        if not (math.isfinite(number) and low <= number <= high):
+        # of NaN neither holds
+        if not (low <= number <= high and abs(number) < math.inf):
             return None
         if float in self.types:
             return number
-        if int in self.types and number == int(number):
-            return int(value)
-        return None
+        return int(number) if int in self.types and number == int(number) else None
 
 
 def option(
@@ -284,6 +287,26 @@ class Settings:
         """Return the settings as plain JSON values."""
         # they are plain: to copy each, as `dataclasses.asdict` does, takes ten times as long
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def _exact(value: Any) -> int | None:
+    """Return a whole number, however many digits it has; None of any other value."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _number(text: str) -> int | float:
+    """Return the number that a text writes; a whole one exactly."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _written(limit: float) -> str:
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"
 
 
 def _absolute(path: str) -> str:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-#: Bytes of a settings file or preferences, of a record, and of the first line of a table, at most.
-LONGEST_SETTINGS, LONGEST_RECORD, LONGEST_LINE = 2**20, 2**26, 2**20
+#: Bytes that a record may have; one of 8,000 slices has some megabytes.
+LONGEST_RECORD = 2**26
+
+#: Bytes that the first line of a table may have.
+LONGEST_LINE = 2**20
 
 _KEPT = "\n\t"
 # what a spreadsheet begins a formula with

@@ -9,8 +9,14 @@ import click
 from click.core import ParameterSource
 
 from hushpore.base.errors import InputError
-from hushpore.base.preferences import Preferences, load_preferences, preferences_file
-from hushpore.base.readable import readable_bytes, readable_count
+from hushpore.base.preferences import (
+    Preferences,
+    in_force,
+    load_preferences,
+    preferences_file,
+    reset_preferences,
+    save_preferences,
+)
 from hushpore.cli.echo import echo
 from hushpore.cli.flags import settings_flags
 from hushpore.jobs import JOBS
@@ -30,8 +36,7 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
     def take(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is not None:
             # not needed by who never asks
-            from hushpore.runs.presets import read_preset
-            from hushpore.runs.settings_file import read_settings
+            from hushpore.runs.presets import read_preset, read_settings
 
             read = read_preset if param.name == "preset" else read_settings
             _stand_in(ctx, jobs, read(value))
@@ -75,8 +80,13 @@ def _stand_in(ctx: click.Context, jobs: tuple[str, ...], found: Mapping[str, Set
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def settings_command(output: str | None, preset: str | None, listed: bool, overwrite: bool) -> None:
     """Write all settings with their defaults, explained, as a file for --settings."""
-    from hushpore.runs.presets import list_presets, presets_folder, read_preset
-    from hushpore.runs.settings_file import settings_text, write_settings
+    from hushpore.runs.presets import (
+        list_presets,
+        presets_folder,
+        read_preset,
+        settings_text,
+        write_settings,
+    )
 
     if listed:
         names = list_presets()
@@ -107,9 +117,13 @@ def preferences_command(
     A flag of a command wins over the environment variable, this over the preference. What was left
     over by programs that were killed is listed, too.
     """
-    from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_folders
-    from hushpore.runs import last_used
-    from hushpore.runs.preferences import in_force, reset_preferences, save_preferences
+    from hushpore.device.scratch import (
+        in_words,
+        remove_left_over,
+        scratch_folder,
+        temporary_folders,
+    )
+    from hushpore.runs.presets import LAST_USED
 
     ctx = click.get_current_context()
     given = {
@@ -122,7 +136,7 @@ def preferences_command(
     if given:
         save_preferences(Preferences.of({**load_preferences().to_dict(), **given}))
     if forget:
-        last_used.forget()
+        LAST_USED.forget()
     removed = remove_left_over() if clean else []
     folders = temporary_folders()
     left = [folder for folder in folders if folder.is_left_over]
@@ -139,15 +153,8 @@ def preferences_command(
         wins = "" if entry["variable"] in entry["reason"] else f"; {entry['variable']} would win"
         echo(f"{name} = {value}  ({entry['reason']}{wins})")
     if removed:
-        echo(f"Removed: {_told(removed)}")
-    echo(f"Temporary files, new ones in {scratch_folder()}: {_told(folders)}")
+        echo(f"Removed: {in_words(removed)}")
+    echo(f"Temporary files, new ones in {scratch_folder()}: {in_words(folders)}")
     for one in left:
         echo(f"  left over: {one.path} (--clean removes it)")
     echo(f"Kept in {preferences_file()}", err=True)
-
-
-def _told(folders: list[Any]) -> str:
-    if not folders:
-        return "none"
-    size = readable_bytes(sum(folder.nbytes for folder in folders))
-    return f"{readable_count(len(folders), 'folder')}, {size}"

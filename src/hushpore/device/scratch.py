@@ -16,8 +16,11 @@ import psutil
 
 from hushpore.base.partial import marked, new_mark
 from hushpore.base.preferences import preferred
+from hushpore.base.readable import readable_bytes, readable_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
 _PREFIX = "hushpore-"  # begins the names of all these folders
@@ -93,6 +96,14 @@ def temporary_folders() -> list[TemporaryFolder]:
         for path, process in marked(place, _PREFIX)
         if path.is_dir()
     ]
+
+
+def in_words(folders: Sequence[TemporaryFolder]) -> str:
+    """Return how many folders there are, and what they take."""
+    if not folders:
+        return "none"
+    size = readable_bytes(sum(folder.nbytes for folder in folders))
+    return f"{readable_count(len(folders), 'folder')}, {size}"
 
 
 def remove_left_over() -> list[TemporaryFolder]:

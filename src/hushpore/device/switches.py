@@ -11,14 +11,12 @@ import dataclasses
 from dataclasses import dataclass
 
 from hushpore.base.errors import InputError
+from hushpore.base.preferences import STATES, parse_switches
 
 #: How many times faster an optimisation has to be to be used.
 WINS = 1.1
 
 _NO_USE = "nothing to use it for"
-
-#: What a switch can say.
-STATES = ("auto", "on", "off")
 
 #: What each comes to where it is left at `auto`, as it is told before a job.
 _LEFT = {
@@ -59,17 +57,7 @@ class Switches:
 
         Raises InputError if there is no such switch, or it cannot be set so.
         """
-        names = [field.name for field in dataclasses.fields(cls)]
-        given = {}
-        for part in filter(None, map(str.strip, text.split(","))):
-            name, _, state = map(str.strip, part.partition("="))
-            if name not in names:
-                raise InputError(
-                    f"There is no switch {name!r}; expected NAME=auto, on or off, of which the "
-                    f"names are {', '.join(names)}."
-                )
-            given[name] = state
-        return cls(**given)
+        return cls(**parse_switches(text))
 
 
 class Choices:

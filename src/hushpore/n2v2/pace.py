@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from hushpore.device.speeds import keep_speeds, known_speeds
+from hushpore.base.config import SPEEDS
 from hushpore.n2v2.settings import DenoiseSettings
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def expected_time(settings: DenoiseSettings, volume: Volume, device: str) -> str
 
     `device`: as it is asked for.
     """
-    pace = known_speeds(pace_key(settings, device))
+    pace = SPEEDS.numbers(pace_key(settings, device))
     return " ".join(settings.time_hint({"pace": pace, "volume": volume}).values())
 
 
 def keep_pace(settings: DenoiseSettings, device: str, provenance: Mapping[str, Any]) -> None:
     """Remember what a run took, by its record; of a short one nothing."""
     if pace := pace_of(provenance):
-        keep_speeds(pace_key(settings, device), pace)
+        SPEEDS.put(pace_key(settings, device), pace)
 
 
 def pace_of(provenance: Mapping[str, Any]) -> dict[str, float]:

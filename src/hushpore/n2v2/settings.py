@@ -57,6 +57,7 @@ class DenoiseSettings(Settings):
         "Seed of the random numbers: the same seed gives the same result.",
         label="Random seed",
         minimum=0,
+        maximum=2**63 - 1,  # PyTorch's generators take no more
     )
     correlated_along: str = option(
         "none",

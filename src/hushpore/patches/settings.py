@@ -137,7 +137,14 @@ class PatchSettings(Settings):
         maximum=1024,
         more=True,
     )
-    seed: int = option(0, "Seed of the random numbers.", label="Random seed", minimum=0, more=True)
+    seed: int = option(
+        0,
+        "Seed of the random numbers.",
+        label="Random seed",
+        minimum=0,
+        maximum=2**63 - 1,  # PyTorch's generators take no more
+        more=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,31 +1,135 @@
-"""Settings that are kept under a name, the same for forms and command line.
+"""Settings in files: those that a user writes, presets, and what was last run.
 
-A preset is a settings file (`hushpore.runs.settings_file`) in the user's configuration folder, with
-a table for each job that it was saved for.
+All are TOML with one table a job, and the same names as everywhere. Presets, the same for forms and
+command line, are such files in the user's configuration folder.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from hushpore.base.config import Tables, config_folder, explained, keep, read_toml
 from hushpore.base.errors import InputError
-from hushpore.base.preferences import config_folder
+from hushpore.base.partial import new_file
+from hushpore.base.settings import Settings
 from hushpore.jobs import JOBS
-from hushpore.runs.last_used import remembered
-from hushpore.runs.settings_file import SUFFIX, keep, read_settings, settings_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import os
+    from collections.abc import Mapping
 
-    from hushpore.base.settings import Settings
+    from hushpore.base.settings import Option
 
-#: The names under which the defaults of a job are found, and what it was last run with in napari;
-#: under neither can anything be saved.
-DEFAULT, LAST = "Default", "Last used"
+T = TypeVar("T", bound=Settings)
+
+#: The name under which a form has the defaults of a job.
+DEFAULT = "Default"
+
+#: The name of the settings that a job was last run with in napari.
+LAST = "Last used"
+
+#: What a form calls settings that are no preset.
+CUSTOM = "Custom"
+
+#: How the name of a settings file ends.
+_SUFFIX = ".toml"
 _NAME = re.compile(r"\w[\w .+-]{0,58}[\w+-]|\w")
-# names that Windows keeps for devices
-_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+# names that Windows keeps for devices, and those of ours; in any case, as a file may be found by it
+_RESERVED = re.compile(rf"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?|{DEFAULT}|{LAST}|{CUSTOM}")
+
+#: The settings that each kind of work was last run with, so that the next one begins with them.
+LAST_USED = Tables("last.toml", "What hushpore was last run with.", roaming=True)
+
+
+def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
+    """Read the settings of jobs from a TOML file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A table a job, ``[denoise]``, ``[pores]``; ``"none"`` stands for None. What is left out has
+        its default.
+
+    Returns
+    -------
+    dict of str to Settings
+        Of the jobs that the file has a table for.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or names a job or a setting that there is not, or a value is not
+        accepted; says what there is.
+
+    Examples
+    --------
+    >>> read_settings("s.toml")["pores"].h  # doctest: +SKIP
+    0.5
+    """
+    file = Path(path).expanduser()
+    try:
+        tables = read_toml(file)
+    except OSError as error:
+        raise InputError(f"The settings {file} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise InputError(f"The settings {file} are not TOML: {error}.") from error
+    return {job: _settings(file, job, table) for job, table in tables.items()}
+
+
+def _settings(file: Path, job: str, table: Any) -> Settings:
+    if job not in JOBS or not isinstance(table, dict):
+        tables = ", ".join(f"[{name}]" for name in JOBS)
+        raise InputError(f"{file.name}: {job!r} is not a table of settings. Available: {tables}.")
+    try:
+        return JOBS[job].settings.of(table)
+    except InputError as error:
+        raise InputError(f"{file.name}, [{job}]: {error}") from error
+
+
+def write_settings(
+    path: str | os.PathLike[str],
+    settings: Mapping[str, Settings] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write settings as a TOML file that says of each what it does and what is accepted.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Ends in ``.toml``.
+    settings : mapping of str to Settings, optional
+        By job; by default the defaults of all jobs.
+    overwrite : bool, optional
+        Replace an existing file.
+
+    Returns
+    -------
+    pathlib.Path
+        The file; what is at its default is a comment in it, so that it follows the program.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written.
+    """
+    # what only reads settings does so without all formats of images
+    from hushpore.io.target import check_target
+
+    target = check_target(path, overwrite, suffixes=(_SUFFIX,))
+    given = settings or {job: kind.settings() for job, kind in JOBS.items()}
+    with new_file(target, overwrite) as part:
+        part.write_text(settings_text(given), encoding="utf-8")
+    return target
+
+
+def settings_text(settings: Mapping[str, Settings]) -> str:
+    """Return settings as `write_settings` writes them."""
+    parts = ["# Settings of hushpore. A line that begins with # has the default.\n"]
+    for job, values in settings.items():
+        parts.append(f"\n[{job}]  # {JOBS[job].title}\n{explained(values)}")
+    return "".join(parts)
 
 
 def presets_folder() -> Path:
@@ -41,13 +145,20 @@ def list_presets(job: str = "") -> list[str]:
     job : str, optional
         Only presets that were saved for this job. Files that are damaged are left out.
     """
-    names = sorted((path.stem for path in presets_folder().glob(f"*{SUFFIX}")), key=str.casefold)
-    return [name for name in names if not job or job in _known(name)]
+    names = sorted((path.stem for path in presets_folder().glob(f"*{_SUFFIX}")), key=str.casefold)
+    return [name for name in names if not job or _holds(name, job)]
+
+
+def _holds(name: str, job: str) -> bool:
+    try:
+        return job in read_preset(name)
+    except InputError:
+        return False
 
 
 def names_to_choose(job: str) -> list[str]:
     """Return what a form offers: the defaults, what was last used, and the presets of a job."""
-    last = [LAST] if remembered(job, JOBS[job].settings) is not None else []
+    last = [LAST] if LAST_USED.get(job) is not None else []
     return [DEFAULT, *last, *list_presets(job)]
 
 
@@ -59,8 +170,6 @@ def load_preset(name: str, job: str) -> Settings:
     InputError
         If there are none; says which there are.
     """
-    if name == DEFAULT:
-        return JOBS[job].settings()
     found = read_preset(name)
     if job not in found:
         raise InputError(
@@ -75,7 +184,9 @@ def read_preset(name: str) -> dict[str, Settings]:
 
     Raises InputError if there is no such preset, or its file is damaged.
     """
-    if name == LAST:
+    if name.casefold() == DEFAULT.casefold():
+        return {job: kind.settings() for job, kind in JOBS.items()}
+    if name.casefold() == LAST.casefold():
         last = {job: remembered(job, kind.settings) for job, kind in JOBS.items()}
         return {job: settings for job, settings in last.items() if settings is not None}
     file = preset_file(name)
@@ -110,8 +221,8 @@ def save_preset(name: str, job: str, settings: Settings) -> Path:
         If it cannot be written.
     """
     file = preset_file(name)
-    before = read_settings(file) if file.is_file() else {}
-    return keep(file, settings_text({**before, job: settings}))
+    others = read_settings(file) if file.is_file() else {}
+    return keep(file, settings_text({**others, job: settings}))
 
 
 def delete_preset(name: str) -> None:
@@ -124,16 +235,51 @@ def preset_file(name: str) -> Path:
 
     Raises InputError if the name cannot be a file's.
     """
-    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name) or name in (DEFAULT, LAST):
+    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
         raise InputError(
             f"{name!r} cannot be the name of a preset: letters, digits, spaces and . _ + - are "
-            f"accepted, at most 60, and not {DEFAULT!r} or {LAST!r}."
+            f"accepted, at most 60, and not {DEFAULT!r}, {LAST!r} or {CUSTOM!r}."
         )
-    return presets_folder() / f"{name}{SUFFIX}"
+    return presets_folder() / f"{name}{_SUFFIX}"
 
 
-def _known(name: str) -> dict[str, Settings]:
-    try:
-        return read_preset(name)
-    except InputError:
-        return {}
+def remember(name: str, settings: Settings) -> None:
+    """Keep the settings of a kind of work; does nothing where nothing can be written.
+
+    Numbers, choices, and yes or no are kept, and nothing else: what is free text names files,
+    layers or places, which are of that one scan, and may be of a patient. Grey values are of one
+    scan too. What is at its default is not kept, and so follows the program.
+
+    `name`: of the job or the widget. `settings`: those that it was started with.
+    """
+    values = {opt: getattr(settings, opt.name) for opt in settings.options()}
+    LAST_USED.put(
+        name,
+        {
+            opt.name: value
+            for opt, value in values.items()
+            if _can_be_kept(opt, value) and value != opt.default
+        },
+    )
+
+
+def remembered(name: str, kind: type[T]) -> T | None:
+    """Return what a kind of work was last run with; None where that is not known.
+
+    `name`: as given to `remember`. `kind`: its settings. What is not known or not accepted by now
+    has its default.
+    """
+    table = LAST_USED.get(name)
+    if table is None:
+        return None
+    options = [opt for opt in kind.options() if opt.name in table]
+    return kind.of_what_fits(
+        {opt.name: table[opt.name] for opt in options if _can_be_kept(opt, table[opt.name])}
+    )
+
+
+def _can_be_kept(opt: Option, value: Any) -> bool:
+    is_word = isinstance(value, str)
+    if opt.auxiliary or (opt.grey_value and value is not None and not is_word):
+        return False
+    return str not in opt.types or bool(opt.choices)

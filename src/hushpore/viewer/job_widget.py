@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.runs.last_used import remember, remembered
+from hushpore.runs.presets import remember, remembered
 from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
 from hushpore.viewer.forms.docking import (
     CANCEL,

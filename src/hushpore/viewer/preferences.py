@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
-from hushpore.base.preferences import Preferences, load_preferences, preferences_file
-from hushpore.base.readable import readable_bytes, readable_count
-from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_folders
-from hushpore.runs.last_used import forget, remembered_file
-from hushpore.runs.preferences import in_force, save_preferences
+from hushpore.base.preferences import (
+    Preferences,
+    in_force,
+    load_preferences,
+    preferences_file,
+    save_preferences,
+)
+from hushpore.device.scratch import (
+    in_words,
+    remove_left_over,
+    scratch_folder,
+    temporary_folders,
+)
+from hushpore.runs.presets import LAST_USED
 from hushpore.viewer.forms.device_choice import find_devices, look_again
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import ChoiceField
@@ -85,9 +94,9 @@ class PreferencesWidget(QWidget):
 
     def _show_folders(self, folders: list[TemporaryFolder]) -> None:
         left = [folder for folder in folders if folder.is_left_over]
-        text = f"Temporary files, new ones in {scratch_folder()}: {_told(folders)}."
+        text = f"Temporary files, new ones in {scratch_folder()}: {in_words(folders)}."
         if left:
-            text += f" Left over by programs that run no longer: {_told(left)}."
+            text += f" Left over by programs that run no longer: {in_words(left)}."
         self._files.setText(text)
         self._files.setToolTip("\n".join(str(folder.path) for folder in folders))
         self._clean.setEnabled(bool(left))
@@ -122,7 +131,7 @@ class PreferencesWidget(QWidget):
         self._save.setToolTip(why or tip)
 
     def _forget(self) -> None:
-        forget()
+        LAST_USED.forget()
         self._message.say("Widgets that are opened from now on begin with the defaults.")
 
     def _build(self) -> None:
@@ -133,7 +142,7 @@ class PreferencesWidget(QWidget):
         self._save = QPushButton("&Save", clicked=self.save)
         self._clean = QPushButton("&Delete leftover files", clicked=self.remove)
         tip = (
-            f"Widgets open with the settings of the last run, kept in {remembered_file()}: numbers "
+            f"Widgets open with the settings of the last run, kept in {LAST_USED.file}: numbers "
             "and choices, no names."
         )
         self._forget_button = QPushButton(
@@ -168,10 +177,3 @@ class _DeviceField(ChoiceField):
 def _remove() -> list[TemporaryFolder]:
     remove_left_over()
     return temporary_folders()
-
-
-def _told(folders: list[TemporaryFolder]) -> str:
-    if not folders:
-        return "none"
-    size = readable_bytes(sum(folder.nbytes for folder in folders))
-    return f"{readable_count(len(folders), 'folder')}, {size}"

@@ -11,9 +11,9 @@ from scipy import ndimage as ndi
 
 import hushpore
 from hushpore import Volume, jobs
+from hushpore.base.config import SPEEDS
 from hushpore.base.events import Note
 from hushpore.base.scaled import Scaled
-from hushpore.device.speeds import forget_speeds, keep_speeds, known_speeds, speeds_file
 from hushpore.pores.gpu import trial
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.trial import Rates
@@ -70,7 +70,7 @@ def test_a_faster_gpu_is_used_and_what_was_measured_is_kept(
     # there are no more times to take
     again = hushpore.run("pores", volume, None, dataclasses.replace(gpu))
     assert "as measured before, with the same labels" in again.provenance["device"]
-    rates = Rates.of(known_speeds(trial.devices_of(gpu)))
+    rates = Rates.of(SPEEDS.numbers(trial.devices_of(gpu)))
     assert rates is not None
     assert rates.gpu == pytest.approx(8 * rates.cpu)
 
@@ -115,7 +115,7 @@ def test_a_gpu_that_fails_is_tried_again_next_time(
     monkeypatch.setattr(Gpu, "of", fail)
     found = hushpore.run("pores", volume, None, gpu)
     assert "the GPU could not be tried: Pores are segmented on the CPU" in str(found.provenance)
-    assert not speeds_file().exists()
+    assert not SPEEDS.file.exists()
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_what_was_measured_is_of_one_device_and_can_be_forgotten(gpu: Backend) -
     here = trial.devices_of(gpu)
     there = trial.devices_of(dataclasses.replace(gpu, name="another GPU"))
     for key, rates in ((here, Rates(5.0, 1.0, True)), (there, Rates(1.0, 5.0, False))):
-        keep_speeds(key, rates.to_dict())
-    assert Rates.of(known_speeds(here)) == (5.0, 1.0, True)
-    assert Rates.of(known_speeds(there)) == (1.0, 5.0, False)
-    forget_speeds()
-    assert Rates.of(known_speeds(here)) is None
+        SPEEDS.put(key, rates.to_dict())
+    assert Rates.of(SPEEDS.numbers(here)) == (5.0, 1.0, True)
+    assert Rates.of(SPEEDS.numbers(there)) == (1.0, 5.0, False)
+    SPEEDS.forget()
+    assert Rates.of(SPEEDS.numbers(here)) is None
 
 
 @pytest.mark.parametrize("kept", [{}, {"gpu": 1.0}, {"gpu": 1.0, "cpu": 0.0, "same": 1.0}])

@@ -2,7 +2,7 @@ import pytest
 
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
-from hushpore.runs.last_used import remember
+from hushpore.runs.presets import remember
 from hushpore.viewer.forms import presets as row_module
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.presets import PresetRow

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore import __version__
+from hushpore.base.config import SPEEDS
 from hushpore.base.errors import HushporeError, first_line
 from hushpore.base.events import Note, Progress, mapped
 from hushpore.device.backend import Backend
-from hushpore.device.speeds import keep_speeds, known_speeds
 from hushpore.device.switches import WINS
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def choose_faster(
     if problem:
         return Backend(reason=problem)
     key = devices_of(gpu)
-    rates, before = Rates.of(known_speeds(key)), ", as measured before"
+    rates, before = Rates.of(SPEEDS.numbers(key)), ", as measured before"
     if rates is None:
         before = ""
         try:
@@ -77,7 +77,7 @@ def choose_faster(
         except Exception as error:
             # whatever a driver or a compiler raises: the CPU can do it
             return Backend(reason=f"the GPU could not be tried: {first_line(error)}")
-        keep_speeds(key, rates.to_dict())
+        SPEEDS.put(key, rates.to_dict())
     ratio = f"{rates.gpu / rates.cpu:.3g} times as fast as {Backend().name}{before}"
     if not rates.is_same:
         notes.append(

@@ -28,9 +28,8 @@ from hushpore.jobs import JOBS
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.batch_groups import draw_groups, group_table, has_figures, note_on_units
 from hushpore.runs.batch_workers import State
-from hushpore.runs.last_used import remember, remembered
 from hushpore.runs.pore_result import labels_file
-from hushpore.runs.presets import load_preset
+from hushpore.runs.presets import load_preset, remember, remembered
 from hushpore.viewer.batch.scan_list import NAME, ScanList
 from hushpore.viewer.forms.device_choice import DeviceChoice
 from hushpore.viewer.forms.docking import SharesSide

@@ -15,12 +15,12 @@ import numpy as np
 from napari.layers import Image
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from hushpore.base.config import SPEEDS
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.readable import readable_number, readable_percent
 from hushpore.base.scaled import held
 from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
-from hushpore.device.speeds import known_speeds
 from hushpore.n2v2.pace import keep_pace, pace_key
 from hushpore.viewer.denoise.noise_panel import NoisePanel, RingPreview
 from hushpore.viewer.forms.rich_label import link, plain_label
@@ -161,7 +161,7 @@ class DenoiseWidget(JobWidget):
         # with most changes of the form it stays, and need not be read again
         if kind != self._timed_as:
             self._timed_as = kind
-            self.form.know(pace=known_speeds(kind) if kind else {})
+            self.form.know(pace=SPEEDS.numbers(kind) if kind else {})
 
     def _show_rings(self) -> None:
         """Show the slice on the screen without its rings, where they are to be corrected."""

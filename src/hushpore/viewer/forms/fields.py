@@ -243,7 +243,8 @@ class _NumberBox(QDoubleSpinBox):
         self._unit = option.unit
         self.suit(option.step or 1, option.unit)
         low = -_FAR if option.minimum is None else option.minimum
-        high = _FAR if option.maximum is None else option.maximum
+        # beyond that Qt's numbers, fractions of 64 bits, skip whole ones
+        high = _FAR if option.maximum is None else min(option.maximum, 2**53)
         if option.optional:
             self.setSpecialValueText(_none_in_words(option))
             low -= self.singleStep()

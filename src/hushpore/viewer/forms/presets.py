@@ -10,6 +10,7 @@ from qtpy.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLabel, QPushBu
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.presets import (
+    CUSTOM,
     DEFAULT,
     LAST,
     delete_preset,
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.viewer.forms.form import SettingsForm
 
-#: What stands in the box while the form holds settings that are no preset.
-_OWN = "Custom"
 #: The entries that are no presets of the user's.
-_FIXED = (DEFAULT, LAST, _OWN)
+_FIXED = (DEFAULT, LAST, CUSTOM)
 
 
 class _FreshBox(QComboBox):
@@ -115,7 +114,7 @@ class PresetRow(QWidget):
                 # gone or damaged since it was listed
                 continue
         self._box.clear()
-        self._box.addItems([*self._known, _OWN])
+        self._box.addItems([*self._known, CUSTOM])
         self._show_which()
 
     def save(self, name: str) -> None:
@@ -141,7 +140,7 @@ class PresetRow(QWidget):
         chosen = self._box.currentText()
         same = [name for name, settings in self._known.items() if settings == now]
         # of two with the same values the one that was chosen
-        name = chosen if chosen in same else (same or [_OWN])[0]
+        name = chosen if chosen in same else (same or [CUSTOM])[0]
         self._box.setCurrentText(name)
         can_delete = name not in _FIXED
         self._delete.setEnabled(can_delete)
