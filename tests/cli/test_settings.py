@@ -49,10 +49,12 @@ def test_a_file_stands_in_for_defaults_and_flags_win(scan: Path, tmp_path: Path)
 
 
 def test_a_preset_does_the_same(scan: Path) -> None:
-    presets.save_preset("bread", "pores", JOBS["pores"].settings(h=3))
-    assert used(scan, "--preset", "bread")["h"] == 3
+    presets.save_preset("crumb", "pores", JOBS["pores"].settings(h=3))
+    assert used(scan, "--preset", "crumb")["h"] == 3
     listed = call("settings", "--list")
-    assert "bread: pores" in listed.output
+    assert "crumb: pores\n" in listed.output
+    assert "Bread: pores (ships with hushpore)\n" in listed.output
+    assert used(scan, "--preset", "Bread")["outside_radius"] == 25
 
 
 def test_the_written_defaults_are_accepted_and_change_nothing(scan: Path, tmp_path: Path) -> None:

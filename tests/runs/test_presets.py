@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hushpore.base.errors import InputError
 from hushpore.jobs import JOBS
+from hushpore.runs import presets
 from hushpore.runs.presets import (
     CUSTOM,
     DEFAULT,
@@ -163,7 +164,7 @@ def test_a_name_that_cannot_be_a_file_is_refused(name: str) -> None:
 
 def test_what_is_not_there_is_said() -> None:
     save_preset("bread", "denoise", DENOISE())
-    with pytest.raises(InputError, match=r"no preset 'bred'\. Saved are: 'bread'"):
+    with pytest.raises(InputError, match=r"no preset 'bred'\. Available: .*'bread'"):
         load_preset("bred", "denoise")
     with pytest.raises(InputError, match="no settings for 'segment pores', but for denoise"):
         load_preset("bread", "pores")
@@ -239,9 +240,9 @@ def test_all_is_forgotten() -> None:
 
 
 def test_what_was_last_used_is_a_preset_that_cannot_be_saved_over() -> None:
-    assert names_to_choose("pores") == ["Default"]
+    assert names_to_choose("pores")[:2] == ["Default", "Bread"]
     remember("pores", PORES(h=2.5))
-    assert names_to_choose("pores") == ["Default", "Last used"]
+    assert names_to_choose("pores")[:3] == ["Default", "Last used", "Bread"]
     assert names_to_choose("denoise") == ["Default"]
     assert load_preset("Last used", "pores") == PORES(h=2.5)
     assert load_preset("last USED", "pores") == PORES(h=2.5)
@@ -257,3 +258,39 @@ def test_a_grey_value_is_of_one_scan_and_is_not_kept() -> None:
     # nor taken from a file that holds one
     LAST_USED.file.write_text("[pores]\nthreshold = 300.0\nh = 2.0\n")
     assert remembered("pores", PORES) == PORES(h=2.0)
+
+
+SHIPPED = sorted(path.stem for path in presets.SHIPPED.glob("*"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_preset_that_ships_is_read_and_changes_something_for_each_of_its_jobs(name: str) -> None:
+    found = presets.read_preset(name)
+    assert found
+    for job, settings in found.items():
+        assert settings != JOBS[job].settings()
+        assert presets.load_preset(name, job) == settings
+        assert name in presets.names_to_choose(job)
+    # a form can save under such a name, and whoever chooses it finds what it is for
+    presets.preset_file(name)
+    text = (presets.SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
+    assert text.startswith("# ")
+
+
+def test_presets_that_ship_stand_before_those_of_the_user() -> None:
+    presets.save_preset("aerogel", "pores", PORES(h=3))
+    shipped = presets.shipped_presets("pores")
+    assert "Bread" in shipped
+    assert presets.names_to_choose("pores") == [presets.DEFAULT, *shipped, "aerogel"]
+    assert presets.list_presets() == ["aerogel"]
+
+
+def test_one_of_the_user_takes_the_place_of_one_that_ships_until_it_is_deleted() -> None:
+    before = presets.read_preset("Concrete")
+    presets.save_preset("Concrete", "pores", PORES(h=3))
+    assert presets.read_preset("Concrete") == {**before, "pores": PORES(h=3)}
+    assert "Concrete" not in presets.shipped_presets()
+    assert presets.names_to_choose("pores").count("Concrete") == 1
+    presets.delete_preset("Concrete")
+    assert presets.read_preset("Concrete") == before
+    assert "Concrete" in presets.shipped_presets()

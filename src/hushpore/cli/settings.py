@@ -85,10 +85,13 @@ def settings_command(output: str | None, preset: str | None, listed: bool, overw
         presets_folder,
         read_preset,
         settings_text,
+        shipped_presets,
         write_settings,
     )
 
     if listed:
+        for name in shipped_presets():
+            echo(f"{name}: {', '.join(read_preset(name))} (ships with hushpore)")
         names = list_presets()
         for name in names:
             echo(f"{name}: {', '.join(read_preset(name))}")

@@ -33,6 +33,9 @@ LAST = "Last used"
 #: What a form calls settings that are no preset.
 CUSTOM = "Custom"
 
+#: The folder of presets that come with hushpore: settings files, named as a form shows them.
+SHIPPED = Path(__file__).parent / "shipped"
+
 #: How the name of a settings file ends.
 _SUFFIX = ".toml"
 _NAME = re.compile(r"\w[\w .+-]{0,58}[\w+-]|\w")
@@ -156,10 +159,26 @@ def _holds(name: str, job: str) -> bool:
         return False
 
 
+def shipped_presets(job: str = "") -> list[str]:
+    """Return the names of the presets that come with hushpore, sorted.
+
+    One of the user's by the same name takes its place.
+
+    Parameters
+    ----------
+    job : str, optional
+        Only presets with settings for this job.
+    """
+    own = {name.casefold() for name in list_presets()}
+    names = sorted(path.stem for path in SHIPPED.glob(f"*{_SUFFIX}"))
+    names = [name for name in names if name.casefold() not in own]
+    return [name for name in names if not job or _holds(name, job)]
+
+
 def names_to_choose(job: str) -> list[str]:
     """Return what a form offers: the defaults, what was last used, and the presets of a job."""
     last = [LAST] if LAST_USED.get(job) is not None else []
-    return [DEFAULT, *last, *list_presets(job)]
+    return [DEFAULT, *last, *shipped_presets(job), *list_presets(job)]
 
 
 def load_preset(name: str, job: str) -> Settings:
@@ -191,8 +210,10 @@ def read_preset(name: str) -> dict[str, Settings]:
         return {job: settings for job, settings in last.items() if settings is not None}
     file = preset_file(name)
     if not file.is_file():
-        listed = ", ".join(repr(each) for each in list_presets()) or "none"
-        raise InputError(f"There is no preset {name!r}. Saved are: {listed}.")
+        file = SHIPPED / file.name
+    if not file.is_file():
+        listed = ", ".join(map(repr, [*shipped_presets(), *list_presets()]))
+        raise InputError(f"There is no preset {name!r}. Available: {listed}.")
     return read_settings(file)
 
 
@@ -221,7 +242,7 @@ def save_preset(name: str, job: str, settings: Settings) -> Path:
         If it cannot be written.
     """
     file = preset_file(name)
-    others = read_settings(file) if file.is_file() else {}
+    others = read_preset(name) if file.is_file() or name in shipped_presets() else {}
     return keep(file, settings_text({**others, job: settings}))
 
 

@@ -8,6 +8,7 @@ from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.presets import PresetRow
 
 PORES = JOBS["pores"].settings
+SHIPPED = presets.shipped_presets("pores")
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def choose(row, name):
 
 
 def test_at_first_there_are_the_defaults(row):
-    assert entries(row) == ["Default", "Custom"]
+    assert entries(row) == ["Default", *SHIPPED, "Custom"]
     assert row._box.currentText() == "Default"
     assert not row._delete.isEnabled()
 
@@ -47,12 +48,12 @@ def test_saved_settings_are_chosen_again_by_name(row):
 
 
 def test_settings_put_into_the_form_show_the_preset_that_they_are(row):
-    presets.save_preset("bread", "pores", PORES(h=2.5))
+    presets.save_preset("crumb", "pores", PORES(h=2.5))
     presets.save_preset("noise", "denoise", JOBS["denoise"].settings(steps=5))
     row.refresh()
-    assert entries(row) == ["Default", "bread", "Custom"]
+    assert entries(row) == ["Default", *SHIPPED, "crumb", "Custom"]
     row._form.value = PORES(h=2.5)
-    assert row._box.currentText() == "bread"
+    assert row._box.currentText() == "crumb"
     row._form.reset()
     assert row._box.currentText() == "Default"
 
@@ -69,7 +70,7 @@ def test_a_preset_is_deleted(row):
     row._form.value = PORES(h=2.5)
     row.save("bread")
     row._delete.click()
-    assert entries(row) == ["Default", "Custom"]
+    assert entries(row) == ["Default", *SHIPPED, "Custom"]
     assert presets.list_presets() == []
     # what the form holds is not touched
     assert row._form.value == PORES(h=2.5)
@@ -100,7 +101,15 @@ def test_a_name_that_cannot_be_used_is_explained(row, monkeypatch):
 def test_what_was_last_used_can_be_chosen_and_not_deleted(row):
     remember("pores", PORES(h=1.75))
     row.refresh()
-    assert entries(row) == ["Default", "Last used", "Custom"]
+    assert entries(row) == ["Default", "Last used", *SHIPPED, "Custom"]
     choose(row, "Last used")
     assert row._form.value == PORES(h=1.75)
     assert not row._delete.isEnabled()
+
+
+def test_one_that_ships_is_chosen_and_not_deleted(row):
+    choose(row, "Bread")
+    assert row._form.value == presets.load_preset("Bread", "pores") != PORES()
+    assert row._box.currentText() == "Bread"
+    assert not row._delete.isEnabled()
+    assert "Choose a preset that you saved" in row._delete.toolTip()

@@ -52,7 +52,7 @@ class PresetBox(_FreshBox):
     changed = Signal()
 
     def __init__(self, job: str) -> None:
-        super().__init__(self._list, "Settings that were saved in the form of the job.")
+        super().__init__(self._list, "Settings for a kind of sample, or saved in the job's form.")
         self._job = job
         self._list()
         self.currentTextChanged.connect(self.changed)
@@ -92,7 +92,7 @@ class PresetRow(QWidget):
         super().__init__()
         self._job, self._form = job, form
         self._known: dict[str, Settings] = {}
-        tip = "Settings that were saved under a name, here or for --preset."
+        tip = "Settings for a kind of sample, or saved under a name, here or for --preset."
         self._box = _FreshBox(self.refresh, tip)
         self._box.setAccessibleName("Preset")
         self._box.activated.connect(self._choose)
@@ -142,9 +142,9 @@ class PresetRow(QWidget):
         # of two with the same values the one that was chosen
         name = chosen if chosen in same else (same or [CUSTOM])[0]
         self._box.setCurrentText(name)
-        can_delete = name not in _FIXED
+        can_delete = name not in _FIXED and preset_file(name).is_file()
         self._delete.setEnabled(can_delete)
-        why_not = "Choose a preset that was saved, to delete it."
+        why_not = "Choose a preset that you saved, to delete it."
         self._delete.setToolTip(f"Delete {name!r}." if can_delete else why_not)
 
     def _ask_and_save(self) -> None:
@@ -156,6 +156,5 @@ class PresetRow(QWidget):
 
     def _delete_chosen(self) -> None:
         name = self._box.currentText()
-        if name not in _FIXED and preset_file(name).is_file():
-            delete_preset(name)
+        delete_preset(name)
         self.refresh()
