@@ -24,7 +24,6 @@ from hushpore.base.events import result_of
 from hushpore.device.backend import Backend, cpu_threads
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
-    Work,
     find_basins,
     find_closed,
     find_distance,
@@ -37,8 +36,9 @@ from hushpore.pores.result import number_basins
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.parts import find_components
-from hushpore.pores.watershed.basins import Watershed
+from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import squared_distance
+from hushpore.pores.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ def label(void: np.ndarray) -> None:
         distance = result_of(find_distance(work, phase))
         closed = result_of(find_closed(work, phase))
         unstitched = result_of(find_basins(work, distance))
-        graph = result_of(measure_basins(work, unstitched, closed, distance, None))
+        graph = result_of(measure_basins(work, unstitched, closed, distance, None)).graph()
         numbering = number_basins(graph, settings, volume)
         labels = scratch.stack("labels", unstitched.stack.shape, np.int32)
         result_of(write_labels(unstitched.stack, numbering.label_of, slabs, labels, threads))
@@ -162,7 +162,7 @@ def _stages(threads: KernelThreads) -> dict[str, Callable[[np.ndarray], Any]]:
 
     def basins(height: np.ndarray) -> np.ndarray:
         found = np.empty(height.shape, np.int32)
-        Watershed(len(height)).add(height, found, threads)
+        watershed_slab(height, found, threads, 0, len(height))
         return found
 
     return {

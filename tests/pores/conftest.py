@@ -10,7 +10,7 @@ import pytest
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.timing import StageTimer
-from hushpore.pores.gpu import passes
+from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.parallel import KernelThreads
 
@@ -128,7 +128,7 @@ def gpu_backend(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> type[Emu
     """Makes backends of which jobs get the emulated GPU, with its kernels compiled."""
     emulated.run_threads("parallel")
     monkeypatch.setattr(Gpu, "of", lambda backend: emulated)
-    monkeypatch.setattr(passes, "_WARMED_UP", {"cuda:0"})
+    monkeypatch.setattr(opening, "_WARMED_UP", {"cuda:0"})
     return EmulatedBackend
 
 

@@ -18,13 +18,11 @@ import numpy as np
 from hushpore.cluster.blocks import Blocks
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.parts import paint_parts, parts_of, stitch_parts, store_parts
-from hushpore.pores.gpu.void import ball_of
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
-from hushpore.pores.passes import apply_mask
-from hushpore.pores.slabs import Scratch, Slabs, Stack
-from hushpore.pores.void.outside import mark_outside
+from hushpore.pores.void.outside import outside_of_slices
 from hushpore.pores.void.parts import AIR, OPEN, SOLID, find_runs, touching
 from hushpore.pores.watershed.distance import squared_distance
+from hushpore.pores.work import apply_mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +44,9 @@ def mark_slices(blocks: Blocks, slab: int, source: str, target: str) -> Report:
     def find(gpu: Gpu | None) -> Report:
         phase = blocks.read(source, first, last)
         if gpu is None:
-            whole = Slabs(last - first, last - first)
-            how = (spacing, radius, True, blocks.threads)
-            for _ in mark_outside(Stack.of(phase), whole, Scratch(False), *how):
-                pass
+            void = phase != SOLID
+            outside = outside_of_slices(void, spacing, radius, blocks.threads)
+            phase[outside & (phase == OPEN)] = AIR
         else:
             on_gpu = gpu.put(phase)
             mark_outside_on_gpu(gpu, blocks.work, on_gpu)
@@ -58,7 +55,7 @@ def mark_slices(blocks: Blocks, slab: int, source: str, target: str) -> Report:
         return {"air": np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)}
 
     # balls take room around the slices
-    voxels = math.prod(ball_of(blocks.work, (last - first, *blocks.plan.shape[1:])).shape)
+    voxels = math.prod(blocks.work.ball((last - first, *blocks.plan.shape[1:])).shape)
     return on_gpu_or_cpu(blocks.plan.device if voxels < 2**31 else "", find)
 
 
@@ -77,7 +74,7 @@ def room_of(blocks: Blocks) -> Iterator[tuple[Blocks, Ball]]:
 
     What they move is added to what `blocks` have moved.
     """
-    ball = ball_of(blocks.work, blocks.plan.shape)
+    ball = blocks.work.ball(blocks.plan.shape)
     depth, height, width = ball.shape
     with Blocks(dataclasses.replace(blocks.plan, shape=(depth, height, width))) as room:
         yield room, ball

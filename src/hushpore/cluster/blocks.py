@@ -25,8 +25,8 @@ from hushpore.base.partial import new_file
 from hushpore.cluster.packing import pack, unpack
 from hushpore.io.planes import DiskArray, read_uncompressed
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import Work
 from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -33,7 +33,14 @@ from hushpore.cluster.void import histogram_of, range_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
-from hushpore.pores.passes import (
+from hushpore.pores.result import basins_left_out, summary_of, totals_of
+from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
+from hushpore.pores.tables.totals import totals_columns
+from hushpore.pores.void.grey import step_of
+from hushpore.pores.void.threshold import require_steps
+from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
+from hushpore.pores.watershed.snow import middle_of, widest
+from hushpore.pores.work import (
     Threshold,
     VoidPhases,
     check_hysteresis,
@@ -42,13 +49,6 @@ from hushpore.pores.passes import (
     require_solid,
     threshold_of,
 )
-from hushpore.pores.result import basins_left_out, summary_of, totals_of
-from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
-from hushpore.pores.tables.totals import totals_columns
-from hushpore.pores.void.grey import step_of
-from hushpore.pores.void.threshold import require_steps
-from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
-from hushpore.pores.watershed.snow import middle_of, widest
 
 if TYPE_CHECKING:
     from collections.abc import Generator

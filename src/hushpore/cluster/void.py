@@ -14,8 +14,7 @@ from hushpore.base.volume import Volume
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.parts import paint_parts, parts_of, parts_on_gpu, store_parts
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
-from hushpore.pores.gpu.void import GpuParts, phases_kept
-from hushpore.pores.passes import highest_void, solid_beyond
+from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.outside import face_neighbours
 from hushpore.pores.void.parts import (
@@ -216,7 +215,7 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
 
     def paint(gpu: Gpu | None) -> Report:
         phase = blocks.read(source, first, last)
-        paint_parts(blocks, slab, phase, shared_open, phases_kept(blocks.plan.settings), gpu)
+        paint_parts(blocks, slab, phase, shared_open, blocks.work.phases_kept, gpu)
         blocks.write("void", slab, phase)
         _begin_along_z(blocks, slab, phase)
         return {}
@@ -232,7 +231,7 @@ def _begin_along_z(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8]) -> N
     """
     nothing = edge_plane(phase.shape, False)
     after, before = min(2, len(phase)), max(len(phase) - 2, 0)
-    highest = highest_void(blocks.work)
+    highest = blocks.work.highest_void
     with blocks.create(blocks.planes("along", slab)) as add:
         for part in (phase[:before], phase[before:]):
             add(carry(part, nothing, blocks.threads, highest, back=False))
@@ -257,7 +256,7 @@ def pass_along_z(blocks: Blocks, band: int) -> Report:
     forward = range(len(slabs))
     with blocks.create(blocks.planes("carried", band)) as add:
         for plane, order in ((0, forward), (2, reversed(forward))):
-            arriving = value = edge_plane(shape, solid_beyond(blocks.work)[0])
+            arriving = value = edge_plane(shape, blocks.work.solid_beyond[0])
             for slab in order:
                 first, last = slabs[slab]
                 add(arriving)

@@ -22,15 +22,11 @@ from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.parallel import kernel
-from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.result import require_in_void, whole_markers
 from hushpore.pores.topology.euler import euler_of_slab
 from hushpore.pores.void.grey import GreyValues, rounded_grey
 from hushpore.pores.void.parts import AIR, CLOSED, OPEN, SOLID, closed_bits
-from hushpore.pores.watershed.basins import watershed_slab
-from hushpore.pores.watershed.distance import fill_distance
-from hushpore.pores.watershed.graph import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks, Report
+    from hushpore.pores.engine import Engine
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.watershed.graph import BasinGraph
 
@@ -58,8 +55,10 @@ def watershed(
     """
 
     def work(gpu: Gpu | None) -> Report:
-        slabs = None if gpu is None else GpuSlabs(gpu, StageTimer())
-        return _watershed(blocks, slab, source, shared_open, most_basins, grey_range, slabs)
+        how: Engine = blocks.work.engine
+        if gpu is not None:
+            how = GpuSlabs(gpu, blocks.threads, StageTimer())
+        return _watershed(blocks, slab, source, shared_open, most_basins, grey_range, how)
 
     return on_gpu_or_cpu(blocks.plan.device, work)
 
@@ -71,7 +70,7 @@ def _watershed(
     shared_open: npt.NDArray[np.bool_],
     most_basins: int,
     grey_range: tuple[float, float],
-    gpu: GpuSlabs | None,
+    engine: Engine,
 ) -> Report:
     plan, work = blocks.plan, blocks.work
     first, last = plan.slabs[slab]
@@ -80,20 +79,20 @@ def _watershed(
     phase = blocks.read(source, low, high)
     if paints_late(blocks):
         paint_parts(blocks, slab, phase[own], shared_open, (OPEN, CLOSED), None)
-    distance = np.empty(phase.shape, np.float32)
-    before, after = carried(blocks, slab)
-    spacing, beyond, highest = work.spacing, solid_beyond(work), highest_void(work)
-    fill = fill_distance if gpu is None else gpu.fill_distance
-    fill(phase, distance, before, after, spacing, beyond, blocks.threads, highest)
+    room = np.empty(phase.shape, np.float32)
+    distance = engine.fill_distance(
+        phase, room, *carried(blocks, slab), work.spacing, work.solid_beyond, work.highest_void
+    )
     crossings = np.zeros(13, np.int64)
     if work.has_air:
-        distance[phase == AIR] = 0
+        engine.clear_air(distance, phase)
         # with those between the slab and the slice after it
         after_it = phase[own.stop : own.stop + 1]
-        crossings += air_crossings(phase[own.start : own.stop + 1]) - air_crossings(after_it)
+        crossings += engine.air_crossings(phase[own.start : own.stop + 1])
+        crossings -= engine.air_crossings(after_it)
     basins = np.empty(phase.shape, np.int32)
-    flood = watershed_slab if gpu is None else gpu.watershed_slab
-    found = flood(distance, basins, blocks.threads, own.start, own.stop, faces_only=work.faces_only)
+    cut = own.start, own.stop
+    found = engine.watershed_slab(distance, basins, *cut, faces_only=work.faces_only)
     count, exits = found.peaks.size, found.back.size + found.ahead.size
     if count > most_basins:
         raise MemoryLimitError(
@@ -119,7 +118,7 @@ def _watershed(
         (first, last if last == plan.shape[0] else last - 1),
         grey_range,
         phase[own],
-        gpu,
+        engine,
         crossings,
     )
     graph.peak_squared_distance[1 : count + 1] = peak_squared_distance
@@ -330,12 +329,12 @@ def _measure(
     cut: tuple[int, int],
     grey_range: tuple[float, float],
     phase: npt.NDArray[np.uint8] | None = None,
-    gpu: GpuSlabs | None = None,
+    engine: Engine | None = None,
     air_crossings: npt.NDArray[np.int64] | int = 0,
 ) -> BasinGraph:
     """Return the measures of the slices in `cut`; of closed void those of all that have a phase."""
-    scan = None if gpu is None else gpu.scan_slices
-    tables = Tables(blocks.plan.shape, peaks, faces_only=blocks.work.faces_only, scan=scan)
+    engine = engine or blocks.work.engine
+    tables = engine.tables(blocks.plan.shape, peaks, faces_only=blocks.work.faces_only)
     if phase is not None:
         tables.add_closed(basins, closed_bits(phase, blocks.threads), blocks.threads)
     if cut[1] > cut[0]:
@@ -343,7 +342,8 @@ def _measure(
         rounded = rounded_grey(values, *grey_range)
         grey = None if rounded is None else rounded.read(*cut)
         tables.add(basins, distance, blocks.threads, *cut, grey)
-    return tables.graph(air_crossings=air_crossings)
+    graph: BasinGraph = tables.graph(air_crossings=air_crossings)
+    return graph
 
 
 def _sums_of(graph: BasinGraph) -> Report:

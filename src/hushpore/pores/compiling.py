@@ -25,7 +25,7 @@ from hushpore.pores.slabs import Slabs
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.topology.euler import euler_of_slab
 from hushpore.pores.void.parts import OPEN, Components, find_runs
-from hushpore.pores.watershed.basins import Watershed, apply_labels
+from hushpore.pores.watershed.basins import apply_labels, watershed_slab
 from hushpore.pores.watershed.distance import carry, edge_plane, squared_distance
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.watershed.merging import _merge, find_near, merge_by_height, number_pores
@@ -62,8 +62,9 @@ def compile_basins(faces_only: bool) -> None:
     heights = np.random.default_rng(0).random(_SHAPE).astype(np.float32)
     basins = np.empty(_SHAPE, np.int32)
     with KernelThreads(1) as threads:
-        peaks = Watershed(len(heights), faces_only=faces_only).add(heights, basins, threads)
-        apply_labels(basins, np.zeros(peaks.size + 1, np.int32), threads)
+        where = heights, basins, threads, 0, len(heights)
+        found = watershed_slab(*where, faces_only=faces_only)
+        apply_labels(basins, np.zeros(found.peaks.size + 1, np.int32), threads)
 
 
 def compile_tables(faces_only: bool) -> None:

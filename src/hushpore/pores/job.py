@@ -12,6 +12,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import fingerprint_beside, make_provenance
+from hushpore.base.scaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.memory import arrays_apart
@@ -21,12 +22,7 @@ from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.gpu.trial import choose_faster
 from hushpore.pores.parallel import KernelThreads, WarmUp
-from hushpore.pores.passes import (
-    Work,
-    check_grey,
-    find_local_thickness,
-    write_labels,
-)
+from hushpore.pores.passes import find_local_thickness, write_labels
 from hushpore.pores.pipeline import Pipeline, is_noise
 from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
@@ -51,6 +47,7 @@ from hushpore.pores.uncertainty.intervals import Merged, find_certainty
 from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
 from hushpore.pores.void.surroundings import Surroundings, find_surroundings
 from hushpore.pores.watershed.snow import find_peaks
+from hushpore.pores.work import Work, check_grey
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -60,13 +57,13 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job, Timing
     from hushpore.pores.geometry.thickness import LocalThickness
-    from hushpore.pores.passes import Threshold, VoidPhases
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.result import Marks
     from hushpore.pores.slabs import Stack
     from hushpore.pores.uncertainty.intervals import Certainty
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
+    from hushpore.pores.work import Threshold, VoidPhases
 
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
@@ -176,10 +173,15 @@ def _segment(
     settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
         at_end.callback(backend.release)
+        fingerprint = None
+        if type(held(work.volume.data)) is np.ndarray:
+            # it takes a thread longer than a GPU takes for all else
+            fingerprint = at_end.enter_context(fingerprint_beside(work.volume.data))
         found = yield from Pipeline(work, backend, stages, notes).run()
         work, basins, graph = found.work, found.basins, found.graph
         volume = work.volume
-        fingerprint = at_end.enter_context(fingerprint_beside(volume.data))
+        if fingerprint is None:
+            fingerprint = at_end.enter_context(fingerprint_beside(volume.data))
         at_end.enter_context(arrays_apart() if is_noise(work, graph.count) else nullcontext())
         yield from stages.show(basins)
         numbering, by, marks = yield from _merge(found, stages)

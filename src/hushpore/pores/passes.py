@@ -1,133 +1,61 @@
-"""The passes of a pore segmentation: each walks over the slabs of a stack once, or there and back.
+"""The steps of a pore segmentation: each walks over the slabs of a stack once, or there and back.
 
-A pass is a generator: it yields the share of it that is done after every slab, where it can be
+A step is a generator: it yields the share of it that is done after every slab, where it can be
 closed, and returns what it found. What it leaves behind lies in stacks (`hushpore.pores.slabs`).
+What is done to a slab is done by an engine: the CPU (`hushpore.pores.engine`); a GPU, to which
+slabs cross (`hushpore.pores.gpu.slabs`); or one that holds whole stacks, in one slab, so that
+nothing crosses between steps (`hushpore.pores.gpu.whole`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from contextlib import closing
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import part_of
-from hushpore.base.volume import require_grey
-from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.engine import VoidCounts
 from hushpore.pores.geometry.thickness import LocalThickness, find_thickness
-from hushpore.pores.void.grey import GreyValues, rounded_grey
-from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
-from hushpore.pores.void.outside import count_crossings, face_neighbours, mark_outside
-from hushpore.pores.void.parts import (
-    AIR,
-    CLOSED,
-    FILLED_IN,
-    OPEN,
-    SOLID,
-    Components,
-    closed_bits,
-    find_filled_in,
-    find_runs,
-    make_void,
-)
-from hushpore.pores.void.threshold import find_threshold, survey
+from hushpore.pores.slabs import Slabs
+from hushpore.pores.void.outside import ball_around, outside_of_slices
+from hushpore.pores.void.parts import AIR, FILLED_IN, OPEN, SOLID, closed_bits, find_filled_in
+from hushpore.pores.void.threshold import Range
 from hushpore.pores.watershed.basins import Watershed, apply_labels
-from hushpore.pores.watershed.distance import distances
-from hushpore.pores.watershed.graph import Tables
+from hushpore.pores.watershed.distance import carry, edge_plane
+from hushpore.pores.work import (
+    Threshold,
+    apply_mask,
+    check_hysteresis,
+    local_threshold,
+    require_sample,
+    require_solid,
+    threshold_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.device.switches import Choices
-    from hushpore.device.timing import StageTimer
-    from hushpore.pores.gpu.slabs import GpuSlabs
+    from hushpore.pores.engine import Engine, Pass
     from hushpore.pores.parallel import KernelThreads
-    from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.slabs import Scratch, Slabs, Stack
+    from hushpore.pores.slabs import Scratch, Stack
     from hushpore.pores.void.grey import RoundedGrey
-    from hushpore.pores.void.threshold import Histogram, Range
-    from hushpore.pores.watershed.basins import SlabWatershed
-
-    T = TypeVar("T")
-    Pass: TypeAlias = Generator[float, None, T]
-
-#: What else can be done with labels than segment them as grey values.
-_OF_LABELS = (
-    "; or, to segment all that is labelled anew, a boolean volume: volume.replace(volume.array() "
-    "!= 0), or the layer of labels in napari"
-)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What all passes of a job need to know."""
-
-    volume: Volume
-    settings: PoreSettings
-    slabs: Slabs
-    scratch: Scratch
-    threads: KernelThreads
-    choices: Choices | None = None  # about optimisations
-    timer: StageTimer | None = None  # told how long values are waited for
-    padding: float | None = None  # grey value of what is filled in, around what was measured
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the stack: an image is one slice."""
-        return (1,) * (3 - self.volume.n_spatial) + self.volume.shape
-
-    @property
-    def spacing(self) -> tuple[float, ...]:
-        """In z, y, x, also of an image."""
-        return spacing_of(self.volume)
-
-    @property
-    def faces(self) -> tuple[bool, bool, bool]:
-        """Which axes have faces: in an image not z."""
-        return (self.volume.n_spatial == 3, True, True)
-
-    @property
-    def faces_only(self) -> bool:
-        """Whether only voxels that share a face are neighbours."""
-        return self.settings.connectivity == "faces"
-
-    @property
-    def has_air(self) -> bool:
-        """Whether there may be air outside the sample, or what is filled in."""
-        settings = self.settings
-        return settings.removes_air or bool(settings.sample_mask) or self.padding is not None
-
-
-def spacing_of(volume: Volume) -> tuple[float, ...]:
-    """Spacing in z, y, x, also of an image."""
-    return (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
-
-
-def is_slicewise(volume: Volume, settings: PoreSettings) -> bool:
-    """Whether the air outside is found slice by slice: an image is one slice."""
-    return volume.n_spatial == 2 or settings.outside == "remove-slicewise"
-
-
-class Threshold(NamedTuple):
-    """The grey value that parts pores from solid."""
-
-    value: float | None  # None where the values are the void itself, or it is a local one
-    problem: str = ""
-    only_values: tuple[float, float] | None = None  # where there are only two
+    from hushpore.pores.void.local_threshold import LocalThreshold
+    from hushpore.pores.work import Work
 
 
 class Grey(NamedTuple):
     """Grey values, and the one that parts pores from solid."""
 
-    values: GreyValues
+    values: Any  # as the engine has them
     threshold: Threshold
     local: LocalThreshold | None = None
     rounded: RoundedGrey | None = None  # where sums take them
@@ -154,96 +82,20 @@ def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
 
 def find_grey_value(work: Work) -> Pass[Grey]:
     """Find the threshold, or take the one that is given, and check the values."""
-    settings = work.settings
-    values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
+    settings, engine = work.settings, work.engine
+    values = engine.grey(work.volume, work.slabs, work.choices, work.timer)
     if values.dtype == np.bool_:
-        return Grey(values, Threshold(None), rounded=rounded_grey(values, 0, 1))
-    method = settings.threshold
+        return Grey(values, Threshold(None), rounded=engine.rounded(values, 0, 1))
+    with_histogram = isinstance(settings.threshold, str) and not settings.is_local
+    (low, high, bad), histogram = yield from engine.survey(values, with_histogram, work.padding)
+    rounded = engine.rounded(values, low, high)
     if settings.is_local:
-        found, _ = yield from survey(values, False, work.threads, work.padding)
-        local = local_threshold(work.volume, settings, work.slabs.depth, found, work.padding)
-        return Grey(values, Threshold(None), local, rounded_grey(values, found.low, found.high))
-    counting = survey(values, isinstance(method, str), work.threads, work.padding)
-    (low, high, _), histogram = yield from counting
+        among = Range(low, high, bad)
+        local = local_threshold(work.volume, settings, work.slabs.depth, among, work.padding)
+        return Grey(values, Threshold(None), local, rounded)
     threshold = threshold_of(settings, low, high, histogram)
-    return Grey(values, threshold, rounded=rounded_grey(values, low, high))
-
-
-def threshold_of(
-    settings: PoreSettings, low: float, high: float, histogram: Histogram | None
-) -> Threshold:
-    """Return the threshold of values from `low` to `high`, and what is to be said of it.
-
-    The histogram is needed for a method, not for a number.
-    """
-    if histogram is None:
-        threshold = float(settings.threshold)
-    else:
-        bright = settings.pores_are == "bright"
-        threshold = find_threshold(histogram, str(settings.threshold), settings.phases, bright)
-    problem = ""
-    if not low <= threshold < high:
-        side = "above" if threshold >= high else "below"
-        problem = (
-            f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}): "
-            "nothing is separated by it."
-        )
-    are_two = histogram is not None and np.count_nonzero(histogram.counts) == 2
-    return Threshold(threshold, problem, (float(low), float(high)) if are_two else None)
-
-
-def local_threshold(
-    volume: Volume, settings: PoreSettings, depth: int, grey: Range, padding: float | None
-) -> LocalThreshold:
-    """Return the local threshold of settings for a stack of some depth, range and padding."""
-    bright = settings.pores_are == "bright"
-    window, method = window_of(volume, settings), str(settings.threshold)
-    return LocalThreshold(method, window, settings.local_k, bright, depth, grey, padding)
-
-
-def check_grey(volume: Volume, settings: PoreSettings) -> None:
-    """Refuse grey values that are none, and what has no meaning for a local threshold.
-
-    Raises InputError: with what to change. Of booleans, which are the void itself, there is nothing
-    to refuse.
-    """
-    if volume.dtype == np.bool_:
-        return
-    require_grey(volume, _OF_LABELS)
-    if not settings.is_local:
-        return
-    if settings.hysteresis is not None:
-        raise InputError(
-            "The hysteresis threshold is one grey value for the whole volume and cannot be "
-            f"stricter than the local threshold {settings.threshold!r}. Leave it out "
-            "(hysteresis=None), or choose another threshold."
-        )
-    if settings.phases > 2:
-        raise InputError(
-            f"Only the method 'otsu' knows {settings.phases} phases; got {settings.threshold!r}. "
-            "Choose 'otsu', or set phases to 2."
-        )
-
-
-def check_hysteresis(settings: PoreSettings, threshold: float | None) -> None:
-    """Refuse a stricter grey value that is none.
-
-    Raises InputError: with the side on which it must be.
-    """
-    bright, strict = settings.pores_are == "bright", settings.hysteresis
-    if strict is None or threshold is None:
-        return
-    if (strict < threshold) == bright:
-        raise InputError(
-            f"The hysteresis threshold must be stricter than the threshold, {threshold:g}: "
-            f"{'above' if bright else 'below'} it for {settings.pores_are} pores; got {strict:g}."
-        )
-
-
-def window_of(volume: Volume, settings: PoreSettings) -> tuple[int, int, int]:
-    """Return the window of a local threshold in voxels, (z, y, x)."""
-    in_slice = settings.window_in_slice or volume.n_spatial == 2
-    return window_in_voxels(settings.window, spacing_of(volume), in_slice)
+    check_hysteresis(settings, threshold.value)
+    return Grey(values, threshold, rounded=rounded)
 
 
 def find_void(work: Work, grey: Grey) -> Pass[Stack]:
@@ -252,12 +104,10 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     Returns a stack of uint8, `SOLID`, `OPEN` and `FILLED_IN`.
     """
     values, threshold, local = grey.values, grey.threshold.value, grey.local
-    bright = work.settings.pores_are == "bright"
+    engine, bright = work.engine, work.settings.pores_are == "bright"
     strict = None if threshold is None else work.settings.hysteresis
-    if threshold is not None:
-        check_hysteresis(work.settings, threshold)
-    phase = work.scratch.stack("phase", work.shape, np.uint8)
-    parts = Components((False,) * 3, work.slabs)
+    phase: Stack = engine.stack(work.scratch, "phase", work.shape, np.uint8)
+    parts = engine.parts((False,) * 3, work.slabs)
     share = 1.0 if strict is None else 0.5
     grey_parts = values.ahead(None if local is None else local.slices)
     for (first, last), part in zip(work.slabs, grey_parts, strict=True):
@@ -265,79 +115,116 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
         if local is not None:
             local.void(part, first, last, work.threads, room.view(np.bool_))
         else:
-            make_void(part, threshold, bright, work.threads, room.view(np.bool_))
+            room = engine.void(part, threshold, bright, room)
         if work.padding is not None:
             own = part if local is None else part[first - local.slices(first, last)[0] :]
             room[find_filled_in(own[: last - first], work.padding, work.threads)] = FILLED_IN
         phase.write(first, room)
         if strict is not None:
-            runs = find_runs(room, work.threads)
-            parts.add(runs, runs.holding(make_void(part, strict, bright, work.threads)))
+            parts.add_holding(room, part, strict, bright)
         yield share * last / work.slabs.depth
     if strict is not None:
-        parts.join()
         # of what was marked, not of what reaches a face
-        kept = np.where(parts.is_open, OPEN, SOLID).astype(np.uint8)
-        for share in _paint(work, phase, parts, kept):
-            yield 0.5 + 0.5 * share
+        yield from part_of(parts.classify(phase, OPEN, SOLID), 0.5, 1.0)
     return phase
 
 
-def _paint(
-    work: Work, phase: Stack, parts: Components, phase_of: npt.NDArray[np.uint8]
-) -> Iterator[float]:
-    """Write the phase of each part of the void."""
-    for slab, (first, last) in enumerate(work.slabs):
-        part = phase.read(first, last)
-        parts.paint(slab, part, phase_of, work.threads)
-        phase.write(first, part)
-        yield last / work.slabs.depth
-
-
-class VoidPhases(NamedTuple):
-    """How much of the void of a sample is of which phase."""
-
-    open_voxels: int  # connected to a face of the volume, or to the air outside
-    closed_voxels: int
-    components: int
-    sample: npt.NDArray[np.int64]  # voxels of each slice (row, in 2D) that are not air
-    share_outside: float  # of the volume that is air
-    # crossings between void and the air outside, by direction
-    air_crossings: npt.NDArray[np.int64] | int = 0
-    problem: str = ""
-
-
-def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
+def find_air(work: Work, phase: Stack) -> Pass[Any]:
     """Mark the air around the sample.
 
     Returns how many voxels of each slice (row, in 2D) are not of the sample.
     """
+    engine = work.engine
     if not work.has_air:
         return np.zeros(work.volume.shape[0], np.int64)
     if work.settings.sample_mask:
         return (yield from _mask(work, phase))
     if work.settings.removes_air:
-        require_solid(
-            work.volume, not all(phase.read(first, last).all() for first, last in work.slabs)
-        )
-        slicewise = is_slicewise(work.volume, work.settings)
-        ball = (work.spacing, work.settings.outside_radius, slicewise)
-        yield from mark_outside(phase, work.slabs, work.scratch, *ball, work.threads)
+        require_solid(work.volume, not engine.is_all_void(phase, work.slabs))
+        if engine.holds_all:
+            engine.mark_outside(work, phase)
+        else:
+            ball = work.spacing, work.settings.outside_radius, work.is_slicewise
+            yield from mark_outside(phase, work.slabs, work.scratch, *ball, engine)
     counts = []
     for first, last in work.slabs:
         part = phase.read(first, last)
         lines = part[0] if work.volume.n_spatial == 2 else part
-        counts += [np.count_nonzero(line >= AIR) for line in lines]
-    return np.array(counts, np.int64)
+        counts.append(engine.count_air(lines))
+    return _joined(counts)
 
 
-def require_solid(volume: Volume, is_solid: bool) -> None:
-    """Raise `InputError` if there is no solid, where air outside a sample is looked for."""
-    if not is_solid:
-        raise InputError(
-            f"There is no solid in {volume.name}, so no sample that air could be around. "
-            "Set another threshold, or have the air count as pore (outside='keep')."
-        )
+def mark_outside(
+    phase: Stack,
+    slabs: Slabs,
+    scratch: Scratch,
+    spacing: Sequence[float],
+    radius: float,
+    slicewise: bool,
+    engine: Engine,
+) -> Pass[None]:
+    """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
+
+    `phase`: (z, y, x), uint8: the void is `OPEN`, and the ball gets into what is filled in, too.
+    `spacing`: voxel size in z, y, x order. `radius`: of the ball, in voxels of the smallest
+    spacing. It fits where all solid voxels' centres are farther from its own, which is the centre
+    of a voxel. `slicewise`: whether every slice is taken for itself, with a disc instead of the
+    ball: for a sample that runs through from the first slice to the last, whose pores would be open
+    there.
+
+    Linear in the number of voxels: two distance transforms and one search for connected parts, in
+    a volume that is larger by the diameter of the ball (`outside_bytes`).
+    """
+    if slicewise:
+        for first, last in slabs:
+            part = phase.read(first, last)
+            outside = outside_of_slices(part != SOLID, spacing, radius, engine.threads)
+            part[outside & (part == OPEN)] = AIR
+            phase.write(first, part)
+            yield last / slabs.depth
+        return
+    ball = ball_around(phase.shape, spacing, radius, slicewise)
+    shape, limit = ball.shape, ball.limit
+    before, *inner = ball.inner[0].start, *ball.inner[1:]
+    thickness = shape[0] if len(slabs) == 1 else min(slabs.thickness, shape[0])
+    around = Slabs(shape[0], thickness, slabs.on_disk)
+    balls = scratch.stack("balls", shape, np.uint8)
+    for first, last in around:
+        part = phase.read(first - before, last - before)
+        room = balls.room(first, last)
+        room[...] = 1
+        place = max(first, before)
+        room[place - first :][: len(part)][:, *inner] = part != SOLID
+        balls.write(first, room)
+    steps = balls, around, scratch, spacing, (False,) * 3, engine
+    with closing(distances(*steps, within=limit)) as found:
+        for first, distance in found:
+            # where the ball fits
+            balls.write(first, (distance > limit).view(np.uint8))
+            yield 0.5 * (1 - first / around.depth)
+    parts = engine.parts((False, False, True), around)
+    for first, last in around:
+        parts.add(balls.read(first, last))
+    for _ in parts.classify(balls, OPEN, SOLID):
+        pass
+    for first, last in around:
+        # and where it does not get to
+        part = balls.read(first, last)
+        balls.write(first, np.bitwise_xor(part, 1, out=part))
+    with closing(distances(*steps, within=limit)) as found:
+        for first, distance in found:
+            place = max(first, before)
+            part = phase.read(place - before, first + len(distance) - before)
+            near = distance[place - first :][: len(part)][:, *inner] <= limit
+            part[near & (part == OPEN)] = AIR
+            phase.write(place - before, part)
+            yield 1 - 0.5 * first / around.depth
+    balls.close()
+
+
+def _joined(arrays: list[Any]) -> Any:
+    """Return arrays of slabs in one; of a single one, which may lie on a GPU, itself."""
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
 
 
 def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
@@ -358,115 +245,91 @@ def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
     return require_sample(work.volume, work.settings, np.array(counts, np.int64))
 
 
-def apply_mask(
-    work: Work, phase: npt.NDArray[np.uint8], first: int, last: int
-) -> npt.NDArray[np.bool_]:
-    """Take void of some slices outside the mask as air, in place.
+def classify_void(work: Work, phase: Stack, air: Any) -> Pass[VoidCounts]:
+    """Tell open void from closed in the phase labels, and leave only what is asked for.
 
-    Returns what is not of the sample: what is outside, and what is filled in within the mask.
+    `air`: as `find_air` returns it.
     """
-    outside = beyond_mask(work, first, last)
-    phase[outside & (phase == OPEN)] = AIR
-    outside |= phase >= AIR
-    return outside
-
-
-def beyond_mask(work: Work, first: int, last: int) -> npt.NDArray[np.bool_]:
-    """Return where the mask of the sample says of some slices (z, y, x) that it is not."""
-    mask = work.volume.auxiliary_of(work.settings, "sample_mask")
-    own = np.asarray(mask[first:last]) if work.volume.n_spatial == 3 else np.asarray(mask)[None]
-    # there it is not either where it is no number
-    return np.asarray(~(own > 0))
-
-
-def require_sample(
-    volume: Volume, settings: PoreSettings, outside: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Raise `InputError` if the mask leaves nothing; returns the voxels outside, slice by slice."""
-    if outside.sum() == math.prod(volume.shape):
-        name = settings.sample_mask
-        raise InputError(f"The sample_mask {name!r} is empty: no voxel of it is above 0.")
-    return outside
-
-
-def classify_void(work: Work, phase: Stack, air: npt.NDArray[np.int64]) -> Pass[VoidPhases]:
-    """Tell open void from closed in the phase labels, and leave only what is asked for."""
-    components = Components(work.faces, work.slabs)
-    depth = work.slabs.depth
+    engine, depth = work.engine, work.slabs.depth
+    parts = engine.parts(work.faces, work.slabs)
     for first, last in work.slabs:
-        runs = find_runs(phase.read(first, last), work.threads)
-        marked = None
-        if work.has_air:
-            near = face_neighbours(phase.read(first - 1, last + 1) >= AIR)
-            marked = runs.holding(near[min(first, 1) :][: last - first])
-        components.add(runs, marked)
+        around = phase.read(first - 1, last + 1) if work.has_air else None
+        parts.add(phase.read(first, last), around, min(first, 1))
         yield 0.5 * last / depth
-    components.join()
-    phase_of = np.where(components.is_open, np.uint8(OPEN), np.uint8(CLOSED))
-    if work.settings.mode != "all":
-        phase_of[components.is_open != (work.settings.mode == "open")] = SOLID
-    for share in _paint(work, phase, components, phase_of):
-        yield 0.5 + 0.5 * share
-    voxels = components.totals
-    del components
-    open_to_air = np.zeros(len(DIRECTIONS), np.int64)
+    totals = yield from part_of(parts.classify(phase, *work.phases_kept), 0.5, 1.0)
+    del parts
+    open_to_air: Any = 0
     if work.has_air:
         for first, last in work.slabs:
-            part = phase.read(first, last + 1)
-            open_to_air += air_crossings(part)
-            # but for those within the next slab
-            open_to_air -= air_crossings(part[last - first :])
-    return void_phases_of(work, voxels, open_to_air, air)
+            open_to_air = engine.air_crossings(phase.read(first, last + 1)) + open_to_air
+            if last < depth:
+                # but for those within the next slab
+                open_to_air -= engine.air_crossings(phase.read(last, last + 1))
+    return VoidCounts(totals, open_to_air, air)
 
 
-def void_phases_of(
-    work: Work,
-    voxels: tuple[int, int, int],
-    open_to_air: npt.NDArray[np.int64],
-    air: npt.NDArray[np.int64],
-) -> VoidPhases:
-    """Return the phases of the void, given the air in each slice (row, in 2D)."""
-    problem = ""
-    if work.settings.removes_air and not air.any():
-        problem = "No air was found outside the sample: the ball cannot reach any."
-    sample = math.prod(work.volume.shape[1:]) - air
-    share = float(air.sum()) / math.prod(work.volume.shape)
-    return VoidPhases(*voxels, sample, share, open_to_air, problem)
+def distances(
+    phase: Stack,
+    slabs: Slabs,
+    scratch: Scratch,
+    spacing: Sequence[float],
+    solid_outside: Sequence[bool],
+    engine: Engine,
+    highest: int = 1,
+    out: Stack | None = None,
+    within: float = math.inf,
+) -> Generator[tuple[int, Any], None, None]:
+    """Find the squared distance in a stack slab by slab, from its last to its first.
 
-
-def air_crossings(phase: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Count the neighbours of which one is void and one is air, by direction, in some slices."""
-    air = phase >= AIR
-    return count_crossings((phase != SOLID) & ~air, air)
-
-
-def solid_beyond(work: Work) -> tuple[bool, ...]:
-    """Whether there is solid beyond the faces, by axis."""
-    return tuple(work.settings.border_is_solid and face for face in work.faces)
-
-
-def highest_void(work: Work) -> int:
-    """Return the highest phase label that counts as void when distances are measured.
-
-    The mouth of a pore is no wall: what is not of the sample counts like what lies beyond the faces
-    of the volume.
+    `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: makes room for
+    one slice a slab. `spacing`, `solid_outside`, `within`: as for `squared_distance`. `engine`:
+    fills slabs. `out`: a stack of float32 that has room for all of them.
+    Yields: first slice of a slab, and its squared distance, float32; without `out` a later slab
+    overwrites it.
     """
-    return CLOSED if work.settings.border_is_solid else FILLED_IN
+    shape = (engine.under_way, slabs.thickness, *phase.shape[1:])
+    rooms = itertools.cycle(np.empty(shape, np.float32) if out is None else [])
+    # what comes from the slices before each slab but the first
+    carried = scratch.stack("carried", (len(slabs) - 1, *phase.shape[1:]), np.float32)
+    before = edge = edge_plane(phase.shape, solid_outside[0])
+    for slab, (first, last) in enumerate(slabs):
+        if last < slabs.depth:
+            before = carry(phase.read(first, last), before, engine.threads, highest)
+            carried.write(slab, before[None])
+
+    def parts() -> Iterator[tuple[int, int, list[Any]]]:
+        after = None
+        for slab in reversed(range(len(slabs))):
+            first, last = slabs[slab]
+            part = phase.read(first, last)
+            yield first, last, [part, carried.read(slab - 1, slab)[0] if slab else None, after]
+            if slab:
+                beyond = edge if after is None else after
+                after = carry(part, beyond, engine.threads, highest, back=True)
+
+    def steps() -> Iterator[tuple[int, Any]]:
+        for first, last, (part, before, after) in engine.ahead(parts(), itemgetter(2)):
+            room = next(rooms)[: last - first] if out is None else out.room(first, last)
+            given = part, room, before, after
+            yield first, engine.fill_distance(*given, spacing, solid_outside, highest, within)
+
+    with closing(engine.behind(steps())) as found:
+        yield from found
+    carried.close()
 
 
-def find_distance(work: Work, phase: Stack, gpu: GpuSlabs | None = None) -> Pass[Stack]:
+def find_distance(work: Work, phase: Stack) -> Pass[Stack]:
     """Find the squared distance to the solid, in the void; returns a stack of float32."""
-    distance = work.scratch.stack("distance", work.shape, np.float32)
-    slabs = work.slabs
-    out = None if slabs.on_disk else distance.array()
-    solid_outside, highest = solid_beyond(work), highest_void(work)
-    for first, part in distances(
-        phase, slabs, work.scratch, work.spacing, solid_outside, work.threads, highest, out, gpu
-    ):
-        if work.has_air:
-            part[phase.read(first, first + len(part)) >= AIR] = 0
-        distance.write(first, part)
-        yield 1 - first / slabs.depth
+    engine, slabs = work.engine, work.slabs
+    distance: Stack = engine.stack(work.scratch, "distance", work.shape, np.float32)
+    room = None if slabs.on_disk else distance
+    how = work.spacing, work.solid_beyond, engine, work.highest_void, room
+    with closing(distances(phase, slabs, work.scratch, *how)) as found:
+        for first, part in found:
+            if work.has_air:
+                engine.clear_air(part, phase.read(first, first + len(part)))
+            distance.write(first, part)
+            yield 1 - first / slabs.depth
     return distance
 
 
@@ -502,7 +365,7 @@ def find_local_thickness(
     elif distance is None:
         distance = yield from part_of(find_distance(work, phase), 0.0, 0.1)
     thickness = work.scratch.stack(f"{name} thickness", work.shape, np.float32)
-    how = work.spacing, solid_beyond(work), work.threads
+    how = work.spacing, work.solid_beyond, work.threads
     finding = find_thickness(distance, work.slabs, thickness, *how)
     found = yield from part_of(finding, 0.1, 1.0)
     distance.close()
@@ -512,8 +375,10 @@ def find_local_thickness(
 def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
     """Keep of the phase labels where void is closed, a bit a voxel; see `closed_bits`.
 
-    Once distances are known that is all that is needed of them.
+    Once distances are known that is all that is needed of them. A GPU that holds all keeps them.
     """
+    if work.engine.holds_all:
+        return phase
     depth, height, width = phase.shape
     closed = work.scratch.stack("closed", (depth, height, -(-width // 8)), np.uint8)
     for first, last in work.slabs:
@@ -528,42 +393,34 @@ class UnstitchedBasins(NamedTuple):
 
     stack: Stack  # int32: basins, but for exits that `found` has to relabel
     found: Watershed
-    peaks: npt.NDArray[np.int64]  # flat index of each basin's peak
+    peaks: Any  # int64: flat index of each basin's peak
 
 
-def find_basins(work: Work, distance: Stack, gpu: GpuSlabs | None = None) -> Pass[UnstitchedBasins]:
+def find_basins(work: Work, distance: Stack) -> Pass[UnstitchedBasins]:
     """Find the basins of the distance map."""
-    basins = work.scratch.stack("basins", work.shape, np.int32)
-    slab = None if gpu is None else gpu.watershed_slab
-    found = Watershed(work.slabs.depth, faces_only=work.faces_only, watershed=slab)
+    engine, plane = work.engine, math.prod(work.shape[1:])
+    basins = engine.stack(work.scratch, "basins", work.shape, np.int32)
+    found = Watershed(work.slabs.depth, engine.watershed_slab, faces_only=work.faces_only)
     peaks = []
 
-    def read() -> Iterator[tuple[int, int, npt.NDArray[np.float32]]]:
+    def read() -> Iterator[tuple[int, int, Any]]:
         for first, last in work.slabs:
             yield first, last, distance.read(*found.slices(first, last))
 
-    def steps() -> Generator[tuple[int, int, npt.NDArray[np.int32], SlabWatershed], None, None]:
-        for first, last, heights in read() if gpu is None else gpu.ahead(read(), itemgetter(2)):
+    def steps() -> Iterator[tuple[int, int, Any]]:
+        for first, last, heights in engine.ahead(read(), lambda part: part[2:]):
             low, high = found.slices(first, last)
-            own = slice(first - low, last - low)
             pointers = basins.room(low, high)
-            if gpu is None:
-                # what lies beside the slab is written, too
-                before = pointers[: own.start].copy()
-                part = found.find(heights, pointers, work.threads, own.start, own.stop)
-                pointers[: own.start] = before
-            else:
-                part = found.find(heights, pointers, work.threads, own.start, own.stop)
-            yield first, last, pointers[own], part
+            yield first, last, found.find(heights, pointers, first - low, last - low)
 
-    with closing(steps() if gpu is None else gpu.behind(steps())) as found_parts:
-        for first, last, own, part in found_parts:
-            found.connect(part, own)
-            basins.write(first, own)
-            peaks.append(part.peaks + first * math.prod(work.shape[1:]))
+    with closing(engine.behind(steps())) as found_parts:
+        for first, last, part in found_parts:
+            found.connect(part)
+            basins.write(first, part.basins)
+            peaks.append(part.peaks + first * plane)
             yield last / work.slabs.depth
     found.join()
-    return UnstitchedBasins(basins, found, np.concatenate(peaks))
+    return UnstitchedBasins(basins, found, _joined(peaks))
 
 
 def measure_basins(
@@ -572,17 +429,17 @@ def measure_basins(
     closed: Stack,
     distance: Stack,
     grey: RoundedGrey | None,
-    gpu: GpuSlabs | None = None,
-) -> Pass[Tables]:
+) -> Pass[Any]:
     """Measure all basins and find where they touch; stitches their stack.
 
-    Once `closed` and `distance` are closed there is room to join the tables to a graph.
+    Returns what `Engine.graph` makes the graph of, once `closed` and `distance` are closed, so that
+    there is room for it.
     """
-    scan = None if gpu is None else gpu.scan_slices
-    tables = Tables(work.shape, unstitched.peaks, faces_only=work.faces_only, scan=scan)
+    engine = work.engine
+    tables = engine.tables(work.shape, unstitched.peaks, faces_only=work.faces_only)
     basins, found = unstitched.stack, unstitched.found
 
-    def stitched() -> Generator[tuple[int, int, list[npt.NDArray[Any]]], None, None]:
+    def stitched() -> Iterator[tuple[int, int, list[Any]]]:
         for slab, (first, last) in enumerate(work.slabs):
             part = basins.read(first, last + 1)
             own = part[: last - first]
@@ -593,7 +450,7 @@ def measure_basins(
             values = [] if grey is None else [grey.read(first, last)]
             yield first, last, [part, distance.read(first, last + 1), *values]
 
-    with closing(stitched() if gpu is None else gpu.ahead(stitched(), itemgetter(2))) as parts:
+    with closing(engine.ahead(stitched(), itemgetter(2))) as parts:
         for first, last, (part, heights, *values) in parts:
             tables.add(part, heights, work.threads, first, last, *values)
             tables.add_closed(part[: last - first], closed.read(first, last), work.threads)

@@ -2,6 +2,7 @@
 
 A GPU that holds a stack with its grey values finds all of it. Else the void is found on the host,
 and the rest on the GPU, in slabs that it holds; where even the thinnest is too much, on the CPU.
+The steps are the same ones (`hushpore.pores.passes`), and what does them to slabs is an engine.
 """
 
 from __future__ import annotations
@@ -19,19 +20,12 @@ from hushpore.base.scaled import Scaled, held
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import arrays_apart, free_pools, give_back_freed, is_out_of_memory
-from hushpore.pores.gpu.passes import (
-    find_from_values,
-    find_from_void,
-    holds_values,
-    in_one_piece,
-    open_gpu,
-    room_on,
-)
+from hushpore.pores.engine import Engine, VoidCounts
+from hushpore.pores.gpu.opening import holds_values, in_one_piece, open_gpu, room_on
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import why_on_host
+from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.passes import (
-    Threshold,
-    VoidPhases,
     classify_void,
     find_air,
     find_basins,
@@ -43,6 +37,7 @@ from hushpore.pores.passes import (
     read_values,
 )
 from hushpore.pores.plan import check_tables
+from hushpore.pores.work import Threshold, VoidPhases, void_phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -52,12 +47,11 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
     from hushpore.device.clocks import Clock
-    from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.passes import Work
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.stages import Stages
     from hushpore.pores.void.grey import RoundedGrey
     from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.work import Work
 
 #: Voxels of the volume a basin, of which and of fewer a volume may be noise.
 _FEW = 200
@@ -85,10 +79,10 @@ class Segmented(NamedTuple):
 
 
 class _Void(NamedTuple):
-    """The void as the host has found it."""
+    """The void, as an engine has found it."""
 
     phase: Stack
-    void_phases: VoidPhases
+    counts: VoidCounts
     threshold: Threshold
     grey: RoundedGrey | None  # what sums take of the grey values
 
@@ -101,6 +95,7 @@ class Pipeline:
 
     def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[str]) -> None:
         self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
+        # once the host has found it: what is tried next begins with it
         self._void: _Void | None = None
         # the grey values, where a job before has left them on the GPU
         self._resident: torch.Tensor | None = None
@@ -112,124 +107,125 @@ class Pipeline:
         if self._backend.is_cuda:
             reason = "the GPU's memory ran out"
             try:
-                with self._stages.timer.stage("preparing"):
-                    gpu, ways = open_gpu(self._backend, self._work)
-                    if self._resident is not None and not self._begins_on_gpu(ways[0]):
-                        # they would lie where there is work to do
-                        self._resident = None
-                        free_pools()
-                        gpu, ways = open_gpu(self._backend, self._work)
-                found = yield from self._on_gpu(gpu, ways)
+                found = yield from self._on_gpu()
                 if found is not None:
                     return found
             except DeviceError as error:
                 reason = str(error)
             self._backend, self._resident = Backend(reason=reason), None
             yield from self._say(f"Pores are segmented on the CPU: {reason}.", warning=True)
-        if self._void is None:
-            self._void = yield from self._find_void()
-        return (yield from self._in_slabs(self._work, None))
+        yield from self._find_void_on_host()
+        return (yield from self._find(Engine(self._work.threads), self._work.slabs))
 
-    def _on_gpu(self, gpu: Gpu, ways: list[Slabs]) -> Generator[Event, None, Segmented | None]:
+    def _on_gpu(self) -> Generator[Event, None, Segmented | None]:
         """Find it in thinner and thinner slabs; None where none was thin enough."""
-        from_values = self._begins_on_gpu(ways[0])
+        timer, threads = self._stages.timer, self._work.threads
+        with timer.stage("preparing"):
+            gpu, ways = open_gpu(self._backend, self._work)
+            from_values = self._begins_on_gpu(ways[0])
+            if self._resident is not None and not from_values:
+                # they would lie where there is work to do
+                self._resident = None
+                free_pools()
+                gpu, ways = open_gpu(self._backend, self._work)
+                from_values = self._begins_on_gpu(ways[0])
         clock = self._backend.clock()
         for number, slabs in enumerate(ways):
-            whole = from_values and number == 0
-            if not whole and self._void is None:
-                self._void = yield from self._find_void()
-            if not in_one_piece(self._work, slabs):
+            is_whole = in_one_piece(self._work, slabs)
+            if from_values and number == 0:
+                yield from self._read_stored()
+            else:
+                yield from self._find_void_on_host()
+            if not is_whole:
                 thick = f"orked on in {len(slabs)} slabs of {slabs.thickness} slices on the GPU."
                 text = f"The GPU's memory ran out: w{thick}" if number else f"W{thick}"
                 yield from self._say(text, warning=bool(number))
-            if whole:
-                yield from self._read_stored()
+            engine: Engine
+            if is_whole:
+                engine, self._resident = GpuWhole(gpu, threads, timer, self._resident), None
+            else:
+                engine = GpuSlabs(gpu, threads, timer, self._backend.choices)
             try:
                 with self._timed_on(clock):
-                    return (yield from self._attempt(gpu, slabs, whole=whole))
+                    return (yield from self._find(engine, slabs))
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
+            del engine
             # what one library holds and does not use, the other cannot have
             free_pools()
         return None
 
-    def _attempt(self, gpu: Gpu, slabs: Slabs, *, whole: bool) -> Generator[Event, None, Segmented]:
-        work, timer = self._work, self._stages.timer
-        if whole:
-            resident, self._resident = self._resident, None
-            from_values = find_from_values(gpu, work, timer, resident)
-            del resident
-            run = self._stages.run("", from_values, 0.85)
-            found, void_phases, threshold = yield from run
-            yield from self._warn(threshold.problem)
-            return Segmented(work, self._backend, threshold, void_phases, *found, None)
-        if not in_one_piece(work, slabs):
-            in_slabs = dataclasses.replace(work, slabs=slabs)
-            return (
-                yield from self._in_slabs(in_slabs, GpuSlabs(gpu, timer, self._backend.choices))
-            )
-        assert self._void is not None, "it was found first of all"
-        phase, void_phases, threshold, grey = self._void
-        from_void = find_from_void(gpu, work, phase, grey, void_phases.air_crossings, timer)
-        found = yield from self._stages.run("", from_void, 0.85)
-        return Segmented(work, self._backend, threshold, void_phases, *found, self._kept(phase))
-
-    def _in_slabs(self, work: Work, gpu: GpuSlabs | None) -> Generator[Event, None, Segmented]:
-        """Find it in the void slab by slab, where what is done to a slab may be done on a GPU."""
-        assert self._void is not None, "it was found first of all"
-        phase, void_phases, threshold, grey = self._void
-        run = self._stages.run
+    def _find(self, engine: Engine, slabs: Slabs) -> Generator[Event, None, Segmented]:
+        """Find it by an engine, which finds the void first where the host has not."""
+        work = dataclasses.replace(self._work, engine=engine, slabs=slabs)
+        timer, run, settings = self._stages.timer, self._stages.run, work.settings
+        of_host = self._void
+        void = of_host or (yield from self._find_void(work))
+        phase, counts, threshold, grey = void
+        del void
+        if of_host is not None:
+            phase = engine.take(phase)
         closed = yield from run("void", find_closed(work, phase), 0.21)
-        distance = yield from run("distance", find_distance(work, phase, gpu), 0.4)
-        # where a GPU's memory runs out before, the void is needed again
-        kept = None if gpu is not None else self._kept(phase)
-        if phase.nbytes >= _WORTH_GIVING:
-            # it may lie between what is in use, where what is freed stays with the process
-            give_back_freed()
-        unstitched = yield from run("basins", find_basins(work, distance, gpu), 0.6)
-        check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
-        measuring = measure_basins(work, unstitched, closed, distance, grey, gpu)
+        distance = yield from run("distance", find_distance(work, phase), 0.4)
+        kept = self._void.phase if self._void is not None and settings.keeps_void else None
+        # where a GPU's memory runs out before the end, the void of the host is needed again
+        is_last = type(engine) is Engine
+        if is_last and kept is None:
+            phase.close()
+            if phase.nbytes >= _WORTH_GIVING:
+                # it may lie between what is in use, where what is freed stays with the process
+                give_back_freed()
+        unstitched = yield from run("basins", find_basins(work, distance), 0.6)
+        count = unstitched.found.count
+        check_tables(work.volume, settings, slabs, count)
+        # a viewer is shown what the host has
+        shown = None if engine.holds_all else unstitched.stack
+        measuring = measure_basins(work, unstitched, closed, distance, grey)
         # tables of noise take more room than its voxels
-        noise = is_noise(work, unstitched.found.count)
-        with arrays_apart() if noise else nullcontext():
-            tables = yield from run("measuring", measuring, 0.85, unstitched.stack)
+        with arrays_apart() if is_noise(work, count) else nullcontext():
+            tables = yield from run("measuring", measuring, 0.85, shown)
             closed.close()
-            if not work.settings.keeps_distance:
+            if not settings.keeps_distance:
                 distance.close()
-            with self._stages.timer.stage("measuring"):
-                step = 1.0 if grey is None else grey.step
-                graph = tables.graph(step, void_phases.air_crossings)
-        if gpu is not None:
-            kept = self._kept(phase)
-        how = self._work, self._backend, threshold, void_phases
-        kept_distance = distance if work.settings.keeps_distance else None
-        return Segmented(*how, unstitched.stack, graph, kept_distance, kept)
+            with timer.stage("measuring"):
+                graph, counts = engine.graph(tables, counts, 1.0 if grey is None else grey.step)
+            del tables, grey
+        basins = engine.bring(work.scratch, "basins", unstitched.stack)
+        del unstitched
+        left = engine.bring(work.scratch, "distance", distance) if settings.keeps_distance else None
+        if self._void is not None and kept is None:
+            self._void.phase.close()
+        phases = void_phases_of(work, counts)
+        if of_host is None:
+            # not before, as it may be found once more
+            yield from self._warn(threshold.problem)
+        yield from self._warn(phases.problem)
+        where = self._work, self._backend
+        return Segmented(*where, threshold, phases, basins, graph, left, kept)
 
-    def _kept(self, phase: Stack) -> Stack | None:
-        """Return the void where it is measured further, else let it go."""
-        if self._work.settings.keeps_void:
-            return phase
-        phase.close()
-        return None
-
-    def _find_void(self) -> Generator[Event, None, _Void]:
-        """Find the void on the host, and tell open from closed."""
-        volume, slabs, run = self._work.volume, self._work.slabs, self._stages.run
+    def _find_void_on_host(self) -> Generator[Event, None, None]:
+        """Find the void on the host, where it is not found yet, of values read into memory."""
+        if self._void is not None:
+            return
+        volume, slabs = self._work.volume, self._work.slabs
         if not slabs.on_disk and not isinstance(volume.data, np.ndarray):
             reading = read_values(volume, slabs)
-            values = yield from run("reading", reading, 0.1, nbytes=volume.nbytes)
+            values = yield from self._stages.run("reading", reading, 0.1, nbytes=volume.nbytes)
             self._work = dataclasses.replace(self._work, volume=values)
-        work = self._work
+        self._void = yield from self._find_void(self._work)
+        yield from self._warn(self._void.threshold.problem)
+
+    def _find_void(self, work: Work) -> Generator[Event, None, _Void]:
+        """Find the void, and tell open from closed."""
+        run = self._stages.run
         grey = yield from run("threshold", find_grey_value(work), 0.15)
         threshold, rounded = grey.threshold, grey.rounded
         phase = yield from run("void", find_void(work, grey), 0.17)
         del grey
         air = yield from run("void", find_air(work, phase), 0.19)
-        void_phases = yield from run("void", classify_void(work, phase, air), 0.2)
-        yield from self._warn(threshold.problem)
-        yield from self._warn(void_phases.problem)
-        return _Void(phase, void_phases, threshold, rounded)
+        counts = yield from run("void", classify_void(work, phase, air), 0.2)
+        return _Void(phase, counts, threshold, rounded)
 
     def _begins_on_gpu(self, slabs: Slabs) -> bool:
         """Whether the void is found on the GPU, too; told with its reason."""

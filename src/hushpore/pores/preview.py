@@ -19,7 +19,6 @@ from hushpore.base.readable import readable_grey, readable_percent
 from hushpore.base.scaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import local_threshold, spacing_of
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.outside import outside_of_slices
@@ -30,13 +29,14 @@ from hushpore.pores.void.surroundings import (
     make_thumbnail,
 )
 from hushpore.pores.void.threshold import find_threshold, survey
+from hushpore.pores.work import local_threshold, spacing_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from hushpore.pores.passes import Pass
+    from hushpore.pores.engine import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.void.surroundings import Thumbnail
     from hushpore.pores.void.threshold import Histogram, Range

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.volume import Volume
+    from hushpore.pores.engine import Pass
     from hushpore.pores.geometry.thickness import LocalThickness
-    from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.watershed.graph import BasinGraph

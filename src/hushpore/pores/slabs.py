@@ -90,7 +90,7 @@ class Stack:
         values = np.fromfile(path, self.dtype, count, offset=self._bytes(first))
         return values.reshape(last - first, *self.shape[1:])
 
-    def room(self, first: int, last: int) -> npt.NDArray[Any]:
+    def room(self, first: int, last: int) -> Any:
         """Return an array to fill with some slices and to `write`."""
         if self._array is not None:
             return self._array[first:last]
@@ -132,6 +132,31 @@ class Stack:
 
     def _bytes(self, slices: int) -> int:
         return slices * math.prod(self.shape[1:]) * self.dtype.itemsize
+
+
+class DeviceStack(Stack):
+    """A stack that a GPU holds: what is written, all slices at once, is the stack from then on."""
+
+    def __init__(self, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
+        self.shape = (int(shape[0]), int(shape[1]), int(shape[2]))
+        self.dtype = np.dtype(dtype)
+        self._array: Any = None
+
+    def read(self, first: int, last: int) -> Any:
+        """Return all of it."""
+        return self._array
+
+    def room(self, first: int, last: int) -> Any:
+        """Return nothing: what fills it makes an array of its own."""
+        return None
+
+    def write(self, first: int, values: Any) -> None:
+        """Hold an array."""
+        self._array = values
+
+    def close(self) -> None:
+        """Let the array go."""
+        self._array = None
 
 
 #: Stacks that outlive the job that makes them: those of its result, by name.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
-    from hushpore.pores.passes import Pass
+    from hushpore.pores.engine import Pass
     from hushpore.pores.slabs import Stack
 
     T = TypeVar("T")

@@ -32,7 +32,7 @@ from hushpore.device.backend import Backend, choose_backend
 from hushpore.io import read
 from hushpore.io.zarr import write_zarr
 from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.pores.gpu import passes
+from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.settings import PoreSettings
 
@@ -131,7 +131,7 @@ def pinned(
         def choose(device: str) -> Backend:
             assert device == "cuda"
             name = f"GPU of worker {next(asked)}"
-            free = (slices + 4) * 24 * 28 * passes.BYTES_A_VOXEL / 0.9
+            free = (slices + 4) * 24 * 28 * opening.BYTES_A_VOXEL / 0.9
             return emulated_backend(name=name, free=int(free) + 1)  # type: ignore[call-arg]
 
         monkeypatch.setattr(gpus, "choose_backend", choose)

@@ -21,11 +21,11 @@ from hypothesis.extra import numpy as st_np
 from scipy import ndimage as ndi
 
 from hushpore.pores.geometry.surface import DIRECTIONS
-from hushpore.pores.gpu import engine, passes
+from hushpore.pores.gpu import engine, opening
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.void.parts import CLOSED, OPEN, SOLID, closed_bits
-from hushpore.pores.watershed.basins import Watershed
+from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import squared_distance
 from hushpore.pores.watershed.graph import BasinGraph, Tables
 
@@ -67,7 +67,8 @@ def assert_equal(
     there = gpu.squared_distance(gpu.put(void.view(np.uint8)), spacing, solid_outside)
     np.testing.assert_array_equal(gpu.get(there), distance)
     basins = np.empty(void.shape, np.int32)
-    peaks = Watershed(len(void), faces_only=faces_only).add(distance, basins, threads)
+    how = (distance, basins, threads, 0, len(void))
+    peaks = watershed_slab(*how, faces_only=faces_only).peaks
     found = gpu.watershed(there, faces_only=faces_only)
     np.testing.assert_array_equal(gpu.get(found.basins), basins)
     np.testing.assert_array_equal(gpu.get(found.peaks), peaks)
@@ -181,7 +182,7 @@ def test_the_table_of_edges_takes_less_than_the_volume_of_a_noisy_scan(
     emulated.build_graph(found, distance, emulated.put(void.view(np.uint8)))
     # a basin for every seventy voxels
     assert found.peaks.size > void.size / 70
-    assert taken[0] < passes.BYTES_A_VOXEL * void.size
+    assert taken[0] < opening.BYTES_A_VOXEL * void.size
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
@@ -263,9 +264,15 @@ spec = importlib.util.spec_from_file_location("cuda_shim", {str(SHIM)!r})
 shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
 from hushpore import Volume
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import GpuParts, find_void, classify_void
+from hushpore.pores.gpu.void import GpuParts
+from hushpore.pores.gpu.whole import GpuWhole
+from hushpore.device.timing import StageTimer
+from hushpore.pores.void.grey import step_of
+from hushpore.pores.parallel import KernelThreads
+from hushpore.base.events import result_of
+from hushpore.pores.passes import classify_void, find_air, find_grey_value, find_void
 from hushpore.pores.gpu.engine import Gpu
-from hushpore.pores.passes import Work
+from hushpore.pores.work import Work
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.gpu.engine import SOURCES, definitions
@@ -291,10 +298,12 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
         volume = Volume(rng.integers(-100, 100, shape).astype(kind))
         for how in (dict(hysteresis=20.0, threshold=30.0), dict(outside="remove")):
             settings, whole = PoreSettings(**how), Slabs(shape[0], shape[0])
-            grey = GpuGrey(gpu, volume)
-            work = Work(volume, settings, whole, None, None)
-            classify_void(gpu, work, find_void(gpu, grey, work, grey.threshold(settings)[0]))
-            grey.rounded()
+            engine = GpuWhole(gpu, None, StageTimer())
+            work = Work(volume, settings, whole, None, None, engine=engine)
+            grey = result_of(find_grey_value(work))
+            phase = result_of(find_void(work, grey))
+            result_of(classify_void(work, phase, result_of(find_air(work, phase))))
+            grey.values.rounded(step_of(grey.values.dtype, -100, 100))
     GpuParts(gpu, void.view(np.uint8)).measure(0, void.size - void[0].size)
     if len(void) > 4:
         found = gpu.watershed(distance, 2, 5, 7)

@@ -22,7 +22,7 @@ from hushpore.device.resident import Resident
 from hushpore.device.timing import StageTimer
 from hushpore.device.transfers import Transfers
 from hushpore.jobs import JOBS
-from hushpore.pores.gpu import passes
+from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.runs import pipeline
 from hushpore.runs.source import Source
@@ -77,7 +77,7 @@ class BothGpu(Backend):
 def both(emulated: Any, monkeypatch: pytest.MonkeyPatch) -> type[BothGpu]:
     emulated.run_threads("parallel")
     monkeypatch.setattr(Gpu, "of", lambda backend: emulated)
-    monkeypatch.setattr(passes, "_WARMED_UP", {"cpu"})
+    monkeypatch.setattr(opening, "_WARMED_UP", {"cpu"})
     return BothGpu
 
 
@@ -178,7 +178,7 @@ def test_values_that_no_job_can_use_there_make_room_first(
 
     monkeypatch.setattr(Gpu, "squared_distance", seen)
     # room for seven slices in slabs: too little for all of it
-    few = int(7 * 32 * 36 * passes.BYTES_IN_SLABS / POOLED) + 1
+    few = int(7 * 32 * 36 * opening.BYTES_IN_SLABS / POOLED) + 1
     with Resident() as resident:
         denoised, found = chained(both, resident, few)
     assert found.notes[-1] == "Worked on in 4 slabs of 3 slices on the GPU."

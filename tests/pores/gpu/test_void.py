@@ -17,14 +17,14 @@ from hushpore import Volume
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
+from hushpore.device.timing import StageTimer
+from hushpore.pores.engine import Engine
 from hushpore.pores.gpu import engine as gpu_arrays
 from hushpore.pores.gpu import grey as gpu_grey
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts, why_on_host
-from hushpore.pores.gpu.void import classify_void as classify_on_gpu
-from hushpore.pores.gpu.void import find_void as find_void_on_gpu
+from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.passes import (
-    Work,
     classify_void,
     find_air,
     find_grey_value,
@@ -34,6 +34,7 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.threshold import survey
+from hushpore.pores.work import Work
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
@@ -52,34 +53,30 @@ class Void(NamedTuple):
     sample: list[int]
 
 
-def work_on(volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Work:
+def found_by(
+    volume: Volume, settings: PoreSettings, threads: KernelThreads, gpu: Any = None
+) -> Void:
     depth = volume.shape[0] if volume.n_spatial == 3 else 1
-    return Work(volume, settings, Slabs(depth, depth), Scratch(on_disk=False), threads)
-
-
-def on_host(volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Void:
-    work = work_on(volume, settings, threads)
+    engine = Engine(threads) if gpu is None else GpuWhole(gpu, threads, StageTimer())
+    how = Slabs(depth, depth), Scratch(on_disk=False), threads
+    work = Work(volume, settings, *how, engine=engine)
     grey = result_of(find_grey_value(work))
     phase = result_of(find_void(work, grey))
-    void_phases = result_of(classify_void(work, phase, result_of(find_air(work, phase))))
-    totals = (void_phases.components, void_phases.open_voxels, void_phases.closed_voxels)
-    beside = (void_phases.air_crossings.tolist(), void_phases.sample.tolist())
-    return Void(grey.threshold.value, grey.threshold.problem, phase.array(), *totals, *beside)
-
-
-def on_gpu(gpu: Any, volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Void:
-    grey, work = GpuGrey(gpu, volume), work_on(volume, settings, threads)
-    threshold, problem, _ = grey.threshold(settings)
-    found = classify_on_gpu(gpu, work, find_void_on_gpu(gpu, grey, work, threshold))
-    totals, border_crossings, air = gpu.get_all([found.totals, found.border_crossings, found.air])
+    counts = result_of(classify_void(work, phase, result_of(find_air(work, phase))))
+    phase_of, totals, crossings, air = (
+        each if type(each) in (int, np.ndarray) else gpu.get_all([each])[0].astype(each.dtype)
+        for each in (phase.read(0, depth), *counts)
+    )
     sample = math.prod(volume.shape[1:]) - air
-    beside = (border_crossings.tolist(), sample.tolist())
-    return Void(threshold, problem, gpu.get(found.phase), *totals.tolist(), *beside)
+    beside = (np.zeros(13, np.int64) + np.asarray(crossings).astype(np.int64)).tolist()
+    threshold, problem, _ = grey.threshold
+    return Void(threshold, problem, phase_of, *totals.tolist(), beside, sample.tolist())
 
 
 def assert_equal(gpu: Any, volume: Volume, threads: KernelThreads, **how: Any) -> Void:
     settings = PoreSettings(**how)
-    found, expected = on_gpu(gpu, volume, settings, threads), on_host(volume, settings, threads)
+    found = found_by(volume, settings, threads, gpu)
+    expected = found_by(volume, settings, threads)
     np.testing.assert_array_equal(found.phase, expected.phase)
     assert found._replace(phase=None) == expected._replace(phase=None)
     return found
@@ -246,7 +243,7 @@ def test_the_air_outside_is_that_of_the_host(
 def test_a_void_without_a_sample_is_refused(emulated: Any, threads: KernelThreads) -> None:
     emulated.run_threads("forward")
     with pytest.raises(InputError, match="no sample that air could be around"):
-        on_gpu(emulated, Volume(np.ones(SHAPE, bool)), PoreSettings(outside="remove"), threads)
+        found_by(Volume(np.ones(SHAPE, bool)), PoreSettings(outside="remove"), threads, emulated)
 
 
 @pytest.mark.parametrize("threshold", ["otsu", 0.5])
@@ -261,17 +258,17 @@ def test_what_cannot_be_used_is_refused_as_on_the_host(
     values.reshape(-1)[: len(bad)] = bad
     settings = PoreSettings(threshold=threshold)
     with pytest.raises(InputError) as said:
-        on_host(Volume(values), settings, threads)
+        found_by(Volume(values), settings, threads)
     with pytest.raises(InputError) as said_there:
-        GpuGrey(emulated, Volume(values)).threshold(settings)
+        found_by(Volume(values), settings, threads, emulated)
     assert str(said_there.value) == str(said.value)
 
 
-def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any) -> None:
+def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any, threads: KernelThreads) -> None:
     emulated.run_threads("forward")
-    grey = GpuGrey(emulated, kinds()["floats"])
+    how = PoreSettings(threshold=0.0, hysteresis=0.1)
     with pytest.raises(InputError, match="below it for dark pores"):
-        grey.threshold(PoreSettings(threshold=0.0, hysteresis=0.1))
+        found_by(kinds()["floats"], how, threads, emulated)
 
 
 @pytest.mark.parametrize(

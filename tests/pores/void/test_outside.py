@@ -15,12 +15,13 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.device.backend import Backend
+from hushpore.pores.engine import Engine
 from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.passes import mark_outside
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.void.outside import (
     count_crossings,
     face_neighbours,
-    mark_outside,
     outside_bytes,
 )
 from hushpore.pores.void.parts import AIR
@@ -58,7 +59,7 @@ def find_outside(
     threads: KernelThreads,
 ) -> np.ndarray:
     phase, whole = Stack.of(void.astype(np.uint8)), Slabs(len(void), len(void))
-    how = (spacing, radius, slicewise, threads)
+    how = (spacing, radius, slicewise, Engine(threads))
     assert list(mark_outside(phase, whole, Scratch(on_disk=False), *how))[-1] == 1
     return phase.array() == AIR
 
@@ -114,7 +115,7 @@ def test_the_air_outside_is_what_a_flood_from_the_faces_fills(
         with closing(Scratch(slabs.on_disk)) as scratch:
             phase = scratch.stack("phase", void.shape, np.uint8)
             phase.write(0, void.astype(np.uint8))
-            for _ in mark_outside(phase, slabs, scratch, (1, 1, 1), radius, False, threads):
+            for _ in mark_outside(phase, slabs, scratch, (1, 1, 1), radius, False, Engine(threads)):
                 pass
             np.testing.assert_array_equal(phase.read(0, len(void)) == AIR, expected)
     # slice by slice the same of each image

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import ndimage
 
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.watershed.basins import Watershed, apply_labels
+from hushpore.pores.watershed.basins import apply_labels, watershed_slab
 
 shapes = hnp.array_shapes(min_dims=3, max_dims=3, max_side=8)
 heights = hnp.arrays(np.float32, shapes, elements=st.integers(0, 4).map(float))
@@ -19,7 +19,8 @@ def watershed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Basins of a stack in one slab, and their peaks."""
     basins = np.empty(height.shape, np.int32)
-    return basins, Watershed(len(height), faces_only=faces_only).add(height, basins, threads)
+    how = (height, basins, threads, 0, len(height))
+    return basins, watershed_slab(*how, faces_only=faces_only).peaks
 
 
 def plain_basins(height: np.ndarray, faces_only: bool) -> tuple[np.ndarray, np.ndarray]:

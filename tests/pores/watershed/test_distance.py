@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import ndimage
 
+from hushpore.pores.engine import Engine
+from hushpore.pores.passes import distances
 from hushpore.pores.slabs import Scratch, Slabs, Stack
-from hushpore.pores.watershed.distance import distances, squared_distance
+from hushpore.pores.watershed.distance import squared_distance
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
@@ -94,7 +96,7 @@ def test_cuts_into_slabs_change_no_bit(
     slabs = Slabs(len(void), thickness)
     phase = Stack.of(void.astype(np.uint8))
     found = np.full(void.shape, -1, np.float32)
-    for first, part in distances(phase, slabs, Scratch(False), spacing, outside, threads):
+    for first, part in distances(phase, slabs, Scratch(False), spacing, outside, Engine(threads)):
         found[first : first + len(part)] = part
     np.testing.assert_array_equal(found, expected)
     padded = np.pad(void, [(int(side),) * 2 for side in outside])

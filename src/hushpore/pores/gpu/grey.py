@@ -13,8 +13,6 @@ import numpy as np
 
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.volume import require_range
-from hushpore.pores.passes import Threshold, check_hysteresis, threshold_of
-from hushpore.pores.void.grey import step_of
 from hushpore.pores.void.threshold import Histogram, Range, bins_of, counted_once
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.settings import PoreSettings
 
 #: Blocks that count, each for itself at first: as many as a large GPU runs at a time.
 _BLOCKS = 1 << 10
@@ -51,6 +48,7 @@ class GpuGrey:
 
     def __init__(self, gpu: Gpu, volume: Volume, values: torch.Tensor | None = None) -> None:
         self._gpu, self._volume = gpu, volume
+        self.dtype = volume.dtype.newbyteorder("=")
         self.shape = (1,) * (3 - volume.n_spatial) + volume.shape
         self._count = math.prod(self.shape)
         kind = kind_of(volume)
@@ -61,7 +59,6 @@ class GpuGrey:
             on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
         else:
             on_gpu = gpu.xp.from_dlpack(values).reshape(-1).view(np.uint8)
-        self._ends = (0.0, 1.0)  # of all values
         self._values = (on_gpu, np.int32(kind), *self._line())
 
     def _line(self) -> tuple[Any, Any, np.int64]:
@@ -79,7 +76,7 @@ class GpuGrey:
 
     def survey(self, *, with_histogram: bool) -> tuple[Range, Histogram | None]:
         """Do as `hushpore.pores.void.threshold.survey`; waits for the GPU once."""
-        dtype = self._volume.dtype.newbyteorder("=")
+        dtype = self.dtype
         counted = counted_once(dtype) if with_histogram else None
         if counted:
             histogram = self.histogram(counted).trimmed()
@@ -101,7 +98,7 @@ class GpuGrey:
     def ends(self) -> Range:
         """Return the range of finite values, NaN where there are none; waits for the GPU once."""
         ranks, bad = self._gpu.get_all([*self._extremes()])
-        low, high = _values_of(ranks).astype(self._volume.dtype.newbyteorder("="))
+        low, high = _values_of(ranks).astype(self.dtype)
         return Range(low, high, int(bad[0]))
 
     def histogram(self, among: Range) -> Histogram:
@@ -109,7 +106,7 @@ class GpuGrey:
 
         Does as `hushpore.pores.void.threshold.make_histogram`. `among`: of finite values.
         """
-        centers, exact = bins_of(self._volume.dtype.newbyteorder("="), among)
+        centers, exact = bins_of(self.dtype, among)
         if exact:
             counts = self._counts(
                 "count_levels", self._values[:2], centers.size, np.int32(int(among.low))
@@ -131,27 +128,12 @@ class GpuGrey:
         self._gpu.stride(self._gpu.void, "find_range", self._count, *given)
         return extremes, bad
 
-    def threshold(self, settings: PoreSettings) -> Threshold:
-        """Find the threshold, or take the one that is given; see `passes.find_grey_value`."""
-        if self._volume.dtype == np.bool_:
-            return Threshold(None)
-        with_histogram = isinstance(settings.threshold, str)
-        (low, high, _), histogram = self.survey(with_histogram=with_histogram)
-        self._ends = (float(low), float(high))
-        threshold = threshold_of(settings, low, high, histogram)
-        check_hysteresis(settings, threshold.value)
-        return threshold
-
-    def rounded(self) -> tuple[Any, float]:
-        """Return whole numbers (z, y, x), int32, and their step; do as `RoundedGrey`.
-
-        Once `threshold` has found the ends of the values.
-        """
-        step = step_of(self._volume.dtype, *self._ends)
+    def rounded(self, step: float) -> Any:
+        """Return values as whole multiples of a step (z, y, x), int32; as `RoundedGrey` does."""
         rounded = self._gpu.xp.empty(self.shape, np.int32)
         size = (np.float64(1 / step), np.int64(self._count))
         self._gpu.void.launch("round_grey", self._count, *self._values, rounded, *size)
-        return rounded, step
+        return rounded
 
     def beyond(self, threshold: float | None, *, bright: bool) -> Any:
         """Return 1 where values are beyond a threshold, else 0; None: where they are above 0."""

@@ -1,7 +1,4 @@
-"""What the passes over slabs do on a GPU instead of on the CPU, slab by slab.
-
-Each of the three takes what its CPU's counterpart takes, and returns the same: what is put together
-of the slabs, and how, is the same code.
+"""Slabs of stacks of the host that cross to a GPU, and what is found of them, back.
 
 Where it pays (`hushpore.device.transfers`) three slabs are under way at a time: the next is read
 and goes up, one is computed, and the one before comes down. Each way has a stream of its own:
@@ -19,9 +16,11 @@ import numpy as np
 
 from hushpore.device.prefetch import read_ahead
 from hushpore.device.switches import Choices, Switches
+from hushpore.pores.engine import Engine
 from hushpore.pores.geometry.contacts import Edges, span
 from hushpore.pores.gpu.engine import Scan
 from hushpore.pores.watershed.basins import SlabWatershed, require_numbers
+from hushpore.pores.watershed.graph import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -32,17 +31,28 @@ if TYPE_CHECKING:
     from hushpore.device.transfers import PendingUpload
     from hushpore.pores.geometry.contacts import Piece
     from hushpore.pores.gpu.engine import Gpu
+    from hushpore.pores.parallel import KernelThreads
 
 T = TypeVar("T")
 
 
-class GpuSlabs:
-    """Slabs of a stack on a GPU.
+class GpuSlabs(Engine):
+    """Distances, basins and their measures on a GPU, all else on the CPU.
 
     `timer`: times how long slabs take to cross. `choices`: about optimisations.
     """
 
-    def __init__(self, gpu: Gpu, timer: StageTimer, choices: Choices | None = None) -> None:
+    # the one before is still on its way when the next is begun
+    under_way = 2
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        threads: KernelThreads,
+        timer: StageTimer,
+        choices: Choices | None = None,
+    ) -> None:
+        super().__init__(threads)
         self._gpu = gpu
         self._timer = timer
         self._choices = choices or Choices(Switches())
@@ -56,8 +66,7 @@ class GpuSlabs:
     ) -> Generator[T, None, None]:
         """Yield parts of which the next is read, and its arrays go up, while one is worked on.
 
-        `parts`: what a slab is worked on with; iterated in another thread. `arrays_of`: those of
-        its arrays that the three functions are given, the very objects.
+        `parts`: what a slab is worked on with; iterated in another thread.
         """
 
         def send(part: T) -> T:
@@ -73,10 +82,7 @@ class GpuSlabs:
             self._sent.clear()
 
     def behind(self, steps: Iterable[T]) -> Generator[T, None, None]:
-        """Yield what each step gives when its result is there, while the next is computed.
-
-        `steps`: each calls `fill_distance` or `watershed_slab` once.
-        """
+        """Yield what each step gives when its result is there, while the next is computed."""
         coming = self._coming = deque()
         held: deque[T] = deque()
         try:
@@ -98,31 +104,35 @@ class GpuSlabs:
     def fill_distance(
         self,
         phase: npt.NDArray[np.uint8],
-        distance: npt.NDArray[np.float32],
-        before: npt.NDArray[np.float32],
-        after: npt.NDArray[np.float32],
+        room: npt.NDArray[np.float32],
+        before: npt.NDArray[np.float32] | None,
+        after: npt.NDArray[np.float32] | None,
         spacing: Sequence[float],
         solid_outside: Sequence[bool],
-        threads: object,
         highest: int = 1,
-    ) -> None:
-        """Do as `hushpore.pores.watershed.distance.fill_distance`."""
-        on_gpu, *carried = self._put(phase, before, after)
-        how = (spacing, solid_outside, highest, (carried[0], carried[1]))
-        self._get(self._gpu.squared_distance(on_gpu, *how), distance)
+        within: float = np.inf,
+    ) -> npt.NDArray[np.float32]:
+        """Do as `Engine.fill_distance`, without `within`."""
+        edge = np.float32(0.0 if solid_outside[0] else np.inf)
+        planes = [each for each in (before, after) if each is not None]
+        on_gpu, *crossed = self._put(phase, *planes)
+        nothing = self._gpu.xp.full(phase.shape[1:], edge, np.float32)
+        carried = tuple(nothing if each is None else crossed.pop(0) for each in (before, after))
+        how = spacing, solid_outside, highest, carried
+        self._get(self._gpu.squared_distance(on_gpu, *how), room)
+        return room
 
     def watershed_slab(
         self,
         distance: npt.NDArray[np.float32],
         pointers: npt.NDArray[np.int32],
-        threads: object,
         first: int,
         last: int,
         count: int = 0,
         *,
         faces_only: bool = False,
     ) -> SlabWatershed:
-        """Do as `hushpore.pores.watershed.basins.watershed_slab`, which raises `InputError` too."""
+        """Do as `Engine.watershed_slab`, which raises `InputError` too."""
         (heights,) = self._put(distance)
         found = self._gpu.watershed(heights, first, last, count, faces_only=faces_only)
         require_numbers(count + int(found.peaks.size))
@@ -131,7 +141,13 @@ class GpuSlabs:
         plane = math.prod(distance.shape[1:])
         flags = np.unpackbits(is_exit.view(np.uint8), bitorder="little")
         back, ahead = (np.flatnonzero(flags[part:][:plane]) for part in (0, plane))
-        return SlabWatershed(peaks, back, ahead)
+        return SlabWatershed(peaks, back, ahead, pointers[first:last])
+
+    def tables(
+        self, shape: Sequence[int], peaks: npt.NDArray[np.int64], *, faces_only: bool = False
+    ) -> Tables:
+        """Return tables that this GPU fills."""
+        return Tables(shape, peaks, faces_only=faces_only, scan=self.scan_slices)
 
     def scan_slices(
         self,

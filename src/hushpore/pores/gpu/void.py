@@ -1,29 +1,25 @@
-"""The void on a GPU: hysteresis, the air outside, open parts and closed ones.
+"""The void on a GPU: its connected parts, and the air outside.
 
 Parts are joined by pointers to voxels that come before, so that each ends in its first voxel,
-whatever the order of threads. All is as on the host, bit for bit (`hushpore.pores.passes`).
+whatever the order of threads. All is as on the host, bit for bit.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.scaled import held
-from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.gpu.grey import kind_of
-from hushpore.pores.passes import is_slicewise, require_solid
-from hushpore.pores.void.outside import Ball, ball_around
-from hushpore.pores.void.parts import AIR, CLOSED, OPEN, SOLID
+from hushpore.pores.void.parts import AIR, SOLID
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.gpu.grey import GpuGrey
-    from hushpore.pores.passes import Work
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.work import Work
 
 #: Bytes a voxel that are in use at once while the air outside is looked for, in a larger volume.
 BYTES_OUTSIDE = 12
@@ -48,15 +44,6 @@ def why_on_host(volume: Volume, settings: PoreSettings, padding: float | None = 
     if kind_of(volume) is None:
         return f"values of {np.dtype(held(volume.data).dtype).name} are larger than their void"
     return ""
-
-
-class GpuVoid(NamedTuple):
-    """Arrays on the GPU: the void, and what is known of it."""
-
-    phase: Any  # (z, y, x), uint8
-    totals: Any  # 3, uint64: parts, voxels of open ones, voxels of closed ones
-    border_crossings: Any  # 13, uint64: crossings between void and the air outside, by direction
-    air: Any  # int64: voxels of air in each slice (row, in 2D)
 
 
 class GpuParts:
@@ -119,52 +106,12 @@ class GpuParts:
         return voxels, in_slices
 
     def classify(self, phase: Any, marked: int, unmarked: int) -> Any:
-        """Write a phase label for marked parts, and one for others; returns `GpuVoid.totals`."""
+        """Write a phase label for marked parts, and one for others.
+
+        Returns: (3,), uint64: how many parts there are, voxels of marked ones, and of others.
+        """
         given = (self.parts, self.is_marked, phase), (np.int32(marked), np.int32(unmarked))
         return self._gpu.totals(self._gpu.void, "classify_parts", self._count, 3, *given)
-
-
-def find_void(gpu: Gpu, grey: GpuGrey, work: Work, threshold: float | None) -> Any:
-    """Do as `hushpore.pores.passes.find_void`; never waits. Returns phase labels on the GPU."""
-    bright, strict = work.settings.pores_are == "bright", work.settings.hysteresis
-    phase = grey.beyond(threshold, bright=bright)
-    if threshold is not None and strict is not None:
-        parts = GpuParts(gpu, phase)
-        grey.mark_beyond(strict, parts.parts, parts.is_marked, bright=bright)
-        parts.classify(phase, OPEN, SOLID)
-    return phase
-
-
-def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
-    """Do as `find_air` and `classify_void` of `hushpore.pores.passes`, in place.
-
-    Waits once where air outside is looked for, for whether there is a sample.
-    """
-    if work.has_air:
-        (is_solid,) = gpu.numbers((phase == SOLID).any().astype(np.int32).reshape(1))
-        require_solid(work.volume, bool(is_solid))
-        mark_outside(gpu, work, phase)
-    parts = GpuParts(gpu, phase)
-    parts.mark_faces(along_z=(work.faces[0],) * 2, along_y=True)
-    if work.has_air:
-        parts.mark_neighbours(phase, AIR)
-    totals = parts.classify(phase, *phases_kept(work.settings))
-    border_crossings = gpu.xp.zeros(N_DIRECTIONS, np.uint64)
-    lines = phase[0] if work.volume.n_spatial == 2 else phase.reshape(len(phase), -1)
-    air = gpu.xp.zeros(len(lines), np.int64)
-    if work.has_air:
-        size = tuple(np.int32(length) for length in phase.shape[1:])
-        given = (phase,), (np.int32(AIR), *size)
-        name = "count_air_crossings"
-        border_crossings = gpu.totals(gpu.graph, name, phase.size, N_DIRECTIONS, *given)
-        air = (lines == AIR).sum(axis=1, dtype=np.int64)
-    return GpuVoid(phase, totals, border_crossings, air)
-
-
-def phases_kept(settings: PoreSettings) -> tuple[int, int]:
-    """Return the phase labels of open void and of closed, of which one may be left out."""
-    mode = settings.mode
-    return SOLID if mode == "closed" else OPEN, SOLID if mode == "open" else CLOSED
 
 
 def mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
@@ -172,7 +119,7 @@ def mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
 
     `phase`: (z, y, x), uint8: of the whole volume, or of some slices where each is one for itself.
     """
-    ball = ball_of(work, phase.shape)
+    ball = work.ball(phase.shape)
     xp, no_walls, limit = gpu.xp, (False, False, False), np.float32(ball.limit)
     balls = xp.ones(ball.shape, np.uint8)
     balls[ball.inner] = phase != SOLID
@@ -191,14 +138,8 @@ def mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
     gpu.xp.copyto(phase, np.uint8(AIR), where=near & (phase != SOLID))
 
 
-def ball_of(work: Work, shape: tuple[int, ...]) -> Ball:
-    """Return the ball that finds the air outside, and the room that it needs."""
-    slicewise = is_slicewise(work.volume, work.settings)
-    return ball_around(shape, work.spacing, work.settings.outside_radius, slicewise)
-
-
 def bytes_outside(work: Work) -> int:
     """Return how much memory `classify_void` takes at most, beside grey values and void."""
     if not work.has_air:
         return 0
-    return BYTES_OUTSIDE * math.prod(ball_of(work, work.shape).shape)
+    return BYTES_OUTSIDE * math.prod(work.ball(work.shape).shape)

@@ -16,7 +16,7 @@ from hushpore.base.volume import SPATIAL_AXES, Volume, require_grey
 from hushpore.device.backend import Backend
 from hushpore.pores.job import outside_totals, prepare, warm_up_kind, warnings_of
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import Work, find_local_thickness
+from hushpore.pores.passes import find_local_thickness
 from hushpore.pores.phases.labelling import find_labels, find_phases
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of
 from hushpore.pores.phases.regions import Regions
@@ -27,6 +27,7 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
 from hushpore.pores.void.parts import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
+from hushpore.pores.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.events import Event, Job
-    from hushpore.pores.passes import Pass
+    from hushpore.pores.engine import Pass
     from hushpore.pores.phases.labelling import Found
     from hushpore.pores.phases.regions import FoundRegions
     from hushpore.pores.phases.settings import PhaseSettings

@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.passes import Grey, Threshold, find_air, find_void
+from hushpore.pores.passes import Grey, find_air, find_void
 from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.settings import MOST
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.parts import AIR, make_void
 from hushpore.pores.void.surroundings import Surroundings, find_surroundings, make_thumbnail
 from hushpore.pores.void.threshold import survey
+from hushpore.pores.work import Threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
-    from hushpore.pores.passes import Pass, Work
+    from hushpore.pores.engine import Pass
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.slabs import Stack
     from hushpore.pores.stages import Stages
+    from hushpore.pores.work import Work
 
 
 class Found(NamedTuple):

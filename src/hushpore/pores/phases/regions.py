@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import part_of
-from hushpore.pores.passes import find_basins, find_closed, find_distance, measure_basins
+from hushpore.pores.passes import (
+    find_basins,
+    find_closed,
+    find_distance,
+    measure_basins,
+)
 from hushpore.pores.result import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.watershed.basins import apply_labels
@@ -19,9 +24,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.passes import Pass, Work
+    from hushpore.pores.engine import Pass
     from hushpore.pores.slabs import Stack
     from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.work import Work
 
 #: Columns of the table of pores that say nothing of regions of several phases.
 _OF_PORES = ("is_open", "closed_voxels")

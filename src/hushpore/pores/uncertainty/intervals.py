@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.events import Progress, mapped
-from hushpore.pores.passes import beyond_mask
 from hushpore.pores.result import number_basins
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
@@ -32,6 +31,7 @@ from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, sett
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.parts import AIR
 from hushpore.pores.watershed.merging import height_of
+from hushpore.pores.work import beyond_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
-    from hushpore.pores.passes import Work
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.uncertainty.band import Band
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
+    from hushpore.pores.work import Work
 
 #: What a progress bar calls it.
 STAGE = "intervals"

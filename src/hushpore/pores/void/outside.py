@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hushpore.pores.geometry.surface import DIRECTIONS
-from hushpore.pores.slabs import Scratch, Slabs, Stack
-from hushpore.pores.void.parts import AIR, OPEN, SOLID, Components, find_components, find_runs
-from hushpore.pores.watershed.distance import distances, squared_distance
+from hushpore.pores.void.parts import find_components
+from hushpore.pores.watershed.distance import squared_distance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -64,74 +63,6 @@ def ball_around(
         steps = (_APART * in_slice, *spacing[1:])
         return Ball(around, inner, steps, (radius * min(spacing) / in_slice) ** 2, slicewise)
     return Ball(around, inner, tuple(spacing), radius**2, slicewise)
-
-
-def mark_outside(
-    phase: Stack,
-    slabs: Slabs,
-    scratch: Scratch,
-    spacing: Sequence[float],
-    radius: float,
-    slicewise: bool,
-    threads: KernelThreads,
-) -> Iterator[float]:
-    """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
-
-    `phase`: (z, y, x), uint8: the void is `OPEN`, and the ball gets into what is filled in, too.
-    `spacing`: voxel size in z, y, x order. `radius`: of the ball, in voxels of the smallest
-    spacing. It fits where all solid voxels' centres are farther from its own, which is the centre
-    of a voxel. `slicewise`: whether every slice is taken for itself, with a disc instead of the
-    ball: for a sample that runs through from the first slice to the last, whose pores would be open
-    there.
-    Yields: the share that is done.
-
-    Linear in the number of voxels: two distance transforms and one search for connected parts, in
-    a volume that is larger by the diameter of the ball (`outside_bytes`).
-    """
-    if slicewise:
-        for first, last in slabs:
-            part = phase.read(first, last)
-            outside = outside_of_slices(part != SOLID, spacing, radius, threads)
-            part[outside & (part == OPEN)] = AIR
-            phase.write(first, part)
-            yield last / slabs.depth
-        return
-    ball = ball_around(phase.shape, spacing, radius, slicewise)
-    shape, limit = ball.shape, ball.limit
-    before, *inner = ball.inner[0].start, *ball.inner[1:]
-    thickness = shape[0] if len(slabs) == 1 else min(slabs.thickness, shape[0])
-    around = Slabs(shape[0], thickness, slabs.on_disk)
-    balls = scratch.stack("balls", shape, np.uint8)
-    for first, last in around:
-        part = phase.read(first - before, last - before)
-        room = balls.room(first, last)
-        room[...] = 1
-        place = max(first, before)
-        room[place - first :][: len(part)][:, *inner] = part != SOLID
-        balls.write(first, room)
-    no_walls = (False, False, False)
-    steps = (balls, around, scratch, spacing, no_walls, threads)
-    for first, distance in distances(*steps, within=limit):
-        # where the ball fits
-        balls.write(first, (distance > limit).view(np.uint8))
-        yield 0.5 * (1 - first / around.depth)
-    parts = Components((False, False, True), around)
-    for first, last in around:
-        parts.add(find_runs(balls.read(first, last), threads))
-    parts.join()
-    for slab, (first, last) in enumerate(around):
-        part = balls.read(first, last)
-        parts.paint(slab, part, parts.is_open.view(np.uint8), threads)
-        # and where it does not get to
-        balls.write(first, np.bitwise_xor(part, 1, out=part))
-    for first, distance in distances(*steps, within=limit):
-        place = max(first, before)
-        part = phase.read(place - before, first + len(distance) - before)
-        near = distance[place - first :][: len(part)][:, *inner] <= limit
-        part[near & (part == OPEN)] = AIR
-        phase.write(place - before, part)
-        yield 1 - 0.5 * first / around.depth
-    balls.close()
 
 
 def outside_of_slices(

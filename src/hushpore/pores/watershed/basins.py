@@ -40,19 +40,15 @@ class Watershed:
     a voxel of the slice before or after. Exits are few; once all slabs are met, following them from
     slab to slab leads to the peaks of all voxels.
 
+    `watershed`: finds the basins of a slab; see `hushpore.pores.engine.Engine.watershed_slab`.
     `faces_only`: whether voxels lead to the 6 neighbours that they share a face with only.
-    `watershed`: does what `watershed_slab` does, elsewhere.
     """
 
     def __init__(
-        self,
-        depth: int,
-        *,
-        faces_only: bool = False,
-        watershed: Callable[..., SlabWatershed] | None = None,
+        self, depth: int, watershed: Callable[..., SlabWatershed], *, faces_only: bool = False
     ) -> None:
         self.depth = depth
-        self._watershed = watershed or watershed_slab
+        self._watershed = watershed
         self._faces_only = faces_only
         self.count = 0
         self._done = 0  # slices
@@ -67,41 +63,18 @@ class Watershed:
         """Return the slices of the distance map that are needed for those of a slab."""
         return max(first - 2, 0), min(last + 2, self.depth)
 
-    def add(
-        self,
-        distance: npt.NDArray[np.float32],
-        pointers: npt.NDArray[np.int32],
-        threads: KernelThreads,
-        first: int = 0,
-        last: int | None = None,
-    ) -> npt.NDArray[np.int64]:
-        """Find the basins in the next slab.
+    def find(self, distance: Any, pointers: Any, first: int, last: int) -> SlabWatershed:
+        """Find the basins of the next slab, which may not be written yet; `connect` is next.
 
         `distance`: (z, y, x), float32, C order, fewer than 2**31 voxels: the squared distance, 0 in
         the solid, of the `slices` around the slab. `pointers`: int32, of the same shape. In its
         slices `first` to `last`, those of the slab, basins are written, 1 to n in the order in
         which their peaks lie in memory, 0 in the solid; where a voxel leaves the slab, what
-        `relabel_exits` looks up. `first`, `last`: see `pointers`; by default all.
-        Returns: (n,), int64: flat index, in the slab, of the peak of each basin that is new.
+        `relabel_exits` looks up.
         Raises InputError if there are more basins than int32 can number.
         """
-        last = len(distance) if last is None else last
-        found = self.find(distance, pointers, threads, first, last)
-        self.connect(found, pointers[first:last])
-        return found.peaks
-
-    def find(
-        self,
-        distance: npt.NDArray[np.float32],
-        pointers: npt.NDArray[np.int32],
-        threads: KernelThreads,
-        first: int,
-        last: int,
-    ) -> SlabWatershed:
-        """Do the first half of `add`: find basins, which may not be written yet."""
-        found = self._watershed(
-            distance, pointers, threads, first, last, self.count, faces_only=self._faces_only
-        )
+        how = {"faces_only": self._faces_only}
+        found = self._watershed(distance, pointers, first, last, self.count, **how)
         self.count += found.peaks.size
         return found
 
@@ -129,11 +102,9 @@ class Watershed:
             leads[onward] = leads[-1 - leads[onward]]
         self._basin_of_exit = leads.astype(np.int32)
 
-    def connect(self, found: SlabWatershed, basins: npt.NDArray[np.int32]) -> None:
-        """Do the second half of `add`: note where exits between this slab and the last one lead.
-
-        `found`: what `find` has returned, slab after slab. `basins`: (z, y, x), int32: the slab.
-        """
+    def connect(self, found: SlabWatershed) -> None:
+        """Note where exits between a slab and the last one lead, once its basins are written."""
+        basins = found.basins
         slab, size = basins.reshape(-1), math.prod(basins.shape[1:])
         before, back = self._exits[-1], found.back
         if self._ahead.size or back.size:
@@ -156,6 +127,7 @@ class SlabWatershed(NamedTuple):
     # it, as flat indices in that slice
     back: npt.NDArray[np.int64]
     ahead: npt.NDArray[np.int64]
+    basins: Any  # (z, y, x), int32: the slab itself
 
 
 def watershed_slab(
@@ -170,7 +142,7 @@ def watershed_slab(
 ) -> SlabWatershed:
     """Find the basins of a slab, as far as they can be told from it alone.
 
-    `distance`, `pointers`, `first`, `last`: as for `Watershed.add`. Where a voxel leaves the slab
+    `distance`, `pointers`, `first`, `last`: as for `Watershed.find`. Where a voxel leaves the slab
     by its exit n, ``-1 - n`` is written. `count`: basins that come before this slab's.
     `faces_only`: as for `Watershed`.
     Raises InputError if there are more basins than int32 can number.
@@ -198,7 +170,7 @@ def watershed_slab(
     numbering = (flat, begin, count, peaks.size, exit_at)
     threads.over(end - begin, _number, *numbering, smallest=1 << 14)
     back = exits < size
-    return SlabWatershed(peaks - begin, exits[back], exits[~back] - size)
+    return SlabWatershed(peaks - begin, exits[back], exits[~back] - size, pointers[first:last])
 
 
 def require_numbers(count: int) -> None:

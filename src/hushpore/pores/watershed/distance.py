@@ -17,31 +17,19 @@ transforms in linear time". https://doi.org/10.1007/0-306-47025-X_36
 
 from __future__ import annotations
 
-import itertools
 import math
-from contextlib import closing
-from functools import partial
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from hushpore.pores.gpu.slabs import GpuSlabs
     from hushpore.pores.parallel import KernelThreads
-    from hushpore.pores.slabs import Scratch, Slabs, Stack
-
-if TYPE_CHECKING:
-    #: Phase labels of a slab, and the distances along z before and after it.
-    _Given: TypeAlias = tuple[
-        npt.NDArray[np.uint8], npt.NDArray[np.float32], npt.NDArray[np.float32]
-    ]
 
 _REACH = 48  # voxels up to which looking at all of them is faster than an envelope
 _FAR = 61440  # with the square of the reach added it still has 16 bits
@@ -71,81 +59,6 @@ def squared_distance(
         void.view(np.uint8), distance, edge, edge, spacing, solid_outside, threads, within=within
     )
     return distance
-
-
-def distances(
-    phase: Stack,
-    slabs: Slabs,
-    scratch: Scratch,
-    spacing: Sequence[float],
-    solid_outside: Sequence[bool],
-    threads: KernelThreads,
-    highest: int = 1,
-    out: npt.NDArray[np.float32] | None = None,
-    gpu: GpuSlabs | None = None,
-    within: float = math.inf,
-) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Find the squared distance in a stack slab by slab, from its last to its first.
-
-    `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: makes room for
-    one slice a slab. `spacing`, `solid_outside`, `within`: as for `squared_distance`. `out`: (z, y,
-    x), float32: where they go, if there is room for all of them. `gpu`: does what `fill_distance`
-    does, elsewhere, without `within`.
-    Yields: first slice of a slab, and its squared distance, float32; without `out` the next slab
-    overwrites it.
-    """
-    if gpu is None:
-        yield from _distances(
-            phase, slabs, scratch, spacing, solid_outside, threads, highest, out, None, within
-        )
-        return
-    steps = _distances(phase, slabs, scratch, spacing, solid_outside, threads, highest, out, gpu)
-    with closing(gpu.behind(steps)) as found:
-        yield from found
-
-
-def _distances(
-    phase: Stack,
-    slabs: Slabs,
-    scratch: Scratch,
-    spacing: Sequence[float],
-    solid_outside: Sequence[bool],
-    threads: KernelThreads,
-    highest: int,
-    out: npt.NDArray[np.float32] | None,
-    gpu: GpuSlabs | None,
-    within: float = math.inf,
-) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    # on a GPU the one before is still on its way when the next is begun
-    shape = (1 if gpu is None else 2, slabs.thickness, *phase.shape[1:])
-    rooms = itertools.cycle(np.empty(shape, np.float32) if out is None else [])
-    edge = edge_plane(phase.shape, solid_outside[0])
-    # what comes from the slices before each slab but the first
-    carried = scratch.stack("carried", (len(slabs) - 1, *edge.shape), np.float32)
-    before = edge
-    for slab, (first, last) in enumerate(slabs):
-        if last < slabs.depth:
-            before = carry(phase.read(first, last), before, threads, highest)
-            carried.write(slab, before[None])
-
-    def parts() -> Iterator[tuple[int, _Given]]:
-        after = edge
-        for slab in reversed(range(len(slabs))):
-            first, last = slabs[slab]
-            part = phase.read(first, last)
-            before = carried.read(slab - 1, slab)[0] if slab else edge
-            yield first, (part, before, after)
-            if slab:
-                after = carry(part, after, threads, highest, back=True)
-
-    given = parts() if gpu is None else gpu.ahead(parts(), itemgetter(1))
-    fill = partial(fill_distance, within=within) if gpu is None else gpu.fill_distance
-    for first, (part, before, after) in given:
-        depth = len(part)
-        distance = next(rooms)[:depth] if out is None else out[first : first + depth]
-        fill(part, distance, before, after, spacing, solid_outside, threads, highest)
-        yield first, distance
-    carried.close()
 
 
 def edge_plane(shape: Sequence[int], solid_outside: bool) -> npt.NDArray[np.float32]:
