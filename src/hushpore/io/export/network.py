@@ -123,19 +123,18 @@ def _phase_arrays(
         yield f"throat.{pair}", (low == one) & (high == other)
 
 
-def _phases_of(result: PoreResult) -> dict[int, str] | None:
-    """Return the names of the phases that a result is of, by their number; None of pores."""
-    if "phase" not in result.pores:
-        return None
-    return {row["phase"]: row["name"] for row in result.provenance["result"]["phases"]}
+def _arrays_of(result: PoreResult) -> dict[str, npt.NDArray[Any]]:
+    """Return the network of a result, which may be of the regions of phases."""
+    phases = None
+    if "phase" in result.pores:
+        phases = {row["phase"]: row["name"] for row in result.provenance["result"]["phases"]}
+    return network_arrays(result.pores, result.throats, result.labels, phases)
 
 
 def write_csv(path: Path, result: PoreResult) -> None:
     """Write the network as a table, which ``openpnm.io.network_from_csv`` loads."""
-    tables = result.pores, result.throats, result.labels
-    arrays = network_arrays(*tables, _phases_of(result))
     with path.open("wb") as file:
-        _columns(arrays).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
+        _columns(_arrays_of(result)).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
 
 
 def write_npz(path: Path, result: PoreResult) -> None:
@@ -143,10 +142,8 @@ def write_npz(path: Path, result: PoreResult) -> None:
 
     ``openpnm.io.network_from_porespy(dict(numpy.load(path)))`` loads them.
     """
-    tables = result.pores, result.throats, result.labels
-    arrays = network_arrays(*tables, _phases_of(result))
     with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        np.savez_compressed(file, allow_pickle=False, **_arrays_of(result))
 
 
 def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:
