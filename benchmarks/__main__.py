@@ -6,8 +6,8 @@ there is so far, which is written each time. Under ``"samples"`` it may have wha
 of, and that is kept beside them. One that needs what is not there, a GPU for example, says so and
 is passed over.
 
-With ``--peers FILE`` those that compare other programs take these figures from an earlier result,
-and measure ours alone; whose they are stands in the result, under ``"peers"``.
+Results of benchmarks that proved a decision, and are not run any more, are in ``results/decided``;
+their code is in the history, at the commit that each of them names.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ PACKAGES = (
     "numpy", "scipy", "scikit-image", "numba", "torch", "cupy-cuda12x", "cupy-cuda13x",
     "porespy",
 )  # fmt: skip
-#: What is said of the run whose figures of other programs are kept.
-_ORIGIN = ("date", "commit", "processor", "versions")
 
 
 def names() -> list[str]:
@@ -72,20 +70,12 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", help="which; by default all")
     parser.add_argument("--out", type=Path, help="folder of the results; default: results/")
     parser.add_argument("--limit", type=float, help="seconds that it may take, of gpu")
-    parser.add_argument(
-        "--only",
-        help="part of the names of scans, as of denoise_correlated, or of kinds, of damaged",
-    )
-    parser.add_argument(
-        "--peers",
-        type=Path,
-        help="earlier result whose figures of other programs are kept; of thickness, merge_height",
-    )
+    parser.add_argument("--only", help="part of the names of scans, of denoise_correlated")
     given = parser.parse_args(words)
     for name in given.names or names():
         module = import_module(f"benchmarks.{name}")
         try:
-            for result, target in results(module, given.out, given.limit, given.only, given.peers):
+            for result, target in results(module, given.out, given.limit, given.only):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         except (DeviceError, MissingPackageError, MissingError) as error:
@@ -99,17 +89,14 @@ def results(
     out: Path | None = None,
     limit: float | None = None,
     only: str | None = None,
-    peers: Path | None = None,
 ) -> Iterator[tuple[dict[str, Any], Path]]:
     """Run a benchmark; yields what is to be written, and where, each time that there is more.
 
     `out`: folder of the results; by default the one beside this file. `limit`: seconds that it may
     take, where it takes a limit. `only`: which of its parts are done, where it takes that: beside
-    those that the same commit has done already. `peers`: an earlier result whose figures of other
-    programs are kept, where it compares any.
+    those that the same commit has done already.
     """
-    earlier = None if peers is None else json.loads(peers.read_text(encoding="utf-8"))
-    given = {"limit": limit, "out": out, "only": only, "peers": earlier}
+    given = {"limit": limit, "out": out, "only": only}
     taken = inspect.signature(module.measure).parameters
     if only is not None and "kept" in taken:
         given["kept"] = _figures_of_same_commit((out or HERE / "results") / f"{_name(module)}.json")
@@ -120,8 +107,6 @@ def results(
     )
     for figures in [measured] if isinstance(measured, dict) else measured:
         around = surroundings()
-        if earlier and "peers" in taken:
-            around["peers"] = earlier.get("peers") or {name: earlier[name] for name in _ORIGIN}
         result = {**around, "figures": figures}
         if "samples" in figures:
             result["samples"] = figures["samples"]

@@ -51,13 +51,18 @@ def figures_page(results: Path = BENCHMARKS / "results") -> str:
     on_gpus = sorted((results / "gpu").glob("*.json"))
     head = HEAD if on_gpus else HEAD + NO_GPU
     pages = [_section(path, path.stem, results) for path in sorted(results.glob("*.json"))]
-    return "".join([head, *pages, *(_section(path, "gpu", results) for path in on_gpus)])
+    pages += [_section(path, "gpu", results) for path in on_gpus]
+    decided = sorted((results / "decided").glob("*.json"))
+    return "".join([head, *pages, *(_section(path, "", results) for path in decided)])
 
 
 def _section(path: Path, benchmark: str, results: Path) -> str:
+    """Return the section of a result file; `benchmark`: empty where its code is gone."""
     result = json.loads(path.read_text(encoding="utf-8"))
-    module = ast.parse((BENCHMARKS / f"{benchmark}.py").read_text(encoding="utf-8"))
-    purpose = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
+    purpose = "Not run any more: it proved a decision. Its code is in the history, at its commit."
+    if benchmark:
+        module = ast.parse((BENCHMARKS / f"{benchmark}.py").read_text(encoding="utf-8"))
+        purpose = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     where = f"../benchmarks/results/{path.relative_to(results).as_posix()}"
     lines = [
@@ -66,7 +71,7 @@ def _section(path: Path, benchmark: str, results: Path) -> str:
         f"{result['device']} ({result['processor']}), {result['date'][:10]}, commit "
         f"`{result['commit']}`, {versions}. [{path.name}]({where})\n",
     ]
-    if age := _age(result["commit"], packages_of(benchmark)):
+    if benchmark and (age := _age(result["commit"], packages_of(benchmark))):
         lines.append(f"{age}\n")
     if benchmark in PICTURES:
         shows, picture = PICTURES[benchmark]

@@ -31,9 +31,6 @@ STEP = {"denoise_step.FEATURES": 4, "denoise_step.IMAGES": (2, 32, 32), "denoise
 #: One of the simulated scans.
 ONE_SCAN = {"_scans.STRUCTURES": ("rock",), "_scans.BLURS": (0.0,)}
 
-#: The phantom with rings.
-SMALL_RINGS = {"_ring_phantom.SHAPE": (16, 96, 96)}
-
 #: Of each benchmark the constants that make it tiny; ``module.NAME`` for those of another module of
 #: the benchmarks, or of hushpore. A new benchmark is added here, with constants such that it takes
 #: less than a second: volumes of some 16 voxels, one round, two steps.
@@ -42,30 +39,11 @@ TINY: dict[str, dict[str, Any]] = {
     "convert": {"SHAPE": (32, 64, 64), "TILE": 32, "BUDGETS": (0.25,)},
     "corners": {"ROUNDS": 1, "EDGE": 12, "IMAGE": 24, "PLATE": 16, "pores.ROCK": 24},
     "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
-    "denoise_artefacts": {"STEPS": 1, "RING_STEPS": 1, **SMALL_RINGS},
-    "denoise_bound": {"STEPS": 1, **ONE_SCAN, "SCANS": (("rock", 0.02),)},
-    "denoise_bound_photos": {"SECONDS": 1, "STEPS": 1, "PHOTOS": (1,)},
-    "denoise_detail": {"EVERY": 1, "BUDGETS": (1,), "denoise_quality.APART": 0.3},
-    "denoise_length": {"LENGTHS": (2, 4), **ONE_SCAN, "SCANS": {"tuning": {"rock": 0.02}}},
-    "denoise_operations": {"EDGE": 8, "STEPS": 1, "WARM_UP": 0, **STEP},
-    "denoise_pair": {"STEPS": 1, **ONE_SCAN, "SCANS": {"rock": "ramp"}},
     "denoise_photons": {"COUNTS": (10,), "PHOTOS": (1,), "STEPS": 1},
-    "denoise_predict": {"SHAPES": {2: (1, 32, 32), 3: (1, 8, 16, 16)}, "ROUNDS": 1, "FEATURES": 4},
     "denoise_quality": {"BUDGETS": (1,), "APART": 0.3},
-    "denoise_rivals": {},
-    "denoise_schedule": {"STEPS": 1},
     "denoise_set12": {"SETTINGS": {"steps": 1}},
     "denoise_step": {"PAIRS": 1, "WARM_UP": 0, **STEP},
-    "exports": {"pores.ROCK": 24},
     "first_call": {"ROUNDS": 1},
-    "intervals": {
-        "CUBE": 40,
-        "SCAN": 24,
-        "RADII": (3.0, 4.0),
-        "MATERIALS": {"apart": (8, 1.25), "open": (10, 0.85)},
-        "SCANS": 2,
-        "PARTS": 1,
-    },
     "live_overhead": {
         **STEP,
         "PAIRS": {"training step": 2, "short step": 2},
@@ -73,24 +51,10 @@ TINY: dict[str, dict[str, Any]] = {
         "TOLD": 50,
     },
     "noise_model": {"LARGE": 16, **ONE_SCAN},
-    "patches": {
-        "N_PATCHES": 20,
-        "EDGE": 8,
-        "IMAGE": 32,
-        "SUBSET": 2,
-        "ROUNDS": 1,
-        "POINTS": (50, 200),
-    },
-    "phases": {"BALLS": 20, "PLATES": 12, "SCAN": 16, "BINS": 24, "PHASES": (2,), "ROUNDS": 1},
     "pores": {"SIZES": (16, 20, 24), "ROCK": 24, "ROUNDS": 1},
     "pores_on_disk": {"SIZE": 48, "_tiles.TILE": 24, "BUDGET": 0.001},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
-    "reading_disk": {"ROUNDS": 1, "SHAPES": {"tiny": (2, 32, 32)}},
-    "reading_ahead": {"READ": 0.001, "SLICES": 3, "REPEATS": 1, "TRIALS": 5, "WORK": (0.001,)},
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
-    "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN, "_ring_phantom.SHAPE": (16, 64, 64)},
-    "thickness": {"ROUNDS": 1, "FOAM": 24, "pores.ROCK": 24},
-    "thickness_truth": {"COUNT": 1, "COUNT_SMALL": 1, "LARGEST": 4.0},
     "threads": {
         "ROUNDS": 1,
         "ROUNDS_OF_LARGE": 1,
@@ -98,7 +62,6 @@ TINY: dict[str, dict[str, Any]] = {
         "LARGE_BLOBS": 20,
         "pores.ROCK": 24,
     },
-    "topology": {"SHAPES": 16, "VOID": 16, "CHANNEL": 20, "ROUNDS": 1},
     "waiting": {**STEP, "STEPS": 1, "ROUNDS": 1},
 }
 
@@ -106,12 +69,7 @@ TINY: dict[str, dict[str, Any]] = {
 #: What some need that tests may not have; see tests/conftest.py.
 NEEDS = {
     "cluster_overhead": ("distributed",),
-    "exports": ("openpnm", "vtk"),
 }
-
-
-#: Figures of kept files of packages that tests need not have.
-OF_PEERS = {"thickness": {"porespy"}}
 
 
 @pytest.mark.long
@@ -133,7 +91,7 @@ def test_it_runs_to_its_end_and_its_figures_are_those_that_are_kept(
         found = json.loads(json.dumps(result, allow_nan=False))["figures"]
     assert found
     kept = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))["figures"]
-    assert leaves(kept) - leaves(found) <= OF_PEERS.get(name, set())
+    assert leaves(kept) <= leaves(found)
 
 
 def make_tiny(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,30 +120,10 @@ NOT_HERE = {
         "on a pretended GPU by tests/pores/test_gpu_benchmark.py",
     ),
     "gpu_counts": "compiles kernels; what it counts, tests/pores/gpu/test_engine.py does",
-    "faults": "makes forks, 500 of them: no test runs it",
-    "soak": "opens a window and goes on for as long as it is let",
-    "merge_height": "needs PoreSpy, which tests do not have",
-    "last_write": "makes forks: in a process of its own by tests/io/test_last_write.py",
-    "attacks": "makes forks; its files are opened by tests/io/test_gate.py",
-    "damaged": "makes forks; its files are read by tests/io/test_mutations.py",
-    **dict.fromkeys(
-        ("cluster_blocks", "cluster_faults", "cluster_large"),
-        "starts workers, which takes 5 s each; as cluster_overhead, and in tests/cluster",
-    ),
-    **dict.fromkeys(
-        ("denoise_careamics", "denoise_correlated_careamics", "denoise_rival_curve"),
-        "needs CAREamics, which tests do not have",
-    ),
-    **dict.fromkeys(
-        ("denoise_bm4d", "denoise_photons_bm3d"), "needs BM3D and BM4D, which tests do not have"
-    ),
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
-        ("live", "live_ablation", "live_flood", "live_whole", "reading_window", "window_steps"),
+        ("live", "window_steps"),
         "opens a window in a process of its own, on a screen that is drawn on",
-    ),
-    **dict.fromkeys(
-        ("patch_boxes", "results_panel", "void_preview"), "opens a window that is drawn on"
     ),
 }  # fmt: skip
 
@@ -205,32 +143,19 @@ def test_what_is_not_run_here_can_be_imported_at_least(name: str) -> None:
     assert callable(module.measure)
 
 
-PHOTOS = ["artefacts", "detail", "photons", "quality", "rivals", "schedule", "set12"]
-SCREEN = ["live", "patch_boxes", "reading_window", "results_panel", "void_preview", "window_steps"]
-
-
 @pytest.mark.usefixtures("data_beside")
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
-        *((f"denoise_{name}", "photos") for name in PHOTOS),
+        *((f"denoise_{name}", "photos") for name in ("photons", "quality", "set12")),
         ("noise_model", "snow.tif"),
-        ("denoise_bm4d", "bm3d"),
-        ("denoise_photons_bm3d", "bm3d"),
-        ("denoise_careamics", "careamics"),
-        ("denoise_correlated_careamics", "careamics"),
-        ("denoise_rival_curve", "careamics"),
-        ("exports", "openpnm"),
-        ("merge_height", "PoreSpy"),
-        *((name, "a screen") for name in SCREEN),
+        *((name, "a screen") for name in ("live", "window_steps")),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(
     name: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    for package in ("bm3d", "careamics", "openpnm", "porespy"):
-        monkeypatch.setitem(sys.modules, package, None)
     for module in ("_photos", "noise_model"):
         monkeypatch.setattr(import_module(f"benchmarks.{module}"), "DATA", tmp_path / "nowhere")
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):

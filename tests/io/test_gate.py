@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tracemalloc
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,8 @@ from hushpore.io import describe, read
 from hushpore.io.gate import LARGEST_RATIO, MOST_PARTS, MOST_SMALL_PARTS, SMALL, Gate
 
 pytest.importorskip("zarr")
-attacks = import_module("benchmarks._attack_files")
+sys.path.insert(0, str(Path(__file__).parent))
+attacks = import_module("attack_files")
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="some are pipes and links")
 

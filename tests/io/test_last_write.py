@@ -16,12 +16,12 @@ from hushpore.io.target import check_target, new_directory
 
 ROOT = Path(__file__).parents[2]
 
-#: In a process of its own, as forks are made of it: what `benchmarks last_write` does with commands
-#: is done with what writes their results.
+#: In a process of its own, since forks are made of it.
 KILLS = """
-import json, os, random
+import json, os, random, sys
+sys.path.insert(0, "tests/io")
 import pandas as pd
-from benchmarks.last_write import Case, kills
+from kills import Case, kills
 from hushpore.io import read
 from hushpore.io.results import write_image, write_results
 

@@ -1,7 +1,6 @@
 """Damaged files of every kind: an image or a clear error, in few steps, and in little memory.
 
-What is done to them, and to which files, says `benchmarks/_mutations.py`; the benchmark ``damaged``
-tries far more, in processes of their own, and keeps the figures.
+What is done to them, and to which files, is in `mutations.py`.
 """
 
 import re
@@ -15,7 +14,8 @@ import pytest
 
 from hushpore.base.errors import HushporeError
 
-mutations = import_module("benchmarks._mutations")
+sys.path.insert(0, str(Path(__file__).parent))
+mutations = import_module("mutations")
 
 COUNTED = 60  # of DICOM and TIFF each
 MOST_STEPS = 10  # times the calls of functions that an undamaged file takes

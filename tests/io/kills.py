@@ -1,8 +1,9 @@
-"""Commands that are killed while they write: what is there then, and what is left over.
+"""Work that is killed while it writes: what is there then, and what is left over.
 
-SIGKILL at random moments of the last tenth of five commands: before one of their last changes to
-the disk, or up to `LATER` seconds after it. The results that lay there must be there, whole, or
-the new ones, whole; and when the command is given again, the new ones and nothing else. Linux only.
+SIGKILL comes before one of the last changes to the disk, or up to `LATER` seconds after it, in a
+process that is forked from this one, which must have begun no threads. The results that lay there
+must be there, whole, or the new ones, whole; and when the work is done again, the new ones and
+nothing else. Linux only.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import re
 import shutil
+import signal
+import sys
 import tempfile
+import threading
+import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks._forked import alone, before_changes, command, forked, kill_before
-
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
 
     Runs = Callable[[str, Path], Callable[[], None]]
 
-#: Kills in all.
-TIMES = 200
 #: At so many of the last changes, where these are more than the last tenth.
 LEAST = 12
 #: Seconds after a change within which half of them come.
@@ -37,7 +39,8 @@ LATER = 0.003
 _UUID = re.compile(rb"urn:uuid:[0-9a-f-]{36}")
 # of files that are another each time
 _ENDS = {".png": b"IEND\xaeB`\x82", ".html": b"</html>", ".safetensors": b""}
-_LEARN = "--device cpu --patch-size 32 --method n2v2 --context 0"
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link"}
 
 
 @dataclass(frozen=True)
@@ -50,61 +53,7 @@ class Case:
     share: float = 0.1  # of its changes to the disk, the last ones, that kills come at
 
 
-CASES = {
-    "run": Case(
-        f"run n.tif -o r --overwrite --steps 2 {_LEARN}",
-        f"run n.tif -o r --steps 1 {_LEARN}",
-        ("r",),
-    ),
-    "pores --overwrite": Case(
-        "pores n.tif -o p --overwrite --device cpu --threshold 70",
-        "pores n.tif -o p --device cpu --threshold 60",
-        ("p",),
-    ),
-    "convert": Case(
-        "convert n.tif c.ome.zarr --overwrite", "convert m.tif c.ome.zarr", ("c.ome.zarr",)
-    ),
-    "denoise --checkpoint": Case(
-        f"denoise n.tif -o d.tif --overwrite --steps 2 --checkpoint c.safetensors {_LEARN}",
-        f"denoise n.tif -o d.tif --steps 1 {_LEARN}",
-        ("d.tif", "d.json", "c.safetensors"),
-    ),
-    "batch": Case(
-        "batch n.tif m.tif -o b --overwrite --no-denoise --threshold 70 --device cpu",
-        "batch n.tif m.tif -o b --no-denoise --threshold 60 --device cpu",
-        ("b/n", "b/m", "b/summary.csv", "b/summary.json"),
-        share=0.5,  # it writes a result after each scan
-    ),
-}
-
-
-def measure() -> dict[str, Any]:
-    """Count what was found after each kill; some ten minutes."""
-    return alone(_measure)
-
-
-def _measure() -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    warm_up()
-    for name, case in CASES.items():
-        figures[name] = kills(case, TIMES // len(CASES), random.Random(name))
-        print(name, json.dumps(figures[name]), flush=True)
-    rows = [each for each in figures.values() if isinstance(each, dict)]
-    figures["killed"] = sum(row["killed"] for row in rows)
-    figures["faults"] = sum(len(row["faults"]) for row in rows)
-    return figures
-
-
-def warm_up() -> None:
-    """Run each command once, so that forks find everything imported and compiled."""
-    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
-        write_scans(Path(scratch))
-        for case in CASES.values():
-            with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
-                command(case.before, Path(scratch))()
-
-
-def before_and_after(case: Case, scratch: Path, runs: Runs = command) -> tuple[Path, Path, int]:
+def before_and_after(case: Case, scratch: Path, runs: Runs) -> tuple[Path, Path, int]:
     """Make a folder as it is before a command and one as it is after it, in a folder.
 
     `runs`: makes of a command and a folder what runs it there.
@@ -118,7 +67,7 @@ def before_and_after(case: Case, scratch: Path, runs: Runs = command) -> tuple[P
     return begun, done, count_changes(runs(case.words, done), done)
 
 
-def kills(case: Case, times: int, moments: random.Random, runs: Runs = command) -> dict[str, Any]:
+def kills(case: Case, times: int, moments: random.Random, runs: Runs) -> dict[str, Any]:
     """Kill a command many times.
 
     `runs`: makes of a command and a folder what runs it there.
@@ -248,6 +197,92 @@ def names(place: Path) -> set[str]:
 
 
 def require(holds: bool, what: str) -> None:
-    """End the benchmark where something else went wrong."""
+    """Raise RuntimeError where something else went wrong."""
     if not holds:
         raise RuntimeError(f"Without any fault this failed: {what}")
+
+
+def forked(work: Callable[[], Any], seconds: float = 120, output: Path | None = None) -> int:
+    """Run a function in a fork; returns its exit status, below zero the signal that ended it.
+
+    `work`: what it returns is the status (None: 0). `seconds`: after which it is killed: -9.
+    `output`: of both streams; nowhere if None.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process = os.fork()
+    if not process:
+        _be_child(work, output)
+    end = time.monotonic() + seconds
+    while True:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            os.kill(process, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _be_child(work: Callable[[], Any], output: Path | None) -> None:
+    status = 70
+    try:
+        place = os.open(output or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.dup2(place, 1)
+        os.dup2(place, 2)
+        status = int(work() or 0)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def before_changes(folder: Path, act: Callable[[int], None]) -> None:
+    """Have a function called before each change below a folder, with its number from 1 on.
+
+    For the rest of the process: files opened to be written, renamed or removed, folders made or
+    removed.
+    """
+    inside, count, busy = os.path.realpath(folder), 0, False
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal count, busy
+        if busy or not (event in _CHANGES or (event == "open" and _writes(args))):
+            return
+        busy = True
+        try:
+            path = os.fspath(args[0])
+            path = os.fsdecode(path) if isinstance(path, bytes) else path
+            if os.path.join(os.getcwd(), path).startswith(inside):
+                count += 1
+                act(count)
+        except TypeError:
+            pass  # a number of a file that is open
+        finally:
+            busy = False
+
+    sys.addaudithook(hook)
+
+
+def _writes(args: tuple[Any, ...]) -> bool:
+    _, mode, flags = args
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return bool((flags or 0) & _WRITING)
+
+
+def kill_before(folder: Path, number: int, later: float) -> None:
+    """Have this process killed before its n-th change below a folder, or some seconds later."""
+
+    def act(count: int) -> None:
+        if count != number:
+            return
+        if later:
+            threading.Timer(later, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    before_changes(folder, act)
