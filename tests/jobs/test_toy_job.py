@@ -18,9 +18,8 @@ from skimage.filters import median as median_of_skimage
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
-from hushpore.base.events import Progress, result_of
+from hushpore.base.events import Progress, ResultFiles, result_of
 from hushpore.base.provenance import make_provenance
-from hushpore.base.result import ResultFiles
 from hushpore.base.settings import Settings, option
 from hushpore.cli.commands import hushpore as command
 from hushpore.cli.job_commands import batch_command

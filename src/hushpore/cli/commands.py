@@ -15,13 +15,11 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import NO_MEMORY, HushporeError
-from hushpore.cli.echo import echo
 from hushpore.cli.flags import JobCommand, reading_flags, timings_flag, trace_flag, trust_flag
 from hushpore.cli.job_commands import batch_command, job_command
-from hushpore.cli.progress_bar import drive
 from hushpore.cli.result_commands import compare_command, export_command, rerun_command
 from hushpore.cli.settings import preferences_command, settings_command
-from hushpore.cli.timings import Measured
+from hushpore.cli.terminal import Measured, drive, echo
 from hushpore.device.memory import is_out_of_memory
 from hushpore.io.registry import READERS, titles
 from hushpore.jobs import BATCHES, CHAIN, JOBS

@@ -12,8 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from hushpore.cli.echo import echo
-from hushpore.cli.progress_bar import drive
+from hushpore.cli.terminal import drive, echo
 from hushpore.io import read
 from hushpore.io.dicom import write_series
 from hushpore.io.results import check_target

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
-from hushpore.cli.echo import echo
 from hushpore.cli.flags import (
     JobCommand,
     device_flag,
@@ -20,9 +19,8 @@ from hushpore.cli.flags import (
     timings_flag,
     trace_flag,
 )
-from hushpore.cli.progress_bar import drive
 from hushpore.cli.settings import settings_sources
-from hushpore.cli.timings import Measured
+from hushpore.cli.terminal import Measured, drive, echo
 from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import click
 
 from hushpore.base.text import as_csv
-from hushpore.cli.echo import echo
 from hushpore.cli.flags import device_flag, trust_flag
-from hushpore.cli.progress_bar import drive
+from hushpore.cli.terminal import drive, echo
 from hushpore.io.registry import exporters_of
 from hushpore.runs.export import export
 

@@ -17,8 +17,8 @@ from hushpore.base.preferences import (
     reset_preferences,
     save_preferences,
 )
-from hushpore.cli.echo import echo
 from hushpore.cli.flags import settings_flags
+from hushpore.cli.terminal import echo
 from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:

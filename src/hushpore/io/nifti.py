@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.units import unit_of
+from hushpore.base.readable import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import REST, gate_of
 from hushpore.io.libraries import captured_warnings, explained_damage

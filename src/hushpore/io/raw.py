@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import unit_of
 from hushpore.base.text import read_text
-from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import sidecar_of
 from hushpore.io.gate import gate_of

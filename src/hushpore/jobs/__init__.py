@@ -73,7 +73,7 @@ class JobDescription:
 
     title: str  # what it does, as a button says it
     settings_class: str  # ``"module:class"`` of its settings
-    # ``"module:function"`` of its generator, which returns a `hushpore.base.result.Result`
+    # ``"module:function"`` of its generator, which returns a `hushpore.base.events.Result`
     generator: str
     # whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for
     on_gpu: bool = True

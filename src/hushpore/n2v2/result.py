@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.events import ResultFiles
 from hushpore.base.readable import readable_count, readable_number
-from hushpore.base.result import ResultFiles
 from hushpore.n2v2.trained import record_model
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import result_of
+from hushpore.base.events import Offer, ResultFiles, result_of
 from hushpore.base.provenance import identified
 from hushpore.base.readable import (
     percent_digits,
@@ -21,7 +21,6 @@ from hushpore.base.readable import (
     readable_percent,
     readable_unit,
 )
-from hushpore.base.result import Offer, ResultFiles
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.parallel import KernelThreads

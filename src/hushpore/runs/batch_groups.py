@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_count, readable_unit
+from hushpore.base.readable import METRES, readable_count, readable_unit
 from hushpore.base.text import in_figure, on_one_line, read_table
-from hushpore.base.units import METRES
 from hushpore.figures.drawing import PAPER, add_plots, frame, new_figure, png
 from hushpore.pores.tables.totals import total_of
 

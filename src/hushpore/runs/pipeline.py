@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
-    from hushpore.base.events import Event
-    from hushpore.base.result import Result
+    from hushpore.base.events import Event, Result
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.runs.source import Source

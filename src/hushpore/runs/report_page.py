@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from hushpore.base.result import ResultFiles
+    from hushpore.base.events import ResultFiles
     from hushpore.base.settings import Option
     from hushpore.base.volume import Volume
     from hushpore.pores.tables.measures import Measure

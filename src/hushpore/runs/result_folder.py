@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import ResultFiles
 from hushpore.base.provenance import fingerprint
-from hushpore.base.result import ResultFiles
 from hushpore.base.text import read_text
 from hushpore.io.registry import exporter_by_ending
 from hushpore.io.results import check_image_target, is_record, write_image, write_results
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hushpore.base.result import Result
+    from hushpore.base.events import Result
     from hushpore.base.volume import Volume
 
 

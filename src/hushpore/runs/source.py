@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_unit
-from hushpore.base.units import METRES, unit_of
+from hushpore.base.readable import METRES, readable_unit, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.points import read_points

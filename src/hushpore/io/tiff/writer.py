@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.readable import METRES
 from hushpore.base.text import harmless
-from hushpore.base.units import METRES
 from hushpore.io.known import known_of_values
 from hushpore.io.planes import slabs
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError, import_optional
 from hushpore.base.events import Progress, Timing, result_of
-from hushpore.base.readable import readable_bytes
+from hushpore.base.readable import FULL, readable_bytes
 from hushpore.base.text import file_name
-from hushpore.base.units import FULL
 from hushpore.device.timing import StageTimer
 from hushpore.io.known import known_of_values
 from hushpore.io.planes import chunk_depth, in_native_order

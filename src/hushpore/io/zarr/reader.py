@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.units import METRES, unit_of
+from hushpore.base.readable import METRES, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import natural_key, shortened
 from hushpore.io.gate import gate_of

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import ResultFiles
 from hushpore.base.readable import readable_percent
-from hushpore.base.result import ResultFiles
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
 from hushpore.pores.result import outside_in_words
 from hushpore.pores.tables.measures import PORES, THROATS

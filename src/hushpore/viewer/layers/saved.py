@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from hushpore.base.errors import HushporeError
+from hushpore.base.events import ResultFiles
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
-from hushpore.base.result import ResultFiles
 from hushpore.base.text import as_csv, file_name
 from hushpore.io import is_on_disk
 from hushpore.io.results import write_arrays, write_image, write_results

@@ -14,7 +14,7 @@ from hushpore.viewer.running.timing_panel import TimingPanel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hushpore.base.result import Offer
+    from hushpore.base.events import Offer
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
 

@@ -31,8 +31,7 @@ from hushpore.viewer.running.worker import gc_paused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hushpore.base.events import Job
-    from hushpore.base.result import Offer
+    from hushpore.base.events import Job, Offer
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.layers.conversion import LayerData

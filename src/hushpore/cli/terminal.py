@@ -1,22 +1,37 @@
-"""Driving a job in a terminal: a progress bar with the time left, and its notes."""
+"""What a command says in a terminal: text, the progress of a job, and where its time went."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hushpore.base.events import Driver, Note, StopEarly
+from hushpore.base.events import Driver, Note, StopEarly, Timing
 from hushpore.base.events import Progress as Done
+from hushpore.base.partial import new_file
 from hushpore.base.text import harmless
+from hushpore.device.breakdown import timing_table
+from hushpore.device.timing import StageTimer
+from hushpore.device.trace import Trace
+from hushpore.io.target import check_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from pathlib import Path
 
     from hushpore.base.events import Event
+    from hushpore.base.volume import Volume
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, without characters that a terminal would obey."""
+    click.echo(harmless(text), err=err, nl=nl)
 
 
 def drive(
@@ -103,3 +118,56 @@ class _Interrupts:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
+
+
+class Measured:
+    """Times the reading of files and listens to the jobs of a command.
+
+    `timings`: print a table for each job at the end. `trace`: file for the time line, whose name
+    ends in ``.json``. `overwrite`: whether that file may be replaced.
+    Raises OutputError if the file cannot be written.
+
+    Attributes
+    ----------
+    files : list of pathlib.Path
+        What it will write: that of the time line, where there is one.
+    """
+
+    def __init__(self, timings: bool, trace: str | None, overwrite: bool) -> None:
+        self._timings = timings
+        self.files: list[Path] = []
+        if trace is not None:
+            self.files.append(check_target(trace, overwrite, suffixes=(".json",)))
+        self._trace = Trace("hushpore")
+        self._newest: dict[str, Timing] = {}
+        self._timer = StageTimer()
+        self._read = Timing()
+
+    def read(self, reads: Callable[[], Volume]) -> Volume:
+        """Return what a function reads from files; the job that comes first counts its time."""
+        with self._timer.stage("reading files") as run:
+            volume = reads()
+            run.nbytes = volume.nbytes
+        self._read = self._timer.timing()
+        self._trace.add(self._read)
+        return volume
+
+    def listen(self, title: str, event: Event) -> None:
+        """Take in an event of the job of that title."""
+        self._trace.add(event)
+        if isinstance(event, Timing):
+            self._newest[title] = event
+
+    def show(self) -> None:
+        """Print the tables and write the time line, where they were asked for."""
+        if self._timings:
+            read = self._read
+            for title, timing in self._newest.items():
+                elapsed = timing.elapsed + sum(stage.seconds for stage in read.stages.values())
+                stages = {**read.stages, **timing.stages}
+                whole = dataclasses.replace(timing, stages=stages, elapsed=elapsed)
+                echo(f"\n{title}\n{timing_table(whole)}", err=True)
+                read = Timing()
+        for file in self.files:
+            with new_file(file, overwrite=True) as part:
+                part.write_text(json.dumps(self._trace.to_dict()), encoding="utf-8")

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from hushpore.base.events import Job, Note, Progress, StopEarly
-from hushpore.cli.progress_bar import drive
+from hushpore import Volume
+from hushpore.base.events import Job, Note, Progress, StageTime, StopEarly, Timing
+from hushpore.cli.terminal import Measured, drive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,3 +96,21 @@ def test_a_job_can_be_driven_outside_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert results == ["done"]
+
+
+def slowly() -> Volume:
+    time.sleep(0.05)
+    return Volume(np.zeros((1, 1000, 1000), np.uint8))
+
+
+def test_slow_reading_is_named_as_what_takes_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = Measured(timings=True, trace=None, overwrite=False)
+    assert measured.read(slowly).shape == (1, 1000, 1000)
+    measured.listen("Segment pores", Timing({"basins": StageTime(1, 0.01, 0.01)}, 0.01))
+    measured.listen("Other", Timing({"training": StageTime(1, 0.01, 0.01)}, 0.01))
+    measured.show()
+    pores, other = capsys.readouterr().err.split("Other")
+    assert "reading files" in pores
+    assert "Reading takes" in pores
+    assert "GB/s" in pores
+    assert "reading" not in other
