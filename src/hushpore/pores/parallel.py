@@ -7,10 +7,10 @@ compile and to load, and on its fallback threading layer two jobs at once would 
 A fresh installation takes some seconds to compile them once, by several processes
 (`hushpore.pores.compiling`), and a new process a part of a second to load them. What takes time is
 each kernel and what it calls: arrays are made outside them, short functions are `inlined`, and each
-is called with arguments of the same types. Both are done by a warm-up, the job itself on a tiny volume, which comes to every
-kernel that the job to come will call and to no other. It runs in a thread of its own, so that the
-job can say what it waits for and be cancelled meanwhile, and so that a window can begin before
-there is anything to do.
+is called with arguments of the same types. Both are done by a warm-up, the job itself on a tiny
+volume, which comes to every kernel that the job to come will call and to no other. It runs in a
+thread of its own, so that the job can say what it waits for and be cancelled meanwhile, and so that
+a window can begin before there is anything to do.
 """
 
 from __future__ import annotations

@@ -134,7 +134,9 @@ def _arrays_of(result: PoreResult) -> dict[str, npt.NDArray[Any]]:
 def write_csv(path: Path, result: PoreResult) -> None:
     """Write the network as a table, which ``openpnm.io.network_from_csv`` loads."""
     with path.open("wb") as file:
-        _columns(_arrays_of(result)).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
+        _columns(_arrays_of(result)).to_csv(
+            file, index=False, lineterminator="\n", encoding="utf-8"
+        )
 
 
 def write_npz(path: Path, result: PoreResult) -> None:
