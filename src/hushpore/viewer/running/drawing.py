@@ -81,8 +81,7 @@ def redraws_suspended(widget: QWidget) -> Iterator[None]:
     Without it the worst gap while segmenting is 109 to 172 ms, not 54 to 73
     (`benchmarks live_ablation`).
     """
-    # of the whole application: a part that was a window of its own until now asks by itself
-    undrawn = _RedrawBlocker(widget.window(), QApplication.instance())
+    undrawn = _RedrawBlocker(widget.window())
     try:
         yield
     finally:
@@ -139,24 +138,20 @@ class _Turns(QObject):
 
 
 class _RedrawBlocker(QObject):
-    """Keeps from a window that it has to be drawn; goes with it.
+    """Keeps from a window that it has to be drawn; goes with it."""
 
-    `asked`: whose events are looked at; by default the window's own.
-    """
-
-    def __init__(self, window: QWidget, asked: QObject | None = None) -> None:
+    def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self._window, self._asked = window, asked or window
-        self._asked.installEventFilter(self)
+        self._window = window
+        window.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
         """Take out the requests to draw; Qt remembers what is to be drawn."""
-        is_asked = event.type() == QEvent.Type.UpdateRequest and isinstance(watched, QWidget)
-        return is_asked and watched.window() is self._window
+        return bool(event.type() == QEvent.Type.UpdateRequest)
 
     def end(self) -> None:
         """Have drawn what there is to be drawn."""
-        self._asked.removeEventFilter(self)
+        self._window.removeEventFilter(self)
         QApplication.postEvent(self._window, QEvent(QEvent.Type.UpdateRequest))
         self.deleteLater()
 
