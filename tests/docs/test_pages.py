@@ -89,7 +89,7 @@ def small_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hushpore, "denoise", quick, raising=False)
 
 
-@pytest.mark.usefixtures("small_scan", "declared")
+@pytest.mark.usefixtures("small_scan", "small_network", "declared")
 @pytest.mark.parametrize("page", [name(page) for page in PAGES if blocks(page)])
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 def test_the_python_code_on_a_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ def kill_processes() -> None:
         process.join()
 
 
+@pytest.mark.long
 def test_a_process_that_dies_between_two_scans_takes_none_with_it(tasks: list[Task]) -> None:
     ended = []
     for state in at_once(tasks, 1):
@@ -43,6 +44,7 @@ def test_a_process_that_dies_between_two_scans_takes_none_with_it(tasks: list[Ta
     assert ended == [("a", "done"), ("b", "done"), ("c", "done")]
 
 
+@pytest.mark.long
 def test_a_process_that_dies_at_work_takes_its_scan_with_it(tasks: list[Task]) -> None:
     ended = {}
     for state in at_once(tasks, 1):

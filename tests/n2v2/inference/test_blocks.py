@@ -41,15 +41,16 @@ def small_tiles(monkeypatch):
 
 
 CASES = {
-    "slices": ((9, 34, 37), "zyx", Architecture(2), {}),
-    "one image": ((70, 37), "yx", Architecture(2), {}),
-    "slices beside": ((9, 34, 37), "zyx", Architecture(2, inputs=3), {"context": 1}),
-    "volume": ((11, 18, 21), "zyx", Architecture(3), {}),
-    "flat volume": ((9, 18, 21), "zyx", Architecture(3, flat=True), {}),
-    "time": ((2, 3, 34, 21), "tzyx", Architecture(2), {}),
-    "channels": ((2, 3, 34, 21), "czyx", Architecture(2), {}),
+    "slices": ((9, 34, 37), "zyx", Architecture(2, features=4), {}),
+    "one image": ((70, 37), "yx", Architecture(2, features=4), {}),
+    "slices beside": ((9, 34, 37), "zyx", Architecture(2, features=4, inputs=3), {"context": 1}),
+    "volume": ((11, 18, 21), "zyx", Architecture(3, features=4), {}),
+    "flat volume": ((9, 18, 21), "zyx", Architecture(3, features=4, flat=True), {}),
+    "time": ((2, 3, 34, 21), "tzyx", Architecture(2, features=4), {}),
+    "channels": ((2, 3, 34, 21), "czyx", Architecture(2, features=4), {}),
     "channels together": (
-        (2, 3, 34, 21), "czyx", Architecture(2, inputs=2, outputs=2), {"channels": "together"}
+        (2, 3, 34, 21), "czyx", Architecture(2, features=4, inputs=2, outputs=2),
+        {"channels": "together"},
     ),
 }  # fmt: skip
 
