@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,15 +74,22 @@ def declared() -> Iterator[None]:
         table[:] = entries
 
 
+@pytest.fixture(scope="module")
+def worked_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the pages work on, small."""
+    scan, folder = foam_phantom((16, 48, 48)).volume, tmp_path_factory.mktemp("pages")
+    write_series(scan, folder / "scan")
+    write_image(folder / "scan.tif", scan)
+    write_image(folder / "clean.tif", scan)
+    write_result(folder / "result", [hushpore.segment_pores(scan)], scan)
+    return folder
+
+
 @pytest.fixture
-def small_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with what the pages work on, small; and training of two steps."""
-    scan = foam_phantom((16, 48, 48)).volume
+def small_scan(worked_on: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of it, and training of two steps."""
+    shutil.copytree(worked_on, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    write_series(scan, tmp_path / "scan")
-    write_image(tmp_path / "scan.tif", scan)
-    write_image(tmp_path / "clean.tif", scan)
-    write_result(tmp_path / "result", [hushpore.segment_pores(scan)], scan)
 
     def quick(volume: Any, **settings: Any) -> Any:
         return hushpore.run("denoise", volume, {**settings, "steps": 2, "patch_size": 16}, "cpu")
@@ -93,8 +101,6 @@ def small_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", [name(page) for page in PAGES if blocks(page)])
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 def test_the_python_code_on_a_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    import shutil
-
     import matplotlib
 
     matplotlib.use("Agg")
