@@ -27,8 +27,14 @@ from hushpore.jobs import BATCHES, CHAIN, JOBS
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
-#: Exit status: the user can put it right; or it is a mistake of ours.
-USER_ERROR, OUR_ERROR, CANCELLED = 1, 70, 130
+#: Exit status of what the user can put right.
+USER_ERROR = 1
+
+#: Exit status of a mistake of hushpore: EX_SOFTWARE of sysexits.h.
+OUR_ERROR = 70
+
+#: Exit status after Ctrl+C: 128 and the number of SIGINT, as shells have it.
+CANCELLED = 130
 
 
 class _Commands(click.Group):

@@ -120,7 +120,10 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
                 job: settings_from(flags, kind.settings) if flags.get(_with(job), True) else None
                 for job, kind in kinds.items()
             },
-            **{name: flags[name] for name in ("series", "resample", "voxel_size", "trust")},
+            series=flags["series"],
+            resample=flags["resample"],
+            voxel_size=flags["voxel_size"],
+            trust=flags["trust"],
             at=at,
             device=device,
             jobs=n_jobs,
@@ -205,8 +208,9 @@ def _run(
     from hushpore.runs.source import Source, attach_files, files_of, settings_for
 
     overwrite = flags["overwrite"]
-    names = ("series", "resample", "at", "voxel_size", "trust")
-    source = Source(path, *(flags[name] for name in names))
+    source = Source(
+        path, flags["series"], flags["resample"], flags["at"], flags["voxel_size"], flags["trust"]
+    )
     asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in asked.items()}
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}

@@ -19,7 +19,13 @@ from hushpore.base.preferences import (
 )
 from hushpore.cli.flags import settings_flags
 from hushpore.cli.terminal import echo
-from hushpore.jobs import JOBS
+from hushpore.device.scratch import (
+    in_words,
+    remove_left_over,
+    scratch_folder,
+    temporary_folders,
+)
+from hushpore.runs import presets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,11 +41,9 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
 
     def take(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is not None:
-            # not needed by who never asks
-            from hushpore.runs.presets import read_preset, read_settings
-
-            read = read_preset if param.name == "preset" else read_settings
-            _stand_in(ctx, jobs, read(value))
+            is_name = param.name == "preset"
+            found = presets.read_preset(value) if is_name else presets.read_settings(value)
+            _stand_in(ctx, jobs, found)
         return value
 
     def decorate(command: Any) -> Any:
@@ -80,28 +84,19 @@ def _stand_in(ctx: click.Context, jobs: tuple[str, ...], found: Mapping[str, Set
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def settings_command(output: str | None, preset: str | None, listed: bool, overwrite: bool) -> None:
     """Write all settings with their defaults, explained, as a file for --settings."""
-    from hushpore.runs.presets import (
-        list_presets,
-        presets_folder,
-        read_preset,
-        settings_text,
-        shipped_presets,
-        write_settings,
-    )
-
     if listed:
-        for name in shipped_presets():
-            echo(f"{name}: {', '.join(read_preset(name))} (ships with hushpore)")
-        names = list_presets()
+        for name in presets.shipped_presets():
+            echo(f"{name}: {', '.join(presets.read_preset(name))} (ships with hushpore)")
+        names = presets.list_presets()
         for name in names:
-            echo(f"{name}: {', '.join(read_preset(name))}")
-        echo(f"{len(names)} in {presets_folder()}", err=True)
+            echo(f"{name}: {', '.join(presets.read_preset(name))}")
+        echo(f"{len(names)} in {presets.presets_folder()}", err=True)
         return
-    chosen = read_preset(preset) if preset else {job: kind.settings() for job, kind in JOBS.items()}
+    chosen = presets.read_preset(preset or presets.DEFAULT)
     if output is None:
-        echo(settings_text(chosen), nl=False)
+        echo(presets.settings_text(chosen), nl=False)
     else:
-        echo(f"Written: {write_settings(output, chosen, overwrite)}")
+        echo(f"Written: {presets.write_settings(output, chosen, overwrite)}")
 
 
 @click.command("preferences", short_help="Say or change what jobs use where nothing is asked for.")
@@ -120,14 +115,6 @@ def preferences_command(
     A flag of a command wins over the environment variable, this over the preference. What was left
     over by programs that were killed is listed, too.
     """
-    from hushpore.device.scratch import (
-        in_words,
-        remove_left_over,
-        scratch_folder,
-        temporary_folders,
-    )
-    from hushpore.runs.presets import LAST_USED
-
     ctx = click.get_current_context()
     given = {
         name: value
@@ -139,7 +126,7 @@ def preferences_command(
     if given:
         save_preferences(Preferences.of({**load_preferences().to_dict(), **given}))
     if forget:
-        LAST_USED.forget()
+        presets.LAST_USED.forget()
     removed = remove_left_over() if clean else []
     folders = temporary_folders()
     left = [folder for folder in folders if folder.is_left_over]

@@ -121,7 +121,7 @@ def write_settings(
     from hushpore.io.target import check_target
 
     target = check_target(path, overwrite, suffixes=(_SUFFIX,))
-    given = settings or {job: kind.settings() for job, kind in JOBS.items()}
+    given = settings or read_preset(DEFAULT)
     with new_file(target, overwrite) as part:
         part.write_text(settings_text(given), encoding="utf-8")
     return target
@@ -273,15 +273,12 @@ def remember(name: str, settings: Settings) -> None:
 
     `name`: of the job or the widget. `settings`: those that it was started with.
     """
-    values = {opt: getattr(settings, opt.name) for opt in settings.options()}
-    LAST_USED.put(
-        name,
-        {
-            opt.name: value
-            for opt, value in values.items()
-            if _can_be_kept(opt, value) and value != opt.default
-        },
-    )
+    kept = {
+        opt.name: value
+        for opt in settings.options()
+        if _can_be_kept(opt, value := getattr(settings, opt.name)) and value != opt.default
+    }
+    LAST_USED.put(name, kept)
 
 
 def remembered(name: str, kind: type[T]) -> T | None:
