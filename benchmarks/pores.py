@@ -22,6 +22,9 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.device.backend import Backend, cpu_threads
+from hushpore.pores.numbering import (
+    number_basins,
+)
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     find_basins,
@@ -32,7 +35,6 @@ from hushpore.pores.passes import (
     measure_basins,
     write_labels,
 )
-from hushpore.pores.result import number_basins
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.parts import find_components

@@ -7,8 +7,10 @@ import numpy as np
 
 from hushpore import Volume
 from hushpore.base.events import Attention, Preview, Progress
+from hushpore.pores.pipeline import (
+    Stages,
+)
 from hushpore.pores.slabs import Stack
-from hushpore.pores.stages import Stages
 
 DEPTH = 8
 

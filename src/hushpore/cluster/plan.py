@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 
 from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.pores.numbering import (
+    require_points,
+    whole_markers,
+)
 from hushpore.pores.plan import BYTES_A_BASIN, bytes_in_memory
-from hushpore.pores.result import require_points, whole_markers
 from hushpore.pores.void.local_threshold import BYTES_IN_WINDOW
 from hushpore.pores.void.outside import ball_around
 from hushpore.pores.work import check_grey, window_of

@@ -16,7 +16,9 @@ from hushpore.io.gate import trusting
 from hushpore.io.registry import kind_of
 from hushpore.io.zarr.image import write_zarr
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
-from hushpore.pores.result import whole_markers
+from hushpore.pores.numbering import (
+    whole_markers,
+)
 from hushpore.runs.convert import converting
 from hushpore.runs.source import Source, attach_files, files_of
 

@@ -32,10 +32,22 @@ from hushpore.cluster.parts import join_shared
 from hushpore.cluster.void import histogram_of, range_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.geometry.sums import grey_power
-from hushpore.pores.job import outside_totals, void_totals, warnings_of
-from hushpore.pores.result import basins_left_out, summary_of, totals_of
+from hushpore.pores.job import (
+    outside_totals,
+    void_totals,
+)
+from hushpore.pores.notes import (
+    warnings_of,
+)
+from hushpore.pores.numbering import (
+    basins_left_out,
+    totals_of,
+)
 from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
-from hushpore.pores.tables.totals import totals_columns
+from hushpore.pores.tables.totals import (
+    summary_of,
+    totals_columns,
+)
 from hushpore.pores.void.grey import step_of
 from hushpore.pores.void.threshold import require_steps
 from hushpore.pores.watershed.merging import find_height, number_groups, number_pores

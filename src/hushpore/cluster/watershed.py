@@ -21,9 +21,12 @@ from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, PEAKS, join_tables
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.slabs import GpuSlabs
+from hushpore.pores.numbering import (
+    require_in_void,
+    whole_markers,
+)
 from hushpore.pores.parallel import kernel
 from hushpore.pores.plan import BYTES_A_BASIN
-from hushpore.pores.result import require_in_void, whole_markers
 from hushpore.pores.topology.euler import euler_of_slab
 from hushpore.pores.void.grey import GreyValues, rounded_grey
 from hushpore.pores.void.parts import AIR, CLOSED, OPEN, SOLID, closed_bits

@@ -9,7 +9,12 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import SUMS
-from hushpore.pores.result import Pores, numbering_of
+from hushpore.pores.numbering import (
+    numbering_of,
+)
+from hushpore.pores.result import (
+    Pores,
+)
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.tables.measures import pore_columns, throat_columns

@@ -14,17 +14,26 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume, require_grey
 from hushpore.device.backend import Backend
-from hushpore.pores.job import outside_totals, prepare, warm_up_kind, warnings_of
+from hushpore.pores.job import (
+    outside_totals,
+    prepare,
+    warm_up_kind,
+)
+from hushpore.pores.notes import (
+    warnings_of,
+)
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import find_local_thickness
 from hushpore.pores.phases.labelling import find_labels, find_phases
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of
 from hushpore.pores.phases.regions import Regions
 from hushpore.pores.phases.result import Phases
+from hushpore.pores.pipeline import (
+    Stages,
+)
 from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.stages import Stages
 from hushpore.pores.void.parts import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import Work

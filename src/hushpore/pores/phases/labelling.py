@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.phases.settings import PhaseSettings
+    from hushpore.pores.pipeline import (
+        Stages,
+    )
     from hushpore.pores.slabs import Stack
-    from hushpore.pores.stages import Stages
     from hushpore.pores.work import Work
 
 

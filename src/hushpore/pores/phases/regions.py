@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import part_of
+from hushpore.pores.numbering import (
+    number_basins,
+)
 from hushpore.pores.passes import (
     find_basins,
     find_closed,
     find_distance,
     measure_basins,
 )
-from hushpore.pores.result import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.watershed.basins import apply_labels
 from hushpore.pores.watershed.graph import Tables

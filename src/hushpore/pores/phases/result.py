@@ -13,9 +13,11 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import ResultFiles
 from hushpore.base.readable import readable_percent
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
-from hushpore.pores.result import outside_in_words
 from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.pores.tables.resizing import is_proportional, resized_table
+from hushpore.pores.tables.totals import (
+    outside_in_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.readable import percent_digits, readable_number, readable_unit
+from hushpore.base.readable import (
+    percent_digits,
+    readable_count,
+    readable_number,
+    readable_percent,
+    readable_unit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from hushpore.pores.settings import PoreSettings
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,12 @@ class Total:
         number = f"{int(value):,}" if is_whole else readable_number(value, 4)
         return f"{number} {readable_unit(unit, self.unit_power) if self.unit_power else ''}".strip()
 
+
+#: Voxels that a pore needs for its shape to say anything: of fewer it is that of the grid.
+RELIABLE = 8
+
+#: Pores of fewer voxels that nothing is said of, however few others there are.
+_FEW = 10
 
 #: Figures that have an interval where that is asked for.
 INTERVALS = ("porosity", "count", "median_diameter")
@@ -166,4 +180,95 @@ def intervals_in_words(result: Mapping[str, Any]) -> str:
     return (
         f"90 % intervals: porosity {100 * share[0]:.1f} to {100 * share[1]:.1f} %, "
         f"{count[0]:,.0f} to {count[1]:,.0f} pores, median diameter {low} to {high} {unit}"
+    )
+
+
+def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
+    """Return the totals of a record in one sentence."""
+    count = result["count"]
+    is_open, is_closed = result["open_porosity"], result["closed_porosity"]
+    parts = f"open {percent_digits(is_open)}, closed {percent_digits(is_closed)}"
+    void, porosity = is_open + is_closed, result["porosity"]
+    if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
+        # pores that are left out are void all the same
+        parts = f"all void {percent_digits(void)}: {parts}"
+    around = outside_in_words(result, bool(settings.sample_mask))
+    said = phases_in_words(result, settings), around, noise_in_words(result)
+    first = " ".join(filter(None, said))
+    of_sample = result.get("outside_share") or settings.removes_air or settings.sample_mask
+    sentence = (
+        f"{first}{' ' if first else ''}"
+        f"Porosity {percent_digits(porosity)} % "
+        f"{'of the sample ' if of_sample else ''}"
+        f"({parts}), {readable_count(count, 'pore')}"
+    )
+    if count:
+        unit = readable_unit(result["unit"])
+        sentence += f", median diameter {readable_number(result['median_diameter'])} {unit}"
+        by = result.get("merged_by", {})
+        if "typical_radius" in by:
+            sentence += f", merge height {by['h']:.2g} voxels (auto)"
+    between = intervals_in_words(result)
+    return f"{sentence}. {between}" if between else sentence
+
+
+def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:
+    """Return in a sentence which of two values was taken as pore; empty where there are more.
+
+    `result`: the totals of a record.
+    """
+    values = result.get("only_values")
+    if not values:
+        return ""
+    pore, solid = reversed(values) if settings.pores_are == "bright" else values
+    return (
+        f"There are two values only: {pore:g} was taken as pore, {solid:g} as solid; "
+        f"pores_are={other_phase(settings)} turns it round."
+    )
+
+
+def other_phase(settings: PoreSettings) -> str:
+    """Return which grey values are those of pores where they are not as settings say."""
+    return "dark" if settings.pores_are == "bright" else "bright"
+
+
+def outside_in_words(
+    result: Mapping[str, Any], by_mask: bool = False, kept_as: str = "pore"
+) -> str:
+    """Return in a sentence what was done about what is around a sample; empty where it is nothing.
+
+    `result`: the totals of a record. `by_mask`: whether a mask says what the sample is; what that
+    leaves out is known to whoever gave it. `kept_as`: what air counts as that is not left out.
+    """
+    share, padding = result.get("outside_share", 0.0), result.get("padding_value")
+    kept = result.get("air_kept_share")
+    sentences = []
+    if kept:
+        about = f"about {readable_percent(kept)} of the volume"
+        sentences.append(f"Air around the sample ({about}) counts as {kept_as}.")
+    left_out = []
+    if share and not by_mask and result["outside"] != "keep":
+        left_out.append("air around the sample")
+    if share and padding is not None:
+        left_out.append(f"what is filled in with the value {padding:g}")
+    if left_out:
+        what = " and ".join(left_out)
+        of_volume = "" if by_mask else f" ({readable_percent(share)} of the volume)"
+        were = "were" if left_out[1:] else "was"
+        sentences.append(f"{what[0].upper()}{what[1:]}{of_volume} {were} left out.")
+    return " ".join(sentences)
+
+
+def noise_in_words(result: Mapping[str, Any]) -> str:
+    """Return in a sentence that most pores are a few voxels each; empty where they are not.
+
+    `result`: the totals of a record.
+    """
+    tiny, count = result.get("tiny_pores", 0), result["count"]
+    if tiny < _FEW or 2 * tiny <= count:
+        return ""
+    return (
+        f"Most pores, {tiny:,} of {count:,}, have fewer than {RELIABLE} voxels: their number may "
+        "be that of noise. Denoise the scan first, set a stricter threshold, or take "
+        f"{RELIABLE} voxels as the smallest pore."
     )

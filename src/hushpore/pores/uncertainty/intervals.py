@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.events import Progress, mapped
-from hushpore.pores.result import number_basins
+from hushpore.pores.numbering import (
+    number_basins,
+)
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
 from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at

@@ -21,9 +21,14 @@ from hushpore.io import is_on_disk
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.io.target import require_apart
 from hushpore.jobs import JOBS
-from hushpore.pores.result import MERGING, summary_of
+from hushpore.pores.result import (
+    MERGING,
+)
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.tables.totals import totals_columns
+from hushpore.pores.tables.totals import (
+    summary_of,
+    totals_columns,
+)
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
 from hushpore.viewer.layers.conversion import known_of, volume_of

@@ -1,0 +1,193 @@
+"""How basins are merged into pores, numbered, and put into tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.pores.tables.measures import pore_columns, reach_a_face, throat_columns
+from hushpore.pores.tables.totals import RELIABLE
+from hushpore.pores.watershed.merging import (
+    Numbering,
+    find_near,
+    height_of,
+    merge_by_height,
+    merge_to_markers,
+    number_groups,
+    number_pores,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.engine import Pass
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.watershed.graph import BasinGraph
+
+
+def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:
+    """Return which pore each basin belongs to, however they were merged."""
+    label_of = np.zeros(graph.count + 1, np.int32)
+    label_of[1:] = labels.reshape(-1)[graph.peak[1:]]
+    # of each pore the basin with the highest peak comes last
+    order = np.lexsort((graph.peak_squared_distance, label_of))
+    last = np.flatnonzero(np.diff(label_of[order], append=-1))
+    root = order[last].astype(np.int32)
+    return Numbering(label_of, root[label_of[root] > 0])
+
+
+def number_basins(
+    graph: BasinGraph,
+    settings: PoreSettings,
+    volume: Volume,
+    snow_peaks: npt.NDArray[np.bool_] | None = None,
+) -> Numbering:
+    """Merge basins, to the peaks where these are given or else by height, and number the pores."""
+    left_out = basins_left_out(graph, settings, volume)
+    if snow_peaks is None:
+        near = near_peaks(graph, volume) if settings.joins_near_peaks else None
+        root = merge_by_height(graph, height_of(graph, settings.h, volume.n_spatial).h, near)
+        return number_pores(graph, root, settings.minimum_voxels, left_out)
+    group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
+    return number_groups(graph, group, settings.minimum_voxels, left_out)
+
+
+def near_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_]:
+    """Return which edges join peaks that are no farther from each other than from the solid."""
+    peaks = graph.peak, graph.peak_squared_distance
+    return find_near(*peaks, graph.a, graph.b, volume.shape, volume.spacing)
+
+
+def number_by_markers(
+    marks: Marks, graph: BasinGraph, settings: PoreSettings, volume: Volume
+) -> tuple[Numbering, dict[str, Any]]:
+    """Merge basins to markers, see `Pores.remerge_to_markers`, and number the pores.
+
+    Returns what the record says of it, too.
+    """
+    group = merge_to_markers(graph, marks.lowest)
+    left_out = basins_left_out(graph, settings, volume)
+    numbering = number_groups(graph, group, settings.minimum_voxels, left_out)
+    return numbering, {"markers": int(np.unique(marks.lowest[marks.lowest > 0]).size)}
+
+
+def merged_by(
+    graph: BasinGraph,
+    settings: PoreSettings,
+    volume: Volume,
+    snow_peaks: npt.NDArray[np.bool_] | None = None,
+) -> dict[str, Any]:
+    """Return what the record says of the merging."""
+    if snow_peaks is None:
+        return height_of(graph, settings.h, volume.n_spatial).to_dict()
+    return {"peaks": int(np.count_nonzero(snow_peaks))}
+
+
+def basins_left_out(
+    graph: BasinGraph, settings: PoreSettings, volume: Volume
+) -> npt.NDArray[np.bool_] | None:
+    """Return the basins at the faces of the volume, where their pores are not wanted."""
+    if settings.edge_pores == "keep":
+        return None
+    at_face = reach_a_face(graph.bounds, volume)
+    at_face[0] = False
+    return at_face
+
+
+def measured(
+    graph: BasinGraph,
+    numbering: Numbering,
+    settings: PoreSettings,
+    volume: Volume,
+) -> Pass[dict[str, Any]]:
+    """Return the tables of pores that basins were merged into, one at a time, as in `Pores`."""
+    throats = throat_columns(graph, numbering, volume)
+    yield 0.5
+    pores = pore_columns(graph, numbering, volume, throats, settings.minimum_shape_voxels)
+    return {
+        "_pore_columns": pores,
+        "_throat_columns": throats,
+    }
+
+
+def whole_markers(given: Any) -> npt.NDArray[Any]:
+    """Return markers as whole numbers: points lie between voxels, and a mask is of its parts."""
+    markers: npt.NDArray[Any] = np.asarray(given)
+    if markers.dtype == np.bool_:
+        from scipy import ndimage
+
+        parts: npt.NDArray[np.int32] = ndimage.label(markers, np.ones((3,) * markers.ndim))[0]
+        return parts
+    return np.rint(markers).astype(np.int64) if markers.dtype.kind == "f" else markers
+
+
+class Marks(NamedTuple):
+    """Where markers lie in the void."""
+
+    lowest: npt.NDArray[np.int32]  # in each basin, 1 to n; 0 where there is none, and in row 0
+    voxels: int  # that are marked
+    in_solid: int  # of these outside the void, where they mark nothing
+    is_negative: bool  # whether a marker is below zero
+
+
+def mark_basins(markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int) -> Marks:
+    """Return which of `count` basins hold a marker; `basins`: of the shape of the volume."""
+    if markers.shape == basins.shape and markers.dtype.kind in "iu":
+        place = np.nonzero(markers)
+        number = markers[place]
+    else:
+        require_points(markers, basins.shape)
+        place = tuple(markers.T)
+        number = np.arange(1, len(markers) + 1)
+    basin = basins[place]
+    # labels may be any numbers: their ranks fit int32
+    rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
+    lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
+    np.minimum.at(lowest, basin, rank.astype(np.int32))
+    lowest[lowest == np.iinfo(np.int32).max] = 0
+    lowest[0] = 0
+    in_solid = int(np.count_nonzero(basin == 0))
+    return Marks(lowest, number.size, in_solid, bool((number < 0).any()))
+
+
+def require_points(markers: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise `InputError` where markers that are no labels are no points (n, axes) in a volume."""
+    if markers.ndim != 2 or markers.shape[1] != len(shape) or markers.dtype.kind not in "iu":
+        raise InputError(
+            f"Markers are whole numbers: labels of shape {shape}, or points of shape "
+            f"(n, {len(shape)}); got {markers.dtype} of shape {markers.shape}."
+        )
+    outside = ((markers < 0) | (markers >= shape)).any(axis=1)
+    if outside.any():
+        raise InputError(
+            f"{int(outside.sum())} of {len(markers)} markers lie outside the volume of shape "
+            f"{shape}; the first is at {tuple(markers[outside][0].tolist())}."
+        )
+
+
+def require_in_void(voxels: int, in_solid: int, is_negative: bool) -> None:
+    """Raise `InputError` where no voxel is marked, or one outside the void or with less than 1."""
+    if voxels == 0 or in_solid or is_negative:
+        raise InputError(
+            f"Markers are needed in the void, numbered from 1; got {voxels} marked voxels, "
+            f"{in_solid} of them outside the void."
+        )
+
+
+def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:
+    """Return all figures of the record."""
+    table, throats = merged["_pore_columns"], merged["_throat_columns"]
+    diameter = table["equivalent_diameter"]
+    return {
+        **void,
+        "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
+        "count": len(diameter),
+        "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),
+        "throats": len(throats["pore_1"]),
+        "median_diameter": float(np.median(diameter)) if len(diameter) else None,
+        "merge_height": void["merged_by"].get("h"),
+        "unit": volume.unit,
+    }
