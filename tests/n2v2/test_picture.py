@@ -11,6 +11,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.n2v2.picture import denoising_picture
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 QUICK = {"steps": 30, "patch_size": 16, "batch_size": 2, "device": "cpu"}
 
 

@@ -12,7 +12,7 @@ import torch
 import hushpore
 from hushpore import Volume
 from hushpore.base.events import Metric, Progress
-from hushpore.n2v2.training.loop import LOG_INTERVAL
+from hushpore.n2v2.training import loop
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
@@ -34,9 +34,12 @@ def test_what_a_host_waits_for_is_counted(what: str, strict: Any) -> None:
     assert waits.of.total() >= 1
 
 
-def test_in_an_epoch_of_training_the_host_waits_for_its_losses_alone(strict: Any) -> None:
+def test_in_an_epoch_of_training_the_host_waits_for_its_losses_alone(
+    strict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LOG_INTERVAL", 5)
     scan = Volume(np.random.default_rng(0).normal(size=(3, 40, 40)).astype(np.float32))
-    how = {"steps": 3 * LOG_INTERVAL, "batch_size": 2, "patch_size": 16, "precision": "float32"}
+    how = {"steps": 3 * 5, "batch_size": 2, "patch_size": 16, "precision": "float32"}
     job, waits = hushpore.start("denoise", scan, how, "cpu"), strict.Waits(PACKAGE)
     losses = 0
     for event in job:
