@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter, uniform_filter1d
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly
+from hushpore.base.events import Attention, Batch, Metric, Note, Preview, Progress, StopEarly
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import Clock, HostClock
 from hushpore.device.timing import StageTimer
@@ -106,6 +106,16 @@ def test_channels_are_normalised_each_on_its_own(rng: np.random.Generator) -> No
     assert result.model.mean == pytest.approx((values[0].mean(), values[1].mean()), rel=1e-3)
     assert result.volume.data[1].mean() == pytest.approx(1e4, rel=0.05)
     assert abs(result.volume.data[0].mean()) < 5
+
+
+@small
+@pytest.mark.parametrize(("shape", "edge"), [((50, 70), 48), ((3, 17, 90), 16), ((2, 64, 80), 64)])
+def test_patches_fit_into_small_images_where_their_size_is_left_open(
+    rng: np.random.Generator, shape: tuple[int, ...], edge: int
+) -> None:
+    job = hushpore.start("denoise", rng.normal(size=shape), {"steps": 1, "batch_size": 1}, "cpu")
+    (size,) = {event.patch_shape for event in job if isinstance(event, Batch)}
+    assert size == (edge, edge)
 
 
 def test_a_time_budget_ends_the_training(scan: Volume) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +12,6 @@ from hushpore.base.provenance import make_provenance
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import array_within
 from hushpore.n2v2.inference.volumes import VolumePredictor
-from hushpore.n2v2.noise.counts import find_count
-from hushpore.n2v2.noise.diagnosis import diagnose_noise
 from hushpore.n2v2.noise.estimation import estimate_noise
 from hushpore.n2v2.noise.residual import (
     NOT_RESTORED,
@@ -180,26 +177,17 @@ def _look_at_noise(task: Task, source: Source, scale: Scale, log: Log) -> Job:
     """
     scan, settings = source.volume, task.settings
     agreement: Agreement | None = None
-    model, count = None, None
     with log.timer.stage("diagnosis"):
-        diagnosis = diagnose_noise(scan, settings.seed)
+        is_alone = settings.dimensions == 2 and not task.context
+        model = estimate_noise(scan, settings.seed, slicewise=is_alone)
         if task.pair is not None:
             agreement = compare_scans(scan, source.scans[1].volume, settings.seed)
-        if task.trained is None and (task.may_draw_noise or task.pair is not None):
-            is_alone = settings.dimensions == 2 and not task.context
-            model = estimate_noise(scan, settings.seed, slicewise=is_alone)
-            if task.pair is None and diagnosis.is_independent:
-                count = find_count(scan, settings.seed)
-                (variance,) = diagnosis.variance_at(np.array(scale.mean))
-                model = model.compared(math.sqrt(variance))
-    method = decide_method(task, diagnosis.is_independent, model, count, scale.std[0])
+    diagnosis, method = model.diagnosis, decide_method(task, model, scale.std[0])
     yield from log.keep_notes(_noise_notes(task, diagnosis, method, agreement))
     if coarse := scale.coarseness:
         yield log.note(coarse)
     yield PREPARING
     drawn = method.noise.to_dict() if method.noise is not None else None
-    if drawn is not None and method.count is not None:
-        drawn["count"] = method.count
     compared = None if agreement is None else dataclasses.asdict(agreement)
     return NoiseFound(diagnosis, drawn, compared), method
 

@@ -117,9 +117,10 @@ def mask_pixels(
     replacement: Replacement | None = None,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
-    """Return the patches with the pixels at `positions` replaced; parameters as `replacements`.
+    """Return the patches with the pixels at `positions` replaced.
 
-    With a line, the pixels beside them along it are replaced as well.
+    With a line, the pixels beside them along it are replaced as well. Parameters as for
+    `replacement_values`; by default the median of their neighbours takes their place.
     """
     replacement = replacement or Replacement()
     if replacement.line is not None:

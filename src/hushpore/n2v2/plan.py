@@ -118,29 +118,28 @@ class Method:
     reason: Note | None = None  # why it is not another
 
 
-def decide_method(
-    task: Task, is_independent: bool, noise: NoiseModel | None, count: float | None, std: float
-) -> Method:
+def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     """Decide by the settings and the noise of a scan how its network is trained.
 
-    `is_independent`: whether the noise of neighbours is not correlated. `noise`: None where it may
-    not be drawn. `count`: the grey value of one, where values are counts. `std`: standard deviation
-    of the grey values.
+    `std`: standard deviation of the grey values.
     """
-    is_open, hiding = task.settings.method == "auto", partial(Method, "n2v2", is_independent)
-    if task.pair is not None or noise is None:
-        without = "n2v2" if is_open else task.settings.method
-        return Method("n2n" if task.pair is not None else without, is_independent, noise)
+    is_open, is_independent = task.settings.method == "auto", noise.diagnosis.is_independent
+    if not task.may_draw_noise:
+        name = "n2v2" if is_open else task.settings.method
+        if task.trained is not None:
+            name = task.trained.network.architecture.method
+        is_paired = task.trained is None and task.pair is not None
+        return Method("n2n", is_independent, noise) if is_paired else Method(name, is_independent)
+    hiding = partial(Method, "n2v2", is_independent)
     drawing = partial(Method, "r2r", is_independent, noise)
-    if count is not None:
+    if noise.count is not None:
         said = "Grey values are counts, with the noise of such: they are shared out between "
-        return drawing(count, Note(f"{said}inputs and targets."))
+        return drawing(noise.count, Note(f"{said}inputs and targets."))
     if noise.doubts:
         doubts = " ".join(noise.doubts)
-        if is_open:
-            said = f"{doubts} So pixels are hidden instead (method n2v2)."
-            return hiding(reason=Note(said, warning=True))
-        return drawing(reason=Note(doubts, warning=True))
+        instead = f"{doubts} So pixels are hidden instead (method n2v2)."
+        reason = Note(instead if is_open else doubts, warning=True)
+        return (hiding if is_open else drawing)(reason=reason)
     # targets with drawn noise have three times the variance of the scan's. Where that is much of
     # what there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the
     # better target
@@ -218,7 +217,8 @@ def patch_size_for(
     volume: Volume, settings: DenoiseSettings, size: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the shape of a patch in planes of some size."""
-    plane = (settings.patch_size, settings.patch_size)
+    edge = settings.patch_edge(size[-2:])
+    plane = (edge, edge)
     if settings.dimensions == 2:
         return plane
     # without down-sampling along z a patch may be of any depth, and so of that of a thin stack

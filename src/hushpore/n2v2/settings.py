@@ -14,12 +14,20 @@ from hushpore.patches.settings import explain_share
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hushpore.base.volume import Volume
+
 #: Fraction of masked pixels in the papers on N2V and N2V2.
 PAPER_SHARE = 0.00198
 
 #: Flipped and turned copies that a result is averaged over, and voxels up to which it is where the
 #: settings leave it open: it takes seconds there, and minutes would be noticed.
 ORIENTATIONS, AVERAGED = 8, 8_000_000
+
+#: Edge of a training patch where the settings leave it open and images are as large, in pixels.
+PATCH = 64
+
+#: Edge of a training patch at least, in pixels: what a network learns from less is mostly borders.
+LEAST_PATCH = 16
 
 #: Steps of a training where neither steps nor a time are given, at most.
 STEPS = 1500
@@ -189,11 +197,12 @@ class DenoiseSettings(Settings):
         step=0.005,
         more=True,
     )
-    patch_size: int = option(
-        64,
-        "Edge of a training patch in y and x; a multiple of 4.",
+    patch_size: int | None = option(
+        None,
+        "Edge of a training patch in y and x; a multiple of 4. None: automatic. That is "
+        f"{PATCH}, and less in smaller images.",
         unit="px",
-        minimum=16,
+        minimum=LEAST_PATCH,
         maximum=512,
         step=4,
         more=True,
@@ -260,7 +269,7 @@ class DenoiseSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("patch_size", "patch_depth"):
-            if getattr(self, name) % 4:
+            if (getattr(self, name) or 0) % 4:
                 raise InputError(f"{name} must be a multiple of 4; got {getattr(self, name)}.")
         if self.replacement_window % 2 == 0:
             raise InputError(
@@ -291,13 +300,19 @@ class DenoiseSettings(Settings):
             wanted = math.prod(shape) <= AVERAGED
         return ORIENTATIONS if wanted else 1
 
+    def patch_edge(self, plane: Sequence[int]) -> int:
+        """Return the edge of a patch in slices of some shape (y, x)."""
+        if self.patch_size is not None:
+            return self.patch_size
+        return max(min(PATCH, min(plane) // 4 * 4), LEAST_PATCH)
+
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return how long it will take, and what the fraction of masked pixels comes to.
 
         `known`: beside the ``volume``, ``pace``: seconds of a training ``step``, of a denoised
         ``voxel`` in one orientation, and of the ``rest``, in the last run of this `pace_kind`.
         """
-        return self.time_hint(known) | self._share_hint()
+        return self.time_hint(known) | self._share_hint(known.get("volume"))
 
     def time_hint(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return how long it will take, at what decides that. `known`: as for `hints`."""
@@ -316,12 +331,13 @@ class DenoiseSettings(Settings):
         most = " at most" if is_open else ""
         return {steps: f"About {time} in all{most}, at the speed of the last run."}
 
-    def _share_hint(self) -> dict[str, str]:
+    def _share_hint(self, volume: Volume | None) -> dict[str, str]:
         if self.model or self.correlated_along != "none" or self.method == "r2r" or self.pair:
             # a trained model, r2r and a second scan mask none; beside a line others are masked too
             return {}
         share = PAPER_SHARE if isinstance(self.masked_share, str) else self.masked_share
-        plane = (self.patch_size, self.patch_size)
+        edge = self.patch_edge(volume.shape[-2:] if volume is not None else (PATCH, PATCH))
+        plane = (edge, edge)
         size = plane if self.dimensions == 2 else (self.patch_depth, *plane)
         return {"masked_share": explain_share(share, size)}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hushpore import Volume
-from hushpore.n2v2.noise.counts import find_count
+from hushpore.n2v2.noise.estimation import estimate_noise
 
 IMAGE = np.kron([[0.5, 1.2], [1.6, 0.7]], np.ones((80, 80)))
 
@@ -13,7 +13,7 @@ IMAGE = np.kron([[0.5, 1.2], [1.6, 0.7]], np.ones((80, 80)))
 @pytest.mark.parametrize("counts", [1, 8, 500])
 def test_the_grey_value_of_a_count_is_found(unit: float, counts: int) -> None:
     noisy = np.random.default_rng(0).poisson(counts * IMAGE) * unit
-    assert find_count(Volume(noisy.astype(np.float32))) == pytest.approx(unit, rel=1e-6)
+    assert estimate_noise(Volume(noisy.astype(np.float32))).count == pytest.approx(unit, rel=1e-6)
 
 
 def no_counts() -> dict[str, np.ndarray]:
@@ -36,7 +36,7 @@ def no_counts() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", no_counts())
 def test_other_grey_values_are_not_taken_for_counts(name: str) -> None:
     values = no_counts()[name]
-    found = find_count(Volume(values.astype(np.float32)))
+    found = estimate_noise(Volume(values.astype(np.float32))).count
     if name.startswith("whole numbers with more"):
         assert found == 3.0  # as they are counts, of 3 each
     else:

@@ -15,7 +15,7 @@ from hushpore.n2v2.source import Source
 if TYPE_CHECKING:
     from pathlib import Path
 
-WHITE = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 10.0, 0.0, 0.0, 100.0)
+WHITE = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 10.0, 0.0, 100.0)
 
 
 def test_detail_that_was_removed_comes_back_and_noise_stays_away(
@@ -38,7 +38,7 @@ def test_noise_alone_stays_away_where_it_grows_with_the_grey_value(
     clean = np.full((128, 128), 100, np.float32)
     clean[64:] = 900
     noisy = rng.poisson(clean).astype(np.float32)
-    photons = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 22.0, 0.9, 1.0, 0.0)
+    photons = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 22.0, 1.0, 0.0)
     restored = restore_detail(noisy, clean, photons) - clean
     assert restored[:52].std() < 0.25 * 10
     assert restored[76:].std() < 0.25 * 30

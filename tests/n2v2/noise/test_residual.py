@@ -10,7 +10,7 @@ from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.noise.residual import examine_residual, nyquist_energy
 from hushpore.n2v2.source import Source
 
-WHITE = NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.0}, 20.0, 0.0, 0.0, 400.0)
+WHITE = NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.0}, 20.0, 0.0, 400.0)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_correlation_that_the_noise_had_before_is_no_structure(
     clean: np.ndarray, rng: np.random.Generator
 ) -> None:
     noise = gaussian_filter(rng.normal(0, 20, clean.shape), (0, 0, 1))
-    correlated = NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.75}, 10.0, 0.0)
+    correlated = NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.75}, 10.0)
     found = examine_residual(Source(Volume(clean + noise), 2), clean, correlated)
     assert found.correlation["x"] == pytest.approx(0.78, abs=0.05)
     assert found.problems == ()

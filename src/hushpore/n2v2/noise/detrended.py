@@ -11,7 +11,7 @@ from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import fft
+from scipy import fft, linalg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +63,8 @@ class DetrendedBlocks:
             for n, r in zip(size, reach, strict=True)
         )
         self._matrix = self._relation(lines, terms)
+        # once: that takes most of a solution's time
+        self._factors = linalg.lu_factor(self._matrix)
         #: where the products of direct neighbours are, one an axis
         self.neighbours = self._neighbours()
         pairs_of = self._counts[len(self._counts) // 2 :]
@@ -99,7 +101,7 @@ class DetrendedBlocks:
 
     def autocovariance(self, products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the autocovariance that leads to such products, (..., n_half)."""
-        return np.asarray(np.linalg.solve(self._matrix, products.T).T, np.float64)
+        return np.asarray(linalg.lu_solve(self._factors, products.T).T, np.float64)
 
     def energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
         """Return the sum of squares that is expected of a residual."""

@@ -7,50 +7,29 @@ smoothing reconstruction, as lines and rings where a detector's rows or columns 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
-
 if TYPE_CHECKING:
-    from typing import Any
-
     import numpy.typing as npt
-
-    from hushpore.base.volume import Volume
-
-#: Edge of the blocks that are looked at, in pixels.
-BLOCK = 8
 
 #: Correlation of neighbours from which on it is worth a word.
 NOTABLE = 0.15
 
-#: Blocks that are looked at, at most: enough for a standard error well below `NOTABLE`.
-_BLOCKS = 400
-
-#: Growth of the variance over the grey values, in variances, from which on it is taken for real.
-_STEEP = 0.25
-
-#: Share of all blocks that count as flat, and how many do at least.
-_FLATTEST, _FEWEST = 0.05, 40
-
-#: By how much the share of neighbours of one value may be above the usual in a block that is looked
-#: at; and the usual share of an image without noise.
-_FILLED, _CLEAN = 0.2, 0.5
-
 #: Binning is advised where it leaves less than this of the correlation.
 _BINS_WELL = 0.7
-
-#: Share of the values that are the highest of all from which on it is worth a word.
-_SATURATED = 0.01
 
 #: A circle runs along an axis where the way from the middle is so much longer across it.
 _ACROSS = 3.0
 
-#: Blocks where it does that are needed for either axis, and how far from the middle, in pixels.
-_LEAST_BLOCKS, _LEAST_RADIUS = 10, 12.0
+#: Blocks in which circles run along an axis that are needed, for either axis. They do not overlap,
+#: so that three hold some 2,000 voxels: chance makes a correlation of 0.02 of these.
+_LEAST_BLOCKS = 3
+
+#: Distance from the middle from which on circles are straight within a block, in pixels.
+_LEAST_RADIUS = 12.0
 
 
 @dataclass(frozen=True)
@@ -59,10 +38,8 @@ class NoiseDiagnosis:
 
     # correlation of the noise of neighbouring voxels, for each spatial axis
     correlation: dict[str, float]
-    noise: float  # standard deviation of the noise in flat regions, in grey values
-    # how much the noise grows with the grey value: the rank correlation of deviation and mean over
-    # flat blocks, -1 to 1. Photon noise shows as clearly above zero.
-    growth: float
+    # standard deviation of the noise in flat places by differences of neighbours, in grey values
+    noise: float
     # the variance of the noise is ``offset + slope * value`` at a grey value; the slope is that of
     # photon noise, and zero where none can be told
     slope: float = 0.0
@@ -128,45 +105,6 @@ class NoiseDiagnosis:
         )
 
 
-def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
-    """Look at the noise of a volume in its flattest regions.
-
-    Blocks of 8 x 8 pixels within slices (and the same blocks of the next slice) are drawn at
-    random; the twentieth of them with the least variation over quarters is taken for flat, after
-    those are left out that hold more equal neighbours than others do: where values were filled in
-    (outside of a reconstruction) or cut off there is no noise, or not all of it. The correlation
-    along an axis is that of second differences across it: they remove what is left of the image,
-    and keep the correlation of the noise along the axis as it is.
-
-    `volume`: 2D or 3D, with or without leading axes, of any real dtype; at least 8 pixels in y and
-    x.
-    Returns: correlation along z is left out where there is one slice.
-    """
-    rng = np.random.default_rng(seed)
-    depth = 2 if volume.n_spatial == 3 and volume.shape[-3] > 1 else 1
-    blocks, corners = draw_blocks(volume, depth, rng)
-    saturated = float((blocks == blocks.max()).mean())
-    flattest = flattest_blocks(blocks)
-    flat = blocks[flattest]
-    across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
-    # white noise of variance v has second differences of variance (1 + 4 + 1) v
-    noise = float(np.sqrt((np.mean(across_y**2) + np.mean(across_x**2)) / 12))
-    if noise == 0:
-        return NoiseDiagnosis(dict.fromkeys("zyx"[-volume.n_spatial :], 0.0), 0.0, 0.0)
-    correlation = {"y": neighbour_correlation(across_x, 2), "x": neighbour_correlation(across_y, 3)}
-    if depth == 2:
-        correlation = {"z": neighbour_correlation(across_x, 1), **correlation}
-    slope, offset = _variance_line(across_y, across_x, flat, noise)
-    from_middle = corners[flattest, -2:] + (BLOCK - np.array(volume.shape[-2:])) / 2
-    rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
-    growth = _growth(across_x, flat)
-    saturated *= saturated >= _SATURATED
-    found = NoiseDiagnosis(correlation, noise, growth, slope, offset, rings, saturated)
-    if len(found.correlated_axes) > 1 and min(volume.shape[-2:]) >= 2 * BLOCK:
-        found = replace(found, binned=_when_binned(volume, rng))
-    return found
-
-
 def ring_correlation(
     across_y: npt.NDArray[np.float64],
     across_x: npt.NDArray[np.float64],
@@ -206,100 +144,3 @@ def neighbour_correlation(values: npt.NDArray[np.float64], axis: int) -> float:
     a, b = values[(*before, slice(1, None))], values[(*before, slice(None, -1))]
     power = np.sqrt(np.mean(a**2) * np.mean(b**2))
     return float(np.mean(a * b) / power) if power else 0.0
-
-
-def draw_blocks(
-    volume: Volume, depth: int, rng: np.random.Generator, edge: int = BLOCK
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Read blocks at random, (n, depth, edge, edge), and say where; only these are read."""
-    data: Any = volume.data
-    shape = volume.shape
-    size = (1,) * (len(shape) - 3) + (depth, edge, edge)
-    size = size[-len(shape) :]
-    count = int(_BLOCKS / _FLATTEST)
-    corners = np.stack(
-        [rng.integers(0, n - m + 1, count) for n, m in zip(shape, size, strict=True)], 1
-    )
-    corners = move_into_chunks(corners, size, data)
-    return read_boxes(data, corners, size).reshape(count, depth, edge, edge), corners
-
-
-def flattest_blocks(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the blocks with the least image, and all of the noise, in them."""
-    # averages over quarters show edges and slopes through the noise
-    half = BLOCK // 2
-    quarters = blocks.reshape(*blocks.shape[:2], 2, half, 2, half).mean((3, 5))
-    variation = np.ptp(quarters.reshape(len(blocks), -1), axis=1)
-    order = np.argsort(variation, kind="stable")
-    whole = order[_hold_noise(blocks)[order]]
-    return whole[: max(round(_FLATTEST * len(whole)), _FEWEST)]
-
-
-def _hold_noise(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return which blocks hold no more neighbours of one value than blocks of this volume do."""
-    equal = (np.diff(blocks, axis=3) == 0).mean((1, 2, 3))
-    varied = equal[equal < 1]
-    usual = float(np.median(varied)) if len(varied) else 1.0
-    if usual > _CLEAN:
-        return np.ones(len(blocks), bool)
-    kept: npt.NDArray[np.bool_] = equal <= usual + _FILLED
-    return kept
-
-
-def _when_binned(volume: Volume, rng: np.random.Generator) -> float:
-    """Return the highest correlation along y and x in slices binned 2 x 2."""
-    large, _ = draw_blocks(volume, 1, rng, 2 * BLOCK)
-    blocks = large.reshape(len(large), 1, BLOCK, 2, BLOCK, 2).mean((3, 5))
-    flat = blocks[flattest_blocks(blocks)]
-    across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
-    return max(neighbour_correlation(across_y, 3), neighbour_correlation(across_x, 2), 0.0)
-
-
-def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64]) -> float:
-    means = flat.mean((1, 2, 3))
-    if np.ptp(means) == 0:
-        return 0.0
-    ranks = _ranks(differences.std((1, 2, 3))), _ranks(means)
-    return float(np.corrcoef(*ranks)[0, 1])
-
-
-def _variance_line(
-    across_y: npt.NDArray[np.float64],
-    across_x: npt.NDArray[np.float64],
-    flat: npt.NDArray[np.float64],
-    noise: float,
-) -> tuple[float, float]:
-    """Fit the variance of the noise as a line over the grey value: slope and offset."""
-    means = flat.mean((1, 2, 3))
-    variances = ((across_y**2).mean((1, 2, 3)) + (across_x**2).mean((1, 2, 3))) / 12
-    if np.ptp(means) == 0:
-        return 0.0, noise**2
-    slope, low = theil_sen(means, variances)
-    # blocks overlap, so that less is certain than it seems
-    span = np.subtract(*np.percentile(means, (95, 5)))
-    if low <= 0 or slope * span < _STEEP * noise**2:
-        return 0.0, noise**2
-    # through the middle of the blocks; the median of variances would be below their mean
-    return float(slope), float(noise**2 - slope * means.mean())
-
-
-# SciPy has both of these, in a package that takes half a second to import
-
-
-def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the rank of each value; equal values share the mean of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: npt.NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    return ranks
-
-
-def theil_sen(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median of the slopes between all pairs, and its lower limit, 99 % certain."""
-    first, second = np.triu_indices(len(x), 1)
-    run = x[second] - x[first]
-    slopes = np.sort((y[second] - y[first])[run != 0] / run[run != 0])
-    n = len(x)
-    deviation = np.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-    # 2.576: the 99.5th percentile of the normal distribution
-    below = max(int((len(slopes) - 2.576 * deviation) / 2), 0)
-    return float(np.median(slopes)), float(slopes[below])

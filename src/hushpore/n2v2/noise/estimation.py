@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.n2v2.noise.counts import find_count
 from hushpore.n2v2.noise.detrended import DetrendedBlocks, detrended_blocks
-from hushpore.n2v2.noise.diagnosis import theil_sen
+from hushpore.n2v2.noise.diagnosis import (
+    NOTABLE,
+    NoiseDiagnosis,
+    neighbour_correlation,
+    ring_correlation,
+)
 from hushpore.n2v2.noise.flat_blocks import (
     FEWEST,
+    Drawn,
     FlatBlocks,
     block_sizes,
     even_ones,
@@ -37,18 +45,30 @@ _FEWEST_PAIRED = 60
 #: Growth of the variance over the grey values, in variances, from which on it is taken for real.
 _STEEP = 0.25
 
-#: Relative standard error of the deviation from which on it is in doubt; flat places below which it
-#: is; and by how much the variance may differ between these.
-_UNSURE, _FEW, _UNLIKE = 0.1, 10, 0.4
+#: Relative standard error of the deviation from which on it is in doubt.
+_UNSURE = 0.1
+
+#: Flat places below which the noise is in doubt.
+_FEW = 10
+
+#: By how much the variance may differ between flat places, relatively.
+_UNLIKE = 0.4
 
 #: Counts of a voxel below which their noise is skewed too much to be drawn as normal noise.
 _FEW_COUNTS = 10
 
-#: Correlation of neighbours above which noise that is skewed is not that of counts in voxels.
-_CORRELATED = 0.15
-
 #: Correlation at the largest lag along an axis from which on the noise goes on beyond it.
 _FAR = 0.2
+
+#: The noise of flat places is no more than so many times that of differences of neighbours, where
+#: these are independent: else what varies there is image.
+_AGREEING = 1.5
+
+#: Share of the values that are the highest of all from which on it is worth a word.
+_SATURATED = 0.01
+
+#: Every how many of the blocks that were drawn is looked at for whole counts.
+_EVERY = 4
 
 
 def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) -> NoiseModel:
@@ -99,28 +119,105 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
     for size in block_sizes(volume, slicewise):
         kind = detrended_blocks(size, largest_lags(size))
         rng = np.random.default_rng(seed)
-        blocks, grey, hidden, unit = read_flattest(volume, kind, rng)
+        blocks, drawn = read_flattest(volume, kind, rng)
         if not (blocks.products[:FEWEST, 0] > 0).any():
-            return _no_noise(kind, volume)
+            return _no_noise(kind, volume, drawn)
         used, flatness = flat_ones(kind, blocks)
         if flatness <= flat_below(kind):
             break
     else:
         doubts.append("No place is flat enough: some of what is found may be image.")
-    if hidden:
+    if drawn.is_rounded:
         doubts.append("Most neighbours have the same value: rounding hides the noise.")
     even = even_ones(kind, blocks, used)
+    plain = blocks
     # where there is hardly a flat block, image would be taken for noise that grows
     sure = flatness <= flat_below(kind) and len(used) >= _FEWEST_PAIRED
     offset, slope = _variance_line(kind, used, even) if sure else (1.0, 0.0)
     if slope:
         # where it is brighter, there is more noise in what is flat too
-        usual = offset + slope * grey
+        usual = offset + slope * drawn.mean
         weights = usual / np.maximum(offset + slope * blocks.means, 0.1 * usual)
         blocks = blocks.weighted(weights)
         used, _ = flat_ones(kind, blocks)
         even = even_ones(kind, blocks, used)
-    return _model(volume, kind, used, even, (offset, slope), grey, doubts).scaled(unit)
+    found = _model(volume, kind, used, even, (offset, slope), drawn, doubts)
+    if not found.deviation:
+        return found
+    diagnosis = _diagnosis(volume, kind, used, found, drawn)
+    if not diagnosis.is_independent:
+        return replace(found, diagnosis=diagnosis)
+    doubts = [*found.doubts]
+    if found.deviation > _AGREEING * diagnosis.noise:
+        doubts.append(
+            f"What varies in the flattest places ({found.deviation:.3g}) is more than the noise "
+            f"({diagnosis.noise:.3g}, by differences of neighbours): no place is flat enough."
+        )
+    count = _count_in(kind, plain, drawn)
+    return replace(found, diagnosis=diagnosis, count=count, doubts=tuple(doubts))
+
+
+def _second_differences(
+    kind: DetrendedBlocks, blocks: FlatBlocks
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return those of blocks along y and along x, each (n, z, y, x).
+
+    They remove what is left of the image. White noise of variance v has some of 1 + 4 + 1 times v.
+    """
+    values = blocks.residual.reshape(len(blocks), *(1,) * (3 - len(kind.size)), *kind.size)
+    along_y, along_x = (np.diff(values.astype(np.float64), 2, axis=axis) for axis in (2, 3))
+    return along_y, along_x
+
+
+def _count_in(kind: DetrendedBlocks, blocks: FlatBlocks, drawn: Drawn) -> float | None:
+    """Return the grey value of one count, where values are counts; see `find_count`."""
+    flattest = blocks.take(slice(max(len(blocks) // 4, FEWEST)))
+    along_y, along_x = _second_differences(kind, flattest)
+    variances = ((along_y**2).mean((1, 2, 3)) + (along_x**2).mean((1, 2, 3))) / 12
+    unit = drawn.unit
+    return find_count(drawn.values[::_EVERY], unit * flattest.means, unit**2 * variances)
+
+
+def _diagnosis(
+    volume: Volume, kind: DetrendedBlocks, blocks: FlatBlocks, model: NoiseModel, drawn: Drawn
+) -> NoiseDiagnosis:
+    """Return what differences of neighbours tell of the noise.
+
+    The correlation along an axis is that of second differences across it: these keep it as it is.
+    """
+    across_y, across_x = _second_differences(kind, blocks)
+    noise = drawn.unit * float(np.sqrt((np.mean(across_y**2) + np.mean(across_x**2)) / 12))
+    correlation = {"y": neighbour_correlation(across_x, 2), "x": neighbour_correlation(across_y, 3)}
+    if across_y.shape[1] > 1:
+        correlation = {"z": neighbour_correlation(across_x, 1), **correlation}
+    from_middle = (
+        blocks.corners[:, -2:] + (np.array(kind.size[-2:]) - np.array(volume.shape[-2:])) / 2
+    )
+    rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
+    share = (noise / model.deviation) ** 2
+    saturated = drawn.saturated * (drawn.saturated >= _SATURATED)
+    found = NoiseDiagnosis(
+        correlation, noise, model.slope * share, model.offset * share, rings, saturated
+    )
+    if len(found.correlated_axes) > 1:
+        found = replace(found, binned=_when_binned(model))
+    return found
+
+
+def _when_binned(model: NoiseModel) -> float:
+    """Return the highest correlation along y and x in slices binned 2 x 2."""
+    slices = model.autocovariance[model.autocovariance.shape[0] // 2]
+    slices = model.autocovariance if slices.ndim == 1 else slices
+    y, x = (n // 2 for n in slices.shape)
+    if min(y, x) < 3:
+        return 1.0
+    # how often two voxels of two bins lie so far apart
+    pairs = np.outer((1, 2, 1), (1, 2, 1))
+    own, below, beside = (
+        float((pairs * slices[y + v - 1 : y + v + 2, x + u - 1 : x + u + 2]).sum())
+        for v, u in ((0, 0), (2, 0), (0, 2))
+    )
+    return max(below, beside, 0.0) / own if own > 0 else 1.0
 
 
 def _variance_line(
@@ -128,23 +225,41 @@ def _variance_line(
 ) -> tuple[float, float]:
     """Fit the variance of the noise as a line over the grey value: offset and slope."""
     autocovariance = kind.autocovariance(used.products.mean(0))
-    none = float(autocovariance[0]), 0.0
+    variance = float(autocovariance[0])
     if np.ptp(even.means) == 0:
-        return none
-    variances = autocovariance[0] * kind.relative_variance(even.products, autocovariance)
+        return variance, 0.0
+    variances = variance * kind.relative_variance(even.products, autocovariance)
     slope, low = theil_sen(even.means, variances)
     span = np.subtract(*np.percentile(even.means, (95, 5)))
-    if low <= 0 or slope * span < _STEEP * autocovariance[0]:
-        return none
+    if low <= 0 or slope * span < _STEEP * variance:
+        return variance, 0.0
     # through the middle of the blocks; the median of variances would be below their mean
     return float(variances.mean() - slope * even.means.mean()), float(slope)
 
 
-def _no_noise(kind: DetrendedBlocks, volume: Volume) -> NoiseModel:
+def theil_sen(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median of the slopes between all pairs, and its lower limit, 99 % certain.
+
+    SciPy has it in a package that takes half a second to import.
+    """
+    first, second = np.triu_indices(len(x), 1)
+    run = x[second] - x[first]
+    slopes = np.sort((y[second] - y[first])[run != 0] / run[run != 0])
+    n = len(x)
+    deviation = np.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    # 2.576: the 99.5th percentile of the normal distribution
+    below = max(int((len(slopes) - 2.576 * deviation) / 2), 0)
+    return float(np.median(slopes)), float(slopes[below])
+
+
+def _no_noise(kind: DetrendedBlocks, volume: Volume, drawn: Drawn) -> NoiseModel:
     zero = np.zeros([2 * r + 1 for r in kind.reach])
     slices = np.zeros(volume.shape[-3] if volume.n_spatial == 3 else 0)
+    axes = [axis for axis, n in zip("xyz", reversed(kind.size), strict=False) if n > 1]
+    saturated = drawn.saturated * (drawn.saturated >= _SATURATED)
+    diagnosis = NoiseDiagnosis(dict.fromkeys(reversed(axes), 0.0), 0.0, saturated=saturated)
     doubt = "Values do not vary in flat places: there is no noise, or it was rounded away."
-    return NoiseModel(zero, zero, 0.0, 0.0, 0.0, slices, 1.0, 0.0, 0, False, (doubt,))
+    return NoiseModel(zero, zero, 0.0, 0.0, 0.0, slices, 1.0, 0.0, 0, False, (doubt,), diagnosis)
 
 
 def _model(
@@ -153,13 +268,13 @@ def _model(
     blocks: FlatBlocks,
     even: FlatBlocks,
     line: tuple[float, float],
-    grey: float,
+    drawn: Drawn,
     doubts: list[str],
 ) -> NoiseModel:
     each = kind.autocovariance(blocks.products)
     found = each.mean(0)
     if found[0] <= 0:
-        return _no_noise(kind, volume)
+        return _no_noise(kind, volume, drawn)
     correlation = kind.unfold(found / found[0])
     root = np.sqrt(len(blocks))
     deviation = np.sqrt(found[0])
@@ -175,7 +290,7 @@ def _model(
             f"A voxel has about {counts:.0f} counts: the noise of so few is far from normal."
         )
     elif _is_of_few_counts(blocks.residual) and (
-        max(found[kind.neighbours], default=0.0) <= _CORRELATED * found[0]
+        max(found[kind.neighbours], default=0.0) <= NOTABLE * found[0]
     ):
         doubts.append("The noise is skewed, as that of few counts is: it is far from normal.")
     far = {axis: abs(correlation[place]) for axis, place in _furthest(kind)}
@@ -188,7 +303,7 @@ def _model(
     energy = blocks.products[:, 0]
     expected = kind.energy_spread(found) / kind.energy(found)
     offset, slope = line
-    scale = found[0] / (offset + slope * grey)
+    scale = found[0] / (offset + slope * drawn.mean)
     strength = kind.relative_variance(even.products, found)
     rim, rim_error = _rim(volume, kind, even.corners, strength)
     return NoiseModel(
@@ -203,7 +318,7 @@ def _model(
         len(blocks),
         bool((energy.std() / energy.mean()) ** 2 - expected**2 > _UNLIKE**2),
         tuple(doubts),
-    )
+    ).scaled(drawn.unit)
 
 
 def _is_of_few_counts(residual: npt.NDArray[np.float32]) -> bool:

@@ -45,9 +45,10 @@ _NOISIEST = 2.0
 #: Deviations from the median from which on a block is not typical.
 _TYPICAL = 2.0
 
-#: By how much the share of neighbours of one value may be above the usual; and the usual share
-#: where values hardly vary: as `diagnosis` has them.
-_FILLED, _CLEAN = 0.2, 0.5
+#: By how much the share of neighbours of one value may be above the usual in a block.
+_FILLED = 0.2
+#: The usual share of neighbours of one value where values hardly vary.
+_CLEAN = 0.5
 
 #: By how much the share of values that are the lowest or the highest of all may be above the usual.
 _CUT_OFF = 0.01
@@ -87,6 +88,17 @@ class FlatBlocks:
         return scaled.take(np.argsort(scaled.coarse, kind="stable"))
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Blocks that were drawn at random, flat or not."""
+
+    values: npt.NDArray[np.float64]  # grey values
+    unit: float  # what those of `FlatBlocks` are divided by: squares fit into float32 then
+    mean: float  # in units
+    is_rounded: bool  # whether most neighbours have the same value
+    saturated: float  # share of the values that are the highest of all
+
+
 def block_sizes(volume: Volume, slicewise: bool) -> list[tuple[int, ...]]:
     """Return sizes of blocks, large ones first, that fit the volume."""
     is_stack = volume.n_spatial == 3 and volume.shape[-3] > 1 and not slicewise
@@ -108,11 +120,10 @@ def largest_lags(size: tuple[int, ...]) -> tuple[int, ...]:
 
 def read_flattest(
     volume: Volume, kind: DetrendedBlocks, rng: np.random.Generator
-) -> tuple[FlatBlocks, float, bool, float]:
+) -> tuple[FlatBlocks, Drawn]:
     """Read blocks at random, then more about the flattest of them.
 
-    Returns: the flattest; the mean grey value of all; whether most neighbours have the same value;
-    and the unit of these values, so chosen that squares are not too large for float32.
+    Returns: the flattest; and what there is to know of all.
     """
     data: Any = volume.data
     size = (1,) * (len(volume.shape) - len(kind.size)) + kind.size
@@ -138,7 +149,9 @@ def read_flattest(
     near = np.clip(near + steps[: len(near)], 0, room)
     both = _joined([far, _look(data, kind, near[np.lexsort(near.T[::-1])], size, limits, unit)])
     flattest = both.take(_one_a_place(both.corners, both.coarse, size))
-    return flattest.with_products(kind), float(some.mean()) / unit, usual > _CLEAN, unit
+    saturated = float((some == highest).mean())
+    drawn = Drawn(some, unit, float(some.mean()) / unit, usual > _CLEAN, saturated)
+    return flattest.with_products(kind), drawn
 
 
 def _look(

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import fft
 
 from hushpore.base.readable import readable_percent
+from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
 #: Correlation of any two voxels up to which noise is independent.
 _INDEPENDENT = 0.05
 
-#: The noise of flat places is no more than so many times that of differences of neighbours, where
-#: these are independent: else what varies there is image.
-_AGREEING = 1.5
-
 #: By how much the deviation far from the middle differs from that near it, where it is said.
 _NOTABLE_RIM = 0.1
+
+#: Of noise that is known otherwise.
+_NOT_LOOKED_AT = NoiseDiagnosis({}, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,10 @@ class NoiseModel:
         of what is found is image.
     doubts : tuple of str
         Why it may be wrong, each in a sentence; empty where nothing speaks against it.
+    diagnosis : NoiseDiagnosis
+        The noise of neighbours, by differences in the same flat places.
+    count : float or None
+        The grey value of one photon, where values are counts with the noise of such.
     """
 
     autocovariance: npt.NDArray[np.float64]
@@ -74,6 +78,8 @@ class NoiseModel:
     blocks: int
     is_uneven: bool = False
     doubts: tuple[str, ...] = ()
+    diagnosis: NoiseDiagnosis = _NOT_LOOKED_AT
+    count: float | None = None
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -102,19 +108,6 @@ class NoiseModel:
         others = np.abs(self.correlation)
         others[self.reach] = 0.0
         return bool(others.max() <= _INDEPENDENT)
-
-    def compared(self, deviation: float) -> NoiseModel:
-        """Return it with a doubt where it is far from what another way of looking tells.
-
-        `deviation`: at the mean grey value, by differences of neighbours that are independent.
-        """
-        if self.deviation <= _AGREEING * deviation:
-            return self
-        doubt = (
-            f"What varies in the flattest places ({self.deviation:.3g}) is more than the noise "
-            f"({deviation:.3g}, by differences of neighbours): no place is flat enough."
-        )
-        return replace(self, doubts=(*self.doubts, doubt))
 
     @property
     def unevenness(self) -> str:
@@ -146,6 +139,10 @@ class NoiseModel:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values, for the record."""
         facts = dataclasses.asdict(self) | {"deviation": self.deviation}
+        # which has its own place there
+        del facts["diagnosis"]
+        if self.count is None:
+            del facts["count"]
         kept = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
         # of slices where no flat place tells, and of a rim that none does
         kept["slices"] = [None if np.isnan(each) else each for each in kept["slices"]]

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
-    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
     from hushpore.n2v2.noise.model import NoiseModel
     from hushpore.n2v2.result import Denoised
     from hushpore.n2v2.settings import DenoiseSettings
@@ -352,12 +351,11 @@ class NoiseLine(QObject):
                 give_back_freed()
 
     def _look_at(self, layer: weakref.ref[Any], volume: Volume) -> None:
-        from hushpore.n2v2.noise.diagnosis import diagnose_noise
         from hushpore.n2v2.noise.estimation import estimate_noise
 
         try:
             model = estimate_noise(volume)
-            found = _Found(volume.data, words(volume, diagnose_noise(volume), model), model)
+            found = _Found(volume.data, words(volume, model), model)
         except Exception:
             # what is wrong with the image is said when it is denoised
             return
@@ -367,15 +365,13 @@ class NoiseLine(QObject):
             self.found.emit()
 
 
-def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
+def words(volume: Volume, model: NoiseModel) -> str:
     """Return what was found in a few words, with the setting that helps."""
-    from hushpore.n2v2.noise.counts import find_count
-
+    noise, count = model.diagnosis, model.count
     if not model.deviation:
         return "no noise found"
     if noise.rings:
         return f"noise: rings about the middle ⚠ ({RINGS_WORDS})"
-    count = find_count(volume) if noise.is_independent else None
     if count is None and model.doubts:
         axes = noise.correlated_axes
         if len(axes) == 1:
