@@ -6,8 +6,6 @@ from torch import nn
 
 from hushpore import InputError
 from hushpore.n2v2.model import (
-    FLAT_RADIUS,
-    RECEPTIVE_RADIUS,
     Architecture,
     MaxBlurPool,
     UNet,
@@ -73,8 +71,8 @@ def test_n2v_has_a_skip_connection_at_the_top_and_plain_pooling() -> None:
     x = torch.rand(1, 1, 16, 16)
     torch.testing.assert_close(net.pool(x), torch.nn.functional.max_pool2d(x, 2))
     with torch.no_grad():
-        net.up[-2].weight.zero_()
-        net.up[-2].bias.zero_()
+        net.up[-1][-2].weight.zero_()
+        net.up[-1][-2].bias.zero_()
     assert not torch.equal(net(x), net(torch.rand(1, 1, 16, 16)))
 
 
@@ -87,6 +85,8 @@ def test_n2v_has_a_skip_connection_at_the_top_and_plain_pooling() -> None:
         {"inputs": 2, "outputs": 3},
         {"features": 10**9},
         {"features": "32"},
+        {"levels": 0},
+        {"levels": 30},
     ],
 )
 def test_no_other_network_is_built(wrong: dict[str, object]) -> None:
@@ -102,22 +102,27 @@ def test_nothing_reaches_the_output_but_through_the_pooling() -> None:
     """
     net = network()
     with torch.no_grad():
-        net.up[-2].weight.zero_()
-        net.up[-2].bias.zero_()
+        net.up[-1][-2].weight.zero_()
+        net.up[-1][-2].bias.zero_()
     a, b = net(torch.rand(1, 1, 16, 16)), net(torch.rand(1, 1, 16, 16))
     assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("method", ["n2v2", "n2v"])
-def test_an_output_pixel_sees_no_further_than_stated(method: str) -> None:
-    net = build_network(Architecture(2, method), torch.Generator().manual_seed(0)).eval().double()
-    x = torch.zeros(1, 1, 96, 96, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize(("method", "levels"), [("n2v2", 1), ("n2v2", 2), ("n2v", 2), ("n2v2", 3)])
+def test_an_output_pixel_sees_no_further_than_stated(method: str, levels: int) -> None:
+    architecture = Architecture(2, method, features=4, levels=levels)
+    net = build_network(architecture, torch.Generator().manual_seed(0)).eval().double()
+    (radius, _), (multiple, _) = architecture.radii, architecture.multiples
+    assert (radius, multiple) == {1: (12, 2), 2: (32, 4), 3: (72, 8)}[levels]
+    middle = 96
+    x = torch.zeros(1, 1, 2 * middle, 2 * middle, dtype=torch.float64, requires_grad=True)
     reach = 0
-    for offset in range(4):  # the pooling grid makes the reach depend on the position
-        gradient = torch.autograd.grad(net(x)[0, 0, 48 + offset, 48 + offset], x)[0][0, 0]
+    for offset in range(multiple):  # the pooling grid makes the reach depend on the position
+        at = middle + offset
+        gradient = torch.autograd.grad(net(x)[0, 0, at, at], x)[0][0, 0]
         rows = gradient.abs().sum(1).nonzero()
-        reach = max(reach, int((rows - 48 - offset).abs().max()))
-    assert RECEPTIVE_RADIUS - 8 < reach <= RECEPTIVE_RADIUS
+        reach = max(reach, int((rows - at).abs().max()))
+    assert radius - 2 * multiple < reach <= radius
 
 
 def test_along_a_flat_axis_it_sees_no_further_than_its_convolutions() -> None:
@@ -126,8 +131,8 @@ def test_along_a_flat_axis_it_sees_no_further_than_its_convolutions() -> None:
     x = torch.rand(1, 1, 31, 8, 8, dtype=torch.float64, requires_grad=True)
     gradient = torch.autograd.grad(net(x)[0, 0, 15].sum(), x)[0][0, 0]
     rows = gradient.abs().sum((1, 2)).nonzero()
-    assert int((rows - 15).abs().max()) <= FLAT_RADIUS
-    assert flat.radii == (FLAT_RADIUS, RECEPTIVE_RADIUS, RECEPTIVE_RADIUS)
+    assert int((rows - 15).abs().max()) <= 10
+    assert flat.radii == (10, 32, 32)
 
 
 def test_weights_come_from_the_seed_and_the_global_state_is_untouched() -> None:
@@ -140,7 +145,7 @@ def test_weights_come_from_the_seed_and_the_global_state_is_untouched() -> None:
 
 def test_first_weights_are_spread_as_pytorch_spreads_them() -> None:
     torch_layer = torch.nn.Conv2d(64, 64, 3)
-    ours = network().down[3]
+    ours = network().down[1][3]
     assert ours.weight.abs().max() <= torch_layer.weight.abs().max() * 1.01
     assert ours.weight.detach().std() == pytest.approx(
         float(torch_layer.weight.detach().std()), rel=0.02

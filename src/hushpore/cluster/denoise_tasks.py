@@ -335,7 +335,7 @@ def _predicted(
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        core = halve_core(core)
+        core = halve_core(core, max(model.network.architecture.multiples))
     raise MemoryLimitError("Not even the smallest tile fits into the memory of a worker.")
 
 

@@ -24,14 +24,11 @@ from hushpore.device.constants import constant
 from hushpore.n2v2 import local_dct
 from hushpore.n2v2.local_dct import LocalDCT
 from hushpore.n2v2.resampling import blur_kernel, max_blur_pool, upsample
+from hushpore.n2v2.settings import LEVELS
 from hushpore.patches.places import flat_index
 
-#: Every axis that is down-sampled must be a multiple of this: two levels, by two each.
-MULTIPLE = 4
-
-#: How far an output pixel sees, in pixels, along an axis that is down-sampled, and along one that
-#: is not (a test measures both).
-RECEPTIVE_RADIUS, FLAT_RADIUS = 32, 10
+#: Levels that a file can ask for at most: a tile of 512 pixels is halved so often.
+MOST_LEVELS = 6
 
 #: What networks are trained for.
 METHODS = ("r2r", "n2n", "n2v2", "n2v")
@@ -68,15 +65,18 @@ class Architecture:
     # for ``"r2r"`` in 2D: whether it starts from its input denoised by a local cosine transform,
     # which it sees too, and predicts what is to be added to that
     corrects_dct: bool = False
+    levels: int = LEVELS  # below the top level
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.inputs, int) and isinstance(self.features, int)
+        numbers = self.inputs, self.features, self.levels
+        whole = all(isinstance(each, int) for each in numbers)
         if (
             self.dimensions not in (2, 3)
             or self.method not in METHODS
             or not whole
             or not 1 <= self.outputs <= self.inputs <= 64
             or not 1 <= self.features <= 512
+            or not 1 <= self.levels <= MOST_LEVELS
             or (self.corrects_dct and (self.dimensions, self.method) != (2, "r2r"))
         ):
             raise InputError(f"There is no such network: {self}.")
@@ -94,15 +94,21 @@ class Architecture:
     @property
     def multiples(self) -> tuple[int, ...]:
         """What every axis must be a multiple of."""
-        return tuple(MULTIPLE if step == 2 else 1 for step in self.steps)
+        return tuple(step**self.levels for step in self.steps)
 
     @property
     def radii(self) -> tuple[int, ...]:
-        """How far an output pixel sees along each axis, in pixels."""
+        """How far an output pixel sees along each axis, in pixels (a test measures it)."""
         beyond = local_dct.RADIUS if self.corrects_dct else 0
-        return tuple(
-            beyond + (RECEPTIVE_RADIUS if step == 2 else FLAT_RADIUS) for step in self.steps
-        )
+        return tuple(beyond + self._radius(step) for step in self.steps)
+
+    def _radius(self, step: int) -> int:
+        # four convolutions of radius 1 on each level, two at the bottom, in pixels of that level
+        edges = [int(step**level) for level in range(self.levels + 1)]
+        convolutions = 4 * sum(edges[:-1]) + 2 * edges[-1]
+        # maximum and blur on the way down, interpolation on the way up
+        between = 4 * sum(edges[:-1]) if step == 2 else 0
+        return convolutions + between
 
 
 class MaxBlurPool(nn.Module):
@@ -127,7 +133,7 @@ class MaxBlurPool(nn.Module):
 
 
 class UNet(nn.Module):
-    """U-Net of two levels for R2R, N2V2 or N2V, in 2D or 3D.
+    """U-Net for R2R, N2V2 or N2V, in 2D or 3D.
 
     `architecture`: what it is like; a number stands for so many dimensions and all else as by
     default.
@@ -152,10 +158,14 @@ class UNet(nn.Module):
             self.pool: nn.Module = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
         else:
             self.pool = MaxBlurPool(a.steps)
-        self.down_top = _two_convolutions(n, inputs, f, f)
-        self.down = _two_convolutions(n, f, 2 * f, 2 * f)
-        self.bottom = _two_convolutions(n, 2 * f, 4 * f, 2 * f)
-        self.up = _two_convolutions(n, 4 * f, 2 * f, f)
+        widths = [f * 2**level for level in range(a.levels + 1)]
+        ins = [inputs, *widths[:-2]]
+        pairs = zip(ins, widths, strict=False)
+        self.down = nn.ModuleList([_two_convolutions(n, i, own, own) for i, own in pairs])
+        self.bottom = _two_convolutions(n, widths[-2], widths[-1], widths[-2])
+        # from the lowest on: what comes up, and beside it what went down
+        inner = reversed(widths[1:-1])
+        self.up = nn.ModuleList([_two_convolutions(n, 2 * w, w, w // 2) for w in inner])
         self.up_top = _two_convolutions(n, f + skipped, f, f)
         self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
         if not a.hides_pixels:
@@ -170,7 +180,7 @@ class UNet(nn.Module):
         return self.architecture.dimensions
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
+        """Predict the noise-free image; edges are multiples of `Architecture.multiples`."""
         start = self.start(x)
         output = self.output(self.features(beside(x, start)), start)
         if not self.architecture.hides_pixels:
@@ -233,15 +243,19 @@ class UNet(nn.Module):
         `x`: the inputs and, `beside` them, what the network starts from.
         """
         steps = self.architecture.steps
-        top = self.down_top(x)  # (batch, f, y, x)
-        middle = self.down(self.pool(top))  # (batch, 2 f, y / 2, x / 2)
+        top = self.down[0](x)  # (batch, f, y, x)
         # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
         skipped = {"n2v2": [], "n2v": [top]}.get(self.architecture.method, [x])
+        low = top
         del top  # the largest there is: where nothing is trained, memory is short for want of it
-        low = self.bottom(self.pool(middle))  # (batch, 2 f, y / 4, x / 4)
-        middle = self.up(torch.cat([upsample(low, steps), middle], 1))
-        del low
-        upper = upsample(middle, steps)
+        between = []
+        for convolutions in list(self.down)[1:]:
+            low = convolutions(self.pool(low))  # (batch, 2 f, y / 2, x / 2), and so on
+            between.append(low)
+        low = self.bottom(self.pool(low))
+        for convolutions in self.up:
+            low = convolutions(torch.cat([upsample(low, steps), between.pop()], 1))
+        upper = upsample(low, steps)
         beside = [each.to(upper.dtype) for each in skipped]
         result: torch.Tensor = self.up_top(torch.cat([upper, *beside], 1) if beside else upper)
         return result
@@ -337,7 +351,7 @@ def fuse_batch_norm(network: UNet) -> UNet:
     result = copy.deepcopy(network)
     if network.out.weight.device.type == "mps":
         result = result.cpu()
-    for block in (each for each in result.children() if isinstance(each, nn.Sequential)):
+    for block in (each for each in result.modules() if isinstance(each, nn.Sequential)):
         for number, normalisation in enumerate(block):
             if isinstance(normalisation, nn.BatchNorm2d | nn.BatchNorm3d):
                 before = block[number - 1]

@@ -23,6 +23,13 @@ PAPER_SHARE = 0.00198
 #: settings leave it open: it takes seconds there, and minutes would be noticed.
 ORIENTATIONS, AVERAGED = 8, 8_000_000
 
+#: Levels of a network below its top level: with 2 it sees 32 pixels to either side, and each more
+#: doubles that and takes four times as many weights.
+LEVELS = 2
+
+#: What edges of patches are multiples of: each level halves them.
+MULTIPLE = 1 << LEVELS
+
 #: Edge of a training patch where the settings leave it open and images are as large, in pixels.
 PATCH = 64
 
@@ -199,21 +206,21 @@ class DenoiseSettings(Settings):
     )
     patch_size: int | None = option(
         None,
-        "Edge of a training patch in y and x; a multiple of 4. None: automatic. That is "
+        f"Edge of a training patch in y and x; a multiple of {MULTIPLE}. None: automatic. That is "
         f"{PATCH}, and less in smaller images.",
         unit="px",
         minimum=LEAST_PATCH,
         maximum=512,
-        step=4,
+        step=MULTIPLE,
         more=True,
     )
     patch_depth: int = option(
         16,
-        "Depth of a training patch in z, where dimensions is 3; a multiple of 4.",
+        f"Depth of a training patch in z, where dimensions is 3; a multiple of {MULTIPLE}.",
         unit="slices",
-        minimum=4,
+        minimum=MULTIPLE,
         maximum=128,
-        step=4,
+        step=MULTIPLE,
         more=True,
     )
     batch_size: int | None = option(
@@ -269,8 +276,8 @@ class DenoiseSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("patch_size", "patch_depth"):
-            if (getattr(self, name) or 0) % 4:
-                raise InputError(f"{name} must be a multiple of 4; got {getattr(self, name)}.")
+            if (given := getattr(self, name)) is not None and given % MULTIPLE:
+                raise InputError(f"{name} must be a multiple of {MULTIPLE}; got {given}.")
         if self.replacement_window % 2 == 0:
             raise InputError(
                 f"replacement_window must be odd, to have a centre; got {self.replacement_window}."
@@ -304,7 +311,8 @@ class DenoiseSettings(Settings):
         """Return the edge of a patch in slices of some shape (y, x)."""
         if self.patch_size is not None:
             return self.patch_size
-        return max(min(PATCH, min(plane) // 4 * 4), LEAST_PATCH)
+        fitting: int = min(plane) // MULTIPLE * MULTIPLE
+        return max(min(PATCH, fitting), LEAST_PATCH)
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return how long it will take, and what the fraction of masked pixels comes to.

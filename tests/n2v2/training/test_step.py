@@ -137,7 +137,7 @@ def test_a_step_computes_nothing_that_is_known_beforehand(strict: Any) -> None:
         learner.step(images, batches, 1e-3, 1)
     # no ranges or grids, and batches are not counted, layer by layer
     assert operations.of["arange"] == operations.of["meshgrid"] == 0
-    assert network.down_top[1].num_batches_tracked == 0
+    assert network.down[0][1].num_batches_tracked == 0
     assert operations.computing <= 220
 
 

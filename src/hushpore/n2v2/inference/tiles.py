@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from hushpore.n2v2 import local_dct
-from hushpore.n2v2.model import MULTIPLE, Architecture
+from hushpore.n2v2.model import Architecture
+from hushpore.n2v2.settings import MULTIPLE
 from hushpore.n2v2.training.step import channels_last, mixed_precision
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def plan_tiles(
     """Cut images into tiles.
 
     `shape`: shape of the images, (n, y, x) or (n, z, y, x). `core`: largest core of a tile; a
-    multiple of 4 along the spatial axes. `architecture`: says how far the network sees and what its
-    axes must be multiples of.
+    multiple along the spatial axes of what `architecture` says; it says how far the network sees,
+    too.
     Returns: their targets cover `shape` exactly once.
     """
     network = architecture or Architecture(len(shape) - 1)
@@ -73,15 +74,18 @@ def plan_tiles(
     ]
 
 
-def halve_core(core: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return a smaller core, fewer images first, or None where it is as small as it gets."""
+def halve_core(core: tuple[int, ...], multiple: int = MULTIPLE) -> tuple[int, ...] | None:
+    """Return a smaller core, fewer images first, or None where it is as small as it gets.
+
+    `multiple`: what its edges stay multiples of.
+    """
     if core[0] > 1:
         return (core[0] // 2, *core[1:])
     largest = max(core)
-    if largest < 2 * MULTIPLE:
+    if largest < 2 * multiple:
         return None
     axis = core.index(largest)
-    half = -(-largest // (2 * MULTIPLE)) * MULTIPLE
+    half = -(-largest // (2 * multiple)) * multiple
     return (*core[:axis], half, *core[axis + 1 :])
 
 
@@ -103,7 +107,8 @@ def tile_bytes(
         )
     ]
     if size is not None:
-        edges = [min(edge, n + MULTIPLE) for edge, n in zip(edges, size, strict=True)]
+        multiple = max(architecture.multiples)
+        edges = [min(edge, n + multiple) for edge, n in zip(edges, size, strict=True)]
     features = _TOGETHER[architecture.method] * architecture.features * dtype.itemsize
     features *= _BESIDE
     if architecture.corrects_dct:
@@ -122,7 +127,7 @@ def core_within(
     """
     core = CORES[architecture.dimensions]
     while tile_bytes(core, architecture, dtype, size) > memory:
-        smaller = halve_core(core)
+        smaller = halve_core(core, max(architecture.multiples))
         if smaller is None or min(smaller[1:]) < _SHORTEST:
             break
         core = smaller
@@ -142,14 +147,15 @@ def core_on_gpu(
     while core is not None and math.prod(core) > math.prod(usual):
         if tile_bytes(core, architecture, dtype, size) <= memory:
             return core
-        core = halve_core(core)
+        core = halve_core(core, max(architecture.multiples))
     return usual
 
 
 def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.Tensor:
     """Mirror the far end of every spatial axis of planes (n, *size) up to a multiple.
 
-    `planes`: shape (n, y, x) or (n, z, y, x). `multiples`: one a spatial axis; 4 by default.
+    `planes`: shape (n, y, x) or (n, z, y, x). `multiples`: one a spatial axis; by default
+    `MULTIPLE`.
     """
     for axis in range(1, planes.ndim):
         length = planes.shape[axis]

@@ -113,7 +113,7 @@ class VolumePredictor:
                     raise
             finally:
                 self._replays = None
-            core = halve_core(core)
+            core = halve_core(core, max(self.network.architecture.multiples))
             if core is not None:
                 message = f"Memory ran out: predicting in tiles of {core[1:]}."
             elif backend.is_gpu:

@@ -67,6 +67,9 @@ _AGREEING = 1.5
 #: Share of the values that are the highest of all from which on it is worth a word.
 _SATURATED = 0.01
 
+#: Share of the quarters of flat blocks by whose differences of neighbours the noise is diagnosed.
+_CALMEST = 0.25
+
 #: Every how many of the blocks that were drawn is looked at for whole counts.
 _EVERY = 4
 
@@ -158,21 +161,48 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
 
 
 def _second_differences(
-    kind: DetrendedBlocks, blocks: FlatBlocks
+    values: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return those of blocks along y and along x, each (n, z, y, x).
 
     They remove what is left of the image. White noise of variance v has some of 1 + 4 + 1 times v.
     """
-    values = blocks.residual.reshape(len(blocks), *(1,) * (3 - len(kind.size)), *kind.size)
     along_y, along_x = (np.diff(values.astype(np.float64), 2, axis=axis) for axis in (2, 3))
     return along_y, along_x
+
+
+def _residuals(kind: DetrendedBlocks, blocks: FlatBlocks) -> npt.NDArray[np.float32]:
+    return blocks.residual.reshape(len(blocks), *(1,) * (3 - len(kind.size)), *kind.size)
+
+
+def _calmest_quarters(
+    kind: DetrendedBlocks, blocks: FlatBlocks
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Return the quarters of blocks that hold least of the image, (n, z, y, x), and where.
+
+    Where no block is flat, some of its quarters may be.
+    """
+    values, middle = _residuals(kind, blocks), [n // 2 for n in kind.size[-2:]]
+    shifts = [(y, x) for y in (0, middle[0]) for x in (0, middle[1])]
+    quarters = np.concatenate(
+        [values[:, :, y : y + middle[0], x : x + middle[1]] for y, x in shifts]
+    )
+    corners = np.concatenate([blocks.corners[:, -2:] + shift for shift in shifts])
+    # averages over parts show edges and slopes through the noise
+    parts = [
+        part.mean((1, 2, 3))
+        for half in np.array_split(quarters, 2, axis=2)
+        for part in np.array_split(half, 2, axis=3)
+    ]
+    order = np.argsort(np.ptp(parts, axis=0), kind="stable")
+    chosen = order[: max(round(_CALMEST * len(order)), FEWEST)]
+    return quarters[chosen], corners[chosen]
 
 
 def _count_in(kind: DetrendedBlocks, blocks: FlatBlocks, drawn: Drawn) -> float | None:
     """Return the grey value of one count, where values are counts; see `find_count`."""
     flattest = blocks.take(slice(max(len(blocks) // 4, FEWEST)))
-    along_y, along_x = _second_differences(kind, flattest)
+    along_y, along_x = _second_differences(_residuals(kind, flattest))
     variances = ((along_y**2).mean((1, 2, 3)) + (along_x**2).mean((1, 2, 3))) / 12
     unit = drawn.unit
     return find_count(drawn.values[::_EVERY], unit * flattest.means, unit**2 * variances)
@@ -185,14 +215,13 @@ def _diagnosis(
 
     The correlation along an axis is that of second differences across it: these keep it as it is.
     """
-    across_y, across_x = _second_differences(kind, blocks)
+    values, corners = _calmest_quarters(kind, blocks)
+    across_y, across_x = _second_differences(values)
     noise = drawn.unit * float(np.sqrt((np.mean(across_y**2) + np.mean(across_x**2)) / 12))
     correlation = {"y": neighbour_correlation(across_x, 2), "x": neighbour_correlation(across_y, 3)}
     if across_y.shape[1] > 1:
         correlation = {"z": neighbour_correlation(across_x, 1), **correlation}
-    from_middle = (
-        blocks.corners[:, -2:] + (np.array(kind.size[-2:]) - np.array(volume.shape[-2:])) / 2
-    )
+    from_middle = corners + (np.array(values.shape[-2:]) - np.array(volume.shape[-2:])) / 2
     rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
     share = (noise / model.deviation) ** 2
     saturated = drawn.saturated * (drawn.saturated >= _SATURATED)
