@@ -30,9 +30,14 @@ _SAID = (
 #: Bytes below which pinning costs more than the copy saves.
 LEAST_PINNED = 16 << 20
 
-#: `mallopt`'s numbers for: free bytes at the end of a heap from which they are given back, bytes
-#: asked for beyond what is needed, and the size from which an array is mapped by itself.
-_TRIM, _PAD, _MAPPED = -1, -2, -3
+#: `mallopt`'s number for the free bytes at the end of a heap from which they are given back.
+_TRIM = -1
+
+#: That for the bytes asked for beyond what is needed.
+_PAD = -2
+
+#: That for the size from which an array is mapped by itself.
+_MAPPED = -3
 
 #: While memory is kept. Arrays of whole volumes are larger, and go when they are freed. The padding
 #: is a whole heap of a thread, which so is not given back when it is empty.

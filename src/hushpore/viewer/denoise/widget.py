@@ -44,9 +44,14 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker
 
-#: Correlation of neighbours from which on it is worth a word; noise as a share of the contrast
-#: below which it is low; and about how many voxels along each axis tell the contrast.
-_NOTABLE, _LOW, _SAMPLED = 0.1, 0.04, 64
+#: Correlation of neighbours from which on it is worth a word.
+_NOTABLE = 0.1
+
+#: Noise, as a share of the contrast, below which it is low.
+_LOW = 0.04
+
+#: Voxels along each axis, about, that tell the contrast.
+_SAMPLED = 64
 
 #: Links that are offered after a cancel.
 _APPLY, _GO_ON = "apply", "go on"

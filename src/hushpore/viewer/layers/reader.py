@@ -54,9 +54,12 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
 
-#: Bytes on disk from which a file is read in a thread, and those that each further file counts as:
-#: with headers to read, and pictures to look for contrast in, 4 MB can take a tenth of a second.
-LARGE, EACH_FILE = 4_000_000, 50_000
+#: Bytes on disk from which a file is read in a thread: with pictures to look for contrast in, 4 MB
+#: can take a tenth of a second.
+LARGE = 4_000_000
+
+#: Bytes that each further file counts as, for its header is read too.
+EACH_FILE = 50_000
 
 #: Files looked at where several are opened as one.
 _PEEK = 8

@@ -160,8 +160,11 @@ class Histogram(QWidget):
         self.update()
 
 
-#: Colour of the marked box, which no number has, and opacity of boxes that are not chosen.
-_MARK, _PALE = (1.0, 1.0, 1.0, 1.0), 0.15
+#: Colour of the marked box, white: no number has it.
+_MARK = (1.0, 1.0, 1.0, 1.0)
+
+#: Opacity of boxes that are not chosen.
+_PALE = 0.15
 
 
 class PatchesPanel(QWidget):

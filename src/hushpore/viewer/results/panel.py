@@ -58,7 +58,10 @@ PAUSE = 250
 WIDE = 760
 
 #: Pixels of the controls beside the table, the bar that scrolls them included.
-NARROW, _ANY = 360, 2**24 - 1
+NARROW = 360
+
+#: Pixels of a widget whose width has no limit, Qt's number.
+_ANY = 2**24 - 1
 
 #: Rows of the table that are seen under the canvas at first.
 ROWS = 12

@@ -32,14 +32,26 @@ SIZE = "equivalent_diameter"
 #: From where the sample is seen at first, as napari's camera has it: degrees.
 ANGLES = (10.0, -30.0, 140.0)
 
-#: Voxels of the ghost along its longest axis, and how much of it is seen.
-GHOST_SIDE, GHOST_OPACITY = 128, 0.14
+#: Voxels of the ghost along its longest axis: a coarse one is enough around the pores.
+GHOST_SIDE = 128
 
-#: Frames of a film, milliseconds that each is shown, and its width in pixels at most.
-FRAMES, FRAME_TIME, FILM_WIDTH = 36, 110, 640
+#: Opacity of the ghost, through which pores are seen.
+GHOST_OPACITY = 0.14
 
-#: Pixels of the legend in a picture, from its corner and of its bar.
-_MARGIN, _BAR = 14, (180, 10)
+#: Frames of a film: one for each 10 degrees of a turn.
+FRAMES = 36
+
+#: Milliseconds that each frame is shown: a turn takes 4 s.
+FRAME_TIME = 110
+
+#: Pixels across a film at most, so that its file stays small.
+FILM_WIDTH = 640
+
+#: Pixels between the legend and the corner of a picture.
+_MARGIN = 14
+
+#: Pixels of the bar of colours in the legend, across and down.
+_BAR = (180, 10)
 
 
 class Scene3D(QObject):

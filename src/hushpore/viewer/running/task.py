@@ -129,8 +129,11 @@ NEXT_WIDGETS = (
 )
 
 
-#: Colours of labels by chance, and by a column, for which napari runs code of another number type.
-FEW_COLOURS, MANY_COLOURS = 49, 300
+#: Colours of labels at random: napari's own number.
+FEW_COLOURS = 49
+
+#: Colours of labels by a column: above 255, so that napari takes numbers of 16 bits for them.
+MANY_COLOURS = 300
 
 #: Bytes of a layer that are looked at, before a job and after it, to tell whether it was changed.
 _LOOKED_AT = 1 << 29

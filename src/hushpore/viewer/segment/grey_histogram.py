@@ -25,8 +25,11 @@ THRESHOLD, STRICT = "threshold", "hysteresis"
 #: Colours of void, and of void that needs to touch stricter void; the same in the preview.
 WEAK_COLOUR, VOID_COLOUR = SCREEN[:2]
 
-#: Pixels of the widget, and of the margin around its bars.
-HEIGHT, MARGIN = 116, 8.0
+#: Pixels of the widget from top to bottom.
+HEIGHT = 116
+
+#: Pixels around the bars.
+MARGIN = 8.0
 
 #: Pixels of a bar at least.
 _BAR = 2

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 #: Milliseconds without a further change after which pores are merged.
 PAUSE = 60
 
-#: One step of the slider, and its greatest height, in voxels; the box beside it goes further.
-STEP, MOST = 0.05, 5.0
+#: Voxels of merge height in one step of the slider.
+STEP = 0.05
+
+#: Voxels at the end of the slider; the box beside it goes further.
+MOST = 5.0
 
 _FARTHEST = 1000.0
 
