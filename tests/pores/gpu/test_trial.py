@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,12 +51,15 @@ def takes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Set how many seconds the same takes on both."""
 
     def take(gpu: float, cpu: float) -> None:
-        # begins and ends of the warm-up, the GPU and the CPU
-        times = iter([0.0, 100.0, 100.0, 100.0 + gpu, 200.0, 200.0 + cpu])
-        clock = type("Clock", (), {"perf_counter": staticmethod(lambda: next(times))})
-        monkeypatch.setattr(trial, "time", clock)
+        times = iter([gpu, cpu])
+        monkeypatch.setattr(trial, "seconds_of", lambda found: next(times))
 
     return take
+
+
+def test_stages_that_the_host_does_either_way_do_not_count() -> None:
+    taken = {"sample": 9.0, "upload": 0.5, "distance": 1.0, "labels": 9.0}
+    assert trial.seconds_of(SimpleNamespace(timings=taken)) == 1.5
 
 
 def test_a_faster_gpu_is_used_and_what_was_measured_is_kept(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,8 +32,11 @@ if TYPE_CHECKING:
 #: Voxels that a CPU is through with in some seconds: of fewer there is nothing to win.
 WORTH = 1 << 25
 
-#: Voxels of the slab.
-SLAB = 1 << 22
+#: Voxels of the slab that is timed, and of the one before it, for which kernels are compiled.
+SLAB, WARM_UP = 1 << 25, 1 << 20
+
+#: Stages that take the same on both: what is left of a job on a GPU is done by the host.
+_ON_HOST = ("sample", "preparing", "labels")
 
 
 class Rates(NamedTuple):
@@ -115,31 +117,37 @@ def devices_of(gpu: Backend) -> str:
 def _measure(
     volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment
 ) -> Generator[Event, None, Rates]:
-    slab = _slab_of(volume)
+    slab = _slab_of(volume, SLAB)
     # what lies beside the volume is not of the slab's shape
     settings = dataclasses.replace(settings, sample_mask="", markers="", outside="keep")
-    seconds, results = {}, {}
-    # the first of the GPU compiles kernels
-    for name, device in (("warm-up", gpu), ("gpu", gpu), ("cpu", Backend())):
-        start = time.perf_counter()
+
+    def segmented(part: Volume, device: Backend) -> Generator[Event, None, Any]:
         # each releases what it has used
         backend = dataclasses.replace(device, on_trial=False)
-        results[name] = yield from mapped(segment(slab, settings, backend), _at_work)
-        seconds[name] = time.perf_counter() - start
-    found, expected = results["gpu"], results["cpu"]
+        return mapped(segment(part, settings, backend), _at_work)
+
+    yield from segmented(_slab_of(volume, WARM_UP), gpu)
+    found = yield from segmented(slab, gpu)
+    expected = yield from segmented(slab, Backend())
     if not found.provenance["device"].startswith(gpu.name):
         raise HushporeError(str(found.notes[-1]).removesuffix("."))
     is_same = np.array_equal(found.labels, expected.labels) and all(
         getattr(found, table).equals(getattr(expected, table)) for table in ("pores", "throats")
     )
     voxels = math.prod(slab.shape)
-    return Rates(voxels / seconds["gpu"], voxels / seconds["cpu"], is_same)
+    return Rates(voxels / seconds_of(found), voxels / seconds_of(expected), is_same)
 
 
-def _slab_of(volume: Volume) -> Volume:
-    """Return some slices in the middle."""
+def seconds_of(found: Any) -> float:
+    """Return what the stages of a job took that a GPU takes over, with the copies to it and back."""
+    taken: Mapping[str, float] = found.timings
+    return sum(seconds for stage, seconds in taken.items() if stage not in _ON_HOST)
+
+
+def _slab_of(volume: Volume, voxels: int) -> Volume:
+    """Return some slices in the middle, of about so many voxels."""
     depth, plane = volume.shape[0], math.prod(volume.shape[1:])
-    thickness = min(depth, max(1, SLAB // plane))
+    thickness = min(depth, max(1, voxels // plane))
     first = (depth - thickness) // 2
     rows = slice(first, first + thickness)
     data: Any = volume.data
