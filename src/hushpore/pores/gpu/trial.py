@@ -139,7 +139,7 @@ def _measure(
 
 
 def seconds_of(found: Any) -> float:
-    """Return what the stages of a job took that a GPU takes over, with the copies to it and back."""
+    """Return what those stages of a job took that a GPU takes over, and copies to it and back."""
     taken: Mapping[str, float] = found.timings
     return sum(seconds for stage, seconds in taken.items() if stage not in _ON_HOST)
 
