@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushpore.cluster.contraction import Reduced, combine, contract, look_up
+from hushpore.cluster.merging import Reduced, combine, contract, look_up
 from hushpore.pores.watershed.graph import BasinGraph
 from hushpore.pores.watershed.merging import merge_by_height
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numcodecs import Blosc
 
-from hushpore.cluster import packing
-from hushpore.cluster.packing import pack, unpack
+from hushpore.cluster import blocks
+from hushpore.cluster.blocks import pack, unpack
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from hushpore.cluster.packing import pack, unpack
 )
 def test_arrays_come_back_bit_for_bit(monkeypatch, values: np.ndarray) -> None:
     # some of them in several pieces
-    monkeypatch.setattr(packing, "_PIECE", 1 << 16)
+    monkeypatch.setattr(blocks, "_PIECE", 1 << 16)
     found = np.empty(values.shape, values.dtype)
     unpack(pack(values), found)
     assert found.tobytes() == values.tobytes()

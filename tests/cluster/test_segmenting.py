@@ -499,7 +499,7 @@ def test_noise_that_no_worker_has_memory_for_is_refused(
     def little(*arguments: Any) -> plan.Cut:
         return found(*arguments)._replace(most_basins=10)
 
-    monkeypatch.setattr("hushpore.cluster.beginning.cut_volume", little)
+    monkeypatch.setattr("hushpore.cluster.plan.cut_volume", little)
     with pytest.raises(MemoryLimitError, match="denoise the volume first"):
         run(path, client, 9)
 

@@ -21,9 +21,8 @@ from hushpore.cluster import denoise_tasks as remote
 from hushpore.cluster.blocks import whole
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
-from hushpore.cluster.remote_job import watch
 from hushpore.cluster.scan import as_source, as_zarr, inputs_of, stamp_of
-from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread
+from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread, watch
 from hushpore.device.timing import StageTimer
 from hushpore.io.gate import trusting
 from hushpore.io.registry import EXPORTERS
@@ -199,8 +198,9 @@ class _Denoising:
         mean = total / count
         moments = mean, math.sqrt(max(square / count - mean**2, 0.0))
         self.progress = Progress("examining", 0, 0, "", _COARSER)
-        how = (self.paths, noise, self.settings.dimensions, self.settings.seed)
-        (residual,) = yield from self._timed(spread(self.client, remote.examine, [moments], *how))
+        dimensions, seed = self.settings.dimensions, self.settings.seed
+        tasks = spread(self.client, remote.examine, [moments], self.paths, noise, dimensions, seed)
+        (residual,) = yield from self._timed(tasks)
         for message in residual.problems:
             yield self._note(message, warning=True)
         yield self.timer.timing()

@@ -55,8 +55,14 @@ def parts_of(runs: Runs, marked: npt.NDArray[np.bool_]) -> SlabParts:
     shared = np.unique(np.concatenate([face.part for face in faces]))
     named = [dataclasses.replace(face, part=first[face.part]) for face in faces]
     totals = runs.count, int(voxels[marked].sum()), int(voxels[~marked].sum())
-    about = first[shared], voxels[shared], marked[shared], totals
-    return SlabParts((named[0], named[1]), first[marked], *about)
+    return SlabParts(
+        (named[0], named[1]),
+        first[marked],
+        first[shared],
+        voxels[shared],
+        marked[shared],
+        totals,
+    )
 
 
 def parts_on_gpu(
@@ -88,8 +94,14 @@ def parts_on_gpu(
         counts, is_marked = gpu.get_all([voxels[at], parts.is_marked[at]])
     marked = np.flatnonzero(gpu.get(parts.is_marked)) - before
     count, of_marked, of_others = (int(each) for each in totals)
-    about = counts.astype(np.int64), is_marked.astype(np.bool_), (count, of_marked, of_others)
-    return SlabParts((faces[0], faces[1]), marked, shared - before, *about)
+    return SlabParts(
+        (faces[0], faces[1]),
+        marked,
+        shared - before,
+        counts.astype(np.int64),
+        is_marked.astype(np.bool_),
+        (count, of_marked, of_others),
+    )
 
 
 def store_parts(blocks: Blocks, slab: int, parts: SlabParts) -> Report:

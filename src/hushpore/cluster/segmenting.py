@@ -1,40 +1,142 @@
-"""Pores of a volume in blocks on the workers of a cluster: the same labels and tables as on one."""
+"""Pores of a volume in blocks on the workers of a cluster: the same labels and tables as on one.
+
+Of a volume that one worker holds a single task there finds the pores as one machine does.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hushpore._version import __version__
 from hushpore.base.errors import DeviceError
-from hushpore.base.events import Progress, part_of
+from hushpore.base.events import Note, Progress, part_of
 from hushpore.base.readable import readable_count
 from hushpore.base.volume import Volume
-from hushpore.cluster.beginning import has_begun
 from hushpore.cluster.connection import connect, device_on
+from hushpore.cluster.finishing import write_table
 from hushpore.cluster.gpus import Gpus, gpus_of
-from hushpore.cluster.in_one import in_one_task
-from hushpore.cluster.plan import check_settings, memory_for_one
-from hushpore.cluster.scan import as_source, as_zarr, inputs_of, open_beside, source_of
-from hushpore.cluster.stages import Segmentation
-from hushpore.cluster.task_runner import workers_of
+from hushpore.cluster.plan import check_folders, check_settings, has_begun, memory_for_one
+from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, open_beside, source_of
+from hushpore.cluster.stages import in_blocks
+from hushpore.cluster.task_runner import watch, workers_of
+from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.memory import freed_memory_kept
 from hushpore.io.results import write_json
 from hushpore.io.target import PROVENANCE, check_target, require_apart, resumable_directory
+from hushpore.io.zarr.image import ZarrImage, looks_like_labels, write_blocks
 from hushpore.pores.geometry.sums import SUMS
+from hushpore.pores.job import segment_pores as segment_on_one_machine
 from hushpore.runs.pipeline import Written
 from hushpore.runs.source import Source, origin_of
 
 if TYPE_CHECKING:
     import os
-    from pathlib import Path
+    from collections.abc import Generator
 
     from distributed import Client
 
-    from hushpore.base.events import Job
+    from hushpore.base.events import Event, Job
     from hushpore.cluster.scan import Scan
+    from hushpore.io.target import Unfinished
     from hushpore.pores.settings import PoreSettings
+
+
+# share of the task that is over when pores are found
+_FOUND = 0.9
+
+
+def in_one_task(
+    client: Client,
+    work: Unfinished,
+    volume: Volume,
+    settings: PoreSettings,
+    memory: float,
+    gpus: Gpus,
+    threads: int,
+    where: str,
+) -> Generator[Event, Any, tuple[dict[str, Any], str]]:
+    """Have one worker do all, where that has so many bytes of memory for it.
+
+    Yields: as on one machine.
+    Returns: the record of the job and the result in a sentence.
+    """
+    check_folders(client, *folders_of(volume), work.scratch)
+    notes = [f"Worked on in one piece, by one of {where}."]
+    yield Note(notes[0])
+    if gpus.problem:
+        notes.append(gpus.problem)
+        yield Note(gpus.problem, warning=True)
+    content = str(work.content)
+    job = watch(client, segment_in_one, volume, settings, content, memory, gpus.device, threads)
+    provenance, summary = yield from part_of(job, 0.02, 0.99)
+    told = provenance["notes"][len(volume.notes) :]
+    provenance |= {"device": where, "notes": [*volume.notes, *notes, *told]}
+    return provenance, summary
+
+
+class Finished(NamedTuple):
+    """What a worker tells of the result that it has written."""
+
+    provenance: dict[str, Any]
+    summary: str
+
+
+def segment_in_one(
+    volume: Volume,
+    settings: PoreSettings,
+    content: str,
+    memory: float,
+    device: str,
+    threads: int,
+) -> Job:
+    """Segment a volume and write images and tables of the result; a job for a worker.
+
+    `content`: folder of the result. `memory`: bytes that it may take. `device`: the worker's GPU;
+    empty: none. `threads`: on which it runs.
+    Yields: as `hushpore.pores.job.segment_pores`.
+    Returns: `Finished`.
+    """
+    if device:
+        backend = dataclasses.replace(choose_backend(device), threads=threads)
+    else:
+        backend = Backend(threads=threads)
+    bounded = dataclasses.replace(settings, memory_budget=memory / 1e9)
+    with freed_memory_kept():
+        found = yield from part_of(segment_on_one_machine(volume, bounded, backend), 0.0, _FOUND)
+    files = found.files()
+    folder = Path(content)
+    for name, table in files.tables.items():
+        write_table(folder, name, table)
+    done = _FOUND
+    for name, image in files.images.items():
+        until = done + (1 - _FOUND) / len(files.images)
+        # by its name it is known again
+        named = image.replace(image.data, name=name)
+        yield from part_of(_write(folder / f"{name}.ome.zarr", named), done, until)
+        done = until
+    # the bound is the worker's, and not of what is asked for
+    provenance = {**found.provenance, "settings": settings.to_dict()}
+    return Finished(provenance, found.summary)
+
+
+def _write(path: Path, image: Volume) -> Generator[Event, Any, None]:
+    # once it is cancelled zarr would make the folders of the result anew
+    if not path.parent.is_dir():
+        return
+    stored = ZarrImage.begin(path, image, are_labels=looks_like_labels(image))
+    for event in write_blocks(stored, image.data):
+        if not path.is_dir():
+            return
+        if isinstance(event, Progress):
+            yield dataclasses.replace(event, stage="writing")
+
+
+# ---- in blocks
 
 
 def segment_pores(
@@ -135,10 +237,9 @@ def segment_pores(
             place = f"{place}, each with a GPU: {', '.join(gpus.names)}"
         job: Job
         if memory_of_one is None:
-            job = Segmentation(client, work, opened, settings, threads, thickness, gpus).run(place)
+            job = in_blocks(client, work, opened, settings, threads, thickness, gpus, place)
         else:
-            how = memory_of_one, gpus, threads, place
-            job = in_one_task(client, work, opened, settings, *how)
+            job = in_one_task(client, work, opened, settings, memory_of_one, gpus, threads, place)
         try:
             provenance, summary = yield from job
             # a record names itself

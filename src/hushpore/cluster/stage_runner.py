@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster import air, finishing, merging, parts, snow, void, watershed
+from hushpore.cluster import finishing, merging, parts, void, watershed
 from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory, freed_memory_kept
@@ -32,12 +32,12 @@ TASKS: dict[str, Callable[..., Report]] = {
     "threshold": void.find_void,
     "hysteresis": void.apply_hysteresis,
     "hysteresis-parts": parts.stitch_parts,
-    "air": air.mark_slices,
-    "mask": air.mark_masked,
-    "balls": air.fit_balls,
-    "balls-join": air.stitch_balls,
-    "reach": air.reach_balls,
-    "covered": air.mark_covered,
+    "air": void.mark_slices,
+    "mask": void.mark_masked,
+    "balls": void.fit_balls,
+    "balls-join": void.stitch_balls,
+    "reach": void.reach_balls,
+    "covered": void.mark_covered,
     "parts": void.find_parts,
     "join": parts.stitch_parts,
     "paint": void.paint,
@@ -45,8 +45,8 @@ TASKS: dict[str, Callable[..., Report]] = {
     "basins": watershed.watershed,
     "stitch": watershed.stitch,
     "reduce": watershed.reduce_basins,
-    "peaks": snow.find_slab_peaks,
-    "widths": snow.look_up_widths,
+    "peaks": merging.find_slab_peaks,
+    "widths": merging.look_up_widths,
     "merge": merging.merge_slab,
     "union": merging.union_ranges,
     "finish": finishing.finish,

@@ -17,8 +17,6 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
-from hushpore.cluster.air import room_of
-from hushpore.cluster.beginning import begin
 from hushpore.cluster.blocks import Blocks, save_arrays
 from hushpore.cluster.finishing import (
     collect,
@@ -29,7 +27,8 @@ from hushpore.cluster.finishing import (
 )
 from hushpore.cluster.merging import peaks_of
 from hushpore.cluster.parts import join_shared
-from hushpore.cluster.void import histogram_of, range_of
+from hushpore.cluster.plan import begin
+from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import (
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Report
     from hushpore.cluster.gpus import Gpus
     from hushpore.cluster.parts import Joined
+    from hushpore.cluster.plan import Beginning
     from hushpore.io.target import Unfinished
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
@@ -92,22 +92,38 @@ class _Basins(NamedTuple):
     marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
 
 
-class Segmentation:
+def in_blocks(
+    client: Client,
+    work: Unfinished,
+    volume: Volume,
+    settings: PoreSettings,
+    threads: int,
+    thickness: int | None,
+    gpus: Gpus,
+    where: str,
+) -> Generator[Event, Any, tuple[dict[str, Any], str]]:
+    """Segment a volume in blocks; returns the record of the job and the result in a sentence."""
+    begun = yield from begin(client, work, volume, settings, threads, thickness, gpus)
+    segmentation = _Segmentation(begun, work, volume, settings, gpus.problem)
+    return (yield from segmentation.run(where))
+
+
+class _Segmentation:
     """One job: its plan, its workers, and what slabs have told so far."""
 
     def __init__(
         self,
-        client: Client,
+        begun: Beginning,
         work: Unfinished,
         volume: Volume,
         settings: PoreSettings,
-        threads: int,
-        thickness: int | None,
-        gpus: Gpus,
+        problem: str,
     ) -> None:
-        self.given, self.volume, self.problem = settings, volume, gpus.problem
+        self.given, self.volume, self.problem = settings, volume, problem
         self.scratch, self.content = work.scratch, work.content
-        self._how = client, work, volume, settings, threads, thickness, gpus
+        self.runner, self.surroundings, self.most_basins, self.digest, self.earlier = begun
+        self.plan = self.runner.plan
+        self.settings, self.slabs = self.plan.settings, len(self.plan.slabs)
         self.notes: list[str] = []
         self.ran_out: set[int] = set()
         self.padded = np.zeros(0, np.int64)
@@ -115,18 +131,14 @@ class Segmentation:
 
     def run(self, where: str) -> Generator[Event, Any, tuple[dict[str, Any], str]]:
         """Do all of it; returns the record of the job and the result in a sentence."""
-        begun = yield from begin(*self._how)
-        self.runner, self.surroundings, self.most_basins, digest, earlier = begun
-        self.plan = self.runner.plan
-        self.settings, self.slabs = self.plan.settings, len(self.plan.slabs)
         if self.problem:
             yield from self._note(self.problem, warning=True)
         yield from self._note(
             f"Worked on in {self.slabs} blocks of {self.plan.thickness} slices, on {where}."
         )
-        if earlier:
+        if self.earlier:
             yield from self._note(
-                f"Goes on from an earlier run, which has left {earlier} finished tasks."
+                f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
             )
         threshold, phase, reports = yield from self._find_void()
         sample, parts = yield from self._classify_void(phase, reports)
@@ -178,7 +190,7 @@ class Segmentation:
         timing = self.runner.timing()
         yield timing
         provenance = make_provenance(
-            "pores", self.volume, self.given, where, timing, self.notes, digest
+            "pores", self.volume, self.given, where, timing, self.notes, self.digest
         )
         provenance["result"] = totals
         return provenance, summary_of(totals, self.settings)
