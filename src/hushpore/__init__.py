@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.trained import load_model
     from hushpore.runs.compare import compare
     from hushpore.runs.convert import convert
-    from hushpore.runs.export import export
+    from hushpore.runs.pore_result import export
 
 __all__ = [
     "HushporeError",
@@ -50,7 +50,7 @@ _LATER = {
     "compare": "hushpore.runs.compare",
     "convert": "hushpore.runs.convert",
     "denoise": "hushpore.jobs",
-    "export": "hushpore.runs.export",
+    "export": "hushpore.runs.pore_result",
     "load_model": "hushpore.n2v2.trained",
     "measure_phases": "hushpore.jobs",
     "run": "hushpore.jobs",

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from hushpore import InputError
 from hushpore.patches.places import grid_corners
-from hushpore.patches.reading import read_patches
-from hushpore.patches.reassembly import reassemble
+from hushpore.patches.reading import read_patches, reassemble
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.float32, np.complex64])

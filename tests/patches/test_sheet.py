@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushpore.patches.sheet import contact_sheet
+from hushpore.patches.result import contact_sheet
 
 
 @given(

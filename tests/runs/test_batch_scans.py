@@ -13,7 +13,7 @@ from hushpore import InputError
 from hushpore.base.errors import OutputError
 from hushpore.base.events import result_of
 from hushpore.jobs import JOBS
-from hushpore.runs.batch_scans import explained, find_scans, names_of, plan
+from hushpore.runs.batch_workers import explained, find_scans, names_of, plan
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.source import Source
 

@@ -9,13 +9,12 @@ import pytest
 from hushpore.device.backend import Backend
 from hushpore.jobs import JOBS
 from hushpore.runs import batch_workers
-from hushpore.runs.batch_scans import plan
-from hushpore.runs.batch_workers import at_once
+from hushpore.runs.batch_workers import at_once, plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hushpore.runs.batch_scans import Task
+    from hushpore.runs.batch_workers import Task
 
 
 @pytest.fixture

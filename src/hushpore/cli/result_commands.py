@@ -13,7 +13,7 @@ from hushpore.base.text import as_csv
 from hushpore.cli.flags import device_flag, trust_flag
 from hushpore.cli.terminal import drive, echo
 from hushpore.io.registry import exporters_of
-from hushpore.runs.export import export
+from hushpore.runs.pore_result import export
 
 FORMATS = exporters_of("pores")
 EXPORT_HELP = (

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.io.zarr.image import Block
 
-
 #: Columns of the tables: of basins, of which the first are of their peaks, and of the edges between
 #: them; see `BasinGraph`.
 PEAKS = ("peak_squared_distance", "peak")

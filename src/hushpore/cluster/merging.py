@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.watershed.graph import Peaks
 
-
 #: Columns of edges beside the groups that they join.
 _OF_EDGES = ("a", "b", "saddle", "contacts", "partial")
 

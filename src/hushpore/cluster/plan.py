@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from hushpore.io.target import Unfinished
     from hushpore.pores.settings import PoreSettings
 
-
 #: Bytes a voxel of a slab that a task holds at most, besides grey values: phase 1, distance 4,
 #: basins 4, runs of a noisy void and tables 4.
 BYTES_IN_SLAB = 13

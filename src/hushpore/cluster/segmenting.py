@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from hushpore.io.target import Unfinished
     from hushpore.pores.settings import PoreSettings
 
-
 # share of the task that is over when pores are found
 _FOUND = 0.9
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
 
-
 #: Tasks that are with the workers at a time, for each thread of theirs: one at work, one waiting.
 _AHEAD = 2
 #: Seconds after which one looks up from waiting, to hear of a cancel.

@@ -12,11 +12,10 @@ from hushpore.base.events import Job, Note, Progress
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_values
 from hushpore.patches.features import foreground, gradient_magnitude, patch_features
-from hushpore.patches.grouping import draw_groups
 from hushpore.patches.places import Places, grid_corners, in_volume, patches_at
 from hushpore.patches.reading import read_patches
 from hushpore.patches.result import Patches
-from hushpore.patches.sampling import draw_corners, draw_stratified
+from hushpore.patches.sampling import draw_corners, draw_groups, draw_stratified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,16 +1,23 @@
-"""Patches drawn by chance, all coordinates of a batch from one draw, and read in one gather."""
+"""Patches drawn by chance, all coordinates of a batch from one draw, and read in one gather.
+
+Of groups of neighbouring patches centres are drawn first, then all neighbours in one query.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
+from hushpore.base.errors import InputError
 from hushpore.device.constants import constant, grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
 
 def draw_corners(
@@ -130,3 +137,119 @@ def _cells(room: Sequence[int], count: int) -> tuple[int, ...]:
         longest = max(splittable, key=lambda axis: room[axis] / cells[axis])
         cells[longest] += 1
     return tuple(cells)
+
+
+# ---- groups of neighbours
+
+
+def draw_groups(
+    points: npt.ArrayLike,
+    n_groups: int,
+    group_size: int,
+    n_neighbours: int,
+    rng: np.random.Generator | int | None = None,
+) -> npt.NDArray[np.int64]:
+    """Draw groups of neighbouring points: each a centre and some of the points nearest to it.
+
+    The centres are drawn first and only their neighbours are looked up, in one query of a k-d
+    tree: O(n log n) for n points, whatever the number of groups that could be made.
+
+    Parameters
+    ----------
+    points : array_like
+        Shape (n_points, n_axes): coordinates, in a unit that is the same along every axis.
+    n_groups : int
+        How many groups to draw; not the number of points in them, which is
+        ``n_groups * group_size``. Centres are drawn without replacement; where more groups than
+        points are wanted every point is a centre equally often, give or take one.
+    group_size : int
+        Points in a group, the centre among them. 1 draws centres alone.
+    n_neighbours : int
+        The group is drawn from so many points nearest to the centre, itself among them; at least
+        `group_size`.
+    rng : numpy.random.Generator or int, optional
+        Source of the random numbers, or its seed.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64, shape (n_groups, group_size): numbers of points, the centre first; no point comes
+        twice in a group. Points that lie on one another are different points.
+
+    Raises
+    ------
+    InputError
+        If there are fewer points than `n_neighbours`, or more groups are wanted than there are
+        different ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> line = np.arange(10.0)[:, None]
+    >>> draw_groups(line, n_groups=2, group_size=3, n_neighbours=3, rng=0)
+    array([[7, 8, 6],
+           [6, 7, 5]])
+    """
+    where = np.asarray(points, np.float64)
+    if where.ndim != 2 or not np.isfinite(where).all():
+        raise InputError(
+            f"Points must be finite coordinates of shape (n_points, n_axes); got {where.shape}."
+        )
+    _require_enough(len(where), n_groups, group_size, n_neighbours)
+    random = np.random.default_rng(rng)
+    centres = _spread(len(where), n_groups, random)
+    if group_size == 1:
+        return centres[:, None]
+    near = _nearest_others(where, centres, n_neighbours)
+    # the smallest of random keys are a choice without replacement, for all groups at once
+    keys = random.random(near.shape)
+    chosen = np.sort(keys.argpartition(group_size - 2, axis=1)[:, : group_size - 1], axis=1)
+    return np.hstack([centres[:, None], np.take_along_axis(near, chosen, axis=1)])
+
+
+def _require_enough(n_points: int, n_groups: int, group_size: int, n_neighbours: int) -> None:
+    if n_groups < 1 or group_size < 1:
+        raise InputError(
+            f"There must be at least one group of at least one point; got n_groups={n_groups}, "
+            f"group_size={group_size}."
+        )
+    if n_neighbours < group_size:
+        raise InputError(
+            f"A group of {group_size} cannot be drawn from {n_neighbours} points: choose "
+            "n_neighbours of at least group_size."
+        )
+    needed = n_neighbours if group_size > 1 else 1
+    if n_points < needed:
+        raise InputError(
+            f"There are {n_points} points, but groups are to be drawn from the {needed} nearest. "
+            "Add points, or choose a smaller n_neighbours."
+        )
+    different = n_points * math.comb(n_neighbours - 1, group_size - 1)
+    if n_groups > different:
+        raise InputError(
+            f"{n_groups} groups are wanted, but {n_points} points have only {different} different "
+            f"groups of {group_size} out of the {n_neighbours} nearest. Choose fewer groups, or a "
+            "larger n_neighbours."
+        )
+
+
+def _spread(n_points: int, n_groups: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw centres, each point equally often, give or take one."""
+    often, more = divmod(n_groups, n_points)
+    some = random.choice(n_points, more, replace=False)
+    return np.concatenate([np.tile(np.arange(n_points), often), some]).astype(np.int64)
+
+
+def _nearest_others(
+    points: npt.NDArray[np.float64], centres: npt.NDArray[np.int64], n_neighbours: int
+) -> npt.NDArray[np.int64]:
+    """Return the points nearest to each centre without itself, (n_groups, n_neighbours - 1)."""
+    from scipy.spatial import cKDTree
+
+    _, near = cKDTree(points).query(points[centres], n_neighbours)
+    near = near.astype(np.int64).reshape(len(centres), n_neighbours)
+    itself = near == centres[:, None]
+    # where many points lie on the centre it may not be among its own nearest: then drop the last
+    itself[~itself.any(axis=1), -1] = True
+    others: npt.NDArray[np.int64] = near[~itself].reshape(len(centres), n_neighbours - 1)
+    return others

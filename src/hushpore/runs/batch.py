@@ -26,8 +26,7 @@ from hushpore.runs.batch_groups import (
     has_figures,
     note_on_units,
 )
-from hushpore.runs.batch_scans import plan
-from hushpore.runs.batch_workers import State, at_once, in_turn
+from hushpore.runs.batch_workers import State, at_once, in_turn, plan
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.base.settings import Settings
-    from hushpore.runs.batch_scans import Task
+    from hushpore.runs.batch_workers import Task
 
     #: Yields events and the states of scans, and returns the batch.
     Batching: TypeAlias = Generator[Event | State, None, "Batch"]

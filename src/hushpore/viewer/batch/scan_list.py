@@ -10,7 +10,7 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem
 
-from hushpore.runs.batch_scans import names_of
+from hushpore.runs.batch_workers import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

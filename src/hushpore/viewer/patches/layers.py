@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.events import Event, Job
-    from hushpore.patches.result import Patches
-    from hushpore.patches.sheet import Sheet
+    from hushpore.patches.result import Patches, Sheet
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.task import Target
 

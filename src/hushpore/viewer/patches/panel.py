@@ -17,7 +17,7 @@ from qtpy.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QLabel, QV
 from superqt.utils import signals_blocked
 
 from hushpore.base.readable import readable_number
-from hushpore.patches.sheet import GAP
+from hushpore.patches.result import GAP
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import METADATA_KEY
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.patches.result import Patches
-    from hushpore.patches.sheet import Sheet
+    from hushpore.patches.result import Patches, Sheet
 
 
 _BINS = 60
