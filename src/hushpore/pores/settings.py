@@ -163,8 +163,9 @@ class PoreSettings(Settings):
     )
     markers: str = option(
         "",
-        "Points or labels, one for each pore: pores grow from them and are split where they meet; "
-        "void that none reaches is left out. Takes the place of merging.",
+        "Points, labels, or a mask of which each connected part is one: pores grow from them and "
+        "are split where they meet; void that none reaches is left out. Takes the place of "
+        "merging.",
         label="Watershed markers",
         auxiliary=("labels", "points"),
         more=True,
