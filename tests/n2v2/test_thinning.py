@@ -7,8 +7,8 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore.n2v2.images import Images
+from hushpore.n2v2.recorruption import Thinning
 from hushpore.n2v2.source import Scale
-from hushpore.n2v2.thinning import Thinning
 
 
 @pytest.mark.parametrize("mean", [0.7, 40.0])

@@ -15,7 +15,9 @@ from safetensors.torch import save_file
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
+from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.tensor_file import read_tensors, write_tensors
+from hushpore.n2v2.trained import Model, load_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +54,16 @@ def test_a_model_that_has_never_seen_a_turned_patch_is_shown_none(trained: Denoi
     striped = dataclasses.replace(trained.model, is_turned=False)
     plain = trained.model.predict(values, test_time_augmentation=False)
     np.testing.assert_array_equal(striped.predict(values).data, plain.data)
+
+
+def test_a_file_keeps_how_deep_a_network_is(tmp_path: Path) -> None:
+    network = build_network(Architecture(2, features=4, levels=3), torch.Generator().manual_seed(0))
+    model = Model(network.eval(), (0.0,), (1.0,))
+    again = load_model(model.save(tmp_path / "deep.safetensors"))
+    assert again.network.architecture.levels == 3
+    values = np.random.default_rng(1).normal(size=(90, 70))
+    both = [each.predict(values, "cpu").data for each in (again, model)]
+    np.testing.assert_array_equal(*both)
 
 
 def test_channels_must_be_as_many_as_were_trained_on(trained: Denoised) -> None:

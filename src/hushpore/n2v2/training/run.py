@@ -16,10 +16,9 @@ from hushpore.device.memory import is_out_of_memory
 from hushpore.n2v2.pair import Noise2Noise
 from hushpore.n2v2.place import PREPARING, TRAINING_SHARE
 from hushpore.n2v2.plan import BATCH, architecture_for, masked_share
-from hushpore.n2v2.recorruption import Recorruption
+from hushpore.n2v2.recorruption import Recorruption, Thinning
 from hushpore.n2v2.regions import Regions, has_regions, regions_fingerprint
 from hushpore.n2v2.result import ALL_OF_IT, Learnt
-from hushpore.n2v2.thinning import Thinning
 from hushpore.n2v2.trained import Model
 from hushpore.n2v2.training.blocks import BlockSampler
 from hushpore.n2v2.training.checkpoint import FREE, Checkpoint
