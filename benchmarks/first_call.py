@@ -1,10 +1,11 @@
 """What the first segmentation costs: in a fresh installation, and in each process after.
 
-Every call is a process of its own, with a cache of compiled code of its own: empty for the first,
-full for those after. Timed from before the first import to the result, tables included, of a small
-void; and of small grey values with Otsu's threshold, for which scikit-image is loaded as well.
-Where the environment variable HUSHPORE_BEFORE names the ``src`` of an earlier version, that version
-runs in turn with this one.
+Every call is a process of its own, with a cache of compiled code of its own: empty for a fresh one,
+full for those after. Timed from before the first import to the result, tables included, of grey
+values with Otsu's threshold, for which scikit-image is loaded as well. Processor time is that of
+this process, which a user waits for, and of those that compile beside it. Where the environment
+variable HUSHPORE_BEFORE names the ``src`` of an earlier version, that version runs in turn with
+this one.
 """
 
 from __future__ import annotations
@@ -16,22 +17,33 @@ import subprocess
 import sys
 import tempfile
 
-ROUNDS = 5
+ROUNDS = 3
+SHAPE = (48, 160, 160)
 
 _CALL = """
-import json, sys, time
+import json, os, sys, time
 start, used = time.perf_counter(), time.process_time()
 import numpy as np
 import numba
 numba_in = time.perf_counter()
+from numba.core import event
 from hushpore.jobs import run
 from hushpore.device.backend import Backend
-noise = np.random.default_rng(0).random((40, 40, 40))
-volume = noise > 0.3 if sys.argv[1] == "void" else (255 * noise).astype(np.uint8)
-result = run("pores", volume, {}, Backend())
+
+class Compiled(event.Listener):
+    count = 0
+    def on_start(self, what): Compiled.count += 1
+    def on_end(self, what): pass
+
+event.register("numba:compile", Compiled())
+noise = np.random.default_rng(0).random(json.loads(sys.argv[1]))
+result = run("pores", (255 * noise).astype(np.uint8), {}, Backend())
+others = os.times()
 print(json.dumps({
     "seconds": time.perf_counter() - start,
     "cpu_seconds": time.process_time() - used,
+    "cpu_seconds beside": others.children_user + others.children_system,
+    "compilations": Compiled.count,
     "importing numpy and numba, s": numba_in - start,
     "preparing, s": result.timings["preparing"],
     "other stages, s": sum(result.timings.values()) - result.timings["preparing"],
@@ -40,31 +52,35 @@ print(json.dumps({
 
 
 def measure() -> dict[str, object]:
-    """Seconds of the first call and of those after, for a void and for grey values."""
+    """The median of each figure of the first call, and of those after, of each version."""
     before = os.environ.get("HUSHPORE_BEFORE")
     sources = {"now": "", **({"before": before} if before else {})}
-    figures: dict[str, object] = {}
-    for kind in ("void", "grey"):
-        calls: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
+    fresh: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
+    after: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
+    for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
-            for _ in range(1 + ROUNDS):
+            for calls in (fresh, after):
                 for name, source in sources.items():
-                    calls[name].append(_call(kind, os.path.join(folder, name), source))
-        for name, (first, *after) in calls.items():
-            median = {key: statistics.median(each[key] for each in after) for key in first}
-            figures[f"{kind}, {name}"] = {
-                "first call, fresh": _rounded(first),
-                "first call, each process after": _rounded(median),
-            }
-    return figures
+                    calls[name].append(_call(os.path.join(folder, name), source))
+    return {
+        name: {
+            "first call, fresh": _median(fresh[name]),
+            "first call, each process after": _median(after[name]),
+        }
+        for name in sources
+    }
 
 
-def _call(kind: str, cache: str, source: str) -> dict[str, float]:
+def _median(calls: list[dict[str, float]]) -> dict[str, float]:
+    return {key: round(statistics.median(each[key] for each in calls), 3) for key in calls[0]}
+
+
+def _call(cache: str, source: str) -> dict[str, float]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
     if source:
         environment["PYTHONPATH"] = source
     done = subprocess.run(
-        [sys.executable, "-c", _CALL, kind],
+        [sys.executable, "-c", _CALL, json.dumps(SHAPE)],
         env=environment,
         check=True,
         capture_output=True,
@@ -72,7 +88,3 @@ def _call(kind: str, cache: str, source: str) -> dict[str, float]:
     )
     found: dict[str, float] = json.loads(done.stdout)
     return found
-
-
-def _rounded(found: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in found.items()}

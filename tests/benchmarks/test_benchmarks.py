@@ -43,7 +43,7 @@ TINY: dict[str, dict[str, Any]] = {
     "denoise_quality": {"BUDGETS": (1,), "APART": 0.3},
     "denoise_set12": {"SETTINGS": {"steps": 1}},
     "denoise_step": {"PAIRS": 1, "WARM_UP": 0, **STEP},
-    "first_call": {"ROUNDS": 1},
+    "first_call": {"ROUNDS": 1, "SHAPE": (8, 16, 16)},
     "live_overhead": {
         **STEP,
         "PAIRS": {"training step": 2, "short step": 2},

@@ -20,7 +20,7 @@ from hushpore.pores.geometry.sums import SUMS, Sum
 from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.tables.measures import PORES, Measure, PoreSums
+from hushpore.pores.tables.measures import PORES, Measure
 from hushpore.runs.compare import compare, distributions
 from hushpore.runs.result_folder import write_result
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hushpore.pores.result import Pores
+    from hushpore.pores.tables.merged_sums import PoreSums
 
 SHAPE = (24, 30, 34)
 DOCS = Path(__file__).parents[2] / "docs"

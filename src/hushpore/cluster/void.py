@@ -27,6 +27,7 @@ from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
 from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.outside import face_neighbours, outside_of_slices
 from hushpore.pores.void.parts import (
     AIR,
@@ -34,16 +35,15 @@ from hushpore.pores.void.parts import (
     SOLID,
     find_filled_in,
     find_runs,
-    make_void,
     touching,
 )
 from hushpore.pores.void.threshold import (
-    Histogram,
     Range,
     bins_of,
     counted_once,
     find_range,
     make_histogram,
+    make_void,
     measured,
 )
 from hushpore.pores.watershed.distance import carry, edge_plane, squared_distance

@@ -13,8 +13,8 @@ import numpy as np
 
 from hushpore.pores.void.grey import GreyValues, rounded_grey
 from hushpore.pores.void.outside import count_crossings, face_neighbours
-from hushpore.pores.void.parts import AIR, SOLID, Components, find_runs, make_void
-from hushpore.pores.void.threshold import survey
+from hushpore.pores.void.parts import AIR, SOLID, Components, find_runs
+from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import edge_plane, fill_distance
 from hushpore.pores.watershed.graph import Tables
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
     from hushpore.pores.void.grey import RoundedGrey
-    from hushpore.pores.void.threshold import Histogram, Range
+    from hushpore.pores.void.histogram import Histogram
+    from hushpore.pores.void.threshold import Range
     from hushpore.pores.watershed.basins import SlabWatershed
     from hushpore.pores.watershed.graph import BasinGraph
 

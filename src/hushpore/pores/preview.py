@@ -21,14 +21,15 @@ from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.histogram import find_threshold
 from hushpore.pores.void.outside import outside_of_slices
-from hushpore.pores.void.parts import find_filled_in, find_runs, make_void
+from hushpore.pores.void.parts import find_filled_in, find_runs
 from hushpore.pores.void.surroundings import (
     Surroundings,
     find_surroundings,
-    make_thumbnail,
 )
-from hushpore.pores.void.threshold import find_threshold, survey
+from hushpore.pores.void.threshold import make_void, survey
+from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import local_threshold, spacing_of
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 
     from hushpore.pores.engine import Pass
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.void.surroundings import Thumbnail
-    from hushpore.pores.void.threshold import Histogram, Range
+    from hushpore.pores.void.histogram import Histogram
+    from hushpore.pores.void.threshold import Range
+    from hushpore.pores.void.thumbnail import Thumbnail
 
 #: Voxels up to which all grey values in memory are counted; of more, slices from all over are.
 WHOLE = 1 << 26

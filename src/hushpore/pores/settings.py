@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.readable import readable_unit
 from hushpore.base.settings import Settings, option
+from hushpore.pores.void.histogram import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hushpore.base.volume import Volume
 
-#: Methods that find one threshold for the whole volume, as scikit-image's functions of these names.
-METHODS = ("otsu", "li", "triangle", "yen", "isodata", "minimum")
+#: Names of methods that are not spelled as names are.
+_SPELLED = {"isodata": "IsoData"}
 
-#: Methods that find one for every voxel.
+#: Methods that find a threshold for every voxel.
 LOCAL_METHODS = ("sauvola", "niblack")
 _LOCAL = " and ".join(LOCAL_METHODS)
 
@@ -46,14 +47,8 @@ class PoreSettings(Settings):
         "Niblack find one for each voxel from its surroundings, for scans of uneven brightness.",
         choices=(*METHODS, *LOCAL_METHODS),
         choice_labels=(
-            "Otsu",
-            "Li",
-            "Triangle",
-            "Yen",
-            "IsoData",
-            "Minimum",
-            "Sauvola (local)",
-            "Niblack (local)",
+            *(_SPELLED.get(name, name.capitalize()) for name in METHODS),
+            *(f"{name.capitalize()} (local)" for name in LOCAL_METHODS),
         ),
         grey_value=True,
     )

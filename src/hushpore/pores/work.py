@@ -11,10 +11,10 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_grey
 from hushpore.pores.engine import Engine
+from hushpore.pores.void.histogram import find_threshold
 from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.void.outside import Ball, ball_around
 from hushpore.pores.void.parts import AIR, CLOSED, FILLED_IN, OPEN, SOLID
-from hushpore.pores.void.threshold import find_threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs
-    from hushpore.pores.void.threshold import Histogram, Range
+    from hushpore.pores.void.histogram import Histogram
+    from hushpore.pores.void.threshold import Range
 
 #: What else can be done with labels than segment them as grey values.
 _OF_LABELS = (

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import ndimage
 
-from hushpore.pores.void.parts import find_components, make_void
+from hushpore.pores.void.parts import find_components
+from hushpore.pores.void.threshold import make_void
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hushpore.pores.geometry.sums import SUMS, index_of
+from hushpore.pores.geometry.sums import SUMS, index_of, narrowest
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.parallel import inlined, kernel
 
@@ -151,16 +151,6 @@ class Edges(NamedTuple):
         self.table.fill(-1)
         self.place[:used] = 0
         self.contacts[:used] = 0
-
-
-def narrowest(most: int) -> npt.DTypeLike:
-    """Return the type of the fewest bits that holds a count: int8, int16 or int32."""
-    return next(kind for kind in (np.int8, np.int16, np.int32) if most <= np.iinfo(kind).max)
-
-
-def counting(voxels: int) -> npt.DTypeLike:
-    """Return the type of counts that no more than so many voxels add up to: int32 or int64."""
-    return np.int32 if voxels < 2**31 else np.int64
 
 
 #: The lowest basin of a piece; sums, bounds and crossings from there on; border crossings; edges.
@@ -470,23 +460,6 @@ def _add_border_crossings(
                 border_crossings[k] += end - begin
             elif (along_x < 0 and begin == 0) or (along_x > 0 and end == width):
                 border_crossings[k] += 1
-
-
-def count_closed(
-    basins: npt.NDArray[np.int32], closed: npt.NDArray[np.uint8], first: int, last: int
-) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    """Return, of slices that have closed void, its lowest basin, and the voxels from it on.
-
-    `closed`: see `hushpore.pores.void.parts.closed_bits`.
-    """
-    found = []
-    for plane, bits in zip(basins[first:last], closed[first:last], strict=True):
-        if bits.any():
-            is_closed = np.unpackbits(bits, axis=-1, count=plane.shape[1])
-            own = plane[is_closed.view(np.bool_)]
-            low = int(own.min())
-            found.append((low, np.bincount(own - low)))
-    return found
 
 
 def span(rows: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:

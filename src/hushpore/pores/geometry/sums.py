@@ -145,6 +145,16 @@ def _sort_digit(
         counts[digit] = at + 1
 
 
+def narrowest(most: int) -> npt.DTypeLike:
+    """Return the type of the fewest bits that holds a count: int8, int16 or int32."""
+    return next(kind for kind in (np.int8, np.int16, np.int32) if most <= np.iinfo(kind).max)
+
+
+def counting(voxels: int) -> npt.DTypeLike:
+    """Return the type of counts that no more than so many voxels add up to: int32 or int64."""
+    return np.int32 if voxels < 2**31 else np.int64
+
+
 def index_of(name: str) -> int:
     """Return the place of a sum in `SUMS`."""
     return [each.name for each in SUMS].index(name)

@@ -17,8 +17,8 @@ import numpy as np
 
 from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
-from hushpore.pores.geometry.contacts import N_DIRECTIONS, counting, narrowest
-from hushpore.pores.geometry.sums import SUMS
+from hushpore.pores.geometry.contacts import N_DIRECTIONS
+from hushpore.pores.geometry.sums import SUMS, counting, narrowest
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.void.parts import CLOSED
 from hushpore.pores.watershed.graph import BasinGraph

@@ -13,7 +13,8 @@ import numpy as np
 
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.volume import require_range
-from hushpore.pores.void.threshold import Histogram, Range, bins_of, counted_once
+from hushpore.pores.void.histogram import Histogram
+from hushpore.pores.void.threshold import Range, bins_of, counted_once
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
-    from hushpore.pores.void.threshold import Histogram, Range
+    from hushpore.pores.void.histogram import Histogram
+    from hushpore.pores.void.threshold import Range
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.work import Work
 

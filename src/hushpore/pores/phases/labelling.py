@@ -12,9 +12,10 @@ from hushpore.pores.passes import Grey, find_air, find_void
 from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.settings import MOST
 from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.parts import AIR, make_void
-from hushpore.pores.void.surroundings import Surroundings, find_surroundings, make_thumbnail
-from hushpore.pores.void.threshold import survey
+from hushpore.pores.void.parts import AIR
+from hushpore.pores.void.surroundings import Surroundings, find_surroundings
+from hushpore.pores.void.threshold import make_void, survey
+from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import Threshold
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from hushpore.base.errors import InputError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hushpore.pores.void.threshold import Histogram
+    from hushpore.pores.void.histogram import Histogram
 
-#: Bins that are looked at, as by `hushpore.pores.void.threshold.find_threshold`.
+#: Bins that are looked at, as by `hushpore.pores.void.histogram.find_threshold`.
 BINS = 256
 
 

@@ -1,4 +1,4 @@
-"""The void and its parts: open, connected to a face of the volume, and closed, which is not.
+"""The parts of the void: open, connected to a face of the volume, and closed, which is not.
 
 Components are 6-connected. They are found on runs, stretches of void along x, of which there are
 far fewer than voxels.
@@ -150,41 +150,6 @@ class Components:
         runs = self._runs[slab] if self._runs else find_runs(phase, threads)
         first = sum(self._counts[:slab])
         runs.paint(phase, phase_of[self._component[first : first + runs.count]], threads)
-
-
-def make_void(
-    values: npt.NDArray[Any],
-    threshold: float | None,
-    bright: bool,
-    threads: KernelThreads,
-    out: npt.NDArray[np.bool_] | None = None,
-) -> npt.NDArray[np.bool_]:
-    """Return where the pores are: (z, y, x), bool, C order, owned by the caller.
-
-    `values`: (z, y, x), any real dtype. `threshold`: dark pores are at or below it, bright ones
-    above; None: `values` is the void itself. `bright`: whether the pores are the bright phase.
-    """
-    void = np.empty(values.shape, np.bool_) if out is None else out
-    if threshold is None:
-        threads.over(
-            len(values), lambda first, last: np.copyto(void[first:last], values[first:last])
-        )
-        return void
-    limit: Any = np.float64(threshold)
-    if values.dtype.kind in "iu":
-        # whole numbers are compared as such: exact at any size, and no conversion
-        info = np.iinfo(values.dtype)
-        if threshold < info.min or threshold >= info.max:
-            void[...] = (threshold < info.min) == bright
-            return void
-        limit = values.dtype.type(np.floor(threshold))
-    compare = np.greater if bright else np.less_equal
-
-    def compare_slices(first: int, last: int) -> None:
-        compare(values[first:last], limit, out=void[first:last])
-
-    threads.over(len(values), compare_slices)
-    return void
 
 
 def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:

@@ -14,68 +14,64 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushpore.base.errors import InputError
-from hushpore.base.filled_in import is_filled_in, possible_paddings, stated_padding
-from hushpore.device.backend import cpu_threads
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void.threshold import Histogram, find_threshold, two_groups
+from hushpore.pores.void.threshold import two_groups
+from hushpore.pores.void.thumbnail import (
+    BLUNT,
+    DISC,
+    Thumbnail,
+    axes_of,
+    histogram_of,
+    is_around,
+    make_thumbnail,
+    roll,
+    rolled,
+    spread,
+    threshold_of,
+    void_of,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
 
-#: Slices that are looked at, and pixels along the longer side of each.
-SLICES, PIXELS = 24, 160
-
-#: Pixels of a slice that are read along one side at most.
-_READ = 1024
-
-#: Radius of the disc that is rolled over a silhouette, as a share of its shorter side.
-_DISC = 0.25
-
-#: Share of a silhouette's frame that must be air, and pixels that it must be deep.
-_LEAST_SHARE, _LEAST_DEPTH = 0.01, 2.5
-
-#: Pixels that each side of a silhouette must have, to tell anything.
-_LEAST_SIDE = 16
-
-#: How far the grey values of solid are from those of air, in widths of the middle 80 % of these.
+#: Distance of the grey values of solid from those of air, in widths of the middle 80 % of these.
 _EVEN = 2.5
 
-#: How much deeper the air must be than what is empty inside a silhouette; but where there is
-#: nothing else along the whole rim, so many pixels wide.
-_DEEPER, _RIM = 3.0, 3
+#: Share of a sample that a ball may take where a much larger one does not get.
+_TAKEN = 0.1
 
-#: Share of a sample that a ball may take where a much larger one does not get, and share of what it
-#: leaves that may be void where it takes more, but for ways that are so much wider than the ball.
-_TAKEN, _HOLLOW, _WIDE = 0.1, 0.25, 3.0
+#: Share of what a ball leaves that may be void where it takes more than that.
+_HOLLOW = 0.25
 
-#: Places in the solid of which a drift of its grey is found at the least, and about at most; and in
-#: median deviations how far the grey of what counts for it is from the middle.
-_FEWEST, _SAMPLED, _ODD = 1000, 20_000, 8.0
+#: Width of ways into which it may get all the same, in radii of the ball.
+_WIDE = 3.0
 
-#: Blocks along each axis, and how much larger a drift is than what they deviate from it.
-_BLOCKS, _CLEAR = 6, 4.0
+#: Places in the solid of which a drift of its grey is found at the least.
+_FEWEST = 1000
 
-#: Drift of the grey of the solid, as a share of what parts it from the void, that is worth a word;
-#: and how many times as much void for a wider ball.
-_UNEVEN, _CUT_OFF = 0.15, 1.1
+#: And about at most: more take time, and tell nothing more.
+_SAMPLED = 20_000
 
-#: Pixels that the radius of a disc has at the least.
-_BLUNT = 1.5
+#: Median deviations from the middle up to which the grey of a place counts for a drift.
+_ODD = 8.0
 
-#: Share of the corners of a volume that are filled in at the least, where a pore may be.
-_CORNERS = 0.75
+#: Blocks along each axis by which a drift is told from a coarse texture.
+_BLOCKS = 6
 
-#: Bins for values that are not counted level by level.
-_BINS = 1024
+#: How much larger a drift is than what blocks deviate from it.
+_CLEAR = 4.0
+
+#: Drift, as a share of what parts the solid from the void, that is worth a word.
+_UNEVEN = 0.15
+
+#: How many times as much void a wider ball leaves that is worth a word.
+_CUT_OFF = 1.1
 
 
 class Surroundings(NamedTuple):
@@ -96,50 +92,6 @@ class Surroundings(NamedTuple):
         return dataclasses.replace(settings, outside=self.outside, outside_radius=self.radius)
 
 
-@dataclass(frozen=True, eq=False)
-class Thumbnail:
-    """A small stack of grey values from all over a volume."""
-
-    values: npt.NDArray[Any]  # (z, y, x), as they are
-    means: npt.NDArray[np.float32]  # (z, y, x): means of the voxels around each
-    spacing: tuple[float, float, float]  # of the stack, in smallest voxels
-    depth: int  # slices of the volume
-    padded: npt.NDArray[np.bool_]  # (z, y, x): where it is filled in
-    padding: float | None = None  # and with which value
-
-
-def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
-    """Read a small stack of a volume, 2D or 3D: its first slice, its last, and some in between.
-
-    And see where it is filled in with one value, in three more slices at most. `slices`: how many
-    are read for the stack at most.
-    """
-    spacing = (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
-    depth, height, width = (1,) * (3 - volume.n_spatial) + volume.shape
-    places = np.unique(np.linspace(0, depth - 1, min(depth, slices)).round().astype(int))
-    side = max(height, width)
-    every = max(1, side // _READ)
-    block = math.ceil(math.ceil(side / every) / PIXELS)
-    cut = (slice(None, None, every),) * 2
-    values, averaging = [], []
-    with ThreadPoolExecutor(cpu_threads(), "hushpore-thumbnail") as pool:
-        for place in places.tolist():
-            at = (place, *cut) if volume.n_spatial == 3 else cut
-            plane = np.asarray(volume.data[at])
-            values.append(plane[::block, ::block])
-            averaging.append(pool.submit(_block_means, plane, block))
-        means = [each.result() for each in averaging]
-    step = every * block
-    unit = min(spacing)
-    along = (depth - 1) / max(1, len(places) - 1) if depth > 1 else 1.0
-    steps = (along * spacing[0] / unit, step * spacing[1] / unit, step * spacing[2] / unit)
-    stack = np.stack(values)
-    nowhere = np.zeros(stack.shape, np.bool_)
-    small = Thumbnail(stack, np.stack(means), steps, depth, nowhere)
-    padded, padding = _find_padding(small, volume)
-    return dataclasses.replace(small, padded=padded, padding=padding)
-
-
 def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
     """Return some grey values of a sample, and none of what is around it.
 
@@ -153,9 +105,9 @@ def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
     around = find_surroundings(volume, settings, small)
     left_out = small.padded
     if around.outside != "keep":
-        void = _void(small, settings)
+        void = void_of(small, settings)
         assert void is not None, "there is air"
-        left_out = left_out | _rolled(void | left_out, small, around.radius)
+        left_out = left_out | rolled(void | left_out, small, around.radius)
     # the rim is neither
     left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
     values: npt.NDArray[Any] = small.values[~left_out]
@@ -179,7 +131,7 @@ def find_surroundings(
     padded = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
     if settings.sample_mask or not np.isfinite(small.means).all():
         return padded
-    void = _void(small, settings)
+    void = void_of(small, settings)
     drift = 0.0 if void is None or settings.is_local else _find_drift(void, small)
     padded = padded._replace(drift=drift)
     found = padded
@@ -245,20 +197,20 @@ def _find_groups(
 
     if not isinstance(settings.threshold, str) or settings.is_local or settings.phases != 2:
         return None
-    threshold = _threshold(small, settings)
+    threshold = threshold_of(small, settings)
     if threshold is None:
         return None
-    places = slice(None) if not radius else _spread(len(void))
+    places = slice(None) if not radius else spread(len(void))
     values, padded, void = small.values[places], small.padded[places], void[places]
     outside = np.zeros(void.shape, np.bool_)
     if radius:
-        outside = _rolled(void | padded, small, radius)
+        outside = rolled(void | padded, small, radius)
     solid = ~void & ~padded
     # beside solid they are in part of that, which is no group
     pure = ndimage.binary_erosion(void, np.ones((1, 3, 3), np.bool_), border_value=1) & ~padded
     for part in (pure & ~outside, pure & outside):
         if part.any() and solid.any():
-            histogram = _histogram(values[part | solid])
+            histogram = histogram_of(values[part | solid])
             found = two_groups(histogram, threshold, settings.pores_are == "bright")
             if found is not None:
                 return found
@@ -270,7 +222,7 @@ def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundin
     from scipy import ndimage
 
     padded = small.padded
-    if void.all() or not any(_is_around(void, padded, at, small.spacing) for at in _axes(void)):
+    if void.all() or not any(is_around(void, padded, at, small.spacing) for at in axes_of(void)):
         return nothing
     radius, outside, places, hull, widest = _fitting_ball(void, small, nothing.radius)
     # means beside what is filled in, or solid, are in part of that
@@ -294,174 +246,6 @@ def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundin
     return around._replace(gain=float(wide / own), widest=widest)
 
 
-def _axes(void: npt.NDArray[np.bool_]) -> tuple[int, ...]:
-    return (0, 1, 2) if len(void) >= 8 else (0,)
-
-
-def _block_means(plane: npt.NDArray[Any], block: int) -> npt.NDArray[np.float32]:
-    """Return means of blocks of pixels, and of what is around each; against noise."""
-    from scipy import ndimage
-
-    counts = [np.minimum(block, n - np.arange(0, n, block)) for n in plane.shape]
-    # what is not finite is said later, by name
-    with np.errstate(all="ignore"):
-        sums = _sums_of_rows(_sums_of_rows(plane, block).T, block).T
-        means = sums / np.multiply.outer(*counts)
-        smooth: npt.NDArray[np.float32]
-        smooth = ndimage.uniform_filter(means.astype(np.float32), 3, mode="nearest")
-    return smooth
-
-
-def _sums_of_rows(values: npt.NDArray[Any], block: int) -> npt.NDArray[np.float64]:
-    """Return the sums of so many rows at a time, in a tenth of the time of `numpy.add.reduceat`."""
-    sums = values[::block].astype(np.float64)
-    for place in range(1, block):
-        more = values[place::block]
-        sums[: len(more)] += more
-    return sums
-
-
-def _void(small: Thumbnail, settings: PoreSettings) -> npt.NDArray[np.bool_] | None:
-    """Return the void of a thumbnail, roughly; None where a method finds no threshold."""
-    if small.values.dtype == np.bool_:
-        return small.means > 0.5
-    threshold = _threshold(small, settings)
-    if threshold is None:
-        return None
-    if settings.pores_are == "bright":
-        return small.means > threshold
-    return small.means <= threshold
-
-
-def _threshold(small: Thumbnail, settings: PoreSettings) -> float | None:
-    """Return the threshold of a thumbnail, roughly; None where a method finds none."""
-    method, phases = settings.threshold, settings.phases
-    if not isinstance(method, str):
-        return float(method)
-    if settings.is_local:
-        method, phases = "otsu", 2
-    try:
-        histogram = _histogram(small.values[~small.padded])
-        return find_threshold(histogram, method, phases, settings.pores_are == "bright")
-    except InputError:
-        return None
-
-
-def _spread(depth: int) -> npt.NDArray[np.int64]:
-    """Return some slices of a thumbnail, from the first to the last."""
-    return np.unique(np.linspace(0, depth - 1, min(depth, 5)).round().astype(np.int64))
-
-
-def _histogram(values: npt.NDArray[Any]) -> Histogram:
-    if values.size == 0 or values.min() == values.max():
-        raise InputError("There are no two grey values.")
-    low, high = float(values.min()), float(values.max())
-    if values.dtype.kind in "iu" and high - low < 1 << 16:
-        wide = values.astype(f"{values.dtype.kind}8")
-        counts = np.bincount((wide - wide.min()).astype(np.int64).ravel())
-        return Histogram(counts, low + np.arange(counts.size, dtype=np.float64))
-    # in half precision there are not as many numbers as bins
-    wide = values.astype(np.promote_types(values.dtype, np.float32))
-    counts, edges = np.histogram(wide, _BINS, (low, high))
-    return Histogram(counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2)
-
-
-def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool_], float | None]:
-    """Return where a thumbnail is filled in with one value, and which that is."""
-    values = small.values
-    nothing = np.zeros(values.shape, np.bool_)
-    if values.dtype == np.bool_ or not np.isfinite(small.means).all():
-        return nothing, None
-    for value in possible_paddings(values, volume.metadata):
-        padded: npt.NDArray[np.bool_] = values == value
-        if padded.mean() < _LEAST_SHARE or padded.all():
-            continue
-        if value != stated_padding(volume.metadata) and _may_be_a_pore(padded, value, values.dtype):
-            continue
-        ways = (_is_around(padded, nothing, axis, small.spacing) for axis in _axes(padded))
-        if any(ways) and is_filled_in(volume, value):
-            return padded, value
-    return nothing, None
-
-
-def _may_be_a_pore(padded: npt.NDArray[np.bool_], value: float, dtype: np.dtype[Any]) -> bool:
-    """Whether one value is that of a pore at the rim, whose grey values were cut off there.
-
-    They are at an end of the type, or at 0; and what is filled in, around whatever was measured,
-    is in most corners.
-    """
-    ends = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else ()
-    corners = padded[[0, -1]][:, [0, -1]][:, :, [0, -1]]
-    return value in (0, *ends) and bool(corners.mean() < _CORNERS)
-
-
-def _is_around(
-    void: npt.NDArray[np.bool_],
-    padded: npt.NDArray[np.bool_],
-    axis: int,
-    spacing: tuple[float, ...],
-) -> bool:
-    """Whether void lies around the rest, but for what is filled in, as it is seen along an axis."""
-    from scipy import ndimage
-
-    least = max(1, round(0.03 * void.shape[axis]))
-    if min(n for place, n in enumerate(void.shape) if place != axis) < _LEAST_SIDE:
-        return False
-    # in 16 bits, in less than half of the time
-    empty = (~void).sum(axis=axis, dtype=np.int16) < least
-    inside = (~padded).sum(axis=axis, dtype=np.int16) >= least
-    # of which the disc reaches a part
-    least_air = _LEAST_SHARE * np.count_nonzero(inside)
-    if np.count_nonzero(empty & inside) < least_air:
-        return False
-    sides = tuple(step for place, step in enumerate(spacing) if place != axis)
-    radius = _DISC * min(n * step for n, step in zip(empty.shape, sides, strict=True))
-    outside = roll(empty, sides, radius)
-    air = outside & inside
-    if np.count_nonzero(air) < least_air:
-        return False
-    depth = ndimage.distance_transform_edt(empty, sampling=sides)
-    deepest = depth[air].max()
-    if deepest < _LEAST_DEPTH * min(sides):
-        return False
-    within = (slice(_RIM, -_RIM),) * 2
-    is_free = np.count_nonzero(empty) - np.count_nonzero(empty[within]) == (
-        empty.size - empty[within].size
-    )
-    return bool(is_free or deepest >= _DEEPER * depth[~outside].max(initial=0.0))
-
-
-def roll(
-    empty: npt.NDArray[np.bool_], sides: tuple[float, ...], radius: float
-) -> npt.NDArray[np.bool_]:
-    """Return what of the empty a disc comes to cover that is rolled over a silhouette from outside.
-
-    As `hushpore.pores.void.outside.mark_outside` does in a slice, of an image so small that no
-    kernel need be compiled for it.
-    """
-    from scipy import ndimage
-
-    margin = [(math.floor(radius / side) + 1,) * 2 for side in sides]
-    around = np.pad(empty, margin, constant_values=True)
-    if around.all():
-        return empty.copy()
-    centres = ndimage.distance_transform_edt(around, sampling=sides) > radius
-    parts, _ = ndimage.label(centres)
-    away = ndimage.distance_transform_edt(parts != parts[0, 0], sampling=sides)
-    inner = tuple(slice(m, m + n) for (m, _), n in zip(margin, empty.shape, strict=True))
-    covered: npt.NDArray[np.bool_] = (away[inner] <= radius) & empty
-    return covered
-
-
-def _rolled(
-    planes: npt.NDArray[np.bool_], small: Thumbnail, radius: float
-) -> npt.NDArray[np.bool_]:
-    """Return what a ball covers in slices of a thumbnail, in which it is no smaller than pixels."""
-    sides = small.spacing[1:]
-    ball = max(radius, _BLUNT * min(sides))
-    return np.stack([roll(plane, sides, ball) for plane in planes])
-
-
 def _fitting_ball(
     void: npt.NDArray[np.bool_], small: Thumbnail, radius: float
 ) -> tuple[float, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.bool_], float]:
@@ -476,14 +260,14 @@ def _fitting_ball(
     from scipy import ndimage
 
     sides = small.spacing[1:]
-    places = _spread(len(void))
+    places = spread(len(void))
     planes = void[places]
-    widest = _DISC * min(n * side for n, side in zip(void.shape[1:], sides, strict=True))
+    widest = DISC * min(n * side for n, side in zip(void.shape[1:], sides, strict=True))
     hull = ~np.stack([roll(plane, sides, widest) for plane in planes])
     depth = np.stack([ndimage.distance_transform_edt(each, sampling=sides) for each in planes])
     while True:
-        ball = max(radius, _BLUNT * min(sides))
-        left = ~_rolled(planes, small, radius)
+        ball = max(radius, BLUNT * min(sides))
+        left = ~rolled(planes, small, radius)
         taken = hull & ~left
         if np.count_nonzero(taken) <= _TAKEN * np.count_nonzero(hull) or 2 * radius > widest:
             break

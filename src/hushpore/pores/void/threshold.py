@@ -1,4 +1,4 @@
-"""The grey value between pore and solid, found from the histogram of the volume.
+"""The grey value between pore and solid, and the void on one side of it.
 
 The histogram is all that is looked at, so that a volume need not be in memory in one piece. Whole
 numbers of up to 65,536 levels are counted level by level; anything else in 1024 equal bins.
@@ -7,7 +7,6 @@ numbers of up to 65,536 levels are counted level by level; anything else in 1024
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_range
 from hushpore.pores.parallel import kernel
+from hushpore.pores.void.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -38,31 +38,6 @@ _WIDTHS = 40
 
 #: Steps of float64, in which thresholds are, that the range of whole numbers has at the least.
 _FEWEST_STEPS = 256
-
-
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """How often each grey value occurs."""
-
-    counts: npt.NDArray[np.int64]  # (bins,), int64
-    centers: npt.NDArray[np.float64]  # (bins,), float64: the grey value of each bin
-
-    def trimmed(self) -> Histogram:
-        """Return the histogram without the empty bins at both ends."""
-        full = np.flatnonzero(self.counts)
-        kept = slice(full[0], full[-1] + 1)
-        return Histogram(self.counts[kept], self.centers[kept])
-
-    def coarser(self, bins: int) -> Histogram:
-        """Return the histogram in at most `bins` bins, each of as many of the present ones."""
-        factor = -(-self.counts.size // bins)
-        if factor == 1:
-            return self
-        padding = -self.counts.size % factor
-        counts = np.pad(self.counts, (0, padding)).reshape(-1, factor).sum(axis=1)
-        step = self.centers[1] - self.centers[0]
-        first = self.centers[0] + step * (factor - 1) / 2
-        return Histogram(counts, first + step * factor * np.arange(counts.size))
 
 
 class Range(NamedTuple):
@@ -208,53 +183,39 @@ def counted_once(dtype: np.dtype[Any]) -> Range | None:
     return Range(dtype.type(limits.min), dtype.type(limits.max))
 
 
-def find_threshold(
-    histogram: Histogram, method: str, phases: int = 2, bright: bool = False
-) -> float:
-    """Return the threshold that a method finds; values up to it are the dark phase.
+def make_void(
+    values: npt.NDArray[Any],
+    threshold: float | None,
+    bright: bool,
+    threads: KernelThreads,
+    out: npt.NDArray[np.bool_] | None = None,
+) -> npt.NDArray[np.bool_]:
+    """Return where the pores are: (z, y, x), bool, C order, owned by the caller.
 
-    `method`: one of `hushpore.pores.settings.METHODS`. `phases`: number of grey phases; above 2 for
-    ``otsu`` only (Liao, Chen and Chung, 2001). `bright`: which of several thresholds: the highest,
-    else the lowest.
-    Raises InputError if the method finds no threshold in this histogram, or does not know more than
-    two phases.
-
-    ``otsu``, ``li`` and ``triangle`` are written out here: scikit-image has the latter two for
-    images alone, and sums up Otsu's counts in 32 bits, by which every third histogram of two
-    Gaussians and 1e8 voxels gets another threshold (scikit-image 0.26), of a smaller variance.
-
-    ``minimum`` smooths the histogram until two peaks are left; it is given 256 bins at most, since
-    of thousands of levels it makes nothing within its limit of iterations. So is ``otsu`` for more
-    than two phases, since its time grows with a power of the bins.
+    `values`: (z, y, x), any real dtype. `threshold`: dark pores are at or below it, bright ones
+    above; None: `values` is the void itself. `bright`: whether the pores are the bright phase.
     """
-    if phases > 2 and method != "otsu":
-        raise InputError(
-            f"Only the method 'otsu' knows {phases} phases; got {method!r}. "
-            "Choose 'otsu', or set phases to 2."
+    void = np.empty(values.shape, np.bool_) if out is None else out
+    if threshold is None:
+        threads.over(
+            len(values), lambda first, last: np.copyto(void[first:last], values[first:last])
         )
-    try:
-        if method == "otsu" and phases == 2:
-            return _otsu(histogram)
-        if method == "li":
-            return _li(histogram)
-        if method == "triangle":
-            return _triangle(histogram)
-        # loaded where it is needed: that takes longer than a small volume
-        from skimage import filters
+        return void
+    limit: Any = np.float64(threshold)
+    if values.dtype.kind in "iu":
+        # whole numbers are compared as such: exact at any size, and no conversion
+        info = np.iinfo(values.dtype)
+        if threshold < info.min or threshold >= info.max:
+            void[...] = (threshold < info.min) == bright
+            return void
+        limit = values.dtype.type(np.floor(threshold))
+    compare = np.greater if bright else np.less_equal
 
-        name, options = (f"threshold_{method}", {})
-        if phases > 2:
-            name, options = ("threshold_multiotsu", {"classes": phases})
-        if phases > 2 or method == "minimum":
-            histogram = histogram.coarser(256)
-        find = getattr(filters, name)
-        found = np.atleast_1d(find(hist=(histogram.counts, histogram.centers), **options))
-        return float(found[-1 if bright else 0])
-    except (RuntimeError, IndexError, ValueError) as error:
-        raise InputError(
-            f"The method {method!r} finds no threshold in this image ({error}). "
-            "Choose another method, or give the threshold as a number."
-        ) from None
+    def compare_slices(first: int, last: int) -> None:
+        compare(values[first:last], limit, out=void[first:last])
+
+    threads.over(len(values), compare_slices)
+    return void
 
 
 def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[float, float] | None:
@@ -303,53 +264,3 @@ def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[fl
 def _count(levels: npt.NDArray[np.uint16], counts: npt.NDArray[np.int64]) -> None:
     for level in levels:
         counts[level] += 1
-
-
-def _otsu(histogram: Histogram) -> float:
-    """Largest variance between the phases: https://doi.org/10.1109/TSMC.1979.4310076."""
-    histogram = histogram.trimmed()
-    counts, centers = histogram.counts.astype(np.float64), histogram.centers
-    weight = np.cumsum(counts)
-    # values far from zero would take the digits of what is between the phases
-    moment = np.cumsum(counts * (centers - centers[0]))
-    dark, bright = weight[:-1], weight[-1] - weight[:-1]
-    apart = moment[:-1] / dark - (moment[-1] - moment[:-1]) / bright
-    return float(centers[np.argmax(dark * bright * apart**2)])
-
-
-def _li(histogram: Histogram) -> float:
-    """Minimum cross-entropy: https://doi.org/10.1016/S0167-8655(98)00057-9."""
-    counts, centers = histogram.counts, histogram.centers
-    # as in scikit-image the values are shifted to start at 0, so that their logarithms exist
-    base = centers[0]
-    grey = centers - base
-    tolerance = (grey[1] - grey[0]) / 2
-    weight = np.cumsum(counts)
-    moment = np.cumsum(counts * grey)
-    threshold = moment[-1] / weight[-1]
-    before = threshold - 2 * tolerance
-    while abs(threshold - before) > tolerance:
-        before = threshold
-        split = int(np.searchsorted(grey, threshold, side="right")) - 1
-        dark = moment[split] / weight[split]
-        bright = (moment[-1] - moment[split]) / (weight[-1] - weight[split])
-        if dark == 0:
-            # the darkest level alone: its logarithm has no value, and this is as low as it goes
-            break
-        threshold = (dark - bright) / (np.log(dark) - np.log(bright))
-    return float(threshold + base)
-
-
-def _triangle(histogram: Histogram) -> float:
-    """Farthest below the line from the longer tail's end up to the peak (Zack, 1977).
-
-    https://doi.org/10.1177/25.7.70454
-    """
-    counts = histogram.counts.astype(np.float64)
-    present = np.flatnonzero(counts)
-    peak, first, last = int(np.argmax(counts)), int(present[0]), int(present[-1])
-    end, step = (first, 1) if peak - first >= last - peak else (last, -1)
-    span = abs(peak - end)
-    along = np.arange(span)
-    below = counts[peak] * along - span * counts[end + step * along]
-    return float(histogram.centers[end + step * int(np.argmax(below))])

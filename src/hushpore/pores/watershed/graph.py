@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.geometry.contacts import (
-    N_DIRECTIONS,
-    count_closed,
+from hushpore.pores.geometry.contacts import N_DIRECTIONS, scan_rows
+from hushpore.pores.geometry.sums import (
+    SUMS,
     counting,
+    in_64_bits,
+    index_of,
     narrowest,
-    scan_rows,
+    order_of,
 )
-from hushpore.pores.geometry.sums import SUMS, in_64_bits, index_of, order_of
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ class Tables:
         `basins`: (z, y, x), int32. `closed`: of the same slices, see
         `hushpore.pores.void.parts.closed_bits`.
         """
-        found = threads.over(len(basins), count_closed, basins, closed, smallest=8)
+        found = threads.over(len(basins), _count_closed, basins, closed, smallest=8)
         for low, counts in itertools.chain.from_iterable(found):
             self._closed_voxels[low : low + counts.size] += counts
 
@@ -291,6 +292,23 @@ class Tables:
             **_join_edges(self._edges),
             grey_step=grey_step,
         )
+
+
+def _count_closed(
+    basins: npt.NDArray[np.int32], closed: npt.NDArray[np.uint8], first: int, last: int
+) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """Return, of slices that have closed void, its lowest basin, and the voxels from it on.
+
+    `closed`: see `hushpore.pores.void.parts.closed_bits`.
+    """
+    found = []
+    for plane, bits in zip(basins[first:last], closed[first:last], strict=True):
+        if bits.any():
+            is_closed = np.unpackbits(bits, axis=-1, count=plane.shape[1])
+            own = plane[is_closed.view(np.bool_)]
+            low = int(own.min())
+            found.append((low, np.bincount(own - low)))
+    return found
 
 
 def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:

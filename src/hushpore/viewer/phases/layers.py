@@ -177,7 +177,7 @@ def _find(
     index: tuple[int, ...],
 ) -> Job:
     from hushpore.pores.parallel import KernelThreads
-    from hushpore.pores.void.parts import make_void
+    from hushpore.pores.void.threshold import make_void
 
     yield from prepare_kernels(how)
     values = np.asarray(volume.data[index])

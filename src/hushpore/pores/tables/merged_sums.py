@@ -1,0 +1,264 @@
+"""Sums over the basins of each pore and the edges of each throat, of which measures are made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.geometry.sums import SUMS, add_rows, counting, index_of
+from hushpore.pores.geometry.surface import surface_area
+from hushpore.pores.watershed.graph import number_keys, widest_ways
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.watershed.merging import Numbering
+
+
+@dataclass(frozen=True, eq=False)
+class PoreSums:
+    """What some pores are measured by, a row each. Axes are z, y, x, also of an image.
+
+    Attributes
+    ----------
+    labels : numpy.ndarray
+        (pores,), int32: their labels, which rise.
+    sums : numpy.ndarray
+        (pores, sums), int64: in the order of `SUMS`; coordinates in voxels.
+    bounds : numpy.ndarray
+        (pores, 6), int32: first voxel and the one after the last, in z, y and x.
+    crossings : numpy.ndarray
+        (pores, 13), int64: as `BasinGraph.crossings`, of the pores.
+    peak_squared_distance : numpy.ndarray
+        (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
+    closed_voxels : numpy.ndarray
+        (pores,), int64: voxels of closed void.
+    num_throats : numpy.ndarray
+        (pores,), int64: how many other pores each touches.
+    volume : Volume
+        What was segmented, for spacing and origin.
+    grey_step : float
+        Grey value that one stands for in sums of grey values.
+    minimum_shape_voxels : int
+        Pores of fewer have no axes (NaN).
+    """
+
+    labels: npt.NDArray[np.int32]
+    sums: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int32]
+    crossings: npt.NDArray[np.int64]
+    peak_squared_distance: npt.NDArray[np.float32]
+    closed_voxels: npt.NDArray[np.int64]
+    num_throats: npt.NDArray[np.int64]
+    volume: Volume
+    grey_step: float = 1.0
+    minimum_shape_voxels: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        graph: BasinGraph,
+        numbering: Numbering,
+        volume: Volume,
+        num_throats: npt.NDArray[np.int64],
+        minimum_shape_voxels: int = 1,
+    ) -> PoreSums:
+        """Add up the basins of each pore."""
+        count = numbering.root.size
+        label = numbering.label_of.astype(np.int64)
+        sums = np.zeros((count + 1, graph.sums.shape[1]), np.int64)
+        add_rows(graph.sums, label, sums)
+        bounds = np.zeros((count + 1, 6), np.int32)
+        bounds[:, :3] = np.iinfo(np.int32).max
+        for k in range(3):
+            np.minimum.at(bounds[:, k], label, graph.bounds[:, k])
+            np.maximum.at(bounds[:, 3 + k], label, graph.bounds[:, 3 + k])
+        crossings = np.zeros((count + 1, graph.crossings.shape[1]), np.int64)
+        # where basins of one pore touch, its surface is not
+        a = label[graph.a]
+        add_rows(graph.contacts, np.where(a == label[graph.b], a, 0), crossings)
+        np.negative(crossings, out=crossings)
+        add_rows(graph.crossings, label, crossings)
+        closed_voxels = np.zeros(count + 1, np.int64)
+        np.add.at(closed_voxels, label, graph.closed_voxels)
+        return cls(
+            np.arange(1, count + 1, dtype=np.int32),
+            sums[1:],
+            bounds[1:],
+            crossings[1:],
+            graph.peak_squared_distance[numbering.root],
+            closed_voxels[1:],
+            num_throats,
+            volume,
+            graph.grey_step,
+            minimum_shape_voxels,
+        )
+
+    def sum(self, name: str) -> npt.NDArray[Any]:
+        """Return a sum over the voxels of each pore (pores,); coordinates are in voxels."""
+        column = index_of(name)
+        power = SUMS[column].grey
+        found: npt.NDArray[Any] = self.sums[:, column]
+        return found * self.grey_step**power if power else found
+
+    def sums_of(self, *names: str) -> npt.NDArray[Any]:
+        """Return several sums (pores, names)."""
+        return np.stack([self.sum(name) for name in names], axis=-1)
+
+    @cached_property
+    def size(self) -> npt.NDArray[np.float64]:
+        """(pores,): volume, in 2D area."""
+        size: npt.NDArray[np.float64] = self.sum("voxels").astype(np.float64)
+        return size * self.volume.voxel_size
+
+    @cached_property
+    def ball_diameter(self) -> npt.NDArray[np.float64]:
+        """(pores,): diameter of the ball (in 2D the disc) of the same volume."""
+        if self.volume.n_spatial == 3:
+            return np.cbrt(6 * self.size / np.pi)
+        return np.sqrt(4 * self.size / np.pi)
+
+    @cached_property
+    def ball_surface(self) -> npt.NDArray[np.float64]:
+        """(pores,): surface of the ball (in 2D perimeter of the disc) of the same volume."""
+        diameter = self.ball_diameter
+        return np.pi * diameter**2 if self.volume.n_spatial == 3 else np.pi * diameter
+
+    @cached_property
+    def surface(self) -> npt.NDArray[np.float64]:
+        """(pores,): surface, in 2D perimeter, as `hushpore.pores.geometry.surface` estimates it."""
+        return surface_area(2 * self.crossings, self.volume.spacing)
+
+    @cached_property
+    def mean(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): the mean place of the voxels, in voxels."""
+        mean: npt.NDArray[np.float64] = self.sums_of("z", "y", "x") / self.sums_of("voxels")
+        return mean
+
+    @cached_property
+    def centroid(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): the mean place of the voxels, counted from the volume's origin."""
+        spacing, origin = _frame(self.volume)
+        return origin + self.mean * spacing
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): axes of the ellipsoid of the same second moments, the longest first."""
+        n_spatial = self.volume.n_spatial
+        # an ellipsoid of semi-axis a has the second moment a**2 / 5 along it, an ellipse a**2 / 4
+        lengths: npt.NDArray[np.float64]
+        lengths = 2 * np.sqrt((n_spatial + 2) * self._principal_moments[0][:, ::-1])
+        return lengths[:, [0, 1, 1]] if n_spatial == 2 else lengths
+
+    @cached_property
+    def axis(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): unit vector along the longest axis."""
+        axis = np.zeros((len(self.sums), 3))
+        axis[:, -self.volume.n_spatial :] = self._principal_moments[1][:, :, -1]
+        # of the two senses the one whose last component that is not 0 is above it
+        last = 2 - np.argmax(np.abs(axis[:, ::-1]) > 1e-9, axis=1)
+        axis[axis[np.arange(len(axis)), last] < 0] *= -1
+        return axis
+
+    @cached_property
+    def _principal_moments(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Second moments along the principal axes, the smallest first, and these in columns."""
+        has_shape = self.sum("voxels") >= self.minimum_shape_voxels
+        spacing, centre = _frame(self.volume)[0], self.mean[has_shape]
+        count = self.sum("voxels")[has_shape, None, None].astype(np.float64)
+        products = self.sums_of("zz", "zy", "zx", "zy", "yy", "yx", "zx", "yx", "xx")[has_shape]
+        moments = products.reshape(-1, 3, 3) / count - centre[:, :, None] * centre[:, None, :]
+        # a voxel is not a point: it has a second moment of its own
+        moments += np.eye(3) / 12
+        moments *= spacing[:, None] * spacing
+        n_spatial = self.volume.n_spatial
+        values = np.full((has_shape.size, n_spatial), np.nan)
+        vectors = np.full((has_shape.size, n_spatial, n_spatial), np.nan)
+        own = moments[:, -n_spatial:, -n_spatial:]
+        values[has_shape], vectors[has_shape] = np.linalg.eigh(own)
+        return values, vectors
+
+
+@dataclass(frozen=True, eq=False)
+class ThroatSums:
+    """What throats are measured by, sorted by labels.
+
+    Attributes
+    ----------
+    pore_1, pore_2 : numpy.ndarray
+        (throats,), int32: labels of the two pores, the lower one first.
+    contacts : numpy.ndarray
+        (throats, 13), int32, of 2**31 voxels or more int64: pairs of neighbouring voxels across, by
+        direction; the first three are shared faces.
+    saddle : numpy.ndarray
+        (throats,), float32: squared distance to the solid at the widest way through, in voxels of
+        the smallest spacing.
+    saddle_at : numpy.ndarray
+        (throats, 3), int64: index (z, y, x) of the voxel there.
+    volume : Volume
+        What was segmented, for spacing and origin.
+    """
+
+    pore_1: npt.NDArray[np.int32]
+    pore_2: npt.NDArray[np.int32]
+    contacts: npt.NDArray[np.integer[Any]]
+    saddle: npt.NDArray[np.float32]
+    saddle_at: npt.NDArray[np.int64]
+    volume: Volume
+
+    @classmethod
+    def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> ThroatSums:
+        """Add up the edges between each two pores."""
+        a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        between = np.flatnonzero((low != high) & (low > 0))
+        keys = (low[between].astype(np.int64) << 32) | high[between]
+        # noise has as many edges as its tables have room for
+        del a, b, low, high
+        pair, throat = number_keys(keys)
+        # edges within a pore go into a row of their own, which is left out
+        to = np.full(graph.a.size, pair.size)
+        to[between] = throat
+        del keys, between, throat
+        shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
+        # along a direction there are no more pairs than voxels
+        counts = counting(math.prod(shape))
+        contacts = np.zeros((pair.size + 1, graph.contacts.shape[1]), counts)
+        add_rows(graph.contacts, to, contacts)
+        # the widest edge, and of equal ones that first in memory
+        saddle, place = np.full(pair.size + 1, -1, np.float32), np.zeros(pair.size + 1, np.int64)
+        widest_ways(graph.saddle, graph.saddle_at, to, saddle, place)
+        # all contacts count, also where basins touch without a way; without any it is no throat
+        found: tuple[Any, ...] = (pair, contacts[:-1], saddle[:-1], place[:-1])
+        leads = found[2] >= 0
+        if not leads.all():
+            found = tuple(each[leads] for each in found)
+        pair, contacts, saddle, place = found
+        return cls(
+            (pair >> 32).astype(np.int32),
+            pair.astype(np.int32),
+            contacts,
+            saddle,
+            np.stack(np.unravel_index(place, shape), axis=-1),
+            volume,
+        )
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.float64]:
+        """(throats, 3): place of the voxel at the widest way through."""
+        spacing, origin = _frame(self.volume)
+        return origin + self.saddle_at * spacing
+
+
+def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return spacing and origin in z, y, x, also of an image."""
+    spacing, origin = np.ones(3), np.zeros(3)
+    spacing[-volume.n_spatial :] = volume.spacing
+    origin[-volume.n_spatial :] = volume.origin
+    return spacing, origin
