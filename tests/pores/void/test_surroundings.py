@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,11 +25,15 @@ def grid(shape: tuple[int, ...] = SHAPE) -> list[np.ndarray]:
     return np.meshgrid(*(np.arange(n) - (n - 1) / 2 for n in shape), indexing="ij", sparse=True)
 
 
+@functools.cache
 def texture(size: float, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> np.ndarray:
     """A random field with grains of some size, of variance one."""
     noise = np.random.default_rng(seed).standard_normal(shape)
     field = ndimage.gaussian_filter(noise, size, mode="wrap")
-    return np.asarray(field / field.std())
+    field /= field.std()
+    # every test gets the same
+    field.flags.writeable = False
+    return field
 
 
 def holes(share: float, size: float, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
