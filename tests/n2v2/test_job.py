@@ -403,7 +403,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(
         (np.where(np.eye(64) > 0, np.nan, 1.0), {}, "64 NaN"),
         (np.where(np.eye(64) > 0, np.inf, 1.0), {}, "NaN or infinite"),
         (np.eye(64, dtype=bool), {}, "is a mask"),
-        (np.eye(40), {}, "40 x 40 against 64 x 64. Choose a smaller patch_size"),
+        (np.eye(40), {"patch_size": 64}, "40 x 40 against 64 x 64. Choose a smaller patch_size"),
         (np.eye(64), {"dimensions": 3}, "denoise it with dimensions=2"),
         (np.eye(64) + np.zeros((20, 1, 1)), {"dimensions": 3, "patch_depth": 32}, "patch_depth"),
         (np.eye(64), {"patch_size": 18}, "multiple of 4"),
