@@ -67,8 +67,9 @@ _AGREEING = 1.5
 #: Share of the values that are the highest of all from which on it is worth a word.
 _SATURATED = 0.01
 
-#: Share of the quarters of flat blocks by whose differences of neighbours the noise is diagnosed.
-_CALMEST = 0.25
+#: Share of the quarters of flat blocks by whose differences of neighbours the noise is diagnosed,
+#: and how many there are at least: of fewer, rings in a small scan are not found.
+_CALMEST, _AT_LEAST = 0.25, 160
 
 #: Every how many of the blocks that were drawn is looked at for whole counts.
 _EVERY = 4
@@ -195,7 +196,7 @@ def _calmest_quarters(
         for part in np.array_split(half, 2, axis=3)
     ]
     order = np.argsort(np.ptp(parts, axis=0), kind="stable")
-    chosen = order[: max(round(_CALMEST * len(order)), FEWEST)]
+    chosen = order[: max(round(_CALMEST * len(order)), _AT_LEAST)]
     return quarters[chosen], corners[chosen]
 
 
