@@ -99,7 +99,7 @@ def test_the_defaults_are_comments_that_explain() -> None:
         ("h = 1", "'h' is not a table"),
         ("[pores]\nh = ", "are not TOML"),
         ("[pores]\nh = true", "h must be 'auto' or a number"),
-        ("[denoise]\npatch_size = 'none'", "patch_size must be a whole number"),
+        ("[denoise]\npatch_depth = 'none'", "patch_depth must be a whole number"),
     ],
 )
 def test_a_mistake_in_a_file_is_explained(tmp_path: Path, text: str, words: str) -> None:
