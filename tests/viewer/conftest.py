@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -103,6 +104,22 @@ def no_worker_left(qapp):
         qapp.processEvents()
     JobWorker.running.clear()
     JobWorker.queues.clear()
+
+
+@pytest.fixture
+def make_napari_viewer(make_napari_viewer, qapp):
+    """Let threads end that hold a viewer or pause the collector, before napari looks for leaks."""
+    yield make_napari_viewer
+    for worker in list(JobWorker.running):
+        worker.cancel()
+    end = time.monotonic() + 20
+    while time.monotonic() < end and (
+        worker_module._frozen
+        or worker_module._paused
+        or any(thread.name == "hushpore noise" for thread in threading.enumerate())
+    ):
+        qapp.processEvents()
+        time.sleep(0.01)
 
 
 class FakeResult:
