@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks._tiles import write_volume
 from hushpore import Volume
 from hushpore.base.events import result_of
-from hushpore.cluster import plan
+from hushpore.cluster import setup
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.cluster.stage_runner import StageRunner
@@ -61,7 +61,7 @@ class Run:
                 runners.append(self)
 
         self.folder = path.with_name("result")
-        plan.StageRunner, kept = Watched, plan.StageRunner  # type: ignore[misc]
+        setup.StageRunner, kept = Watched, setup.StageRunner  # type: ignore[misc]
         try:
             start = time.perf_counter()
             job = segment_pores(
@@ -70,7 +70,7 @@ class Run:
             self.written = result_of(job)
             self.wall = time.perf_counter() - start
         finally:
-            plan.StageRunner = kept  # type: ignore[misc]
+            setup.StageRunner = kept  # type: ignore[misc]
         # none where one task does all
         for runner in runners:
             self.runner, self.slabs = runner, len(runner.plan.slabs)

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 TILE = 130
 _PLACES = ["centroid_z", "centroid_y", "centroid_x"]
-_SAME = ["num_voxels", "surface_area", "inscribed_diameter", "equivalent_diameter", "num_throats"]
+_SAME = [
+    "num_voxels",
+    "surface_area",
+    "inscribed_diameter",
+    "equivalent_diameter",
+    "coordination_number",
+]
 
 
 def write_volume(path: Path, size: int) -> None:

@@ -22,12 +22,12 @@ import numpy as np
 
 import hushpore
 from benchmarks._photos import N2V2, psnr, test_photos, training_photos
-from hushpore.n2v2.tensor_file import read_tensors
-from hushpore.n2v2.trained import load_model
-from hushpore.n2v2.training import checkpoint
+from hushpore.denoising.tensor_file import read_tensors
+from hushpore.denoising.trained_model import load_model
+from hushpore.denoising.training import checkpoint
 
 if TYPE_CHECKING:
-    from hushpore.n2v2.result import Denoised
+    from hushpore.denoising.result import Denoised
 
 #: Seconds of training.
 BUDGETS = (30, 180)

@@ -16,14 +16,14 @@ import torch
 
 import hushpore
 from benchmarks._photos import SIGMA, psnr, test_photos, training_photos
-from hushpore.n2v2.local_dct import LocalDCT
+from hushpore.denoising.local_dct import LocalDCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
-    from hushpore.n2v2.trained import Model
+    from hushpore.denoising.trained_model import Model
 
     Image = npt.NDArray[np.float32]
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hushpore.device.backend import choose_backend
-from hushpore.n2v2.images import Images
-from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.n2v2.training.step import (
+from hushpore.denoising.images import Images
+from hushpore.denoising.model import Architecture, build_network
+from hushpore.denoising.settings import DenoiseSettings
+from hushpore.denoising.training.step import (
     BatchSampler,
     Learner,
     channels_last,
     choose_precision,
     mixed_precision,
 )
+from hushpore.device.backend import choose_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from scipy import ndimage as ndi
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.gpu.opening import MOVED
 from hushpore.pores.gpu.void import GpuParts
-from hushpore.pores.void.parts import OPEN
+from hushpore.pores.void.components import OPEN
 
 #: Side of the volume.
 SIZE = 256

@@ -14,9 +14,9 @@ from unittest import mock
 import numpy as np
 
 from benchmarks._parts import Figures, in_one
+from hushpore.denoising import automatic
 from hushpore.device.backend import choose_backend
 from hushpore.jobs import run
-from hushpore.n2v2 import plan
 from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def measure() -> Figures:
 
 def _trained(features: int, batch: int) -> Figures:
     phantom = _phantom()
-    of_all = dict.fromkeys(plan.FEATURES, features)
+    of_all = dict.fromkeys(automatic.FEATURES, features)
     how = {**TRAINED, "batch_size": batch}
-    with mock.patch.dict(plan.FEATURES, of_all):
+    with mock.patch.dict(automatic.FEATURES, of_all):
         found = run("denoise", phantom.volume, how, choose_backend())
     truth = np.asarray(phantom.clean.data, np.float64)
     error = float(np.square(found.volume.data - truth).mean())

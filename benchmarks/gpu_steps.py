@@ -16,14 +16,19 @@ import torch
 
 from benchmarks._parts import Figures, in_one
 from hushpore.base.volume import Volume
+from hushpore.denoising.images import Images, arrange
+from hushpore.denoising.inference.volumes import VolumePredictor
+from hushpore.denoising.model import UNet, build_network
+from hushpore.denoising.plane_reader import PlaneReader, Scale
+from hushpore.denoising.settings import DenoiseSettings
+from hushpore.denoising.training.step import (
+    BatchSampler,
+    Learner,
+    choose_precision,
+    mixed_precision,
+)
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.switches import WINS, Switches
-from hushpore.n2v2.images import Images, arrange
-from hushpore.n2v2.inference.volumes import VolumePredictor
-from hushpore.n2v2.model import UNet, build_network
-from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.n2v2.source import Scale, Source
-from hushpore.n2v2.training.step import BatchSampler, Learner, choose_precision, mixed_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,7 +231,7 @@ def _slabs() -> Figures:
             network, arrange(volume, 2), Scale((2048.0,), (1000.0,)), 2 * values.nbytes,
             choose_precision("auto", gpu),
         )  # fmt: skip
-        for _ in predictor.predict(Source(volume, 2), out, backend):
+        for _ in predictor.predict(PlaneReader(volume, 2), out, backend):
             pass
         lines[name] = backend.choices.lines()["stream"]
 

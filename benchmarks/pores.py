@@ -26,7 +26,8 @@ from hushpore.pores.numbering import (
     number_basins,
 )
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import (
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slab_steps import (
     find_basins,
     find_closed,
     find_distance,
@@ -35,9 +36,8 @@ from hushpore.pores.passes import (
     measure_basins,
     write_labels,
 )
-from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.void.parts import find_components
+from hushpore.pores.void.components import find_components
 from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import squared_distance
 from hushpore.pores.work import Work

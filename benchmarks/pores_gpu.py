@@ -20,7 +20,7 @@ from scipy import ndimage as ndi
 
 from benchmarks._parts import Figures, in_one
 from hushpore import Volume
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.switches import Switches
 from hushpore.jobs import run

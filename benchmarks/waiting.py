@@ -21,7 +21,7 @@ import sys, threading, time
 import torch
 from benchmarks.denoise_step import training_step
 from hushpore.device.backend import Backend
-from hushpore.n2v2.training.step import choose_precision
+from hushpore.denoising.training.step import choose_precision
 step = training_step("cpu", choose_precision("auto", Backend()))
 def measure():
     step(), step()

@@ -228,10 +228,10 @@ def small_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Nor does how well the noise is known: it is looked at in few places.
     """
-    from hushpore.n2v2 import plan
-    from hushpore.n2v2.noise import flat_blocks
+    from hushpore.denoising import automatic
+    from hushpore.denoising.noise import flat_blocks
 
-    monkeypatch.setattr(plan, "FEATURES", dict.fromkeys(plan.FEATURES, 4))
+    monkeypatch.setattr(automatic, "FEATURES", dict.fromkeys(automatic.FEATURES, 4))
     monkeypatch.setattr(flat_blocks, "_DRAWN", 1000)
     monkeypatch.setattr(flat_blocks, "_TRIES", 1)
 

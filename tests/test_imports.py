@@ -17,13 +17,13 @@ ALLOWED = {
     "device": {"base"},
     "patches": {"base", "device"},
     "figures": {"base"},
-    "n2v2": {"base", "device", "patches", "figures"},
+    "denoising": {"base", "device", "patches", "figures"},
     "pores": {"base", "device"},
     "io": {"base", "device"},
     "sample_data": {"base", "io"},
-    "jobs": {"base", "device", "patches", "figures", "n2v2", "pores"},
-    "runs": {"base", "device", "patches", "figures", "n2v2", "pores", "io", "jobs"},
-    "cluster": {"base", "device", "patches", "figures", "n2v2", "pores", "io", "jobs", "runs"},
+    "jobs": {"base", "device", "patches", "figures", "denoising", "pores"},
+    "runs": {"base", "device", "patches", "figures", "denoising", "pores", "io", "jobs"},
+    "cluster": {"base", "device", "patches", "figures", "denoising", "pores", "io", "jobs", "runs"},
 }
 # a front end may use all that lies below it, but not the other one
 ALLOWED |= {"cli": set(ALLOWED), "viewer": set(ALLOWED)}

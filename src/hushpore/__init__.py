@@ -17,9 +17,9 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
 
 if TYPE_CHECKING:
+    from hushpore.denoising.trained_model import load_model
     from hushpore.io import read, read_all
     from hushpore.jobs import denoise, measure_phases, run, sample_patches, segment_pores, start
-    from hushpore.n2v2.trained import load_model
     from hushpore.runs.compare import compare
     from hushpore.runs.convert import convert
     from hushpore.runs.pore_result import export
@@ -51,7 +51,7 @@ _LATER = {
     "convert": "hushpore.runs.convert",
     "denoise": "hushpore.jobs",
     "export": "hushpore.runs.pore_result",
-    "load_model": "hushpore.n2v2.trained",
+    "load_model": "hushpore.denoising.trained_model",
     "measure_phases": "hushpore.jobs",
     "run": "hushpore.jobs",
     "sample_patches": "hushpore.jobs",

@@ -17,7 +17,9 @@ def test_a_record_says_what_was_done_to_what_and_is_plain_json() -> None:
     scan = Volume(np.arange(24).reshape(2, 3, 4), spacing=2, unit="um", notes=["slice 3 missing"])
     stages = {"distance": StageTime(2, 1.5, 1.0)}
     timing = Timing(stages, host_memory=3_000_000_000, device_memory=500)
-    provenance = make_provenance("pores", scan, PoreSettings(h=1.0), "CPU", timing, ["merged"])
+    provenance = make_provenance(
+        "pores", scan, PoreSettings(merge_height=1.0), "CPU", timing, ["merged"]
+    )
     assert json.loads(json.dumps(provenance)) == provenance
     assert provenance["hushpore"] == __version__
     assert provenance["settings"]["h"] == 1.0

@@ -41,7 +41,7 @@ def ran(*words: object) -> object:
 def test_a_scan_is_denoised_and_segmented(address: str, scan: Path, tmp_path: Path) -> None:
     shown = ran(
         "run", scan, "-o", tmp_path / "result", "--cluster", address, "--timings",
-        "--trace", tmp_path / "trace.json", *QUICK, "--h", "0.5",
+        "--trace", tmp_path / "trace.json", *QUICK, "--merge-height", "0.5",
     )  # fmt: skip
     assert "converted first" in shown.stderr
     assert "1 worker of dask.distributed" in shown.stderr

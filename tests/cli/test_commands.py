@@ -14,11 +14,11 @@ from hushpore import Volume
 from hushpore.base.config import SPEEDS
 from hushpore.base.provenance import fingerprint
 from hushpore.cli.commands import hushpore as command
+from hushpore.denoising.settings import DenoiseSettings
+from hushpore.denoising.time_estimate import pace_key
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
-from hushpore.n2v2.pace import pace_key
-from hushpore.n2v2.settings import DenoiseSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +122,7 @@ def test_a_model_that_cannot_be_packaged_is_refused_before_it_is_trained(
     scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # whether the zoo's library is installed or not
-    monkeypatch.setattr("hushpore.n2v2.export._import_zoo", lambda: None)
+    monkeypatch.setattr("hushpore.denoising.export._import_zoo", lambda: None)
     model = tmp_path / "bread.safetensors"
     # slices as near as pixels, of which neighbours are seen
     quick = [*QUICK, "--voxel-size", "0.1mm"]
@@ -134,7 +134,7 @@ def test_a_model_that_cannot_be_packaged_is_refused_before_it_is_trained(
     def no_training(*_: object) -> None:
         pytest.fail("the job has begun")
 
-    monkeypatch.setattr("hushpore.n2v2.job.Task.of", no_training)
+    monkeypatch.setattr("hushpore.denoising.job.Task.of", no_training)
     words = ("denoise", scan, "-o", tmp_path / "a.tif", "--export-model", tmp_path / "a.zip")
     # asked for, chosen by itself for slices that are alike, and of a model from before
     for flags, count in ((["--context", "1"], 1), ([], 2), (["--model", model], 2)):
@@ -205,7 +205,7 @@ def test_labels_are_no_scan_but_markers_and_masks(scan: Path, tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     # as it is said
     found = hushpore.read(labels)
-    pores = hushpore.segment_pores(found.replace(found.array() != 0), outside="keep")
+    pores = hushpore.segment_pores(found.replace(found.array() != 0), exterior="keep")
     assert pores.porosity == np.mean(found.array() != 0)
 
 
@@ -351,7 +351,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(
     [
         ("--dimensions", "4", "from 2 to 3"),
         ("--threshold", "otsou", "'otsu'"),
-        ("--h", "-1", "at least 0"),
+        ("--merge-height", "-1", "at least 0"),
         ("--patch-size", "18", "multiple of 4"),
         ("--device", "gpu", "Unknown device"),
     ],

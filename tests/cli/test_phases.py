@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
     def read(*_: object, **__: object) -> None:
         pytest.fail("the scan was read")
 
-    monkeypatch.setattr("hushpore.runs.source.read", read)
+    monkeypatch.setattr("hushpore.runs.scan_recipe.read", read)
     monkeypatch.setattr("hushpore.device.backend.Backend.free_memory", lambda _: 9_000)
     done = call("phases", scan, "-o", tmp_path / "out", "--thickness")
     assert done.exit_code != 0

@@ -42,19 +42,23 @@ def test_a_file_stands_in_for_defaults_and_flags_win(scan: Path, tmp_path: Path)
         "[denoise]\nsteps = 7\n"
     )
     found = used(scan, "--settings", file)
-    assert (found["h"], found["threshold"], found["border_is_solid"]) == (2, 450, True)
+    assert (found["merge_height"], found["threshold"], found["border_is_solid"]) == (2, 450, True)
     assert found["minimum_voxels"] == 1
-    found = used(scan, "--h", "0.5", "--settings", file, "--no-border-is-solid")
-    assert (found["h"], found["threshold"], found["border_is_solid"]) == (0.5, 450, False)
+    found = used(scan, "--merge-height", "0.5", "--settings", file, "--no-border-is-solid")
+    assert (found["merge_height"], found["threshold"], found["border_is_solid"]) == (
+        0.5,
+        450,
+        False,
+    )
 
 
 def test_a_preset_does_the_same(scan: Path) -> None:
-    presets.save_preset("crumb", "pores", JOBS["pores"].settings(h=3))
-    assert used(scan, "--preset", "crumb")["h"] == 3
+    presets.save_preset("crumb", "pores", JOBS["pores"].settings(merge_height=3))
+    assert used(scan, "--preset", "crumb")["merge_height"] == 3
     listed = call("settings", "--list")
     assert "crumb: pores\n" in listed.output
     assert "Bread: pores (ships with hushpore)\n" in listed.output
-    assert used(scan, "--preset", "Bread")["outside_radius"] == 25
+    assert used(scan, "--preset", "Bread")["ball_radius"] == 25
 
 
 def test_the_written_defaults_are_accepted_and_change_nothing(scan: Path, tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ def test_settings_that_do_not_fit_are_one_clear_line(
 
 
 def test_a_file_and_a_preset_at_once_are_refused(scan: Path, tmp_path: Path) -> None:
-    presets.save_preset("bread", "pores", JOBS["pores"].settings(h=3))
+    presets.save_preset("bread", "pores", JOBS["pores"].settings(merge_height=3))
     (tmp_path / "s.toml").write_text("[pores]\nh = 1")
     words = ("--settings", tmp_path / "s.toml", "--preset", "bread")
     done = call("pores", scan, "-o", tmp_path / "out", *words)

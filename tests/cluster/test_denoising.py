@@ -18,14 +18,14 @@ import hushpore
 from hushpore.base.errors import DeviceError, InputError, NotTrustedError, OutputError
 from hushpore.base.events import Metric, Note, Progress, StopEarly, Timing, result_of
 from hushpore.base.volume import Volume
-from hushpore.io import gate, read, read_all
+from hushpore.denoising.fill_value import fill_value_of
+from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+from hushpore.denoising.noise.residual import restore_detail_in_place
+from hushpore.denoising.plane_reader import PlaneReader, measure_scale
+from hushpore.denoising.rings import without_rings
+from hushpore.denoising.settings import DenoiseSettings
+from hushpore.io import input_limits, read, read_all
 from hushpore.io.results import write_image
-from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
-from hushpore.n2v2.noise.residual import restore_detail_in_place
-from hushpore.n2v2.padding import padding_of
-from hushpore.n2v2.rings import without_rings
-from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.n2v2.source import Source, measure_scale
 from hushpore.runs.rerun import rerun
 
 distributed = pytest.importorskip("distributed")
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from distributed import Client
 
-    from hushpore.n2v2.trained import Model
+    from hushpore.denoising.trained_model import Model
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
@@ -64,8 +64,8 @@ def client(start_workers: Callable[[int], Any]) -> Iterator[Client]:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hushpore.denoising.inference import blocks, tiles
     from hushpore.io.zarr import image
-    from hushpore.n2v2.inference import blocks, tiles
 
     cores = {2: (4, 32, 32), 3: (1, 8, 16, 16)}
     for module in (blocks, tiles, denoising):
@@ -117,7 +117,7 @@ def test_the_values_are_those_of_one_machine_with_the_same_model(
     assert (back.spacing, back.unit, back.name) == ((2, 1, 1), "um", "scan denoised")
     assert found.volume.shape == noisy.shape
     assert len(found.losses) > 0
-    scale = measure_scale(Source(noisy, dimensions))
+    scale = measure_scale(PlaneReader(noisy, dimensions))
     np.testing.assert_allclose(
         [*found.model.mean, *found.model.std], [*scale.mean, *scale.std], rtol=1e-12
     )
@@ -149,7 +149,7 @@ def test_detail_is_restored_in_blocks_as_on_one_machine(
     plain = expected.copy()
     told = {key: value for key, value in found.provenance["noise"].items() if key != "summary"}
     noise = NoiseDiagnosis(**told)
-    result_of(restore_detail_in_place(Source(noisy, dimensions), expected, noise))
+    result_of(restore_detail_in_place(PlaneReader(noisy, dimensions), expected, noise))
     np.testing.assert_array_equal(found.volume.array(), expected)
     assert (expected != plain).mean() > 0.9
     residual = noisy.data - expected.astype(np.float64)
@@ -190,7 +190,7 @@ def test_what_is_filled_in_stays_as_it_is_in_blocks_too(
     )
     found = result_of(denoise_on(client, scan, tmp_path / "clean.ome.zarr", settings))
     # across blocks, too
-    np.testing.assert_array_equal(found.volume.array() == -500, padding_of(values, -500))
+    np.testing.assert_array_equal(found.volume.array() == -500, fill_value_of(values, -500))
     assert found.provenance["padding_value"] == -500
     assert found.volume.metadata == known
 
@@ -258,7 +258,10 @@ def test_the_grey_scale_of_half_precision_is_that_of_one_machine(tmp_path: Path)
     block = (slice(0, 4), slice(0, 32), slice(0, 32))
     (measured,), _ = denoise_tasks.measure_block(paths, block)
     volume = Volume(values)
-    found, expected = denoise_tasks.scale_of([measured], volume), measure_scale(Source(volume, 2))
+    found, expected = (
+        denoise_tasks.scale_of([measured], volume),
+        measure_scale(PlaneReader(volume, 2)),
+    )
     assert found.mean == pytest.approx(expected.mean, rel=1e-6)
     assert found.std == pytest.approx(expected.std, rel=1e-6)
 
@@ -357,8 +360,8 @@ def test_two_scans_give_what_they_give_on_one_machine_where_their_files_are_trus
     client: Client, scan: Path, noisy: Volume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # all that is compressed needs consent
-    monkeypatch.setattr(gate, "LARGEST_RATIO", 1)
-    monkeypatch.setattr(gate, "SMALL", 0)
+    monkeypatch.setattr(input_limits, "LARGEST_RATIO", 1)
+    monkeypatch.setattr(input_limits, "SMALL", 0)
     values = noisy.data + np.random.default_rng(1).normal(0, 80, noisy.shape)
     # of another format, which is converted as the first would be
     other = noisy.replace(values.astype(np.int16), name="second")

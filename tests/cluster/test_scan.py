@@ -16,7 +16,7 @@ pytest.importorskip("distributed")
 
 from hushpore.cluster.scan import as_source, as_zarr, source_of  # noqa: E402
 from hushpore.io.zarr import write_zarr  # noqa: E402
-from hushpore.runs.source import Source  # noqa: E402
+from hushpore.runs.scan_recipe import ScanRecipe  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_of_several_images_the_largest_is_taken_as_on_one_machine(
 
 
 def test_how_a_scan_is_read_is_heeded_where_it_lies(several: Path, tmp_path: Path) -> None:
-    reading = Source(str(several), "overview", at=("t=1",), voxel_size="5um")
+    reading = ScanRecipe(str(several), "overview", at=("t=1",), voxel_size="5um")
     scan = result_of(as_zarr(reading, tmp_path))
     assert (scan.axes, scan.spacing, scan.unit) == ("zyx", (5, 5, 5), "um")
     np.testing.assert_array_equal(scan.array(), reading.read().array())

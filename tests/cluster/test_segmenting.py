@@ -14,19 +14,19 @@ from scipy import ndimage
 
 import hushpore
 from hushpore import InputError, Volume
+from hushpore.base.atomic import partial_path
 from hushpore.base.errors import DeviceError, MemoryLimitError, OutputError
 from hushpore.base.events import Note, Progress, Timing, result_of
-from hushpore.base.partial import partial_path
-from hushpore.cluster import plan, stage_runner
+from hushpore.cluster import setup, stage_runner
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
-from hushpore.io.target import PROVENANCE
+from hushpore.io.output_target import PROVENANCE
 from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import LOCAL_METHODS, PoreSettings
 from hushpore.runs.pore_result import open_result
 from hushpore.runs.rerun import rerun
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,14 +106,14 @@ def test_blocks_of_any_thickness_give_the_same_bits(
 #: What a cluster does as one machine does.
 DONE: list[dict[str, Any]] = [
     {"threshold": 130, "hysteresis": 40, "memory_budget": 1.0},
-    {"phases": 3, "join_near_peaks": False, "h": 0.2},
-    {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
-    {"outside": "remove", "outside_radius": 3.5, "border_is_solid": True},
-    {"outside": "remove", "outside_radius": 12, "mode": "closed"},
+    {"phases": 3, "merge_overlapping": False, "merge_height": 0.2},
+    {"exterior": "remove-slicewise", "ball_radius": 3, "pore_type": "open"},
+    {"exterior": "remove", "ball_radius": 3.5, "border_is_solid": True},
+    {"exterior": "remove", "ball_radius": 12, "pore_type": "closed"},
     {"connectivity": "faces", "threshold": 110, "edge_pores": "remove", "minimum_voxels": 5,
-     "minimum_shape_voxels": 30, "h": 1.5},
-    {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
-    {"threshold": "niblack", "window": 7, "window_in_slice": True, "local_k": 0.4},
+     "minimum_shape_voxels": 30, "merge_height": 1.5},
+    {"threshold": "sauvola", "local_window": 9, "pores_are": "bright", "merge_height": 0},
+    {"threshold": "niblack", "local_window": 7, "local_window_by_slice": True, "sauvola_k": 0.4},
     {"merging": "snow"},
 ]  # fmt: skip
 
@@ -153,10 +153,10 @@ def test_what_is_around_a_sample_is_the_same_in_blocks(
     core = np.pad(core, ((3, 6), (0, 0), (0, 0)), constant_values=-2000)
     expected = hushpore.segment_pores(hushpore.read(store(core, tmp_path)))
     totals = expected.provenance["result"]
-    assert (totals["outside"], totals["padding_value"]) == ("remove-slicewise", -2000)
+    assert (totals["exterior"], totals["padding_value"]) == ("remove-slicewise", -2000)
     assert_same(run(tmp_path / "scan.ome.zarr", client, 6), expected)
     for method in LOCAL_METHODS:
-        local = {"threshold": method, "window": 9}
+        local = {"threshold": method, "local_window": 9}
         found = hushpore.segment_pores(hushpore.read(tmp_path / "scan.ome.zarr"), **local)
         assert found.provenance["result"]["padding_value"] == -2000
         assert_same(run(tmp_path / "scan.ome.zarr", client, 6, **local), found)
@@ -166,7 +166,7 @@ def test_what_is_around_a_sample_is_the_same_in_blocks(
     (tmp_path / "whole").mkdir()
     path = store(whole, tmp_path / "whole")
     expected = hushpore.segment_pores(hushpore.read(path))
-    assert expected.provenance["result"]["outside"] == "remove"
+    assert expected.provenance["result"]["exterior"] == "remove"
     assert_same(run(path, client, 6), expected)
 
 
@@ -191,14 +191,14 @@ def test_a_mask_of_the_sample_is_read_in_blocks(
 ) -> None:
     z, y, x = np.indices(scan.shape)
     mask = ((y - 17) ** 2 + (x - 20) ** 2 < 150) & (z > 2)
-    expected = hushpore.segment_pores(hushpore.read(path), sample_mask=mask, mode="open")
+    expected = hushpore.segment_pores(hushpore.read(path), sample_mask=mask, pore_type="open")
     if is_file:
         np.save(path.parent / "core.npy", mask)
         named = str(path.parent / "core.npy")
         assert_same(run(path, client, 7, sample_mask=named, mode="open"), expected)
         return
     volume = dataclasses.replace(open_zarr(path)[0], auxiliary={"core": mask})
-    folder, settings = path.with_name("result"), PoreSettings(sample_mask="core", mode="open")
+    folder, settings = path.with_name("result"), PoreSettings(sample_mask="core", pore_type="open")
     result_of(segment_pores(volume, folder, settings, where=client, thickness=7))
     assert_same(folder, expected)
     none = dataclasses.replace(volume, auxiliary={"core": np.zeros_like(mask)})
@@ -209,7 +209,7 @@ def test_a_mask_of_the_sample_is_read_in_blocks(
 @pytest.mark.parametrize(
     ("thickness", "values"),
     [
-        (7, {"mode": "open", "sample_mask": "core.npy"}),
+        (7, {"pore_type": "open", "sample_mask": "core.npy"}),
         (9, {"merging": "snow"}),
         # in one piece
         (None, {"local_thickness": "both", "intervals": True}),
@@ -302,9 +302,9 @@ def ramps(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 @pytest.mark.parametrize(
     ("make", "values"),
     [
-        (smooth, {"h": 0.5}),
-        (noise, {"h": 0.0}),
-        (ramps, {"h": 3.0}),
+        (smooth, {"merge_height": 0.5}),
+        (noise, {"merge_height": 0.0}),
+        (ramps, {"merge_height": 3.0}),
         # blocks thinner than the ball in which peaks are the highest
         (smooth, {"merging": "snow"}),
     ],
@@ -494,12 +494,12 @@ def test_an_image_is_refused(tmp_path: Path, client: Client) -> None:
 def test_noise_that_no_worker_has_memory_for_is_refused(
     path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = plan.cut_volume
+    found = setup.cut_volume
 
-    def little(*arguments: Any) -> plan.Cut:
+    def little(*arguments: Any) -> setup.Cut:
         return found(*arguments)._replace(most_basins=10)
 
-    monkeypatch.setattr("hushpore.cluster.plan.cut_volume", little)
+    monkeypatch.setattr("hushpore.cluster.setup.cut_volume", little)
     with pytest.raises(MemoryLimitError, match="denoise the volume first"):
         run(path, client, 9)
 
@@ -517,8 +517,8 @@ def test_a_copy_of_a_scan_is_read_however_little_it_takes_on_disk(
     values = np.full((32, 64, 64), 5000, np.uint16)
     values[10:14, 30:34, 30:34] = 100
     with monkeypatch.context() as strict:
-        strict.setattr("hushpore.io.gate.SMALL", 0)
-        strict.setattr("hushpore.io.gate.LARGEST_RATIO", 1)
+        strict.setattr("hushpore.io.input_limits.SMALL", 0)
+        strict.setattr("hushpore.io.input_limits.LARGEST_RATIO", 1)
         job = segment_pores(Volume(values), tmp_path / "result", PoreSettings(), where=client)
         written = result_of(job)
     assert_same(written.folder, hushpore.segment_pores(Volume(values)))
@@ -533,6 +533,6 @@ def test_a_voxel_size_that_was_given_counts_and_not_that_of_the_file(
     written = result_of(job)
     assert_same(written.folder, hushpore.segment_pores(expected))
     # the record says so, and what it says is read again
-    source = Source.of(json.loads((written.folder / PROVENANCE).read_text())["source"])
+    source = ScanRecipe.of(json.loads((written.folder / PROVENANCE).read_text())["source"])
     again = source.read()
     assert (again.spacing, again.unit) == (volume.spacing, "nm")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hushpore.denoising.images import Images
+from hushpore.denoising.model import Architecture, build_network
+from hushpore.denoising.training.step import BatchSampler, Learner
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.readback import Readback
 from hushpore.device.timing import StageTimer
-from hushpore.n2v2.images import Images
-from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.training.step import BatchSampler, Learner
 
 
 class Event:

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.device import transfers as copying
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.switches import Choices, Switches

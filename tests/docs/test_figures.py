@@ -55,12 +55,12 @@ def test_a_result_is_old_once_a_package_that_its_benchmark_runs_was_changed(tmp_
     for name in ("n2v2", "device", "pores"):
         measured = commit(f"src/hushpore/{name}/a.py", "")
     packages = figures["packages_of"]("one", tmp_path)
-    assert packages == ["src/hushpore/device", "src/hushpore/n2v2"]
+    assert packages == ["src/hushpore/device", "src/hushpore/denoising"]
     commit("src/hushpore/pores/a.py", "another")
     assert age(measured) == age(f"{measured}-dirty") == ""
     commit("src/hushpore/device/a.py", "another")
     assert age(measured).startswith("**Old**: since then one commit has changed `src/hushpore/dev")
-    commit("src/hushpore/n2v2/a.py", "another")
+    commit("src/hushpore/denoising/a.py", "another")
     assert "2 commits have" in age(f"{measured}-dirty")
     assert age("unknown") == ""
 

@@ -475,7 +475,7 @@ def _model(folder: Path) -> list[Original]:
 
 
 def _read_model(path: Path) -> list[Image]:
-    from hushpore.n2v2.trained import load_model
+    from hushpore.denoising.trained_model import load_model
 
     load_model(path)
     return []
@@ -502,7 +502,7 @@ def _record(folder: Path) -> list[Original]:
 def _read_record(path: Path) -> list[Image]:
     """Do with a record what is done before any work: of a scan that is not there."""
     from hushpore.base.events import result_of
-    from hushpore.io.target import check_target
+    from hushpore.io.output_target import check_target
     from hushpore.runs.rerun import rerun
 
     for use in (

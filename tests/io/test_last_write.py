@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hushpore.base.atomic import left_behind, new_file, partial_path
 from hushpore.base.errors import OutputError
-from hushpore.base.partial import left_behind, new_file, partial_path
-from hushpore.io.target import check_target, new_directory
+from hushpore.io.output_target import check_target, new_directory
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +68,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, target: Path, suffix: str) -> Path:
     """Return a hidden name of a process that is no more."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(os, "getpid", lambda: 2**22 + 1)
-        elsewhere.setattr("hushpore.base.partial._beginning", lambda process: 1)
+        elsewhere.setattr("hushpore.base.atomic._beginning", lambda process: 1)
         return partial_path(target, suffix)
 
 
@@ -94,7 +94,7 @@ def test_what_a_killed_process_left_goes_with_the_next_write(
 def test_what_others_are_at_work_on_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = partial_path(tmp_path / "a.tif")
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("hushpore.base.partial._machine", lambda: "0" * 8)
+        elsewhere.setattr("hushpore.base.atomic._machine", lambda: "0" * 8)
         theirs = ended(elsewhere, tmp_path / "a.tif", ".part")
     for each in (mine, theirs):
         each.write_text("half")
@@ -117,7 +117,7 @@ def test_of_two_results_the_new_one_stays(tmp_path: Path, monkeypatch: pytest.Mo
     for folder in (old, tmp_path / "out"):
         folder.mkdir()
         (folder / "result.json").write_text('{"files": ["result.json"]}')
-    monkeypatch.setattr("hushpore.io.target.exchange", lambda *_: False)
+    monkeypatch.setattr("hushpore.io.output_target.exchange", lambda *_: False)
     with new_directory(check_target(tmp_path / "out", overwrite=True), overwrite=True) as part:
         (part / "new").write_text("x")
     assert [item.name for item in tmp_path.iterdir()] == ["out"]

@@ -6,9 +6,9 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Progress
-from hushpore.base.scaled import held
+from hushpore.base.rescaled import held
 from hushpore.base.volume import Volume
-from hushpore.io import describe, is_on_disk, load, loading, planes, read, read_all
+from hushpore.io import describe, is_on_disk, lazy_arrays, load, loading, read, read_all
 from hushpore.io.dicom import write_series
 
 
@@ -86,7 +86,7 @@ def test_closing_stops_at_once_and_leaves_no_thread(series, monkeypatch):
         original(*arguments)
 
     monkeypatch.setattr(pixels, "read_uncompressed", slow)
-    monkeypatch.setattr(planes, "threading", SimpleNamespace(Event=lambda: stopped))
+    monkeypatch.setattr(lazy_arrays, "threading", SimpleNamespace(Event=lambda: stopped))
     work = load(series[0])
     for event in work:
         if event.stage == "reading":
@@ -163,7 +163,7 @@ def test_what_goes_to_a_gpu_is_decoded_into_pinned_memory(series, monkeypatch):
 
     from hushpore.device import memory
     from hushpore.device.backend import Backend
-    from hushpore.runs import source
+    from hushpore.runs import scan_recipe
 
     class Runtime:
         pinned = ()
@@ -178,8 +178,8 @@ def test_what_goes_to_a_gpu_is_decoded_into_pinned_memory(series, monkeypatch):
     runtime = Runtime()
     monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
     monkeypatch.setattr(memory, "LEAST_PINNED", 1)
-    monkeypatch.setattr(source, "choose_backend", lambda device: Backend("cuda:0"))
-    scan = source.Source(str(series[0]))
+    monkeypatch.setattr(scan_recipe, "choose_backend", lambda device: Backend("cuda:0"))
+    scan = scan_recipe.ScanRecipe(str(series[0]))
     stored = held(scan.read("cuda").data)
     assert runtime.pinned == (stored.ctypes.data, stored.nbytes)
     runtime.pinned = ()

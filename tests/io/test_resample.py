@@ -6,7 +6,7 @@ from hushpore.base.volume import Volume
 from hushpore.io import is_on_disk, read, resample_evenly
 from hushpore.io.resample import resampled
 from hushpore.io.results import write_image
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 
 def uneven(places, **known):
@@ -40,7 +40,7 @@ def test_uneven_slices_are_resampled_alike_from_a_file_and_with_any_voxel_size(
     tmp_path, suffix, size
 ):
     path = write_image(tmp_path / f"a.{suffix}", uneven([0, 2, 4, 10, 12]))
-    even = Source(str(path), voxel_size=size, resample=True).read()
+    even = ScanRecipe(str(path), voxel_size=size, resample=True).read()
     np.testing.assert_allclose(even.data[:, 0, 0], np.arange(0, 14, 2))
 
 

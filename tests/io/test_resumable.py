@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hushpore.base.atomic import partial_path
 from hushpore.base.errors import DeviceError, InputError, OutputError
-from hushpore.base.partial import partial_path
-from hushpore.io.target import resumable_directory
+from hushpore.io.output_target import resumable_directory
 
 
 def fill(target, key, name, error=None):
@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_at_once_leaves_nothing_behind(tmp_path):
 def test_what_was_killed_is_gone_on_with(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; sys.path.insert(0, 'tests');"
-        "from hushpore.io.target import resumable_directory\n"
+        "from hushpore.io.output_target import resumable_directory\n"
         f"with resumable_directory(Path({str(tmp_path / 'a')!r}), {{'h': 1}}, False) as work:\n"
         "    (work.content / 'one').write_text('x')\n"
         "    os._exit(9)\n"
@@ -104,7 +104,7 @@ def test_two_at_once_are_kept_apart(tmp_path):
 
 def test_what_another_machine_has_begun_is_gone_on_with_once_it_is_let_go(tmp_path, monkeypatch):
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("hushpore.base.partial._machine", lambda: "0" * 8)
+        elsewhere.setattr("hushpore.base.atomic._machine", lambda: "0" * 8)
         elsewhere.setattr("platform.node", lambda: "elsewhere")
         # what happens to a process that is killed: nothing is cleaned up
         elsewhere.setattr("shutil.rmtree", lambda *_, **__: None)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io import planes as module
+from hushpore.io import lazy_arrays as module
 from hushpore.io import read
-from hushpore.io.planes import PlaneStack, slabs
+from hushpore.io.lazy_arrays import PlaneStack, slabs
 from hushpore.io.results import write_image
 
 

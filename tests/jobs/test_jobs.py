@@ -11,8 +11,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Progress
 from hushpore.base.settings import Settings, option
+from hushpore.denoising.settings import DenoiseSettings
 from hushpore.jobs import JOBS, JobDescription
-from hushpore.n2v2.settings import DenoiseSettings
 
 
 def test_nothing_runs_before_the_first_event(rng: np.random.Generator) -> None:
@@ -43,7 +43,7 @@ def test_settings_may_be_an_object_a_mapping_or_left_out() -> None:
     [
         ("denoice", {}, "no job 'denoice'. Available: denoise, pores, phases, patches"),
         ("pores", {"tresh": 1}, "no setting 'tresh' here. Available: threshold"),
-        ("pores", {"h": -1}, "h must be 'auto' or a number of at least 0; got -1"),
+        ("pores", {"merge_height": -1}, "h must be 'auto' or a number of at least 0; got -1"),
     ],
 )
 def test_what_is_not_known_is_refused_at_once(

@@ -6,7 +6,7 @@ import pytest
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Note
-from hushpore.n2v2.training.step import BatchSampler
+from hushpore.denoising.training.step import BatchSampler
 
 
 def sample(scan, **settings):

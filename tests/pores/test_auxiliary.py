@@ -60,7 +60,7 @@ def test_void_that_the_mask_cuts_is_open(balls: Callable[..., np.ndarray]) -> No
     assert result.pores["is_open"].tolist() == [False, True]
     # the cut is no wall: half a ball of radius 8 would be 8 wide, were it one
     assert result.pores["inscribed_diameter"].min() > 13
-    closed = hushpore.segment_pores(void, sample_mask=mask, mode="closed")
+    closed = hushpore.segment_pores(void, sample_mask=mask, pore_type="closed")
     assert closed.pores["num_voxels"].tolist() == [result.pores["num_voxels"][0]]
 
 
@@ -74,7 +74,7 @@ def test_a_mask_of_everything_changes_nothing(foam: np.ndarray) -> None:
 
 def test_a_mask_takes_the_place_of_looking_for_air(foam: np.ndarray, cylinder: np.ndarray) -> None:
     masked = hushpore.segment_pores(foam, sample_mask=cylinder)
-    both = hushpore.segment_pores(foam, sample_mask=cylinder, outside="remove")
+    both = hushpore.segment_pores(foam, sample_mask=cylinder, exterior="remove")
     np.testing.assert_array_equal(both.labels, masked.labels)
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from hushpore.denoising.model import Architecture, build_network
 from hushpore.device.switches import Switches
 from hushpore.device.transfers import Transfers
-from hushpore.n2v2.model import Architecture, build_network
 from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import SOURCES, Gpu
 from hushpore.sample_data import foam_phantom

@@ -83,11 +83,11 @@ def test_the_stricter_threshold_must_be_stricter():
 
 def test_the_merge_height_is_said_as_a_length():
     volume = Volume(np.zeros((4, 4, 4)), (5.0, 2.0, 2.0), "um")
-    assert "at least 6 voxels narrower" in said("h", h=3.0)
-    assert "at least 12 µm narrower" in said("h", {"volume": volume}, h=3.0)
-    assert "split pores" in said("h", h=0.2)
-    assert "0.5 evens out" in said("h", h=0.5)
-    assert "narrower necks" in said("h")
+    assert "at least 6 voxels narrower" in said("merge_height", merge_height=3.0)
+    assert "at least 12 µm narrower" in said("merge_height", {"volume": volume}, merge_height=3.0)
+    assert "split pores" in said("merge_height", merge_height=0.2)
+    assert "0.5 evens out" in said("merge_height", merge_height=0.5)
+    assert "narrower necks" in said("merge_height")
 
 
 def unused(**settings):
@@ -95,16 +95,16 @@ def unused(**settings):
 
 
 def test_settings_without_effect_say_what_they_are_for():
-    assert set(unused()) == {"window", "window_in_slice", "local_k"}
-    assert "outside_radius" in unused(outside="keep")
+    assert set(unused()) == {"local_window", "local_window_by_slice", "sauvola_k"}
+    assert "ball_radius" in unused(exterior="keep")
     assert {"phases", "hysteresis"} <= set(unused(threshold="sauvola"))
-    assert unused(merging="snow")["h"].startswith("Not used: SNOW splits pores")
-    assert {"h", "merging"} <= set(unused(markers="seeds"))
-    assert {"outside", "outside_radius"} <= set(unused(sample_mask="disc", outside="remove"))
-    assert "outside_radius" not in unused(outside="remove")
+    assert unused(merging="snow")["merge_height"].startswith("Not used: SNOW splits pores")
+    assert {"merge_height", "merging"} <= set(unused(markers="seeds"))
+    assert {"exterior", "ball_radius"} <= set(unused(sample_mask="disc", exterior="remove"))
+    assert "ball_radius" not in unused(exterior="remove")
     regions = PhaseSettings().unused({})
-    assert {"h", "join_near_peaks"} <= set(regions)
-    assert not {"h", "join_near_peaks"} & set(PhaseSettings(regions=True).unused({}))
+    assert {"merge_height", "merge_overlapping"} <= set(regions)
+    assert not {"merge_height", "merge_overlapping"} & set(PhaseSettings(regions=True).unused({}))
 
 
 def test_what_a_job_would_refuse_can_be_set_back():
@@ -115,4 +115,4 @@ def test_what_a_job_would_refuse_can_be_set_back():
 def test_of_a_void_no_grey_value_counts():
     reasons = PoreSettings().unused({"is_void": True})
     assert "without grey values" in reasons["threshold"]
-    assert "h" not in reasons
+    assert "merge_height" not in reasons

@@ -104,15 +104,15 @@ def test_it_is_said_where_most_pores_are_specks() -> None:
 
 
 def test_a_window_without_a_middle_is_told(scan: np.ndarray) -> None:
-    one = hushpore.segment_pores(scan[:12], threshold="niblack", window=7)
-    even = hushpore.segment_pores(scan[:12], threshold="niblack", window=8)
+    one = hushpore.segment_pores(scan[:12], threshold="niblack", local_window=7)
+    even = hushpore.segment_pores(scan[:12], threshold="niblack", local_window=8)
     (note,) = even.notes
     assert "was taken as 9 voxels, not 8" in note
     np.testing.assert_array_equal(
-        even.labels, hushpore.segment_pores(scan[:12], threshold="niblack", window=9).labels
+        even.labels, hushpore.segment_pores(scan[:12], threshold="niblack", local_window=9).labels
     )
     assert one.notes == ()
-    hints = PoreSettings(threshold="niblack", window=8).hints({})
+    hints = PoreSettings(threshold="niblack", local_window=8).hints({})
     assert "a window of 9 voxels" in hints["threshold"]
 
 
@@ -123,7 +123,7 @@ def test_settings_that_have_no_effect_on_a_void_are_told(foam: np.ndarray) -> No
     assert note.message.startswith("void is boolean, the void itself: what is true is pore, and ")
     assert "threshold = 0.1, pores_are = bright had no effect." in note.message
     assert result.provenance["notes"] == [note.message]
-    assert not drive(Volume(foam[:20]), h=0.3, mode="open")[1].notes
+    assert not drive(Volume(foam[:20]), merge_height=0.3, pore_type="open")[1].notes
 
 
 def test_labels_and_table_say_the_same(scan: np.ndarray) -> None:
@@ -146,10 +146,10 @@ def test_the_labels_keep_the_place_of_the_input(scan: np.ndarray) -> None:
 
 
 def test_the_record_is_json_and_tells_settings_and_figures(scan: np.ndarray) -> None:
-    result = hushpore.segment_pores(scan, h=0.7)
+    result = hushpore.segment_pores(scan, merge_height=0.7)
     provenance = json.loads(json.dumps(result.provenance, allow_nan=False))
     assert provenance["job"] == "pores"
-    assert provenance["settings"]["h"] == 0.7
+    assert provenance["settings"]["merge_height"] == 0.7
     assert provenance["result"]["porosity"] == result.porosity
     assert provenance["result"]["count"] == len(result.pores)
     assert provenance["result"]["threshold"] == result.threshold
@@ -170,7 +170,7 @@ def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.n
     block = np.ones((40, 50, 80), bool)
     block[:30, 10:40, 10:70] = False
     void = block | balls(block.shape, [(15, 25, 25), (0, 25, 55)], 8)
-    settings = {"outside": "remove-slicewise", "outside_radius": 9}
+    settings = {"exterior": "remove-slicewise", "ball_radius": 9}
     every = hushpore.segment_pores(Volume(void, unit="um", spacing=1), **settings)
     assert every.summary == (
         "Air around the sample (66 % of the volume) was left out. "
@@ -178,7 +178,7 @@ def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.n
         "merge height 0.5 voxels (auto)"
     )
     inner = hushpore.segment_pores(
-        Volume(void, unit="um", spacing=1), edge_pores="remove", h=0.5, **settings
+        Volume(void, unit="um", spacing=1), edge_pores="remove", merge_height=0.5, **settings
     )
     assert inner.summary == (
         "Air around the sample (66 % of the volume) was left out. "
@@ -188,7 +188,9 @@ def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.n
 
 
 def test_open_and_closed_add_up_to_all(scan: np.ndarray) -> None:
-    shares = {mode: hushpore.segment_pores(scan, mode=mode) for mode in ("all", "open", "closed")}
+    shares = {
+        mode: hushpore.segment_pores(scan, pore_type=mode) for mode in ("all", "open", "closed")
+    }
     result = shares["all"].provenance["result"]
     assert shares["open"].porosity == pytest.approx(result["open_porosity"])
     assert shares["closed"].porosity == pytest.approx(result["closed_porosity"])
@@ -284,10 +286,10 @@ def test_the_size_distribution_counts_every_pore_and_its_volume(scan: np.ndarray
 # merging again
 
 
-@pytest.mark.parametrize("h", [0.0, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("merge_height", [0.0, 0.3, 1.0, 5.0])
 def test_merging_again_is_the_same_as_running_again(scan: np.ndarray, h: float) -> None:
     first = hushpore.segment_pores(scan, minimum_voxels=5)
-    again = hushpore.segment_pores(scan, minimum_voxels=5, h=h)
+    again = hushpore.segment_pores(scan, minimum_voxels=5, merge_height=h)
     merged = first.remerge(h)
     np.testing.assert_array_equal(merged.labels, again.labels)
     assert merged.pores.equals(again.pores)
@@ -389,7 +391,7 @@ def test_the_layout_in_memory_makes_no_difference(scan: np.ndarray) -> None:
 def test_the_input_is_not_changed(scan: np.ndarray, foam: np.ndarray) -> None:
     for values in (scan, foam):
         before = values.copy()
-        hushpore.segment_pores(values, mode="closed")
+        hushpore.segment_pores(values, pore_type="closed")
         np.testing.assert_array_equal(values, before)
 
 
@@ -400,7 +402,7 @@ def test_an_image_is_segmented_like_one_slice(scan: np.ndarray) -> None:
     np.testing.assert_array_equal(image.labels, stack.labels[0])
     # in a stack of one slice all void is at a face; in an image only what reaches its edges is
     assert stack.provenance["result"]["closed_porosity"] == 0
-    closed = hushpore.segment_pores(scan[10], threshold=120, mode="closed").labels > 0
+    closed = hushpore.segment_pores(scan[10], threshold=120, pore_type="closed").labels > 0
     void = scan[10] <= 120
     np.testing.assert_array_equal(closed, ndimage.binary_fill_holes(~void) & void)
 
@@ -471,7 +473,9 @@ def test_pores_at_the_edge_can_be_left_out(scan: np.ndarray, image: bool) -> Non
 def test_remerging_leaves_out_what_then_reaches_the_edge(scan: np.ndarray) -> None:
     inner = hushpore.segment_pores(scan, edge_pores="remove")
     again = inner.remerge(2.0)
-    assert again.pores.equals(hushpore.segment_pores(scan, edge_pores="remove", h=2.0).pores)
+    assert again.pores.equals(
+        hushpore.segment_pores(scan, edge_pores="remove", merge_height=2.0).pores
+    )
     assert not again.pores["touches_border"].any()
     every = hushpore.segment_pores(scan)
     place = every.pores[["bbox_z_start", "bbox_y_start", "bbox_x_start"]]
@@ -488,21 +492,21 @@ def test_remerging_leaves_out_what_then_reaches_the_edge(scan: np.ndarray) -> No
 def test_void_that_touches_over_an_edge_is_one_pore_or_two() -> None:
     void = np.zeros((7, 12, 12), bool)
     void[1:6, 1:6, 1:6] = void[1:6, 6:11, 6:11] = True
-    joined = hushpore.segment_pores(void, h=10)
-    apart = hushpore.segment_pores(void, h=10, connectivity="faces")
+    joined = hushpore.segment_pores(void, merge_height=10)
+    apart = hushpore.segment_pores(void, merge_height=10, connectivity="faces")
     assert len(joined.pores) == 1
     assert apart.pores["num_voxels"].tolist() == [125, 125]
     assert len(apart.throats) == 0
-    assert apart.pores["num_throats"].tolist() == [0, 0]
+    assert apart.pores["coordination_number"].tolist() == [0, 0]
     assert apart.remerge(100).pores.equals(apart.pores)
     # both touch, so what lies between them is counted alike
     assert (joined.provenance["result"]["specific_surface"]
             == apart.provenance["result"]["specific_surface"])  # fmt: skip
-    assert len(hushpore.segment_pores(void[3], h=10, connectivity="faces").pores) == 2
+    assert len(hushpore.segment_pores(void[3], merge_height=10, connectivity="faces").pores) == 2
 
 
 def test_pores_joined_over_faces_lie_within_components(foam: np.ndarray) -> None:
-    result = hushpore.segment_pores(foam, connectivity="faces", h=1000)
+    result = hushpore.segment_pores(foam, connectivity="faces", merge_height=1000)
     components, count = ndimage.label(foam)
     assert len(result.pores) == count
     pairs = np.unique(np.stack([result.labels[foam], components[foam]]), axis=1)

@@ -6,7 +6,7 @@ from skimage import filters
 import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.pores import preview
 from hushpore.pores.preview import VOID, WEAK, SliceVoid, survey_greys
@@ -34,9 +34,9 @@ SETTINGS = {
     "a method for three phases": PoreSettings(phases=3),
     "a number": PoreSettings(threshold=130.5),
     "bright pores": PoreSettings(threshold="li", pores_are="bright"),
-    "a local threshold": PoreSettings(threshold="sauvola", window=15),
+    "a local threshold": PoreSettings(threshold="sauvola", local_window=15),
     "a local threshold in a slice": PoreSettings(
-        threshold="niblack", window=9, window_in_slice=True
+        threshold="niblack", local_window=9, local_window_by_slice=True
     ),
 }
 
@@ -164,7 +164,7 @@ def test_of_a_plane_larger_than_the_sample_every_nth_pixel_is_counted(grey, thre
 
 def test_values_beyond_a_sample_are_void_or_solid_all_the_same(grey, threads, monkeypatch):
     values = DTYPES["uint16"](grey)
-    settings = PoreSettings(threshold="sauvola", window=9)
+    settings = PoreSettings(threshold="sauvola", local_window=9)
     values[0, :5, :5] = 0
     monkeypatch.setattr(preview, "WHOLE", 1)
     monkeypatch.setattr(preview, "SAMPLE", 40 * 44)
@@ -188,7 +188,7 @@ def test_what_cannot_be_segmented_is_refused(threads, values, said):
 
 
 @pytest.mark.parametrize("filled_in", [False, True])
-@pytest.mark.parametrize("outside", ["auto", "keep", "remove-slicewise"])
+@pytest.mark.parametrize("exterior", ["auto", "keep", "remove-slicewise"])
 @pytest.mark.parametrize("threshold", ["otsu", 600.0, "sauvola"])
 def test_air_around_the_sample_is_left_out_as_the_job_leaves_it_out(
     threads, outside, threshold, filled_in
@@ -200,8 +200,8 @@ def test_air_around_the_sample_is_left_out_as_the_job_leaves_it_out(
     scan = (300 + 900 * solid).astype(np.int16)
     if filled_in:
         scan[:, away >= 34] = -2000
-    settings = PoreSettings(outside=outside, threshold=threshold)
-    job = hushpore.segment_pores(scan, outside=outside, threshold=threshold)
+    settings = PoreSettings(exterior=outside, threshold=threshold)
+    job = hushpore.segment_pores(scan, exterior=outside, threshold=threshold)
     greys = survey(scan, threads)
     void = SliceVoid(Volume(scan))
     for z in (0, 5, 11):

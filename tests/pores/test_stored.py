@@ -31,7 +31,7 @@ def result(core: Volume) -> Pores:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"outside": "remove", "outside_radius": 6}, {"merging": "snow"}, {"minimum_voxels": 40}],
+    [{}, {"exterior": "remove", "ball_radius": 6}, {"merging": "snow"}, {"minimum_voxels": 40}],
 )
 def test_what_was_stored_merges_like_the_result_itself(core: Volume, settings: dict) -> None:
     result = segment_pores(core, **settings)

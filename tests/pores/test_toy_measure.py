@@ -14,7 +14,7 @@ from scipy import ndimage
 import hushpore
 from hushpore import Volume
 from hushpore.base.events import result_of
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.io.zarr import write_zarr
 from hushpore.pores.geometry.sums import SUMS, Sum
 from hushpore.pores.gpu import opening
@@ -157,7 +157,7 @@ def test_any_powers_are_summed_alike(toy_grey: None) -> None:
 
 def test_it_is_in_files_reports_and_comparisons(tmp_path: Path, toy_grey: None) -> None:
     found = hushpore.segment_pores(scan(), device="cpu")
-    other = hushpore.segment_pores(scan(), device="cpu", h=2.0)
+    other = hushpore.segment_pores(scan(), device="cpu", merge_height=2.0)
     folder = write_result(tmp_path / "result", [found], found.volume)
     stored = pd.read_csv(folder / "pores.csv")
     np.testing.assert_allclose(stored["toy_grey"], found.pores["toy_grey"])

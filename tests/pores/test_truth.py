@@ -31,7 +31,7 @@ def lattice(size: int, radius: float, spacing: int, offset: int) -> np.ndarray:
 
 def test_27_balls_apart_are_27_closed_pores(balls: Callable[..., np.ndarray]) -> None:
     void = balls((81, 81, 81), list(product((13, 40, 67), repeat=3)), 10)
-    result = hushpore.segment_pores(void, mode="closed")
+    result = hushpore.segment_pores(void, pore_type="closed")
     assert result.pores["num_voxels"].tolist() == [4169] * 27
     assert not result.pores["touches_border"].any()
     assert result.provenance["result"]["open_porosity"] == 0
@@ -68,7 +68,7 @@ def test_a_lattice_of_27_balls_is_27_pores_and_54_throats_of_89_faces() -> None:
     assert (result.pores["inscribed_diameter"] == 30).all()
     assert result.pores["num_voxels"].sum() == lattice(100, 15, 28, 22).sum()
     assert result.throats["num_faces"].tolist() == [89] * 54
-    assert result.pores["num_throats"].value_counts().to_dict() == {3: 8, 4: 12, 5: 6, 6: 1}
+    assert result.pores["coordination_number"].value_counts().to_dict() == {3: 8, 4: 12, 5: 6, 6: 1}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_220_overlapping_balls_are_parted_as_their_power_diagram_does() -> None:
         owner[box][own < power[box]] = number
         np.minimum(power[box], own, out=power[box])
     void = power <= 0
-    result = hushpore.segment_pores(void, h=0.2)
+    result = hushpore.segment_pores(void, merge_height=0.2)
     assert len(result.pores) == 220
     both = np.zeros((221, 221), np.int64)
     np.add.at(both, (result.labels[void], owner[void]), 1)
@@ -119,7 +119,9 @@ def test_convex_bodies_are_one_pore_by_default() -> None:
         void = ((((place @ turn) / axes) ** 2).sum(axis=1) <= 1).reshape(36, 36, 36)
         result = hushpore.segment_pores(void)
         assert len(result.pores) == len(result.remerge(0.2).pores) == 1
-        split += len(hushpore.segment_pores(void, h=0.2, join_near_peaks=False).pores) > 1
+        split += (
+            len(hushpore.segment_pores(void, merge_height=0.2, merge_overlapping=False).pores) > 1
+        )
     # which a lower height alone does not give
     assert split > 0
 
@@ -132,7 +134,9 @@ def test_berea_sandstone_has_its_known_figures(berea: np.ndarray, berea_pores: P
     assert result.pores["inscribed_diameter"].max() == pytest.approx(2 * np.sqrt(200))
     # nine less than by the height alone, whose peaks are nearer to another than to the solid
     assert len(result.pores) == 1173
-    assert len(hushpore.segment_pores(berea, h=0.5, join_near_peaks=False).pores) == 1182
+    assert (
+        len(hushpore.segment_pores(berea, merge_height=0.5, merge_overlapping=False).pores) == 1182
+    )
 
 
 @pytest.mark.parametrize(

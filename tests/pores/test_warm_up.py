@@ -102,7 +102,7 @@ def test_a_warm_up_that_cannot_begin_is_an_error_too() -> None:
         {},
         {"threshold": "sauvola"},
         {"threshold": 100.0, "hysteresis": 50.0},
-        {"outside": "remove-slicewise"},
+        {"exterior": "remove-slicewise"},
         {"merging": "snow"},
         {"connectivity": "faces"},
     ],

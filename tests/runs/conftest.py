@@ -11,7 +11,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.io.results import write_image
 from hushpore.runs.result_folder import write_result
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,5 +45,5 @@ def scan(tmp_path: Path) -> Path:
 def folder(tmp_path: Path, scan: Path, found: Pores) -> Path:
     """A result folder of `scan`."""
     return write_result(
-        tmp_path / "result", [found], found.volume, source=Source(str(scan)).to_dict()
+        tmp_path / "result", [found], found.volume, source=ScanRecipe(str(scan)).to_dict()
     )

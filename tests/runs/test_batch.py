@@ -218,9 +218,9 @@ def test_the_command_fails_if_a_scan_does_and_takes_settings_from_a_file(tmp_pat
     assert "Failed: scan1: scan1.tif is named like TIFF but is not" in done.stderr
     assert "2 of 3 scans have a result, 1 failed." in done.output
     provenance = json.loads((tmp_path / "out" / "scan0" / "result.json").read_text())
-    assert provenance["jobs"][0]["settings"]["mode"] == "closed"
+    assert provenance["jobs"][0]["settings"]["pore_type"] == "closed"
     (scans / "scan1.tif").unlink()
-    done = CliRunner().invoke(command, [*words, "--threshold", "500", "--mode", "closed"])
+    done = CliRunner().invoke(command, [*words, "--threshold", "500", "--pore-type", "closed"])
     assert done.exit_code == 0, done.output
     assert "2 of 2 scans have a result, 2 of them from before, none failed." in done.output
 

@@ -133,7 +133,7 @@ def test_phases_of_many_scans_have_a_row_each_and_are_compared_by_their_shares(
         scan = Volume(np.broadcast_to(grey, (4, 8, 16)).copy(), spacing=2, unit="um")
         write_image(tmp_path / group / f"{group}.tif", scan)
     words = ["batch-phases", f"{tmp_path}/*/*.tif", "-o", str(tmp_path / "out"), "--no-denoise",
-             "--thresholds", "60,150", "--names", "pores, clay, quartz", "--outside", "keep",
+             "--thresholds", "60,150", "--names", "pores, clay, quartz", "--exterior", "keep",
              "--groups", "folder"]  # fmt: skip
     done = CliRunner().invoke(command, words)
     assert done.exit_code == 0, done.output

@@ -15,7 +15,7 @@ from hushpore.base.events import result_of
 from hushpore.jobs import JOBS
 from hushpore.runs.batch_workers import explained, find_scans, names_of, plan
 from hushpore.runs.pipeline import run_pipeline
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 PORES = JOBS["pores"].settings
 
@@ -84,10 +84,10 @@ def test_results_of_other_settings_or_scans_are_not_touched_unless_allowed(
     tasks = plan([str(scan)], out, {"pores": PORES()})
     assert {task.name: is_done for task, is_done in tasks.items()} == {"foam": True}
     with pytest.raises(OutputError, match="foam: it was made with other settings"):
-        plan([str(scan)], out, {"pores": PORES(h=2)})
+        plan([str(scan)], out, {"pores": PORES(merge_height=2)})
     with pytest.raises(OutputError, match="other settings"):
         plan([str(scan)], out, {"denoise": JOBS["denoise"].settings(), "pores": PORES()})
-    tasks = plan([str(scan)], out, {"pores": PORES(h=2)}, overwrite=True)
+    tasks = plan([str(scan)], out, {"pores": PORES(merge_height=2)}, overwrite=True)
     assert list(tasks.values()) == [False]
     scan.touch()
     with pytest.raises(OutputError, match=r"foam: the scan, or a file that .* has changed"):
@@ -100,8 +100,8 @@ def test_what_is_done_stays_done_when_scans_are_trusted_from_then_on_or_no_more(
 ) -> None:
     out, steps = tmp_path / "out", {"pores": PORES()}
     out.mkdir()
-    result_of(run_pipeline(Source(str(scan), trust=trust), out / "foam", steps, device="cpu"))
-    tasks = plan([str(scan)], out, steps, reading=Source("", trust=not trust))
+    result_of(run_pipeline(ScanRecipe(str(scan), trust=trust), out / "foam", steps, device="cpu"))
+    tasks = plan([str(scan)], out, steps, reading=ScanRecipe("", trust=not trust))
     assert list(tasks.values()) == [True]
 
 
@@ -112,7 +112,7 @@ def test_a_result_is_made_again_when_a_file_that_its_settings_name_has_changed(
     np.save(mask, np.ones(found.labels.shape, np.uint8))
     out, steps = tmp_path / "out", {"pores": PORES(sample_mask=str(mask))}
     out.mkdir()
-    result_of(run_pipeline(Source(str(scan)), out / "foam", steps, device="cpu"))
+    result_of(run_pipeline(ScanRecipe(str(scan)), out / "foam", steps, device="cpu"))
     assert list(plan([str(scan)], out, steps).values()) == [True]
     mask.touch()
     with pytest.raises(OutputError, match="a file that the settings name"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def other(found: Pores) -> Pores:
-    alone = {"h": 0.0, "join_near_peaks": False}
+    alone = {"merge_height": 0.0, "merge_overlapping": False}
     return hushpore.segment_pores(found.volume, threshold=650, device="cpu", **alone)
 
 
@@ -49,7 +49,7 @@ def test_totals_and_medians_stand_side_by_side(found: Pores, other: Pores) -> No
 
 def test_the_distance_of_distributions_is_that_of_scipy(found: Pores, other: Pores) -> None:
     table = compare(found, other).set_index("quantity")
-    for column in ("equivalent_diameter", "sphericity", "num_throats"):
+    for column in ("equivalent_diameter", "sphericity", "coordination_number"):
         expected = ks_2samp(found.pores[column], other.pores[column]).statistic
         assert table.loc[f"median {column} of pores", "ks"] == pytest.approx(expected)
 

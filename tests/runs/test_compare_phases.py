@@ -31,7 +31,7 @@ def plates(*thick: int, names: str = "pores, clay, quartz", **volume: Any) -> Ph
     """Plates of 30, 100 and 200, so many slices thick, in voxels of 2 um, measured."""
     grey = np.repeat([30.0, 100.0, 200.0], thick)
     image = np.broadcast_to(grey[:, None, None], (grey.size, 8, 8))
-    how = {"thresholds": "60, 150", "names": names, "outside": "keep", "thickness": True}
+    how = {"thresholds": "60, 150", "names": names, "exterior": "keep", "thickness": True}
     scan = Volume(image.copy(), **{"spacing": 2.0, "unit": "um", "name": "plates", **volume})
     return hushpore.measure_phases(scan, device="cpu", regions=True, **how)
 
@@ -98,7 +98,7 @@ def test_lengths_are_compared_in_one_unit(one: Phases) -> None:
 
 def test_a_slice_is_not_compared_with_a_volume(one: Phases) -> None:
     grey = Volume(one.volume.data[:, 0], spacing=2.0, unit="um", name="slice")
-    how = {"thresholds": "60, 150", "names": "pores, clay, quartz", "outside": "keep"}
+    how = {"thresholds": "60, 150", "names": "pores, clay, quartz", "exterior": "keep"}
     with pytest.raises(InputError, match="slice has 2 dimensions and plates 3"):
         compare(hushpore.measure_phases(grey, device="cpu", **how), one)
 

@@ -16,7 +16,7 @@ from hushpore.io import read, read_all
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.runs.convert import converting
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 pytest.importorskip("zarr")
 pydicom = pytest.importorskip("pydicom")
@@ -174,7 +174,7 @@ def test_what_is_asked_for_beside_reading_holds_as_for_other_commands(tmp_path, 
     write_series(scan, tmp_path / "gap")
     sorted((tmp_path / "gap").iterdir())[7].unlink()
     hushpore.convert(tmp_path / "gap", tmp_path / "b.zarr", resample=True)
-    expected = Source(str(tmp_path / "gap"), resample=True).read()
+    expected = ScanRecipe(str(tmp_path / "gap"), resample=True).read()
     np.testing.assert_array_equal(read(tmp_path / "b.zarr").data, expected.data)
     assert expected.shape == scan.shape
     with pytest.raises(InputError, match="expected an axis"):

@@ -21,7 +21,7 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.rerun import rerun
 from hushpore.runs.result_folder import read_provenance, write_result
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_output_that_goes_nowhere_is_one_line(tmp_path: Path, volume: Volume) ->
 
 def test_a_scan_that_is_changed_meanwhile_is_told(tmp_path: Path, volume: Volume) -> None:
     write_image(tmp_path / "scan.tif", volume)
-    source = Source(str(tmp_path / "scan.tif"))
+    source = ScanRecipe(str(tmp_path / "scan.tif"))
     steps = {"pores": PoreSettings(threshold=30)}
     events = []
 

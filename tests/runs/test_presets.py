@@ -87,7 +87,7 @@ def test_the_defaults_are_comments_that_explain() -> None:
         line.removeprefix("# ") if " = " in line and "'" not in line else line
         for line in text.splitlines()
     )
-    assert tomllib.loads(bare)["pores"]["mode"] == "all"
+    assert tomllib.loads(bare)["pores"]["pore_type"] == "all"
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_none_is_a_word(tmp_path: Path) -> None:
 
 def test_a_preset_is_saved_listed_loaded_and_deleted() -> None:
     assert list_presets() == []
-    save_preset("Snow, quick".replace(",", ""), "pores", PORES(h=1.5))
+    save_preset("Snow, quick".replace(",", ""), "pores", PORES(merge_height=1.5))
     save_preset("bread", "denoise", DENOISE(steps=50))
     assert list_presets() == ["bread", "Snow quick"]
     assert list_presets("pores") == ["Snow quick"]
-    assert load_preset("Snow quick", "pores") == PORES(h=1.5)
+    assert load_preset("Snow quick", "pores") == PORES(merge_height=1.5)
     delete_preset("bread")
     delete_preset("bread")
     assert list_presets() == ["Snow quick"]
@@ -134,9 +134,9 @@ def test_a_preset_is_saved_listed_loaded_and_deleted() -> None:
 
 def test_one_name_holds_the_settings_of_several_jobs() -> None:
     save_preset("bread", "denoise", DENOISE(steps=50))
-    save_preset("bread", "pores", PORES(h=2))
-    save_preset("bread", "pores", PORES(h=3))
-    assert read_preset("bread") == {"denoise": DENOISE(steps=50), "pores": PORES(h=3)}
+    save_preset("bread", "pores", PORES(merge_height=2))
+    save_preset("bread", "pores", PORES(merge_height=3))
+    assert read_preset("bread") == {"denoise": DENOISE(steps=50), "pores": PORES(merge_height=3)}
 
 
 def test_the_defaults_are_always_there() -> None:
@@ -185,10 +185,10 @@ def test_the_folder_is_in_the_configuration_of_the_user(monkeypatch: pytest.Monk
 
 def test_each_kind_of_work_begins_with_what_it_was_last_run_with() -> None:
     assert remembered("pores", PORES) is None
-    remember("pores", PORES(h=2.5, mode="closed", threshold=300))
+    remember("pores", PORES(merge_height=2.5, pore_type="closed", threshold=300))
     remember("denoise", DENOISE(time_budget=90))
-    remember("pores", PORES(h=3.0))
-    assert remembered("pores", PORES) == PORES(h=3.0)
+    remember("pores", PORES(merge_height=3.0))
+    assert remembered("pores", PORES) == PORES(merge_height=3.0)
     assert remembered("denoise", DENOISE) == DENOISE(time_budget=90)
 
 
@@ -211,11 +211,11 @@ def test_names_of_layers_files_and_people_are_never_kept() -> None:
 
 @pytest.mark.parametrize("text", ["[pores", "", "pores = 3", "[pores]\nh = 'wide'\nwarp = 9\n"])
 def test_a_damaged_file_or_one_of_another_version_does_no_harm(text: str) -> None:
-    remember("pores", PORES(h=2.5))
+    remember("pores", PORES(merge_height=2.5))
     LAST_USED.file.write_text(text)
     assert remembered("pores", PORES) in (None, PORES())
-    remember("pores", PORES(h=1.5))
-    assert remembered("pores", PORES) == PORES(h=1.5)
+    remember("pores", PORES(merge_height=1.5))
+    assert remembered("pores", PORES) == PORES(merge_height=1.5)
 
 
 def test_settings_that_do_not_go_together_any_more_are_left_out() -> None:
@@ -228,12 +228,12 @@ def test_settings_that_do_not_go_together_any_more_are_left_out() -> None:
 def test_where_nothing_can_be_written_nothing_fails(monkeypatch, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HUSHPORE_CONFIG", str(tmp_path / "file"))
-    remember("pores", PORES(h=2.5))
+    remember("pores", PORES(merge_height=2.5))
     assert remembered("pores", PORES) is None
 
 
 def test_all_is_forgotten() -> None:
-    remember("pores", PORES(h=2.5))
+    remember("pores", PORES(merge_height=2.5))
     LAST_USED.forget()
     LAST_USED.forget()
     assert remembered("pores", PORES) is None
@@ -241,23 +241,23 @@ def test_all_is_forgotten() -> None:
 
 def test_what_was_last_used_is_a_preset_that_cannot_be_saved_over() -> None:
     assert names_to_choose("pores")[:2] == ["Default", "Bread"]
-    remember("pores", PORES(h=2.5))
+    remember("pores", PORES(merge_height=2.5))
     assert names_to_choose("pores")[:3] == ["Default", "Last used", "Bread"]
     assert names_to_choose("denoise") == ["Default"]
-    assert load_preset("Last used", "pores") == PORES(h=2.5)
-    assert load_preset("last USED", "pores") == PORES(h=2.5)
+    assert load_preset("Last used", "pores") == PORES(merge_height=2.5)
+    assert load_preset("last USED", "pores") == PORES(merge_height=2.5)
     with pytest.raises(InputError, match="cannot be the name of a preset"):
         save_preset("Last used", "pores", PORES())
 
 
 def test_a_grey_value_is_of_one_scan_and_is_not_kept() -> None:
-    remember("pores", PORES(threshold=300, hysteresis=250, h=2.0))
-    assert remembered("pores", PORES) == PORES(h=2.0)
+    remember("pores", PORES(threshold=300, hysteresis=250, merge_height=2.0))
+    assert remembered("pores", PORES) == PORES(merge_height=2.0)
     remember("pores", PORES(threshold="li"))
     assert remembered("pores", PORES) == PORES(threshold="li")
     # nor taken from a file that holds one
     LAST_USED.file.write_text("[pores]\nthreshold = 300.0\nh = 2.0\n")
-    assert remembered("pores", PORES) == PORES(h=2.0)
+    assert remembered("pores", PORES) == PORES(merge_height=2.0)
 
 
 SHIPPED = sorted(path.stem for path in presets.SHIPPED.glob("*"))
@@ -278,7 +278,7 @@ def test_a_preset_that_ships_is_read_and_changes_something_for_each_of_its_jobs(
 
 
 def test_presets_that_ship_stand_before_those_of_the_user() -> None:
-    presets.save_preset("aerogel", "pores", PORES(h=3))
+    presets.save_preset("aerogel", "pores", PORES(merge_height=3))
     shipped = presets.shipped_presets("pores")
     assert "Bread" in shipped
     assert presets.names_to_choose("pores") == [presets.DEFAULT, *shipped, "aerogel"]
@@ -287,8 +287,8 @@ def test_presets_that_ship_stand_before_those_of_the_user() -> None:
 
 def test_one_of_the_user_takes_the_place_of_one_that_ships_until_it_is_deleted() -> None:
     before = presets.read_preset("Concrete")
-    presets.save_preset("Concrete", "pores", PORES(h=3))
-    assert presets.read_preset("Concrete") == {**before, "pores": PORES(h=3)}
+    presets.save_preset("Concrete", "pores", PORES(merge_height=3))
+    assert presets.read_preset("Concrete") == {**before, "pores": PORES(merge_height=3)}
     assert "Concrete" not in presets.shipped_presets()
     assert presets.names_to_choose("pores").count("Concrete") == 1
     presets.delete_preset("Concrete")

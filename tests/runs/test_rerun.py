@@ -15,13 +15,13 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Progress, StopEarly, result_of
 from hushpore.cli.commands import hushpore as command
-from hushpore.io import gate
+from hushpore.io import input_limits
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.rerun import rerun
 from hushpore.runs.result_folder import write_result
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,14 +59,18 @@ def test_a_segmentation_is_made_again_identical(folder: Path, tmp_path: Path) ->
 def test_denoising_and_segmenting_with_other_settings_are_made_again(
     scan: Path, tmp_path: Path
 ) -> None:
-    words = ("--threshold", "500", "--h", "1.5", "--minimum-voxels", "3", "--seed", "4")
+    words = ("--threshold", "500", "--merge-height", "1.5", "--minimum-voxels", "3", "--seed", "4")
     done = call("run", scan, "-o", tmp_path / "one", *words, *QUICK)
     assert done.exit_code == 0, done.output
     done = call("rerun", tmp_path / "one" / "result.json", "-o", tmp_path / "two", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["identical"] is True
     settings = json.loads((tmp_path / "two" / "result.json").read_text())["jobs"][-1]["settings"]
-    assert (settings["threshold"], settings["h"], settings["minimum_voxels"]) == (500, 1.5, 3)
+    assert (settings["threshold"], settings["merge_height"], settings["minimum_voxels"]) == (
+        500,
+        1.5,
+        3,
+    )
 
 
 def test_a_denoised_image_is_made_again_from_the_record_beside_it(
@@ -127,7 +131,7 @@ def test_a_model_that_was_applied_is_looked_at_before_anything_is_run(
     # the same weights in another file: a header is of who wrote it
     file = tmp_path / "model.safetensors"
     model = hushpore.load_model(file)
-    monkeypatch.setattr("hushpore.n2v2.trained.__version__", "99")
+    monkeypatch.setattr("hushpore.denoising.trained_model.__version__", "99")
     model.save(file, overwrite=True)
     assert result_of(rerun(made, again, "cpu", overwrite=True)).identical
     again = tmp_path / f"another{ending}"
@@ -171,7 +175,7 @@ def test_a_training_that_time_has_ended_is_made_again_step_by_step(
 def test_a_training_that_was_stopped_is_made_again(scan: Path, tmp_path: Path) -> None:
     settings = JOBS["denoise"].settings(steps=50, patch_size=16, batch_size=1)
     work = run_pipeline(
-        Source(str(scan)), tmp_path / "clean.tif", {"denoise": settings}, device="cpu"
+        ScanRecipe(str(scan)), tmp_path / "clean.tif", {"denoise": settings}, device="cpu"
     )
     for event in work:
         if isinstance(event, Progress) and event.stage == "training" and event.done == 7:
@@ -204,7 +208,7 @@ def test_another_outcome_is_told_with_what_differs(folder: Path, tmp_path: Path)
     how = {"device": "a quantum computer", "memory": "at most 1 GB (as preferred)"}
     change(folder / "result.json", hushpore="0.0.1", **how)
     provenance = json.loads((folder / "result.json").read_text())
-    provenance["jobs"][-1]["settings"]["h"] = 40.0
+    provenance["jobs"][-1]["settings"]["merge_height"] = 40.0
     (folder / "result.json").write_text(json.dumps(provenance))
     done = call("rerun", folder, "-o", tmp_path / "again", "--device", "cpu")
     assert done.exit_code == 2
@@ -249,8 +253,8 @@ def test_a_record_cannot_say_that_its_scan_is_trusted(
     tifffile.imwrite(blank, values, compression="zstd", photometric="minisblack")
     known["source"].update(path=str(blank), trust=True)
     (folder / "result.json").write_text(json.dumps(known))
-    monkeypatch.setattr(gate, "LARGEST_RATIO", 2)
-    monkeypatch.setattr(gate, "SMALL", 0)
+    monkeypatch.setattr(input_limits, "LARGEST_RATIO", 2)
+    monkeypatch.setattr(input_limits, "SMALL", 0)
     done = call("rerun", folder, "-o", tmp_path / "again")
     assert done.exit_code == 1
     assert "--trust" in done.output
@@ -262,7 +266,7 @@ def test_a_record_cannot_say_that_its_scan_is_trusted(
 def test_what_lay_beside_a_scan_in_memory_alone_is_told_before_anything_is_run(
     scan: Path, tmp_path: Path
 ) -> None:
-    volume, source = hushpore.read(scan), Source(str(scan)).to_dict()
+    volume, source = hushpore.read(scan), ScanRecipe(str(scan)).to_dict()
     plain = hushpore.segment_pores(volume)
     peaks = np.transpose(np.unravel_index(plain.graph.peak[1:], volume.shape))
     write_result(tmp_path / "merged", [plain.remerge_to_markers(peaks[:2])], volume, source=source)
@@ -283,7 +287,7 @@ def test_what_lay_beside_a_scan_in_memory_alone_is_told_before_anything_is_run(
 def test_pores_merged_anew_after_their_intervals_were_found_are_made_again(
     scan: Path, tmp_path: Path
 ) -> None:
-    volume, source = hushpore.read(scan), Source(str(scan)).to_dict()
+    volume, source = hushpore.read(scan), ScanRecipe(str(scan)).to_dict()
     merged = hushpore.segment_pores(volume, intervals=True).remerge(1.5)
     # of which some is still known
     assert "threshold_low" in set(merged.files().tables["totals"]["name"])

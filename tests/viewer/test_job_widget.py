@@ -23,7 +23,7 @@ from hushpore.viewer import job_widget
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.docking import stay_in_front
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.layers.origin import Origin, scan_of, set_origin
+from hushpore.viewer.layers.lineage import Lineage, scan_of, set_lineage
 from hushpore.viewer.running import progress_presenter
 from hushpore.viewer.running.problem import explain
 from hushpore.viewer.running.worker_container import PATIENCE
@@ -999,7 +999,7 @@ def test_the_links_after_a_cancel_are_of_the_layer_that_was_worked_on(
     until_done(qtbot, widget)
     fake_job.gate.set()
     copy = Image(np.zeros((8, 32, 32), np.float32), name="copy")
-    set_origin(copy, Origin(scan_of(viewer.layers["scan"]), "", "", "copy"))
+    set_lineage(copy, Lineage(scan_of(viewer.layers["scan"]), "", "", "copy"))
     viewer.add_layer(copy)
     assert widget._result.text().startswith("scan: Cancelled")
     widget._result.linkActivated.emit("go on")
@@ -1022,7 +1022,7 @@ def cancelled(qtbot, widget):
 def test_what_a_cancelled_training_has_learnt_goes_with_its_layer(qtbot, viewer, widget):
     file = cancelled(qtbot, widget)
     other = Image(np.zeros((8, 32, 32), np.float32), name="other")
-    set_origin(other, Origin(scan_of(viewer.layers["scan"]), "", "", "other"))
+    set_lineage(other, Lineage(scan_of(viewer.layers["scan"]), "", "", "other"))
     viewer.add_layer(other)
     viewer.layers.remove("scan")
     assert not file.parent.exists()

@@ -79,6 +79,6 @@ def test_what_was_left_over_is_removed_and_what_is_in_use_stays(qtbot, widget):
 
 def test_what_was_last_used_is_forgotten(widget):
     kind = JOBS["pores"].settings
-    remember("pores", kind(h=2))
+    remember("pores", kind(merge_height=2))
     widget._forget_button.click()
     assert remembered("pores", kind) is None

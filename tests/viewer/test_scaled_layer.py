@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hushpore.base.scaled import Scaled, held
+from hushpore.base.rescaled import Scaled, held
 from hushpore.base.volume import Volume
 from hushpore.viewer.layers.conversion import layer_data, volume_of
 

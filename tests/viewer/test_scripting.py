@@ -54,7 +54,7 @@ def median(volume, settings, backend):
     while settings.size == 15:
         yield Progress("filtering", 1, 2, "slices", 0.5)
     yield Note("It is not learnt.")
-    values = median_filter(np.asarray(volume.data), settings.size, mode=settings.mode)
+    values = median_filter(np.asarray(volume.data), settings.size, mode=settings.pore_type)
     return Filtered(volume.replace(values), {"job": "median", "settings": settings.to_dict()})
 
 
@@ -237,7 +237,7 @@ def test_every_field_can_be_read_out_to_someone_who_does_not_see_it(qtbot, viewe
 
 def test_magicguis_own_widgets_serve_where_they_can(viewer):
     form = SettingsForm(PoreSettings, viewer=viewer)
-    kinds = {"mode": ComboBox, "window_in_slice": CheckBox}
+    kinds = {"mode": ComboBox, "local_window_by_slice": CheckBox}
     for name, kind in kinds.items():
         assert isinstance(form[name], kind)
     by_name = {each.name: each for each in Preferences.options()}
@@ -254,8 +254,8 @@ def test_a_function_of_another_plugin_can_take_settings_and_single_ones(viewer):
         return settings, threshold
 
     assert isinstance(use.settings, SettingsForm)
-    use.settings.mode.value = "open"
+    use.settings.pore_type.value = "open"
     use.threshold.value = 120.5
-    assert use() == (PoreSettings(mode="open"), 120.5)
+    assert use() == (PoreSettings(pore_type="open"), 120.5)
     with pytest.raises(InputError, match="threshold must be"):
         use.threshold.value = "blue"

@@ -16,9 +16,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from hushpore.base.atomic import new_file
 from hushpore.base.errors import OutputError
-from hushpore.base.partial import new_file
-from hushpore.base.text import read_text
+from hushpore.base.safe_text import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

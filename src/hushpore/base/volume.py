@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import METRES, readable_bytes, readable_unit, unit_of
-from hushpore.base.scaled import Scaled, held
-from hushpore.base.text import on_one_line
+from hushpore.base.formatting import METRES, readable_bytes, readable_unit, unit_of
+from hushpore.base.rescaled import Scaled, held
+from hushpore.base.safe_text import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -171,10 +171,10 @@ def convert_command(
     resolution are added for viewing. Killed and started again, it goes on from what was written.
     """
     from hushpore.runs.convert import converting
-    from hushpore.runs.source import Source
+    from hushpore.runs.scan_recipe import ScanRecipe
 
     measured = Measured(timings, trace, overwrite)
-    source = Source(path, **reading)
+    source = ScanRecipe(path, **reading)
     work = converting(path, output, source, memory_budget, overwrite, others=measured.files)
     listen = functools.partial(measured.listen, "Convert")
     done = drive(work, "Convert", quiet=as_json, listen=listen)

@@ -15,8 +15,8 @@ from rich.table import Table
 from hushpore.cli.terminal import drive, echo
 from hushpore.io import read
 from hushpore.io.dicom import write_series
+from hushpore.io.output_target import require_apart
 from hushpore.io.results import check_target
-from hushpore.io.target import require_apart
 from hushpore.jobs import start
 from hushpore.runs.result_folder import write_result
 from hushpore.sample_data import foam_phantom

@@ -101,7 +101,7 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
 
 
 def reading_flags(command: Any) -> Any:
-    """Decorate a command with the flags that say how a scan is read: see `runs.source.Source`."""
+    """Add the options that say how a scan is read (`hushpore.runs.scan_recipe.ScanRecipe`)."""
     for decorator in (
         trust_flag,
         click.option(

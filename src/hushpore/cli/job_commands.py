@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.jobs import ExtraFile
-    from hushpore.runs.source import Source
+    from hushpore.runs.scan_recipe import ScanRecipe
 
     Decorator = Callable[[Any], Any]
 
@@ -205,10 +205,10 @@ def _run(
     jobs: Sequence[str], extras: Sequence[ExtraFile], path: str, output: str, flags: dict[str, Any]
 ) -> None:
     from hushpore.runs.result_folder import check_result_target, write_result
-    from hushpore.runs.source import Source, attach_files, files_of, settings_for
+    from hushpore.runs.scan_recipe import ScanRecipe, attach_files, files_of, settings_for
 
     overwrite = flags["overwrite"]
-    source = Source(
+    source = ScanRecipe(
         path, flags["series"], flags["resample"], flags["at"], flags["voxel_size"], flags["trust"]
     )
     asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
@@ -263,7 +263,7 @@ def _run(
         echo(f"{result.summary}\nWritten: {target}")
 
 
-def _refuse_unread(job: str, source: Source, settings: Settings) -> None:
+def _refuse_unread(job: str, source: ScanRecipe, settings: Settings) -> None:
     """Raise what the job would once all values are there, for some scans minutes later."""
     if check := JOBS[job].check:
         load(check)(source.describe(), settings)
@@ -277,10 +277,10 @@ def _refuse_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settin
 
 
 def _run_on_cluster(
-    steps: Mapping[str, Settings], source: Source, target: Path, flags: dict[str, Any],
+    steps: Mapping[str, Settings], source: ScanRecipe, target: Path, flags: dict[str, Any],
     measured: Measured,
 ) -> Any:  # fmt: skip
-    scan: Source | str = source
+    scan: ScanRecipe | str = source
     for job, settings in steps.items():
         kind = JOBS[job]
         is_last = job == list(steps)[-1]
@@ -311,7 +311,7 @@ def _drive(work: Job, job: str, flags: dict[str, Any], measured: Measured) -> An
     return drive(work, title, quiet=flags["as_json"], listen=listen)
 
 
-def _read(source: Source, measured: Measured, device: str | None = None) -> Volume:
+def _read(source: ScanRecipe, measured: Measured, device: str | None = None) -> Volume:
     """Read a scan, of which all values go to `device`, if it is given."""
     volume = measured.read(lambda: source.read(device))
     for note in volume.notes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hushpore.base.text import as_csv
+from hushpore.base.safe_text import as_csv
 from hushpore.cli.flags import device_flag, trust_flag
 from hushpore.cli.terminal import drive, echo
 from hushpore.io.registry import exporters_of
@@ -71,8 +71,8 @@ def compare_command(
     Phases are compared by their names: share, surface, thickness and regions of each, and the areas
     at which they touch.
     """
-    from hushpore.base.partial import new_file
-    from hushpore.io.target import check_target, require_apart
+    from hushpore.base.atomic import new_file
+    from hushpore.io.output_target import check_target, require_apart
     from hushpore.runs.compare import compare, comparison_figure, unit_in_words
     from hushpore.runs.two_samples import NOT_INDEPENDENT
 

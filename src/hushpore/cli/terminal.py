@@ -12,14 +12,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hushpore.base.atomic import new_file
 from hushpore.base.events import Driver, Note, StopEarly, Timing
 from hushpore.base.events import Progress as Done
-from hushpore.base.partial import new_file
-from hushpore.base.text import harmless
+from hushpore.base.safe_text import harmless
 from hushpore.device.breakdown import timing_table
 from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
-from hushpore.io.target import check_target
+from hushpore.io.output_target import check_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

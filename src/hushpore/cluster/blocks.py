@@ -24,9 +24,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from hushpore.base.atomic import new_file
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.partial import new_file
-from hushpore.io.planes import DiskArray, read_uncompressed
+from hushpore.io.lazy_arrays import DiskArray, read_uncompressed
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.work import Work
@@ -106,7 +106,7 @@ class Plan:
     # into how many ranges of rows the volume is cut where slabs are passed one after another
     bands: int = 1
     threads: int = 1  # on which a task runs
-    padding: float | None = None  # see `hushpore.pores.passes.Work`
+    padding: float | None = None  # see `hushpore.pores.slab_steps.Work`
     device: str = ""  # GPU of each worker that does what it can; empty: none
 
     @property

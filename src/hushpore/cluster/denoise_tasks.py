@@ -19,26 +19,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, MemoryLimitError
-from hushpore.base.partial import new_file
 from hushpore.base.volume import require_range
 from hushpore.cluster.blocks import whole
+from hushpore.denoising import fill_value
+from hushpore.denoising.inference.blocks import BlockPredictor
+from hushpore.denoising.inference.tiles import halve_core
+from hushpore.denoising.job import train
+from hushpore.denoising.noise.residual import MARGIN, examine_residual, restore_detail
+from hushpore.denoising.plane_reader import PlaneReader, Scale
+from hushpore.denoising.rings import Found, centre_of, find_profiles, ring_free
+from hushpore.denoising.training.step import choose_precision
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
-from hushpore.io.gate import trusting
+from hushpore.io.input_limits import trusting
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.io.zarr.reader import open_zarr
-from hushpore.n2v2 import padding
-from hushpore.n2v2.inference.blocks import BlockPredictor
-from hushpore.n2v2.inference.tiles import halve_core
-from hushpore.n2v2.job import train
-from hushpore.n2v2.noise.residual import MARGIN, examine_residual, restore_detail
-from hushpore.n2v2.rings import Found, centre_of, find_profiles, ring_free
-from hushpore.n2v2.source import Scale, Source
-from hushpore.n2v2.training.step import choose_precision
-from hushpore.runs.source import Source as Reading
-from hushpore.runs.source import attach_files
+from hushpore.runs.scan_recipe import ScanRecipe, attach_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,12 +46,12 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job, Timing
     from hushpore.base.volume import Volume
+    from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+    from hushpore.denoising.noise.residual import Residual
+    from hushpore.denoising.settings import DenoiseSettings
+    from hushpore.denoising.trained_model import Model
     from hushpore.device.backend import Backend
     from hushpore.io.zarr.image import Block
-    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
-    from hushpore.n2v2.noise.residual import Residual
-    from hushpore.n2v2.settings import DenoiseSettings
-    from hushpore.n2v2.trained import Model
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Paths:
     rings: tuple[str, ...] = ()
     # whether files that settings name are read even if compressed as no scan is
     trust: bool = False
-    # the value that the scan is filled in with, where it is; see `hushpore.n2v2.padding`
+    # the value that the scan is filled in with, where it is; see `hushpore.denoising.fill_value`
     padding: float | None = None
     # OME-Zarr folder of what is predicted, where detail is restored in it; else it is the result
     unrestored: str = ""
@@ -87,7 +86,7 @@ class Paths:
 
     def attach(self, volume: Volume, settings: DenoiseSettings) -> Volume:
         """Return a volume with the files that settings name beside it."""
-        return attach_files(volume, settings, Reading("", trust=self.trust))
+        return attach_files(volume, settings, ScanRecipe("", trust=self.trust))
 
     def scans(self) -> list[Volume]:
         """Open the noisy volume, and the second where there is one."""
@@ -308,9 +307,9 @@ def _put_back(paths: Paths, block: Block, denoised: npt.NDArray[Any]) -> None:
         return
     # with its rings: what is filled in has none
     volume = dataclasses.replace(paths, rings=(), pair=None).volume()
-    around, own = _around(block, padding.MARGIN, volume.shape)
-    is_filled_in = padding.padding_of(np.asarray(volume.data[around]), paths.padding)
-    denoised[is_filled_in[own]] = paths.padding
+    around, own = _around(block, fill_value.MARGIN, volume.shape)
+    is_fill_value = fill_value.fill_value_of(np.asarray(volume.data[around]), paths.padding)
+    denoised[is_fill_value[own]] = paths.padding
 
 
 def _predicted(
@@ -356,7 +355,7 @@ def examine(
     with timer.stage("examination"):
         with trusting(paths.trust):
             denoised = open_zarr(Path(paths.content))[0].data
-        source = Source(paths.volume(), dimensions)
+        source = PlaneReader(paths.volume(), dimensions)
         found = examine_residual(source, denoised, noise, seed, moments)
     return found, timer.timing()
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from hushpore._version import __version__
+from hushpore.base.atomic import new_file
 from hushpore.base.events import Note, Progress, Timing, mapped, part_of
-from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume
 from hushpore.cluster import denoise_tasks as remote
@@ -23,23 +23,23 @@ from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.scan import as_source, as_zarr, inputs_of, stamp_of
 from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread, watch
+from hushpore.denoising.fill_value import PADDED, find_fill_value
+from hushpore.denoising.inference.tiles import CORES, core_within
+from hushpore.denoising.inference.volumes import FREE_SHARE, TILE_SHARE
+from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+from hushpore.denoising.noise.residual import NOT_RESTORED
+from hushpore.denoising.noise2noise import pair_of
+from hushpore.denoising.plane_reader import PlaneReader, Scale
+from hushpore.denoising.result import Denoised, Learnt, NoiseFound, TrainingResult, make_result
+from hushpore.denoising.rings import parts_of, ring_facts
+from hushpore.denoising.trained_model import load_model
 from hushpore.device.timing import StageTimer
-from hushpore.io.gate import trusting
+from hushpore.io.input_limits import trusting
+from hushpore.io.output_target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
-from hushpore.io.target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.io.zarr.reader import open_zarr
-from hushpore.n2v2.inference.tiles import CORES, core_within
-from hushpore.n2v2.inference.volumes import FREE_SHARE, TILE_SHARE
-from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
-from hushpore.n2v2.noise.residual import NOT_RESTORED
-from hushpore.n2v2.padding import PADDED, find_padding
-from hushpore.n2v2.pair import pair_of
-from hushpore.n2v2.result import Denoised, Learnt, NoiseFound, TrainingResult, make_result
-from hushpore.n2v2.rings import parts_of, ring_facts
-from hushpore.n2v2.source import Scale, Source
-from hushpore.n2v2.trained import load_model
 
 if TYPE_CHECKING:
     import os
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.cluster.scan import Scan
+    from hushpore.denoising.noise.residual import Residual
+    from hushpore.denoising.settings import DenoiseSettings
+    from hushpore.denoising.trained_model import Model
     from hushpore.io.zarr.image import Block
-    from hushpore.n2v2.noise.residual import Residual
-    from hushpore.n2v2.settings import DenoiseSettings
-    from hushpore.n2v2.trained import Model
-    from hushpore.runs.source import Source as Reading
+    from hushpore.runs.scan_recipe import ScanRecipe
 
     #: Tasks that are done and tasks in all.
     Counted: TypeAlias = Generator[Event, None, list[Any]]
@@ -134,8 +134,8 @@ def denoise_on(
 
 
 def _second(
-    scan: Reading | Volume, settings: DenoiseSettings, trust: bool
-) -> Reading | Volume | None:
+    scan: ScanRecipe | Volume, settings: DenoiseSettings, trust: bool
+) -> ScanRecipe | Volume | None:
     """Return the second scan that settings name, to be opened as the first."""
     if not settings.pair:
         return None
@@ -169,7 +169,7 @@ class _Denoising:
         )
         # what cannot be used is said before anything is computed
         self.volume = self.paths.attach(self.volume, self.settings)
-        Source(self.volume, self.settings.dimensions, pair_of(self.volume, self.settings))
+        PlaneReader(self.volume, self.settings.dimensions, pair_of(self.volume, self.settings))
         with loss_in_words():
             arithmetic = self.client.run(
                 remote.arithmetic, self.device, self.settings.precision, self.settings.dimensions
@@ -178,7 +178,7 @@ class _Denoising:
         dtypes = {dtype for _, dtype in arithmetic.values()}
         # blocks in different arithmetic would show where they meet
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
-        padding = find_padding(self.volume)
+        padding = find_fill_value(self.volume)
         if padding is not None:
             yield self._note(PADDED.format(padding))
         self.paths = dataclasses.replace(self.paths, padding=padding)

@@ -257,7 +257,7 @@ def begin_merging(
     rows = np.searchsorted(basin, a), np.searchsorted(basin, b)
     partial = is_face[rows[0]] & is_face[rows[1]]
     settings, volume = blocks.plan.settings, blocks.plan.volume
-    if settings.joins_near_peaks:
+    if settings.merges_overlapping:
         peaks = table["peak"], peak_squared_distance
         near = find_near(*peaks, *rows, volume.shape, volume.spacing)
         saddle = np.where(near & is_way, np.float32(np.inf), saddle)

@@ -12,7 +12,7 @@ import numpy as np
 from hushpore.base.events import Note
 from hushpore.base.volume import Volume
 from hushpore.io import choose
-from hushpore.io.gate import trusting
+from hushpore.io.input_limits import trusting
 from hushpore.io.registry import kind_of
 from hushpore.io.zarr.image import write_zarr
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
@@ -20,7 +20,7 @@ from hushpore.pores.numbering import (
     whole_markers,
 )
 from hushpore.runs.convert import converting
-from hushpore.runs.source import Source, attach_files, files_of
+from hushpore.runs.scan_recipe import ScanRecipe, attach_files, files_of
 
 if TYPE_CHECKING:
     import os
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
 
     #: A file or folder, perhaps with how it is read, or a volume.
-    Scan: TypeAlias = str | os.PathLike[str] | Source | Volume
+    Scan: TypeAlias = str | os.PathLike[str] | ScanRecipe | Volume
 
 
-def as_source(scan: Scan, series: int | str | None, trust: bool) -> Source | Volume:
+def as_source(scan: Scan, series: int | str | None, trust: bool) -> ScanRecipe | Volume:
     """Return a file or folder with how it is read; what is a source or a volume is left as it is.
 
     `series`: which of several image stacks, and `trust`: as for `hushpore.read`.
     """
-    if isinstance(scan, Source | Volume):
+    if isinstance(scan, ScanRecipe | Volume):
         return scan
-    return Source(str(scan), "" if series is None else str(series), trust=trust)
+    return ScanRecipe(str(scan), "" if series is None else str(series), trust=trust)
 
 
 def as_zarr(
-    scan: Source | Volume, scratch: Path, copy: str = "scan", *, trust: bool = False
+    scan: ScanRecipe | Volume, scratch: Path, copy: str = "scan", *, trust: bool = False
 ) -> Generator[Event, None, Volume]:
     """Return the scan, whose values lie in OME-Zarr: converted first if it is of another format.
 
@@ -56,7 +56,7 @@ def as_zarr(
     Returns: it, with nothing beside it.
     Raises InputError if it cannot be read.
     """
-    with trusting(trust or (isinstance(scan, Source) and scan.trust)):
+    with trusting(trust or (isinstance(scan, ScanRecipe) and scan.trust)):
         found = _on_disk(scan)
     if found is not None:
         return found
@@ -67,7 +67,7 @@ def as_zarr(
             f"{name} is no OME-Zarr and is converted first, for the workers to read blocks of it; "
             "hushpore convert does that once for many jobs."
         )
-        if isinstance(scan, Source):
+        if isinstance(scan, ScanRecipe):
             yield from converting(scan.path, folder, scan)
         else:
             yield from converting(scan, folder)
@@ -90,7 +90,7 @@ def open_beside(
     Raises InputError if there is nothing of that name, or it does not fit.
     """
     volume = dataclasses.replace(volume, auxiliary=dict(auxiliary))
-    volume = attach_files(volume, settings, Source("", trust=trust))
+    volume = attach_files(volume, settings, ScanRecipe("", trust=trust))
     named = {}
     for option in settings.options():
         found = volume.auxiliary_of(settings, option.name) if option.auxiliary else None
@@ -114,12 +114,12 @@ def folders_of(volume: Volume) -> list[Path]:
     return [each.folder for each in values if isinstance(each, ZarrStack) and each.folder]
 
 
-def inputs_of(scan: Source | Volume, settings: Settings) -> list[str]:
+def inputs_of(scan: ScanRecipe | Volume, settings: Settings) -> list[str]:
     """Return the files that are read for a job: of the scan, and those that its settings name."""
     return [scan.source if isinstance(scan, Volume) else scan.path, *files_of([settings])]
 
 
-def _on_disk(scan: Source | Volume) -> Volume | None:
+def _on_disk(scan: ScanRecipe | Volume) -> Volume | None:
     """Return a scan that lies in OME-Zarr already; None where it does not."""
     if isinstance(scan, Volume):
         return None if _in_folder(scan) is None else dataclasses.replace(scan, auxiliary={})
@@ -152,9 +152,9 @@ def _in_folder(volume: Volume) -> tuple[Path, int, Volume] | None:
     )
 
 
-def source_of(scan: Source | Volume) -> Source | None:
+def source_of(scan: ScanRecipe | Volume) -> ScanRecipe | None:
     """Return where a scan lies, and how it is read; None of values in memory."""
-    if isinstance(scan, Source):
+    if isinstance(scan, ScanRecipe):
         return scan
     found = _in_folder(scan)
     if found is None:
@@ -163,10 +163,10 @@ def source_of(scan: Source | Volume) -> Source | None:
     size = ""
     if (scan.spacing, scan.unit) != (there.spacing, there.unit):
         size = f"{','.join(map(repr, scan.spacing))}{scan.unit}"
-    return Source(str(folder), str(number), voxel_size=size)
+    return ScanRecipe(str(folder), str(number), voxel_size=size)
 
 
-def stamp_of(scan: Source | Volume) -> dict[str, Any]:
+def stamp_of(scan: ScanRecipe | Volume) -> dict[str, Any]:
     """Return what tells a scan from another, as JSON values, without reading it.
 
     An array in memory has none: no later run goes on with what was made of it.

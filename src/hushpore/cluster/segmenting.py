@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hushpore._version import __version__
 from hushpore.base.errors import DeviceError
 from hushpore.base.events import Note, Progress, part_of
-from hushpore.base.readable import readable_count
+from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
 from hushpore.cluster.connection import connect, device_on
-from hushpore.cluster.finishing import write_table
 from hushpore.cluster.gpus import Gpus, gpus_of
-from hushpore.cluster.plan import check_folders, check_settings, has_begun, memory_for_one
+from hushpore.cluster.outputs import write_table
 from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, open_beside, source_of
+from hushpore.cluster.setup import check_folders, check_settings, has_begun, memory_for_one
 from hushpore.cluster.stages import in_blocks
 from hushpore.cluster.task_runner import watch, workers_of
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.memory import freed_memory_kept
+from hushpore.io.output_target import PROVENANCE, check_target, require_apart, resumable_directory
 from hushpore.io.results import write_json
-from hushpore.io.target import PROVENANCE, check_target, require_apart, resumable_directory
 from hushpore.io.zarr.image import ZarrImage, looks_like_labels, write_blocks
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.job import segment_pores as segment_on_one_machine
 from hushpore.runs.pipeline import Written
-from hushpore.runs.source import Source, origin_of
+from hushpore.runs.scan_recipe import ScanRecipe, origin_of
 
 if TYPE_CHECKING:
     import os
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.cluster.scan import Scan
-    from hushpore.io.target import Unfinished
+    from hushpore.io.output_target import Unfinished
     from hushpore.pores.settings import PoreSettings
 
 # share of the task that is over when pores are found
@@ -156,7 +156,7 @@ def segment_pores(
 
     Parameters
     ----------
-    scan : str, path-like, Source or Volume
+    scan : str, path-like, ScanRecipe or Volume
         What `hushpore.read` takes, perhaps with how it is read. What is not OME-Zarr is
         converted first. All workers must see it under this path, and the folder of the result.
     folder : str or path-like
@@ -281,9 +281,9 @@ def _stop_tasks(scratch: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _origin(scan: Source | Volume, settings: PoreSettings) -> dict[str, Any]:
+def _origin(scan: ScanRecipe | Volume, settings: PoreSettings) -> dict[str, Any]:
     """Return what tells the scan, and what settings name beside it, to a later run too."""
-    if isinstance(scan, Source):
+    if isinstance(scan, ScanRecipe):
         return origin_of(scan, [settings])
     source = source_of(scan)
     if source is None or scan.auxiliary:

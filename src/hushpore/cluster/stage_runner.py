@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster import finishing, merging, parts, void, watershed
+from hushpore.cluster import components, merging, outputs, void, watershed
 from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory, freed_memory_kept
@@ -31,7 +31,7 @@ TASKS: dict[str, Callable[..., Report]] = {
     "levels": void.count_levels,
     "threshold": void.find_void,
     "hysteresis": void.apply_hysteresis,
-    "hysteresis-parts": parts.stitch_parts,
+    "hysteresis-parts": components.stitch_parts,
     "air": void.mark_slices,
     "mask": void.mark_masked,
     "balls": void.fit_balls,
@@ -39,7 +39,7 @@ TASKS: dict[str, Callable[..., Report]] = {
     "reach": void.reach_balls,
     "covered": void.mark_covered,
     "parts": void.find_parts,
-    "join": parts.stitch_parts,
+    "join": components.stitch_parts,
     "paint": void.paint,
     "along": void.pass_along_z,
     "basins": watershed.watershed,
@@ -49,9 +49,9 @@ TASKS: dict[str, Callable[..., Report]] = {
     "widths": merging.look_up_widths,
     "merge": merging.merge_slab,
     "union": merging.union_ranges,
-    "finish": finishing.finish,
-    "labels": finishing.write_labels,
-    "coarser": finishing.write_coarser,
+    "finish": outputs.finish,
+    "labels": outputs.write_labels,
+    "coarser": outputs.write_coarser,
 }
 
 

@@ -1,7 +1,7 @@
 """The stages of a segmentation in blocks, one after another, and what the client does between two.
 
-They are those of `hushpore.pores.passes`, each with a task for every slab. Between two stages the
-client puts together what all slabs have to know of each other, which are few numbers.
+They are those of `hushpore.pores.slab_steps`, each with a task for every slab. Between two stages
+the client puts together what all slabs have to know of each other, which are few numbers.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hushpore.base.events import Note
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.blocks import Blocks, save_arrays
-from hushpore.cluster.finishing import (
+from hushpore.cluster.components import join_shared
+from hushpore.cluster.merging import peaks_of
+from hushpore.cluster.outputs import (
     collect,
     count_layers,
     open_labels,
     profile_of,
     write_table,
 )
-from hushpore.cluster.merging import peaks_of
-from hushpore.cluster.parts import join_shared
-from hushpore.cluster.plan import begin
+from hushpore.cluster.setup import begin
 from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.geometry.sums import grey_power
@@ -69,10 +69,10 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.cluster.blocks import Report
+    from hushpore.cluster.components import Joined
     from hushpore.cluster.gpus import Gpus
-    from hushpore.cluster.parts import Joined
-    from hushpore.cluster.plan import Beginning
-    from hushpore.io.target import Unfinished
+    from hushpore.cluster.setup import Beginning
+    from hushpore.io.output_target import Unfinished
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
@@ -86,7 +86,7 @@ class _Basins(NamedTuple):
     crossings: npt.NDArray[np.int64]  # ways out of the void, by direction
     border_crossings: npt.NDArray[np.int64]  # of these the cuts
     euler_number: int
-    h: float  # height to merge by
+    merge_height: float
     merged_by: dict[str, Any]  # what the record says of it
     # basins that have a marker, sorted, and the lowest of each; None where there are no markers
     marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
@@ -121,7 +121,7 @@ class _Segmentation:
     ) -> None:
         self.given, self.volume, self.problem = settings, volume, problem
         self.scratch, self.content = work.scratch, work.content
-        self.runner, self.surroundings, self.most_basins, self.digest, self.earlier = begun
+        self.runner, self.exterior, self.most_basins, self.digest, self.earlier = begun
         self.plan = self.runner.plan
         self.settings, self.slabs = self.plan.settings, len(self.plan.slabs)
         self.notes: list[str] = []
@@ -144,10 +144,10 @@ class _Segmentation:
         sample, parts = yield from self._classify_void(phase, reports)
         voxels = math.prod(self.plan.shape)
         share = float(voxels - sample.sum()) / voxels
-        for warning in warnings_of(self.volume, self.given, self.surroundings, share):
+        for warning in warnings_of(self.volume, self.given, self.exterior, share):
             yield from self._note(warning, warning=True)
         found = yield from self._find_basins()
-        graph, root = yield from self._merge(found.border_crossings, found.h)
+        graph, root = yield from self._merge(found.border_crossings, found.merge_height)
         grey_step = step_of(self.volume.dtype, *self.grey_range)
         graph = dataclasses.replace(graph, grey_step=grey_step)
         group_of = np.arange(graph.count + 1, dtype=np.int32)
@@ -179,7 +179,7 @@ class _Segmentation:
                 **known,
                 "euler_number": found.euler_number,
                 "merged_by": found.merged_by,
-                **outside_totals(self.surroundings, share),
+                **outside_totals(self.exterior, share),
             },
         )
         write_table(self.content, "totals", totals_columns(totals))
@@ -258,7 +258,7 @@ class _Segmentation:
         settings = self.settings
         if settings.removes_air or settings.sample_mask:
             stage = "mask" if settings.sample_mask else "air"
-            if stage == "air" and settings.outside == "remove":
+            if stage == "air" and settings.exterior == "remove":
                 stage = yield from self._roll_ball(phase)
             reports = yield from self._slabs(stage, "void", 0.22, source=phase, target="aired")
             self._remove(f"{phase}-*.slab")
@@ -277,7 +277,7 @@ class _Segmentation:
             reports = yield from self._slabs("parts", "void", 0.25, source=phase)
         joined = yield from self._join("join", reports, 0.27)
         self.void, self.is_open = phase, [{"shared_open": part} for part in joined.marked]
-        if self.settings.mode != "all":
+        if self.settings.pore_type != "all":
             yield from self._slabs("paint", "void", 0.3, each=self.is_open, source=phase)
             self._remove(f"{phase}-*.slab")
             self.void = "void"
@@ -335,7 +335,7 @@ class _Segmentation:
         )
         self._remove("grey-*.slab")
         # known before anything is merged
-        height = find_height(self.settings.h, *peaks_of(reduced), self.volume.n_spatial)
+        height = find_height(self.settings.merge_height, *peaks_of(reduced), self.volume.n_spatial)
         merged_by, marks = height.to_dict(), None
         if self.settings.markers:
             marks = join_marks(reduced)
@@ -345,7 +345,7 @@ class _Segmentation:
             marks = peaks, np.arange(peaks.size)
             merged_by = {"peaks": peaks.size}
         marked = None if marks is None else marks[0]
-        how = {"h": height.h, "purpose": "pores"}
+        how = {"merge_height": height.merge_height, "purpose": "pores"}
         yield from self._slabs("merge", "merging", 0.75, marked=marked, **how)
         self._remove("undecided-*.arrays")
         crossings, border_crossings = np.zeros((2, 13), np.int64)
@@ -354,7 +354,9 @@ class _Segmentation:
                 crossings += each["crossings"]
                 border_crossings += each["border_crossings"]
         euler_number = sum(int(each["euler_number"]) for each in found)
-        return _Basins(crossings, border_crossings, euler_number, height.h, merged_by, marks)
+        return _Basins(
+            crossings, border_crossings, euler_number, height.merge_height, merged_by, marks
+        )
 
     def _merge(
         self, border_crossings: npt.NDArray[np.int64], h: float
@@ -375,7 +377,7 @@ class _Segmentation:
 
     def _find_peaks(self, basins_before: list[int]) -> Generator[Event, Any, npt.NDArray[Any]]:
         """Find the basins that hold a peak by the rule of SNOW; returns their numbers, sorted."""
-        how: dict[str, Any] = {"h": 0.0, "purpose": "flat"}
+        how: dict[str, Any] = {"merge_height": 0.0, "purpose": "flat"}
         yield from self._slabs("merge flat", "merging", 0.742, marked=None, **how)
         levels = yield from self._unite(0.743, **how)
         of_basins: dict[str, Any] = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import DeviceError, HushporeError, MemoryLimitError
 from hushpore.base.events import Attention, Batch, Driver, Note, Preview, Progress, StopEarly
-from hushpore.base.readable import readable_count
+from hushpore.base.formatting import readable_count
 from hushpore.cluster.connection import require_distributed
 
 if TYPE_CHECKING:

@@ -21,15 +21,18 @@ import numpy as np
 from hushpore.base.provenance import fingerprint_of_slices, slice_fingerprints
 from hushpore.base.volume import Volume
 from hushpore.cluster.blocks import Blocks
+from hushpore.cluster.components import (
+    paint_parts,
+    parts_of,
+    parts_on_gpu,
+    stitch_parts,
+    store_parts,
+)
 from hushpore.cluster.gpus import on_gpu_or_cpu
-from hushpore.cluster.parts import paint_parts, parts_of, parts_on_gpu, stitch_parts, store_parts
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
-from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.histogram import Histogram
-from hushpore.pores.void.outside import face_neighbours, outside_of_slices
-from hushpore.pores.void.parts import (
+from hushpore.pores.void.components import (
     AIR,
     OPEN,
     SOLID,
@@ -37,6 +40,9 @@ from hushpore.pores.void.parts import (
     find_runs,
     touching,
 )
+from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.histogram import Histogram
+from hushpore.pores.void.rolling_ball import face_neighbours, outside_of_slices
 from hushpore.pores.void.threshold import (
     Range,
     bins_of,
@@ -57,7 +63,7 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Report
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.void.local_threshold import LocalThreshold
-    from hushpore.pores.void.outside import Ball
+    from hushpore.pores.void.rolling_ball import Ball
 
 
 def copy_scan(blocks: Blocks, layer: int) -> Report:
@@ -216,7 +222,7 @@ def _find_parts(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8], gpu: Gp
 
 def paints_late(blocks: Blocks) -> bool:
     """Whether open void is told from closed where its basins are found: no void is left out."""
-    return blocks.plan.settings.mode == "all"
+    return blocks.plan.settings.pore_type == "all"
 
 
 def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bool_]) -> Report:
@@ -336,7 +342,7 @@ _NO_WALLS = (False, False, False)
 def mark_slices(blocks: Blocks, slab: int, source: str, target: str) -> Report:
     """Mark the air outside the sample in every slice of a slab."""
     first, last = blocks.plan.slabs[slab]
-    spacing, radius = blocks.work.spacing, blocks.plan.settings.outside_radius
+    spacing, radius = blocks.work.spacing, blocks.plan.settings.ball_radius
 
     def find(gpu: Gpu | None) -> Report:
         phase = blocks.read(source, first, last)

@@ -14,22 +14,22 @@ import numpy as np
 
 from hushpore.base.errors import MemoryLimitError
 from hushpore.cluster.blocks import load_arrays, save_arrays
-from hushpore.cluster.finishing import BASINS, EDGES, ELSEWHERE, PEAKS, join_tables
+from hushpore.cluster.components import paint_parts
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.merging import begin_merging
-from hushpore.cluster.parts import paint_parts
+from hushpore.cluster.outputs import BASINS, EDGES, ELSEWHERE, PEAKS, join_tables
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.slabs import GpuSlabs
+from hushpore.pores.memory_plan import BYTES_A_BASIN
 from hushpore.pores.numbering import (
     require_in_void,
     whole_markers,
 )
 from hushpore.pores.parallel import kernel
-from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.topology.euler import euler_of_slab
+from hushpore.pores.void.components import AIR, CLOSED, OPEN, SOLID, closed_bits
 from hushpore.pores.void.grey import GreyValues, rounded_grey
-from hushpore.pores.void.parts import AIR, CLOSED, OPEN, SOLID, closed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

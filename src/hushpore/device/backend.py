@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError, first_line
 from hushpore.base.preferences import memory_limit, preferred
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.device.all_gpus import ALL_GPUS, FROM_FILE_TO_FILE, outlook_of_all_gpus
 from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools, pinned_array

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from hushpore.base.errors import first_line
-from hushpore.base.readable import readable_bytes
+from hushpore.base.formatting import readable_bytes
 from hushpore.device.memory import free_workspaces
 
 if TYPE_CHECKING:

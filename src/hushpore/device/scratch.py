@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
-from hushpore.base.partial import marked, new_mark
+from hushpore.base.atomic import marked, new_mark
+from hushpore.base.formatting import readable_bytes, readable_count
 from hushpore.base.preferences import preferred
-from hushpore.base.readable import readable_bytes, readable_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.base.scaled import Scaled
+    from hushpore.base.rescaled import Scaled
     from hushpore.device.switches import Choices
 
 #: Bytes of a pinned buffer, and how many there are for each direction.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.readable import readable_number
-from hushpore.base.text import in_figure
+from hushpore.base.formatting import readable_number
+from hushpore.base.safe_text import in_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_count, readable_unit
-from hushpore.base.text import in_figure
+from hushpore.base.formatting import readable_count, readable_unit
+from hushpore.base.safe_text import in_figure
 from hushpore.figures.drawing import (
     FAINT,
     INK,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.events import result_of
+from hushpore.io.lazy_arrays import LEFT_OUT
 from hushpore.io.loading import choose, into_memory, is_on_disk, load
-from hushpore.io.planes import LEFT_OUT
 from hushpore.io.registry import kind_of
 from hushpore.io.resample import is_uneven, resample_evenly
 
@@ -57,8 +57,8 @@ def read(
     Volume
         With spacing, unit, axes and notes. Where there are several and none is named, the one with
         most voxels; a note then names the others. Where the files state slope and intercept,
-        ``data`` is `hushpore.base.scaled.Scaled`: integers in memory, float32 wherever it is asked
-        for values; ``array()`` gives all of them.
+        ``data`` is `hushpore.base.rescaled.Scaled`: integers in memory, float32 wherever it is
+        asked for values; ``array()`` gives all of them.
 
     Raises
     ------

@@ -17,12 +17,12 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Driver, Progress
-from hushpore.base.scaled import Scaled, held
-from hushpore.base.text import harmless
+from hushpore.base.rescaled import Scaled, held
+from hushpore.base.safe_text import harmless
 from hushpore.base.volume import Volume
 from hushpore.io.folders import files_below, natural_key, read_beginnings_ahead, shortened
-from hushpore.io.gate import free_memory, trusting
-from hushpore.io.planes import LEFT_OUT, DiskArray
+from hushpore.io.input_limits import free_memory, trusting
+from hushpore.io.lazy_arrays import LEFT_OUT, DiskArray
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
 
 if TYPE_CHECKING:

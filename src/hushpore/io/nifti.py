@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import unit_of
+from hushpore.base.formatting import unit_of
 from hushpore.base.volume import Volume
-from hushpore.io.gate import REST, gate_of
+from hushpore.io.input_limits import REST, limits_for
+from hushpore.io.lazy_arrays import PlaneStack, Stream, uncompressed_planes
 from hushpore.io.libraries import captured_warnings, explained_damage
-from hushpore.io.planes import PlaneStack, Stream, uncompressed_planes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def _notes(image: Any, path: Path) -> list[str]:
         )
     end = stored.offset + math.prod(image.shape) * image.get_data_dtype().itemsize
     if not path.name.lower().endswith(".gz"):
-        return notes + gate_of(path).notes_of_rest(end)
+        return notes + limits_for(path).notes_of_rest(end)
     with path.open("rb") as file:
         # the last four bytes say what the stream, or the last of several, expands to
         file.seek(-4, os.SEEK_END)
@@ -90,7 +90,7 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
         with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER):
             out[...] = np.asarray(stored).T.reshape(shape)
 
-    return Stream(shape, wanted, fill, gate_of(path))
+    return Stream(shape, wanted, fill, limits_for(path))
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
@@ -111,7 +111,7 @@ def _require_plausible(image: Any, path: Path) -> None:
         )
     needed = math.prod(image.shape) * image.get_data_dtype().itemsize
     if path.name.lower().endswith(".gz"):
-        gate_of(path).require_plausible(needed)
+        limits_for(path).require_plausible(needed)
     elif needed > path.stat().st_size - image.dataobj.offset:
         raise InputError(
             f"{path.name} is damaged or incomplete: it states an image of "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.text import read_table
+from hushpore.base.safe_text import read_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt

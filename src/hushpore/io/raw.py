@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import unit_of
-from hushpore.base.text import read_text
+from hushpore.base.formatting import unit_of
+from hushpore.base.safe_text import read_text
 from hushpore.base.volume import Volume
 from hushpore.io.folders import sidecar_of
-from hushpore.io.gate import gate_of
+from hushpore.io.input_limits import limits_for
+from hushpore.io.lazy_arrays import Stream, uncompressed_planes
 from hushpore.io.libraries import explained_damage
-from hushpore.io.planes import Stream, uncompressed_planes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ def open_npy(path: Path) -> Volume:
             out[...] = np.asarray(turned).T
 
         native = mapped.dtype.newbyteorder("=")
-        values = Stream(mapped.shape, native, fill, gate_of(path))
+        values = Stream(mapped.shape, native, fill, limits_for(path))
         return Volume(values, name=path.stem, notes=[*notes, *_rest_notes(raw)])
     return _volume(raw, path, notes)
 
@@ -119,7 +119,9 @@ def _rest_notes(raw: _Layout) -> list[str]:
     """Say that more lies in a file than its header tells of; a stream may have any length."""
     if raw.compressed:
         return []
-    return gate_of(raw.path).notes_of_rest(raw.offset + math.prod(raw.shape) * raw.dtype.itemsize)
+    return limits_for(raw.path).notes_of_rest(
+        raw.offset + math.prod(raw.shape) * raw.dtype.itemsize
+    )
 
 
 def _number(value: Any) -> Any:
@@ -232,7 +234,7 @@ def _values(raw: _Layout) -> Any:
         raise InputError(
             f"{raw.path.name} has {size} bytes; its values cannot begin at byte {raw.offset}."
         )
-    gate = gate_of(raw.path)
+    gate = limits_for(raw.path)
     if raw.compressed:
         gate.require_plausible(needed)
     elif size - raw.offset < needed:

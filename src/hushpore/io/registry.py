@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hushpore.base.atomic import new_file, write_through
 from hushpore.base.errors import import_optional
-from hushpore.base.partial import new_file, write_through
 from hushpore.io import folders
 from hushpore.io.folders import PEEK, first_files
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Progress, result_of
-from hushpore.base.readable import readable_unit
-from hushpore.io.planes import PlaneStack
+from hushpore.base.formatting import readable_unit
+from hushpore.io.lazy_arrays import PlaneStack
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
+from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, OutputError
-from hushpore.base.partial import new_file
-from hushpore.base.text import as_csv, read_text
+from hushpore.base.safe_text import as_csv, read_text
+from hushpore.io.output_target import PROVENANCE, check_target, new_directory
 from hushpore.io.registry import exporter_by_ending, exporters_of
-from hushpore.io.target import PROVENANCE, check_target, new_directory
 from hushpore.io.tiff.writer import write_tiff
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hushpore.base.events import Event, Job
-    from hushpore.n2v2.result import Denoised
+    from hushpore.denoising.result import Denoised
     from hushpore.patches.result import Patches
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.result import Pores
@@ -153,13 +153,13 @@ _IN_MEMORY = (
     "needs the whole scan in memory, and cannot go with --cluster. Keep the model with "
     "--save-model, and use that on a part of the scan."
 )
-_MODEL_CHECK = "hushpore.n2v2.tensor_file:check_file_target"
+_MODEL_CHECK = "hushpore.denoising.tensor_file:check_file_target"
 
 JOBS: dict[str, JobDescription] = {
     "denoise": JobDescription(
         "Denoise",
-        "hushpore.n2v2.settings:DenoiseSettings",
-        "hushpore.n2v2.job:denoise",
+        "hushpore.denoising.settings:DenoiseSettings",
+        "hushpore.denoising.job:denoise",
         on_apple=True,
         purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
         short_help="Denoise a stack with a network that learns from the stack itself.",
@@ -175,7 +175,7 @@ JOBS: dict[str, JobDescription] = {
             ExtraFile(
                 "export_model",
                 "Package for the BioImage Model Zoo (.zip); takes --context 0, or --dimensions 3.",
-                "hushpore.n2v2.export:check_package",
+                "hushpore.denoising.export:check_package",
                 "hushpore.runs.extra_files:export_model",
                 "hushpore.runs.extra_files:check_export", _IN_MEMORY,
             ),
@@ -184,10 +184,10 @@ JOBS: dict[str, JobDescription] = {
                 "hushpore.runs.extra_files:save_picture", not_on_cluster=_IN_MEMORY,
             ),
         ),
-        repeat="hushpore.n2v2.repeating:repeated_denoising",
+        repeat="hushpore.denoising.reproduce:repeated_denoising",
         cluster="hushpore.cluster.denoising:denoise_on",
-        expected_time="hushpore.n2v2.pace:expected_time",
-        keep_time="hushpore.n2v2.pace:keep_pace",
+        expected_time="hushpore.denoising.time_estimate:expected_time",
+        keep_time="hushpore.denoising.time_estimate:keep_pace",
         ends_early_in="training",
     ),
     "pores": JobDescription(
@@ -195,11 +195,11 @@ JOBS: dict[str, JobDescription] = {
         "hushpore.pores.settings:PoreSettings",
         "hushpore.pores.job:segment_pores",
         on_gpu=False,
-        gpu_problem="hushpore.pores.gpu.trial:problem_of_shape",
+        gpu_problem="hushpore.pores.gpu.device_benchmark:problem_of_shape",
         purpose="Finds the pores, splits them at narrow necks (watershed), and measures each.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
-        figures=(*(total.name for total in TOTALS), "outside", "outside_share", "unit"),
+        figures=(*(total.name for total in TOTALS), "exterior", "exterior_share", "unit"),
         report="hushpore.runs.report_page:pore_report",
         cluster="hushpore.cluster.segmenting:segment_on",
     ),
@@ -220,11 +220,11 @@ JOBS: dict[str, JobDescription] = {
     "patches": JobDescription(
         "Show patches",
         "hushpore.patches.settings:PatchSettings",
-        "hushpore.n2v2.inspection:inspect_patches",
+        "hushpore.denoising.inspection:inspect_patches",
         purpose="Shows what the network sees: where patches lie, what is hidden, which are hard.",
         short_help="Sample patches as a denoiser does, to look at them.",
         help="Sample patches of PATH as a denoiser does: contact sheet, coordinates, features.",
-        repeat="hushpore.n2v2.repeating:repeated_patches",
+        repeat="hushpore.denoising.reproduce:repeated_patches",
         report="",
         extras=(
             ExtraFile(
@@ -373,7 +373,7 @@ def denoise(volume: VolumeLike, *, device: str | Backend = "auto", **settings: A
     device : str, optional
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
     **settings
-        See `hushpore.n2v2.settings.DenoiseSettings`; among them ``dimensions`` (2 or 3),
+        See `hushpore.denoising.settings.DenoiseSettings`; among them ``dimensions`` (2 or 3),
         ``method``, ``time_budget`` (seconds, or None) and ``seed``.
 
     Returns

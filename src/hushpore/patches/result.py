@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import ResultFiles
-from hushpore.base.readable import readable_count, readable_number
+from hushpore.base.formatting import readable_count, readable_number
 from hushpore.base.volume import Volume
 
 if TYPE_CHECKING:

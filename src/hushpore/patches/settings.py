@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_percent
+from hushpore.base.formatting import readable_percent
 from hushpore.base.settings import Settings, option
 
 if TYPE_CHECKING:

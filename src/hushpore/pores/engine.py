@@ -1,6 +1,6 @@
 """What is done to the slabs of a stack, by the CPU; a GPU has engines of its own (`pores/gpu`).
 
-Steps (`hushpore.pores.passes`) walk over slabs, put together what is found in each, and know
+Steps (`hushpore.pores.slab_steps`) walk over slabs, put together what is found in each, and know
 nothing of where it was found. All of these functions are given slabs that come from stacks of the
 engine, and what they return goes there.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from hushpore.pores.void.components import AIR, SOLID, Components, find_runs
 from hushpore.pores.void.grey import GreyValues, rounded_grey
-from hushpore.pores.void.outside import count_crossings, face_neighbours
-from hushpore.pores.void.parts import AIR, SOLID, Components, find_runs
+from hushpore.pores.void.rolling_ball import count_crossings, face_neighbours
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import edge_plane, fill_distance

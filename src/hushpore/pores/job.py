@@ -12,7 +12,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import fingerprint_beside, make_provenance
-from hushpore.base.scaled import held
+from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.memory import arrays_apart
@@ -20,7 +20,8 @@ from hushpore.device.scratch import scratch_folder
 from hushpore.pores.compiling import compile_beside
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
-from hushpore.pores.gpu.trial import choose_faster
+from hushpore.pores.gpu.device_benchmark import choose_faster
+from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.notes import warnings_of
 from hushpore.pores.numbering import (
     mark_basins,
@@ -33,17 +34,16 @@ from hushpore.pores.numbering import (
     whole_markers,
 )
 from hushpore.pores.parallel import KernelThreads, WarmUp
-from hushpore.pores.passes import find_local_thickness, write_labels
 from hushpore.pores.pipeline import (
     Pipeline,
     Stages,
     is_noise,
 )
-from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
     Pores,
 )
 from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slab_steps import find_local_thickness, write_labels
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.tables.measures import surface_of, void_walls
 from hushpore.pores.topology.euler import find_euler_number
@@ -51,7 +51,7 @@ from hushpore.pores.topology.percolation import percolation_totals
 from hushpore.pores.topology.tortuosity import find_tortuosity
 from hushpore.pores.uncertainty.intervals import Merged, find_certainty
 from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
-from hushpore.pores.void.surroundings import Surroundings, find_surroundings
+from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.watershed.snow import find_peaks
 from hushpore.pores.work import Work, check_grey
 
@@ -95,9 +95,9 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     stages = Stages(volume, backend.timer())
     notes: list[str] = []
     with stages.timer.stage("sample"):
-        surroundings = find_surroundings(volume, settings)
+        exterior = find_exterior(volume, settings)
     # these are what runs; those that were given are for the record
-    decided = surroundings.apply(settings)
+    decided = exterior.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
         notes.append(
@@ -120,14 +120,14 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             backend = yield from choose_faster(volume, decided, given, segment_as_set, notes)
         if given.resident is not None and not backend.is_cuda:
             given.resident.release()
-    with open_work(volume, decided, slabs, backend, stages, surroundings.padding) as work:
+    with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
         found = yield from _segment(work, backend, stages, notes)
     share = found.segmented.void.share_outside
-    for warning in warnings_of(volume, settings, surroundings, share):
+    for warning in warnings_of(volume, settings, exterior, share):
         notes.append(warning)
         yield Note(warning, warning=True)
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
-    return _pores_of(found, settings, surroundings, notes)
+    return _pores_of(found, settings, exterior, notes)
 
 
 def segment_as_set(
@@ -141,7 +141,7 @@ def segment_as_set(
     slabs = slabs or plan_slabs(volume, settings)
     with open_work(volume, settings, slabs, backend, stages) as work:
         found = yield from _segment(work, backend, stages, notes)
-    around = Surroundings(settings.outside, settings.outside_radius)
+    around = Exterior(settings.exterior, settings.ball_radius)
     return _pores_of(found, settings, around, notes)
 
 
@@ -220,12 +220,12 @@ def _segment(
 
 
 def _pores_of(
-    all_found: _Found, given: PoreSettings, surroundings: Surroundings, notes: list[str]
+    all_found: _Found, given: PoreSettings, exterior: Exterior, notes: list[str]
 ) -> Pores:
     """Return the result with its record, of settings as they were given."""
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
     volume = found.work.volume
-    around = outside_totals(surroundings, found.void.share_outside)
+    around = outside_totals(exterior, found.void.share_outside)
     totals = totals_of(merged, volume, {**known, **around})
     how = given, device, timing, notes
     provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
@@ -399,17 +399,17 @@ def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
     }
 
 
-def outside_totals(surroundings: Surroundings, share: float) -> dict[str, Any]:
+def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
     """Return what the record says of what is around the sample.
 
     `share`: which share of the volume that is.
     """
     return {
-        "outside": surroundings.outside,
-        "air_kept_share": surroundings.kept,
-        "outside_share": share,
-        "outside_radius": surroundings.radius,
-        "padding_value": surroundings.padding,
+        "exterior": exterior.treatment,
+        "air_kept_share": exterior.kept,
+        "exterior_share": share,
+        "ball_radius": exterior.radius,
+        "padding_value": exterior.padding,
     }
 
 
@@ -434,10 +434,10 @@ def warm_up_kind(
     tiny = PoreSettings(
         threshold="otsu" if is_void else threshold,
         hysteresis=None if settings.hysteresis is None else 60.0,
-        window=3,
+        local_window=3,
         # void outside a mask is handled like air
-        outside="remove-slicewise" if settings.sample_mask else _as_decided(settings.outside),
-        outside_radius=1,
+        exterior="remove-slicewise" if settings.sample_mask else _as_decided(settings.exterior),
+        ball_radius=1,
         # markers and peaks are merged to alike
         merging="snow" if settings.markers else settings.merging,
         connectivity=settings.connectivity,

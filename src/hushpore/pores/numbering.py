@@ -48,8 +48,10 @@ def number_basins(
     """Merge basins, to the peaks where these are given or else by height, and number the pores."""
     left_out = basins_left_out(graph, settings, volume)
     if snow_peaks is None:
-        near = near_peaks(graph, volume) if settings.joins_near_peaks else None
-        root = merge_by_height(graph, height_of(graph, settings.h, volume.n_spatial).h, near)
+        near = near_peaks(graph, volume) if settings.merges_overlapping else None
+        root = merge_by_height(
+            graph, height_of(graph, settings.merge_height, volume.n_spatial).merge_height, near
+        )
         return number_pores(graph, root, settings.minimum_voxels, left_out)
     group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
     return number_groups(graph, group, settings.minimum_voxels, left_out)
@@ -82,7 +84,7 @@ def merged_by(
 ) -> dict[str, Any]:
     """Return what the record says of the merging."""
     if snow_peaks is None:
-        return height_of(graph, settings.h, volume.n_spatial).to_dict()
+        return height_of(graph, settings.merge_height, volume.n_spatial).to_dict()
     return {"peaks": int(np.count_nonzero(snow_peaks))}
 
 
@@ -188,6 +190,6 @@ def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> d
         "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),
         "throats": len(throats["pore_1"]),
         "median_diameter": float(np.median(diameter)) if len(diameter) else None,
-        "merge_height": void["merged_by"].get("h"),
+        "merge_height": void["merged_by"].get("merge_height"),
         "unit": volume.unit,
     }

@@ -2,7 +2,7 @@
 
 A GPU that holds a stack with its grey values finds all of it. Else the void is found on the host,
 and the rest on the GPU, in slabs that it holds; where even the thinnest is too much, on the CPU.
-The steps are the same ones (`hushpore.pores.passes`), and what does them to slabs is an engine.
+The steps are the same ones (`hushpore.pores.slab_steps`), and what does them to slabs is an engine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from hushpore.base.errors import DeviceError
 from hushpore.base.events import Attention, Driver, Note, Preview, Progress
-from hushpore.base.scaled import Scaled, held
+from hushpore.base.rescaled import Scaled, held
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import arrays_apart, free_pools, give_back_freed, is_out_of_memory
@@ -26,7 +26,8 @@ from hushpore.pores.gpu.opening import holds_values, in_one_piece, open_gpu, roo
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import why_on_host
 from hushpore.pores.gpu.whole import GpuWhole
-from hushpore.pores.passes import (
+from hushpore.pores.memory_plan import check_tables
+from hushpore.pores.slab_steps import (
     classify_void,
     find_air,
     find_basins,
@@ -37,7 +38,6 @@ from hushpore.pores.passes import (
     measure_basins,
     read_values,
 )
-from hushpore.pores.plan import check_tables
 from hushpore.pores.work import Threshold, VoidPhases, void_phases_of
 
 if TYPE_CHECKING:

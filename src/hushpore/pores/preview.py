@@ -2,7 +2,7 @@
 
 A person who chooses a threshold looks at one slice, and wants to see its void while the number
 changes. What is shown is found by the functions that the job calls
-(`hushpore.pores.void.threshold`, `hushpore.pores.void.parts`,
+(`hushpore.pores.void.threshold`, `hushpore.pores.void.components`,
 `hushpore.pores.void.local_threshold`), so that it is what the job will find.
 """
 
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_grey, readable_percent
-from hushpore.base.scaled import held
+from hushpore.base.formatting import readable_grey, readable_percent
+from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Slabs
+from hushpore.pores.void.components import find_filled_in, find_runs
+from hushpore.pores.void.exterior import (
+    Exterior,
+    find_exterior,
+)
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.histogram import find_threshold
-from hushpore.pores.void.outside import outside_of_slices
-from hushpore.pores.void.parts import find_filled_in, find_runs
-from hushpore.pores.void.surroundings import (
-    Surroundings,
-    find_surroundings,
-)
+from hushpore.pores.void.rolling_ball import outside_of_slices
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import local_threshold, spacing_of
@@ -217,7 +217,7 @@ class SliceVoid:
         self._volume = volume
         self._read: tuple[Any, npt.NDArray[Any]] | None = None
         self._small: tuple[Any, Thumbnail] | None = None
-        self._around: tuple[Any, Surroundings] | None = None
+        self._around: tuple[Any, Exterior] | None = None
 
     def phase(
         self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
@@ -287,18 +287,18 @@ class SliceVoid:
 
     def _surroundings(
         self, volume: Volume, leading: tuple[Any, ...], settings: PoreSettings
-    ) -> Surroundings:
+    ) -> Exterior:
         """Return what the job finds around the sample, for the settings that were last asked for.
 
         `leading`: which of the images of a series it is; a thumbnail of it is kept.
         """
         if settings.keeps_all:
             # nothing need be looked at while a threshold is moved
-            return Surroundings(settings.outside, settings.outside_radius)
+            return Exterior(settings.exterior, settings.ball_radius)
         if self._small is None or self._small[0] != leading:
             self._small = leading, make_thumbnail(volume)
         if self._around is None or self._around[0] != (leading, settings):
-            self._around = (leading, settings), find_surroundings(volume, settings, self._small[1])
+            self._around = (leading, settings), find_exterior(volume, settings, self._small[1])
         return self._around[1]
 
 
@@ -306,14 +306,14 @@ def _find_left_out(
     phase: npt.NDArray[np.uint8],
     values: npt.NDArray[Any],
     volume: Volume,
-    around: Surroundings,
+    around: Exterior,
     threads: KernelThreads,
 ) -> npt.NDArray[np.bool_]:
     """Return what is around the sample in a slice (1, y, x)."""
     padded = np.zeros(phase.shape, np.bool_)
     if around.padding is not None:
         padded = find_filled_in(values, around.padding, threads)
-    if around.outside != "keep":
+    if around.treatment != "keep":
         void = (phase != SOLID) | padded
         padded |= outside_of_slices(void, spacing_of(volume), around.radius, threads)
     return padded

@@ -27,7 +27,7 @@ from hushpore.pores.numbering import (
     whole_markers,
 )
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import write_labels
+from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.tables.measures import (
     pore_columns,
@@ -244,9 +244,9 @@ class Pores:
             found.append(Offer(phases, "Turn it round", {"pores_are": other_phase(self._settings)}))
         around = outside_in_words(totals, bool(self._settings.sample_mask))
         if totals["air_kept_share"]:
-            found.append(Offer(around, "Leave it out", {"outside": "auto"}))
+            found.append(Offer(around, "Leave it out", {"exterior": "auto"}))
         elif around and totals["padding_value"] is None:
-            found.append(Offer(around, "Count it as pore", {"outside": "keep"}))
+            found.append(Offer(around, "Count it as pore", {"exterior": "keep"}))
         if tiny := totals["tiny_pores"]:
             sentence = noise_in_words(totals) or (
                 f"{tiny:,} of {totals['count']:,} pores {'has' if tiny == 1 else 'have'} fewer "
@@ -283,7 +283,7 @@ class Pores:
     @property
     def merge_height(self) -> ChosenHeight:
         """The merge height that is set, and why; that of the next merging where it had none."""
-        return height_of(self._graph, self._settings.h, self.volume.n_spatial)
+        return height_of(self._graph, self._settings.merge_height, self.volume.n_spatial)
 
     def remerge(self, h: str | float) -> Pores:
         """Return the segmentation merged by another height, from the basins that are kept.
@@ -303,7 +303,7 @@ class Pores:
         InputError
             If `h` is below zero.
         """
-        settings = dataclasses.replace(self._settings, merging="height", h=h, markers="")
+        settings = dataclasses.replace(self._settings, merging="height", merge_height=h, markers="")
         numbering = number_basins(self._graph, settings, self.volume)
         return self._renumber(numbering, settings, merged_by(self._graph, settings, self.volume))
 

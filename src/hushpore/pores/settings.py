@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.readable import readable_unit
+from hushpore.base.formatting import readable_unit
 from hushpore.base.settings import Settings, option
 from hushpore.pores.void.histogram import METHODS
 
@@ -26,9 +26,9 @@ _OF_GREYS = (
     "threshold",
     "phases",
     "hysteresis",
-    "window",
-    "window_in_slice",
-    "local_k",
+    "local_window",
+    "local_window_by_slice",
+    "sauvola_k",
     "pores_are",
 )
 
@@ -44,7 +44,7 @@ class PoreSettings(Settings):
     threshold: str | float = option(
         "otsu",
         "Grey value between pore and solid: a method that finds it, or a number. Sauvola and "
-        "Niblack find one for each voxel from its surroundings, for scans of uneven brightness.",
+        "Niblack find one for each voxel from its neighbourhood, for scans of uneven brightness.",
         choices=(*METHODS, *LOCAL_METHODS),
         choice_labels=(
             *(_SPELLED.get(name, name.capitalize()) for name in METHODS),
@@ -69,7 +69,7 @@ class PoreSettings(Settings):
         more=True,
         grey_value=True,
     )
-    window: int = option(
+    local_window: int = option(
         51,
         "Edge of the window around a voxel that Sauvola and Niblack look at; larger than the "
         "largest pore. Along each axis an odd number of voxels that is near it is taken.",
@@ -80,13 +80,13 @@ class PoreSettings(Settings):
         step=2,
         more=True,
     )
-    window_in_slice: bool = option(
+    local_window_by_slice: bool = option(
         False,
         "Take that window within the slice alone, and not as a cube.",
         label="Local threshold by slice",
         more=True,
     )
-    local_k: float = option(
+    sauvola_k: float = option(
         0.2,
         "Factor k of Sauvola and Niblack: how much the standard deviation in the window lowers the "
         "threshold. The greater, the less is pore.",
@@ -103,7 +103,7 @@ class PoreSettings(Settings):
         choices=("dark", "bright"),
         choice_labels=("Dark", "Bright"),
     )
-    mode: str = option(
+    pore_type: str = option(
         "all",
         "all: the whole void; open: what is connected to a face of the volume, or to the air "
         "outside the sample; closed: what is not.",
@@ -111,7 +111,7 @@ class PoreSettings(Settings):
         choices=("all", "open", "closed"),
         choice_labels=("All", "Open only", "Closed only"),
     )
-    outside: str = option(
+    exterior: str = option(
         "auto",
         "The air around the sample, and what is filled in around a scan with one value. auto: "
         "where a quick look at the volume finds some it is left out; keep: it counts as pore; "
@@ -134,7 +134,7 @@ class PoreSettings(Settings):
         auxiliary=("labels",),
         more=True,
     )
-    outside_radius: float = option(
+    ball_radius: float = option(
         10.0,
         "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
         "sample: openings about twice as wide count as outside, narrower ones as pores. "
@@ -173,7 +173,7 @@ class PoreSettings(Settings):
         choice_labels=("26 neighbours (2D: 8)", "6 neighbours (2D: 4)"),
         more=True,
     )
-    h: str | float = option(
+    merge_height: str | float = option(
         "auto",
         "Neighbouring pores merge where the neck between them is less than this much narrower, in "
         "radius, than the smaller of the two. The larger, the fewer pores are split. auto: by the "
@@ -186,7 +186,7 @@ class PoreSettings(Settings):
         minimum=0,
         step=0.1,
     )
-    join_near_peaks: bool = option(
+    merge_overlapping: bool = option(
         True,
         "Neighbouring pores whose widest places are no farther from each other than from the solid "
         "are one, whatever the merge height: rough walls and noise part such. Otherwise the merge "
@@ -273,7 +273,7 @@ class PoreSettings(Settings):
     @property
     def odd_window(self) -> int:
         """The window that is taken: one with a voxel in its middle."""
-        return 2 * round((self.window - 1) / 2) + 1
+        return 2 * round((self.local_window - 1) / 2) + 1
 
     @property
     def thick_phases(self) -> tuple[str, ...]:
@@ -297,19 +297,19 @@ class PoreSettings(Settings):
         return self.merging == "snow" and not self.markers
 
     @property
-    def joins_near_peaks(self) -> bool:
+    def merges_overlapping(self) -> bool:
         """Whether pores are merged by height, and where peaks are near each other whatever that."""
-        return self.join_near_peaks and self.merging == "height" and not self.markers
+        return self.merge_overlapping and self.merging == "height" and not self.markers
 
     @property
     def removes_air(self) -> bool:
         """Whether a ball finds the air around the sample; with ``"auto"`` that is not decided."""
-        return self.outside.startswith("remove") and not self.sample_mask
+        return self.exterior.startswith("remove") and not self.sample_mask
 
     @property
     def keeps_all(self) -> bool:
         """Whether every voxel counts, also air and what is filled in."""
-        return self.outside == "keep" and not self.sample_mask
+        return self.exterior == "keep" and not self.sample_mask
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to.
@@ -317,7 +317,7 @@ class PoreSettings(Settings):
         ``greys`` may be a `hushpore.pores.preview.GreySurvey`.
         """
         greys, volume = known.get("greys"), known.get("volume")
-        said = {"h": _merging(self, volume)}
+        said = {"merge_height": _merging(self, volume)}
         if self.is_local:
             said["threshold"] = (
                 f"Each voxel has its own threshold, from a window of {self.odd_window} voxels "
@@ -336,15 +336,19 @@ class PoreSettings(Settings):
                 reasons.update(dict.fromkeys(names.split(), f"Not used: {why}."))
 
         is_local = self.is_local
-        unless(is_local, "window window_in_slice local_k", "for the thresholds Sauvola and Niblack")
+        unless(
+            is_local,
+            "window local_window_by_slice sauvola_k",
+            "for the thresholds Sauvola and Niblack",
+        )
         # what is refused can be set back
         unless(self.threshold == "otsu" or self.phases > 2, "phases", "for the threshold Otsu")
         unless(not is_local or self.hysteresis is not None, "hysteresis", "the threshold is local")
-        unless(self.outside != "keep", "outside_radius", "the air outside is kept")
-        unless(not self.sample_mask, "outside outside_radius", "a mask says what the sample is")
+        unless(self.exterior != "keep", "ball_radius", "the air outside is kept")
+        unless(not self.sample_mask, "outside ball_radius", "a mask says what the sample is")
         why = "SNOW splits pores by its peaks (Watershed merging)"
-        unless(self.merging == "height", "h join_near_peaks", why)
-        unless(not self.markers, "h join_near_peaks merging", "pores are split by markers")
+        unless(self.merging == "height", "h merge_overlapping", why)
+        unless(not self.markers, "h merge_overlapping merging", "pores are split by markers")
         if known.get("is_void"):
             unless(False, " ".join(_OF_GREYS), "the layer is the void itself, without grey values")
         return reasons
@@ -356,7 +360,7 @@ class PoreSettings(Settings):
 
 
 def _merging(settings: PoreSettings, volume: Volume | None) -> str:
-    h = settings.h
+    h = settings.merge_height
     if settings.markers or settings.merging != "height":
         return ""
     if isinstance(h, str):

@@ -11,10 +11,10 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_grey
 from hushpore.pores.engine import Engine
+from hushpore.pores.void.components import AIR, CLOSED, FILLED_IN, OPEN, SOLID
 from hushpore.pores.void.histogram import find_threshold
 from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
-from hushpore.pores.void.outside import Ball, ball_around
-from hushpore.pores.void.parts import AIR, CLOSED, FILLED_IN, OPEN, SOLID
+from hushpore.pores.void.rolling_ball import Ball, ball_around
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -102,12 +102,12 @@ class Work:
     @property
     def phases_kept(self) -> tuple[int, int]:
         """The phase labels of open void and of closed, of which one may be left out."""
-        mode = self.settings.mode
+        mode = self.settings.pore_type
         return SOLID if mode == "closed" else OPEN, SOLID if mode == "open" else CLOSED
 
     def ball(self, shape: tuple[int, ...]) -> Ball:
         """Return the ball that finds the air around a stack, and the room that it needs."""
-        return ball_around(shape, self.spacing, self.settings.outside_radius, self.is_slicewise)
+        return ball_around(shape, self.spacing, self.settings.ball_radius, self.is_slicewise)
 
 
 def spacing_of(volume: Volume) -> tuple[float, ...]:
@@ -117,7 +117,7 @@ def spacing_of(volume: Volume) -> tuple[float, ...]:
 
 def is_slicewise(volume: Volume, settings: PoreSettings) -> bool:
     """Whether the air outside is found slice by slice: an image is one slice."""
-    return volume.n_spatial == 2 or settings.outside == "remove-slicewise"
+    return volume.n_spatial == 2 or settings.exterior == "remove-slicewise"
 
 
 class Threshold(NamedTuple):
@@ -203,7 +203,7 @@ def local_threshold(
     """Return the local threshold of settings for a stack of some depth, range and padding."""
     bright = settings.pores_are == "bright"
     window, method = window_of(volume, settings), str(settings.threshold)
-    return LocalThreshold(method, window, settings.local_k, bright, depth, grey, padding)
+    return LocalThreshold(method, window, settings.sauvola_k, bright, depth, grey, padding)
 
 
 def check_hysteresis(settings: PoreSettings, threshold: float | None) -> None:
@@ -223,8 +223,8 @@ def check_hysteresis(settings: PoreSettings, threshold: float | None) -> None:
 
 def window_of(volume: Volume, settings: PoreSettings) -> tuple[int, int, int]:
     """Return the window of a local threshold in voxels, (z, y, x)."""
-    in_slice = settings.window_in_slice or volume.n_spatial == 2
-    return window_in_voxels(settings.window, spacing_of(volume), in_slice)
+    in_slice = settings.local_window_by_slice or volume.n_spatial == 2
+    return window_in_voxels(settings.local_window, spacing_of(volume), in_slice)
 
 
 def require_solid(volume: Volume, is_solid: bool) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psutil
 
 from hushpore._version import __version__
+from hushpore.base.atomic import new_file, remove_partial
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
-from hushpore.base.partial import new_file, remove_partial
-from hushpore.base.text import as_csv, encodable, read_text
+from hushpore.base.safe_text import as_csv, encodable, read_text
 from hushpore.io.results import write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 from hushpore.runs.batch_groups import (
@@ -27,7 +27,7 @@ from hushpore.runs.batch_groups import (
     note_on_units,
 )
 from hushpore.runs.batch_workers import State, at_once, in_turn, plan
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -114,7 +114,7 @@ def run_batch(
         The settings of each job, in the order in which they run; None: this job is left out. By
         default pores are segmented, with the defaults.
     series, resample, at, voxel_size, trust : optional
-        How each scan is read, see `hushpore.runs.source.Source`.
+        How each scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     device : str, optional
         As for `hushpore.denoise`.
     jobs : int, optional
@@ -166,7 +166,7 @@ def run_batch(
         raise InputError("A batch makes a result folder of each scan: end it with another job.")
     known = {job: settings and settings.to_dict() for job, settings in steps.items()}
     with _claimed(folder):
-        reading = Source("", series, resample, tuple(at), voxel_size, trust)
+        reading = ScanRecipe("", series, resample, tuple(at), voxel_size, trust)
         tasks = plan(given, folder, wanted, reading=reading, device=device, overwrite=overwrite)
         group_of = _groups(list(tasks), groups)
         return (yield from _run(folder, tasks, known, jobs, group_of))

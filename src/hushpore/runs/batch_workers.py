@@ -21,17 +21,17 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hushpore.base.atomic import remove_partial
 from hushpore.base.errors import NO_MEMORY, HushporeError, InputError, OutputError
 from hushpore.base.events import Driver, Progress, StopEarly
-from hushpore.base.partial import remove_partial
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.io import describe
 from hushpore.io.folders import natural_key
-from hushpore.io.target import require_apart, require_result
+from hushpore.io.output_target import require_apart, require_result
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.result_folder import read_provenance
-from hushpore.runs.source import Source, origin_of, settings_for
+from hushpore.runs.scan_recipe import ScanRecipe, origin_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ class Task:
     """One scan of a batch, and how it is worked on."""
 
     name: str  # what it is called in the summary, and its result folder
-    source: Source  # what is read
+    source: ScanRecipe  # what is read
     folder: Path  # its result folder
     steps: Mapping[str, Settings]  # the settings of each job, in the order in which they run
     device: str  # where to run
@@ -150,7 +150,7 @@ def plan(
     output: Path,
     steps: Mapping[str, Settings],
     *,
-    reading: Source | None = None,
+    reading: ScanRecipe | None = None,
     device: str = "auto",
     overwrite: bool = False,
 ) -> dict[Task, bool]:
@@ -180,7 +180,7 @@ def plan(
     require_apart([output], scans)
     for scan, name in zip(scans, names_of(scans), strict=True):
         folder = output / name
-        source = Source(str(scan)) if reading is None else replace(reading, path=str(scan))
+        source = ScanRecipe(str(scan)) if reading is None else replace(reading, path=str(scan))
         task = Task(name, source, folder, of_each[scan], device, overwrite)
         provenance = task.provenance()
         why = task.made_by(provenance) if provenance is not None else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import METRES, readable_unit
+from hushpore.base.formatting import METRES, readable_unit
 from hushpore.figures.drawing import (
     BINS,
     DPI,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.text import in_figure
+from hushpore.base.safe_text import in_figure
 from hushpore.figures.drawing import add_legend, add_plots, frame, new_figure
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.tables.measures import summarised

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, result_of
-from hushpore.base.readable import readable_bytes, readable_count
+from hushpore.base.formatting import readable_bytes, readable_count
 from hushpore.base.volume import Volume
 from hushpore.device.timing import StageTimer
-from hushpore.io.gate import free_memory
+from hushpore.io.input_limits import free_memory
 from hushpore.io.loading import choose, load
+from hushpore.io.output_target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.registry import EXPORTERS
-from hushpore.io.target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.zarr.image import (
     MEMORY,
     ZarrImage,
@@ -26,7 +26,7 @@ from hushpore.io.zarr.image import (
     require_content,
     write_blocks,
 )
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     import os
@@ -91,7 +91,7 @@ def convert(
     series : int or str, optional
         Which of several image stacks, as for `hushpore.read`; else the largest.
     resample, at, voxel_size, trust : optional
-        How it is read, see `hushpore.runs.source.Source`.
+        How it is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     memory_budget : float, optional
         GB that reading and writing may take beside the program itself; by default a quarter of what
         is free.
@@ -116,7 +116,7 @@ def convert(
     MissingPackageError
         If zarr is not installed.
     """
-    reading = Source(
+    reading = ScanRecipe(
         "", "" if series is None else str(series), resample, tuple(at), voxel_size, trust
     )
     return result_of(converting(scan, path, reading, memory_budget, overwrite), on_event)
@@ -125,7 +125,7 @@ def convert(
 def converting(
     scan: str | os.PathLike[str] | Volume,
     path: str | os.PathLike[str],
-    reading: Source | None = None,
+    reading: ScanRecipe | None = None,
     memory_budget: float | None = None,
     overwrite: bool = False,
     *,
@@ -145,7 +145,7 @@ def converting(
     def work() -> Conversion:
         timer = StageTimer()
         with timer.stage("reading headers"):
-            volume, known = yield from _opened(scan, reading or Source(""))
+            volume, known = yield from _opened(scan, reading or ScanRecipe(""))
         require_content(volume)
         for note in volume.notes:
             yield Note(note)
@@ -170,7 +170,7 @@ def _memory(budget: float | None) -> float:
 
 
 def _opened(
-    scan: str | os.PathLike[str] | Volume, reading: Source
+    scan: str | os.PathLike[str] | Volume, reading: ScanRecipe
 ) -> Generator[Progress, None, tuple[Volume, dict[str, Any]]]:
     """Return the volume, its values left on disk, and what tells it from another."""
     if isinstance(scan, Volume):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, OutputError, import_optional
-from hushpore.base.partial import new_file
-from hushpore.io.target import new_directory
+from hushpore.io.output_target import new_directory
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
-    from hushpore.n2v2.result import Denoised
-    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.denoising.result import Denoised
+    from hushpore.denoising.settings import DenoiseSettings
     from hushpore.patches.result import Patches
 
 
@@ -26,12 +26,12 @@ def save_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -
 def check_export(volume: Volume, settings: DenoiseSettings) -> None:
     """Check that the model of a denoising can be packaged, before it is trained.
 
-    Raises InputError if it cannot, see `hushpore.n2v2.export.require_plain`.
+    Raises InputError if it cannot, see `hushpore.denoising.export.require_plain`.
     """
-    from hushpore.n2v2.export import require_plain
-    from hushpore.n2v2.images import arrange
-    from hushpore.n2v2.plan import context_for
-    from hushpore.n2v2.trained import load_model
+    from hushpore.denoising.automatic import context_for
+    from hushpore.denoising.export import require_plain
+    from hushpore.denoising.images import arrange
+    from hushpore.denoising.trained_model import load_model
 
     if settings.model:
         model = load_model(settings.model)
@@ -50,7 +50,7 @@ def export_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool)
 
 def save_picture(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
     """Draw what was removed, and the loss."""
-    from hushpore.n2v2.picture import denoising_picture
+    from hushpore.denoising.picture import denoising_picture
 
     with new_file(target, overwrite) as part:
         part.write_bytes(denoising_picture(noisy, result))

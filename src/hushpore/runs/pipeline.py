@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.events import Note, Progress, part_of
 from hushpore.jobs import JOBS, chained, start
 from hushpore.runs.result_folder import check_result_target, write_result
-from hushpore.runs.source import attach_files, files_of, origin_of
+from hushpore.runs.scan_recipe import attach_files, files_of, origin_of
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Result
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
-    from hushpore.runs.source import Source
+    from hushpore.runs.scan_recipe import ScanRecipe
 
     #: Yields the events of all jobs in turn, and returns what was written.
     Pipeline: TypeAlias = Generator[Event, None, "Written"]
@@ -39,7 +39,7 @@ class Written:
 
 
 def run_pipeline(
-    source: Source,
+    source: ScanRecipe,
     output: str | os.PathLike[str],
     steps: Mapping[str, Settings],
     *,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.text import read_table
+from hushpore.base.safe_text import read_table
 from hushpore.io import describe
 from hushpore.io.export import PoreResult
+from hushpore.io.output_target import check_target, require_apart
 from hushpore.io.registry import exporter_by_ending, exporters_of
-from hushpore.io.target import check_target, require_apart
 from hushpore.runs.result_folder import read_provenance
 
 if TYPE_CHECKING:

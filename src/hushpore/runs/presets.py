@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hushpore.base.atomic import new_file
 from hushpore.base.config import Tables, config_folder, explained, keep, read_toml
 from hushpore.base.errors import InputError
-from hushpore.base.partial import new_file
 from hushpore.base.settings import Settings
 from hushpore.jobs import JOBS
 
@@ -68,7 +68,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
 
     Examples
     --------
-    >>> read_settings("s.toml")["pores"].h  # doctest: +SKIP
+    >>> read_settings("s.toml")["pores"].merge_height  # doctest: +SKIP
     0.5
     """
     file = Path(path).expanduser()
@@ -118,7 +118,7 @@ def write_settings(
         If it cannot be written.
     """
     # what only reads settings does so without all formats of images
-    from hushpore.io.target import check_target
+    from hushpore.io.output_target import check_target
 
     target = check_target(path, overwrite, suffixes=(_SUFFIX,))
     given = settings or read_preset(DEFAULT)

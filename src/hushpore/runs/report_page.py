@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.readable import readable_unit
+from hushpore.base.formatting import readable_unit
 from hushpore.figures.drawing import (
     PAPER,
     add_legend,
@@ -301,7 +301,7 @@ def _rev(table: pd.DataFrame | None, result: Mapping[str, Any], unit: str) -> It
     figure = new_figure(*_SIZE)
     panels = add_plots(figure, 2)
     panels[-1].set_axis_off()
-    settled = result.get("representative_edge")
+    settled = result.get("rev_edge_length")
     for axes, (name, title) in zip(panels, titles.items(), strict=False):
         axes.set_axis_on()
         draw_rev(axes, table, name, title, unit, settled, PAPER)

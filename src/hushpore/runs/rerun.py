@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
 from hushpore.io import describe
-from hushpore.io.target import PROVENANCE
+from hushpore.io.output_target import PROVENANCE
 from hushpore.jobs import JOBS, check_chain, load
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.pore_result import read_result_table
 from hushpore.runs.result_folder import provenance_file, read_provenance
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     import os
@@ -114,7 +114,7 @@ def rerun(
     try:
         jobs = before.get("jobs", [before])
         steps = _steps(jobs, file)
-        source = Source.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
+        source = ScanRecipe.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
         if not isinstance(source.path, str):
             raise TypeError(f"its scan is {source.path!r}")
         source = dataclasses.replace(source, trust=trust)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import InputError
 from hushpore.base.events import ResultFiles
 from hushpore.base.provenance import fingerprint
-from hushpore.base.text import read_text
+from hushpore.base.safe_text import read_text
+from hushpore.io.output_target import PROVENANCE, check_target, require_apart
 from hushpore.io.registry import exporter_by_ending
 from hushpore.io.results import check_image_target, is_record, write_image, write_results
-from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def write_result(
     images, tables, figures and pages, with ``result.json``.
 
     `results`: of each job, in their order. `source`: how `before` was read, so that it can be read
-    again: `Source.to_dict`, as it was then. `extra`: what else the record says; its
+    again: `ScanRecipe.to_dict`, as it was then. `extra`: what else the record says; its
     ``fingerprints`` are of images that are not written.
     Returns: the file or folder.
     Raises OutputError if it cannot be written; nothing is left behind then.

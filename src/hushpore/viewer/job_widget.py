@@ -31,17 +31,17 @@ from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_label, sign
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
-from hushpore.viewer.layers.origin import identity, set_aside, set_aside_remains, watch_painting
-from hushpore.viewer.layers.presenting import keep_aimed, show_scale_bar
+from hushpore.viewer.layers.lineage import identity, set_aside, set_aside_remains, watch_painting
+from hushpore.viewer.layers.visibility import keep_aimed, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.saving import ask_and_save_result
-from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.messages import OFFER, PROVENANCE, SHOW, RunMessages
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress import JobProgress, RunButtons
 from hushpore.viewer.running.progress_presenter import ProgressPresenter, RunState
+from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.status import FontWarmup
 from hushpore.viewer.running.task import (
     Outcome,
@@ -246,7 +246,7 @@ class JobWidget(WorkerContainer):
         except Exception as error:
             self._failed(explain(error))
             return
-        in_turns(self.native, self._place_all(outcome))
+        run_in_steps(self.native, self._place_all(outcome))
 
     def _place_all(self, outcome: Outcome) -> Iterator[None]:
         """Show the layers of a result, and say what came of the job, each in a turn of its own."""

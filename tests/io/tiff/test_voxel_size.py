@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from hushpore.base.readable import METRES, unit_of
+from hushpore.base.formatting import METRES, unit_of
 from hushpore.io import read
 from hushpore.io.tiff.voxel_size import ome_voxel_size
 

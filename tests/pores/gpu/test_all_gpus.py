@@ -27,11 +27,11 @@ from hushpore.cluster import denoise_tasks, denoising, gpus
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoising import denoise_on
 from hushpore.cluster.segmenting import segment_pores
+from hushpore.denoising.settings import DenoiseSettings
 from hushpore.device import all_gpus
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.io import read
 from hushpore.io.zarr import write_zarr
-from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.settings import PoreSettings
@@ -152,7 +152,7 @@ def segmented(path: Path, **how: Any) -> tuple[Any, Any]:
 def test_pores_on_all_gpus_are_those_of_one_machine(
     path: Path, pinned: Callable[..., list[tuple[str, str]]]
 ) -> None:
-    how = {"connectivity": "faces", "mode": "open", "border_is_solid": True}
+    how = {"connectivity": "faces", "pore_type": "open", "border_is_solid": True}
     used = pinned(slices=6)
     labels, record = segmented(path, **how)
     expected = hushpore.segment_pores(hushpore.read(path), **how)
@@ -173,9 +173,9 @@ def test_pores_on_all_gpus_are_those_of_one_machine(
 @pytest.mark.parametrize(
     ("dtype", "how"),
     [
-        ("f4", {"threshold": "li", "mode": "closed"}),
+        ("f4", {"threshold": "li", "pore_type": "closed"}),
         ("f4", {"threshold": 3000.0, "hysteresis": 2600.0}),
-        ("u2", {"outside": "remove-slicewise", "outside_radius": 3.0, "threshold": 2800.0}),
+        ("u2", {"exterior": "remove-slicewise", "ball_radius": 3.0, "threshold": 2800.0}),
     ],
 )
 def test_the_void_of_all_gpus_is_that_of_one_machine(
@@ -194,7 +194,7 @@ def test_the_void_of_all_gpus_is_that_of_one_machine(
     np.testing.assert_array_equal(np.asarray(labels), expected.labels)
     assert record["result"] == expected.provenance["result"]
     done = Counter(stage for _, stage in used)
-    named = {"hysteresis": "mark_strict", "outside": "mark_neighbours", "mode": "count_bins"}
+    named = {"hysteresis": "mark_strict", "exterior": "mark_neighbours", "pore_type": "count_bins"}
     assert all(done[kernel] == 4 for name, kernel in named.items() if name in how)
     assert len(record["notes"]) == 2, "nothing ran out"
 
@@ -240,8 +240,8 @@ def test_where_the_gpus_cannot_segment_the_workers_cpus_do_and_it_is_said(
 def test_tiles_are_predicted_on_all_gpus_with_the_values_of_one(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from hushpore.denoising.inference import blocks, tiles
     from hushpore.io.zarr import image
-    from hushpore.n2v2.inference import blocks, tiles
 
     # several blocks of a few tiles each
     for module in (blocks, tiles, denoising):

@@ -24,7 +24,7 @@ from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.gpu import engine, opening
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import GpuParts
-from hushpore.pores.void.parts import CLOSED, OPEN, SOLID, closed_bits
+from hushpore.pores.void.components import CLOSED, OPEN, SOLID, closed_bits
 from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import squared_distance
 from hushpore.pores.watershed.graph import BasinGraph, Tables
@@ -270,7 +270,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.pores.void.grey import step_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.base.events import result_of
-from hushpore.pores.passes import classify_void, find_air, find_grey_value, find_void
+from hushpore.pores.slab_steps import classify_void, find_air, find_grey_value, find_void
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.work import Work
 from hushpore.pores.settings import PoreSettings

@@ -14,7 +14,7 @@ from scipy import ndimage as ndi
 
 import hushpore
 from hushpore import Volume
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.device.backend import Backend
 from hushpore.device.memory import POOLED
 from hushpore.device.switches import Switches
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HOW: list[dict[str, Any]] = [
     {},
-    {"mode": "closed"},
-    {"outside": "remove"},
+    {"pore_type": "closed"},
+    {"exterior": "remove"},
     {"merging": "snow"},
     {"connectivity": "faces"},
 ]

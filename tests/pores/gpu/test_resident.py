@@ -14,7 +14,7 @@ from scipy import ndimage as ndi
 import hushpore
 from hushpore import Volume
 from hushpore.base.events import result_of
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import POOLED
@@ -25,7 +25,7 @@ from hushpore.jobs import JOBS
 from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.runs import pipeline
-from hushpore.runs.source import Source
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ def chained(gpu: type[BothGpu], resident: Resident | None, free: int = 10**12, *
     return denoised, hushpore.run("pores", denoised.volume, how, backend)
 
 
-@pytest.mark.parametrize("how", [{}, {"merging": "snow"}, {"outside": "remove"}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"merging": "snow"}, {"exterior": "remove"}], ids=str)
 def test_a_scan_goes_up_once_and_each_result_comes_down_once(
     how: dict[str, Any],
     both: type[BothGpu],
@@ -246,7 +246,7 @@ def test_whoever_runs_a_chain_lets_its_jobs_leave_images_to_each_other(
         CliRunner().invoke(command, words)
     else:
         steps = {name: JOBS[name].settings() for name in ("denoise", "pores")}
-        source = Source(str(tmp_path / "scan.npy"))
+        source = ScanRecipe(str(tmp_path / "scan.npy"))
         with pytest.raises(ReachedError):
             result_of(pipeline.run_pipeline(source, tmp_path / "out", steps, device="cpu"))
     first, second = given

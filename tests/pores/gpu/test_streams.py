@@ -191,7 +191,7 @@ def segmented(streams: Streams, **how: Any) -> Any:
     return hushpore.run("pores", scan(), how, StreamedGpu(switches=switches, streams=streams))
 
 
-@pytest.mark.parametrize("how", [{}, {"outside": "remove", "connectivity": "faces"}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"exterior": "remove", "connectivity": "faces"}], ids=str)
 def test_slabs_on_streams_give_what_the_cpu_gives(
     how: dict[str, Any],
     streams: Streams,

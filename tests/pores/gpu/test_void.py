@@ -16,7 +16,7 @@ from scipy import ndimage as ndi
 from hushpore import Volume
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.device.timing import StageTimer
 from hushpore.pores.engine import Engine
 from hushpore.pores.gpu import engine as gpu_arrays
@@ -24,13 +24,13 @@ from hushpore.pores.gpu import grey as gpu_grey
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts, why_on_host
 from hushpore.pores.gpu.whole import GpuWhole
-from hushpore.pores.passes import (
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slab_steps import (
     classify_void,
     find_air,
     find_grey_value,
     find_void,
 )
-from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.threshold import survey
@@ -122,7 +122,7 @@ def test_whatever_crosses_the_void_is_that_of_the_host(
     monkeypatch.setattr(gpu_grey, "_LEAST", 1500)
     emulated.run_threads(order)
     volume = kinds()[kind]
-    for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):
+    for how in ({}, {"threshold": "li", "pores_are": "bright", "pore_type": "open"}):
         assert_equal(emulated, volume, threads, **how)
     if volume.dtype == np.bool_:
         return
@@ -234,7 +234,7 @@ def test_the_air_outside_is_that_of_the_host(
     volume = samples()[name]
     for outside in ("remove", "remove-slicewise"):
         for mode in ("all", "open", "closed"):
-            how = {"outside": outside, "mode": mode, "outside_radius": 3.0}
+            how = {"exterior": outside, "pore_type": mode, "ball_radius": 3.0}
             found = assert_equal(emulated, volume, threads, **how)
         whole = math.prod(volume.shape)
         assert (sum(found.sample) < whole) == (name != "no air")
@@ -243,7 +243,7 @@ def test_the_air_outside_is_that_of_the_host(
 def test_a_void_without_a_sample_is_refused(emulated: Any, threads: KernelThreads) -> None:
     emulated.run_threads("forward")
     with pytest.raises(InputError, match="no sample that air could be around"):
-        found_by(Volume(np.ones(SHAPE, bool)), PoreSettings(outside="remove"), threads, emulated)
+        found_by(Volume(np.ones(SHAPE, bool)), PoreSettings(exterior="remove"), threads, emulated)
 
 
 @pytest.mark.parametrize("threshold", ["otsu", 0.5])
@@ -275,7 +275,7 @@ def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any, threads: Kern
     ("how", "dtype", "reason"),
     [
         ({}, np.uint16, ""),
-        ({"outside": "remove"}, np.uint8, ""),
+        ({"exterior": "remove"}, np.uint8, ""),
         ({"sample_mask": "m"}, np.uint8, "the host tells by the mask what is outside the sample"),
         ({"threshold": "sauvola"}, np.uint8, "the host finds the local threshold sauvola"),
         ({"threshold": "sauvola"}, bool, ""),
@@ -308,7 +308,7 @@ def test_on_a_gpu_the_void_is_that_of_the_host(kind: str, threads: KernelThreads
     from hushpore.pores.gpu.engine import Gpu
 
     gpu, volume = Gpu.of(choose_backend("cuda")), kinds()[kind]
-    for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):
+    for how in ({}, {"threshold": "li", "pores_are": "bright", "pore_type": "open"}):
         assert_equal(gpu, volume, threads, **how)
 
 
@@ -331,4 +331,4 @@ def test_on_a_gpu_the_air_outside_is_that_of_the_host(name: str, threads: Kernel
 
     gpu = Gpu.of(choose_backend("cuda"))
     for outside in ("remove", "remove-slicewise"):
-        assert_equal(gpu, samples()[name], threads, outside=outside, outside_radius=3.0)
+        assert_equal(gpu, samples()[name], threads, exterior=outside, ball_radius=3.0)

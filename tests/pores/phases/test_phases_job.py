@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def phases(image: Any, **settings: Any) -> Phases:
-    found: Phases = hushpore.run("phases", image, {"outside": "keep", **settings}, "cpu")
+    found: Phases = hushpore.run("phases", image, {"exterior": "keep", **settings}, "cpu")
     return found
 
 
@@ -90,7 +90,7 @@ def test_two_phases_are_pores_and_solid() -> None:
     for _ in range(2):
         grey = sum(np.roll(grey, step, axis) for axis in range(3) for step in (-1, 0, 1))
     volume = Volume(grey, spacing=(3, 1, 1), unit="mm")
-    pores = hushpore.segment_pores(volume, outside="keep", local_thickness="both")
+    pores = hushpore.segment_pores(volume, exterior="keep", local_thickness="both")
     both = phases(volume, thresholds=[pores.threshold], thickness=True)
     totals = pores.provenance["result"]
     table = both.phases
@@ -115,8 +115,8 @@ def test_two_phases_are_pores_and_solid_in_air_and_within_what_is_filled_in(in_a
     pores = hushpore.segment_pores(scan, local_thickness="both")
     totals = pores.provenance["result"]
     assert totals["padding_value"] == -2000
-    assert (totals["outside"] != "keep") == in_air
-    both = phases(scan, thresholds=[pores.threshold], thickness=True, outside="auto")
+    assert (totals["exterior"] != "keep") == in_air
+    both = phases(scan, thresholds=[pores.threshold], thickness=True, exterior="auto")
     for number, name in enumerate(("void", "solid"), 1):
         own = np.where(both.labels == number, both.thickness, 0)
         np.testing.assert_array_equal(own, pores.thickness[name].diameter)
@@ -174,7 +174,7 @@ def test_air_around_a_sample_is_left_out() -> None:
     image = np.repeat(plane[None], 20, 0)
     image[:, 28:32, 20:24] = 10
     image = (image + rng.normal(0, 4, image.shape)).astype(np.float32)
-    found = phases(image, outside="auto")
+    found = phases(image, exterior="auto")
     sample = int(disc.sum()) * 20
     assert found.provenance["result"]["sample_voxels"] == pytest.approx(sample, rel=0.01)
     assert found.phases["num_voxels"][0] == 20 * 16

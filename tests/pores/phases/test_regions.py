@@ -32,7 +32,7 @@ def beads() -> np.ndarray:
 def found(beads: np.ndarray) -> Phases:
     volume = Volume(beads, spacing=2.0, unit="um")
     return hushpore.measure_phases(
-        volume, are_labels=True, regions=True, names="pores, binder.x, ore", h=0.5
+        volume, are_labels=True, regions=True, names="pores, binder.x, ore", merge_height=0.5
     )
 
 
@@ -118,8 +118,10 @@ def test_two_phases_have_the_regions_of_pores() -> None:
     grey = np.random.default_rng(2).normal(size=(24, 25, 26))
     for _ in range(2):
         grey = sum(np.roll(grey, step, axis) for axis in range(3) for step in (-1, 0, 1))
-    pores = hushpore.segment_pores(grey, outside="keep")
-    both = hushpore.measure_phases(grey, thresholds=[pores.threshold], outside="keep", regions=True)
+    pores = hushpore.segment_pores(grey, exterior="keep")
+    both = hushpore.measure_phases(
+        grey, thresholds=[pores.threshold], exterior="keep", regions=True
+    )
     of_pores = both.region_table[both.region_table["phase"] == 1]
     for column in ("num_voxels", "surface_area", "equivalent_diameter", "centroid_x"):
         np.testing.assert_allclose(of_pores[column], pores.pores[column])

@@ -133,7 +133,7 @@ def test_surface_and_axes_are_right_in_voxels_of_any_shape() -> None:
     (pore,) = hushpore.segment_pores(ball).pores.itertuples()
     assert pore.surface_area == pytest.approx(1600 * np.pi, rel=0.01)
     ellipsoid = Volume((z / 30) ** 2 + (y / 20) ** 2 + (x / 10) ** 2 <= 1, spacing=spacing)
-    (pore,) = hushpore.segment_pores(ellipsoid, h=5).pores.itertuples()
+    (pore,) = hushpore.segment_pores(ellipsoid, merge_height=5).pores.itertuples()
     lengths = (pore.length_major, pore.length_medium, pore.length_minor)
     assert lengths == pytest.approx((60, 40, 20), rel=0.01)
     assert (pore.axis_z, pore.axis_y, pore.axis_x) == pytest.approx((1, 0, 0), abs=1e-6)
@@ -151,7 +151,7 @@ def test_an_ellipse_has_its_perimeter_axes_and_direction(angle: float) -> None:
     turn = np.radians(angle)
     along, across = x * np.cos(turn) + y * np.sin(turn), y * np.cos(turn) - x * np.sin(turn)
     void = (along / 60) ** 2 + (across / 30) ** 2 <= 1
-    (pore,) = hushpore.segment_pores(void, h=5).pores.itertuples()
+    (pore,) = hushpore.segment_pores(void, merge_height=5).pores.itertuples()
     # Ramanujan's approximation
     perimeter = np.pi * (3 * 90 - np.sqrt((3 * 60 + 30) * (60 + 3 * 30)))
     assert pore.surface_area == pytest.approx(perimeter, rel=0.03)
@@ -206,7 +206,7 @@ def test_a_neck_between_two_balls_is_their_throat(balls: Callable[..., np.ndarra
     assert throat.inscribed_diameter == pytest.approx(9, abs=0.6)
     assert throat.area == pytest.approx(np.pi * 4.5**2, rel=0.1)
     assert throat.num_faces == pytest.approx(np.pi * 81, rel=0.05)
-    assert result.pores["num_throats"].tolist() == [1, 1]
+    assert result.pores["coordination_number"].tolist() == [1, 1]
 
 
 def test_surfaces_of_pores_are_those_of_the_void_and_twice_the_throats() -> None:
@@ -215,18 +215,18 @@ def test_surfaces_of_pores_are_those_of_the_void_and_twice_the_throats() -> None
     void = np.pad(noise > 0, 1)
     scan = Volume(void)
     for h in (0.0, 0.5, 9.0):
-        result = hushpore.segment_pores(scan, h=h, minimum_shape_voxels=1)
+        result = hushpore.segment_pores(scan, merge_height=h, minimum_shape_voxels=1)
         total = result.provenance["result"]["specific_surface"] * void.size * scan.voxel_size
         parts = result.pores["surface_area"].sum() - 2 * result.throats["area"].sum()
         assert parts == pytest.approx(total, rel=0.005)
         # and throats are counted at both of their pores
-        assert result.pores["num_throats"].sum() == 2 * len(result.throats)
+        assert result.pores["coordination_number"].sum() == 2 * len(result.throats)
 
 
 def test_faces_of_the_volume_are_not_surface_of_the_void() -> None:
     void = np.ones((10, 80, 90), bool)
     void[:5] = False
-    result = hushpore.segment_pores(void, outside="keep").provenance["result"]
+    result = hushpore.segment_pores(void, exterior="keep").provenance["result"]
     # one plane of 80 x 90
     assert result["specific_surface"] * void.size == pytest.approx(80 * 90)
 
@@ -290,7 +290,7 @@ def test_throats_over_faces_are_a_function_of_the_labels(
     berea: np.ndarray, how: dict[str, object]
 ) -> None:
     void = berea[::3, ::3, ::3]
-    result = hushpore.segment_pores(void, connectivity="faces", h=0.0, **how)
+    result = hushpore.segment_pores(void, connectivity="faces", merge_height=0.0, **how)
     labels, throats, area = result.labels, result.throats, {}
     for k, (step, weight) in enumerate(zip(DIRECTIONS, area_per_crossing((1.0,) * 3), strict=True)):
         ends = [
@@ -310,4 +310,4 @@ def test_throats_over_faces_are_a_function_of_the_labels(
     pairs = list(zip(throats["pore_1"], throats["pore_2"], strict=True))
     assert pairs == list(expected)
     np.testing.assert_allclose(throats["area"], list(expected.values()))
-    assert result.pores["num_throats"].sum() == 2 * len(throats)
+    assert result.pores["coordination_number"].sum() == 2 * len(throats)

@@ -7,7 +7,7 @@ import pytest
 from hushpore import InputError, Volume, segment_pores
 from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.pores.tables.resizing import is_proportional, resized_table, resized_totals
-from hushpore.runs.source import with_voxel_size
+from hushpore.runs.scan_recipe import with_voxel_size
 
 
 @pytest.fixture
@@ -23,7 +23,9 @@ def foam() -> np.ndarray:
     return np.where(void, 40, 180).astype(np.uint8)
 
 
-@pytest.mark.parametrize("settings", [{}, {"h": 2.0}, {"merging": "snow"}, {"minimum_voxels": 60}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"merge_height": 2.0}, {"merging": "snow"}, {"minimum_voxels": 60}]
+)
 def test_another_voxel_size_gives_what_a_run_with_it_gives_to_the_last_digit(
     foam: np.ndarray, settings: dict[str, object]
 ) -> None:

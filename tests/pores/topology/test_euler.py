@@ -69,7 +69,7 @@ def test_it_is_that_of_scikit_image_in_slabs_of_any_thickness(
 
 
 def totals(void: np.ndarray, **settings: Any) -> dict[str, Any]:
-    result = hushpore.segment_pores(Volume(void), device="cpu", outside="keep", **settings)
+    result = hushpore.segment_pores(Volume(void), device="cpu", exterior="keep", **settings)
     return result.provenance["result"]
 
 
@@ -83,4 +83,4 @@ def test_a_result_says_it_of_the_void_that_was_asked_for_as_its_labels_are_conne
     at_face = np.unique(np.concatenate([face.ravel() for face in faces]))
     is_open = void & np.isin(parts, at_face)
     assert is_open.sum() < void.sum()
-    assert totals(void, mode="open")["euler_number"] == euler_number(is_open, 3)
+    assert totals(void, pore_type="open")["euler_number"] == euler_number(is_open, 3)

@@ -13,7 +13,7 @@ from hushpore import Volume
 
 
 def totals(void: np.ndarray, **settings: Any) -> dict[str, Any]:
-    settings = {"outside": "keep", **settings}
+    settings = {"exterior": "keep", **settings}
     found = hushpore.segment_pores(Volume(void), device="cpu", **settings)
     return found.provenance["result"]
 
@@ -23,8 +23,8 @@ def test_a_tube_percolates_along_its_axis_and_a_blind_hole_does_not() -> None:
     void[:, 3:6, 4:8] = True
     void[:12, 12:15, 4:8] = True
     found = totals(void)
-    assert found["percolating_z"] == pytest.approx(20 / 32)
-    assert (found["percolating_y"], found["percolating_x"]) == (0, 0)
+    assert found["percolating_fraction_z"] == pytest.approx(20 / 32)
+    assert (found["percolating_fraction_y"], found["percolating_fraction_x"]) == (0, 0)
 
 
 @pytest.mark.parametrize(("connectivity", "structure"), [("all", 3), ("faces", 1)])
@@ -38,21 +38,21 @@ def test_it_is_what_scipy_labels_from_face_to_face(connectivity: str, structure:
         faces = np.moveaxis(parts, axis, 0)[[0, -1]]
         through = np.setdiff1d(np.intersect1d(*faces), 0)
         shares.append(float(np.isin(parts, through).sum() / void.sum()))
-        assert found[f"percolating_{name}"] == pytest.approx(shares[-1])
+        assert found[f"percolating_fraction_{name}"] == pytest.approx(shares[-1])
     assert 0 < max(shares) < 1
 
 
 def test_neighbouring_corners_connect_where_labels_are_connected_over_them() -> None:
     image = np.eye(12, dtype=bool)
-    assert totals(image)["percolating_y"] == 1
-    assert totals(image, connectivity="faces")["percolating_y"] == 0
-    assert "percolating_z" not in totals(image)
+    assert totals(image)["percolating_fraction_y"] == 1
+    assert totals(image, connectivity="faces")["percolating_fraction_y"] == 0
+    assert "percolating_fraction_z" not in totals(image)
 
 
 def test_a_core_in_air_has_faces_at_its_ends_alone() -> None:
     _, y, x = np.indices((16, 40, 40))
     core = np.where(np.hypot(y - 19.5, x - 19.5) < 14, 200, 20).astype(np.uint8)
     core[:, 18:21, 18:21] = 20
-    found = totals(core, outside="remove-slicewise", outside_radius=6)
-    assert found["percolating_z"] == 1
-    assert found["percolating_x"] is None
+    found = totals(core, exterior="remove-slicewise", ball_radius=6)
+    assert found["percolating_fraction_z"] == 1
+    assert found["percolating_fraction_x"] is None

@@ -13,7 +13,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import result_of
-from hushpore.pores.plan import plan_slabs
+from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.topology.tortuosity import find_tortuosity, find_ways
 
@@ -77,14 +77,14 @@ def test_ways_are_no_longer_than_those_of_steps_alone_and_no_shorter_than_straig
 def test_a_result_tells_it_where_it_is_asked_for() -> None:
     void = np.zeros((16, 18, 20), bool)
     void[:, 4:7, 4:7] = True
-    found = hushpore.segment_pores(Volume(void), device="cpu", outside="keep", tortuosity=True)
+    found = hushpore.segment_pores(Volume(void), device="cpu", exterior="keep", tortuosity=True)
     totals = found.provenance["result"]
     assert totals["tortuosity_z"] == pytest.approx(1)
     assert totals["tortuosity_y"] is None
     assert found.remerge(2).provenance["result"]["tortuosity_z"] == pytest.approx(1)
-    without = hushpore.segment_pores(Volume(void), device="cpu", outside="keep")
+    without = hushpore.segment_pores(Volume(void), device="cpu", exterior="keep")
     assert "tortuosity_z" not in without.provenance["result"]
-    image = hushpore.segment_pores(Volume(void[0]), device="cpu", outside="keep", tortuosity=True)
+    image = hushpore.segment_pores(Volume(void[0]), device="cpu", exterior="keep", tortuosity=True)
     assert "tortuosity_z" not in image.provenance["result"]
 
 

@@ -51,7 +51,7 @@ def expected_threshold(image: np.ndarray, method: str, window: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("method", LOCAL_METHODS)
-@pytest.mark.parametrize("window", [(5, 9, 7), (1, 11, 11), (3, 1, 1), (25, 5, 5)])
+@pytest.mark.parametrize("local_window", [(5, 9, 7), (1, 11, 11), (3, 1, 1), (25, 5, 5)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16])
 def test_whole_numbers_get_the_threshold_of_scikit_image(
     dtype: type, window: tuple[int, int, int], method: str, threads: KernelThreads
@@ -186,7 +186,7 @@ def test_the_job_takes_a_local_threshold_whatever_the_slabs(
     method: str, threads: KernelThreads
 ) -> None:
     image = uneven_scan((40, 60, 64)).clip(0, 255).astype(np.float32)
-    settings = {"threshold": method, "window": 9, "local_k": 0.2}
+    settings = {"threshold": method, "local_window": 9, "sauvola_k": 0.2}
     result = hushpore.segment_pores(image, **settings)
     np.testing.assert_array_equal(result.labels > 0, find(image, threads, method, (9, 9, 9)))
     assert result.threshold is None
@@ -200,8 +200,8 @@ def test_the_job_takes_a_local_threshold_whatever_the_slabs(
 def test_a_window_in_one_slice_sees_nothing_of_the_others(threads: KernelThreads) -> None:
     image = uneven_scan().clip(0, 255).astype(np.uint8)
     volume = Volume(image, spacing=(4.0, 1.0, 1.0))
-    settings = {"threshold": "niblack", "window": 11}
-    in_slice = hushpore.segment_pores(volume, window_in_slice=True, **settings)
+    settings = {"threshold": "niblack", "local_window": 11}
+    in_slice = hushpore.segment_pores(volume, local_window_by_slice=True, **settings)
     np.testing.assert_array_equal(in_slice.labels > 0, find(image, threads, "niblack", (1, 11, 11)))
     as_wide = hushpore.segment_pores(volume, **settings)
     np.testing.assert_array_equal(as_wide.labels > 0, find(image, threads, "niblack", (3, 11, 11)))

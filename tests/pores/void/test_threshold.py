@@ -138,7 +138,7 @@ def test_whole_numbers_that_no_threshold_parts_are_refused(dtype: type, offset: 
         hushpore.segment_pores(image + dtype(offset))
     # far apart they are told apart
     wide = np.where(image % 2 == 0, dtype(0), dtype(abs(offset)))
-    assert 0 < hushpore.segment_pores(wide, outside="keep").porosity < 1
+    assert 0 < hushpore.segment_pores(wide, exterior="keep").porosity < 1
 
 
 def materials(*shares_and_greys: tuple[float, float], noise: float, seed: int = 4) -> np.ndarray:

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import ndimage
 
 from hushpore.pores.engine import Engine
-from hushpore.pores.passes import distances
+from hushpore.pores.slab_steps import distances
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.watershed.distance import squared_distance
 

@@ -141,14 +141,14 @@ def test_the_highest_peak_stands_for_its_pore(graph: BasinGraph, h: float) -> No
         assert graph.peak_squared_distance[pore] == graph.peak_squared_distance[root == pore].max()
 
 
-@pytest.mark.parametrize("h", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("merge_height", [0.0, 1.0, 100.0])
 def test_basins_that_do_not_touch_never_merge(h: float) -> None:
     graph = make_graph([5, 5, 7, 7], [(1, 2, 5), (3, 4, 7)])
     assert merge_by_height(graph, h).tolist() == [0, 1, 1, 3, 3]
 
 
 @pytest.mark.parametrize(
-    ("radii", "n_spatial", "typical", "h"),
+    ("radii", "n_spatial", "typical", "merge_height"),
     [
         ([4.5, 1], 3, 4.5, 0.1 + 0.4 * 5 / 7),
         # by volume one ball outweighs seven of half its radius, but not nine; by area not five
@@ -164,13 +164,13 @@ def test_a_height_is_found_by_the_size_of_pores_that_open_into_each_other(
 ) -> None:
     row = [(i, i + 1, 0.5) for i in range(1, len(radii))]
     found = height_of(make_graph(radii, row), "auto", n_spatial)
-    assert (found.radius, found.h) == (pytest.approx(typical), pytest.approx(h))
+    assert (found.radius, found.merge_height) == (pytest.approx(typical), pytest.approx(h))
     assert f"the typical radius is {typical:.3g} voxels" in found.reason
-    assert height_of(make_graph(radii, []), 0.7, n_spatial).to_dict() == {"h": 0.7}
+    assert height_of(make_graph(radii, []), 0.7, n_spatial).to_dict() == {"merge_height": 0.7}
 
 
 @pytest.mark.parametrize(
-    ("edges", "n_spatial", "apart", "h"),
+    ("edges", "n_spatial", "apart", "merge_height"),
     [
         ([], 3, 1, 0.5),
         # of balls of 1 and 2 times the radius; half of them have all
@@ -183,7 +183,7 @@ def test_the_more_pores_lie_apart_the_more_merge(
     edges: list[tuple[int, int, float]], n_spatial: int, apart: float, h: float
 ) -> None:
     found = height_of(make_graph([1, 1, 2], edges), "auto", n_spatial)
-    assert (found.apart, found.h) == (pytest.approx(apart), pytest.approx(h))
+    assert (found.apart, found.merge_height) == (pytest.approx(apart), pytest.approx(h))
     assert found.to_dict()["apart_share"] == found.apart
     assert f"{100 * found.apart:.0f} % of the pores, by volume, touch no other" in found.reason
 
@@ -198,7 +198,7 @@ def test_a_height_is_found_without_pores_and_without_solid() -> None:
     none, one = np.zeros(0, np.int64), np.ones(1, np.int64)
     nothing = find_height("auto", np.zeros(0, np.float32), none, none, 3)
     everything = find_height("auto", np.array([np.inf], np.float32), one, one, 3)
-    assert nothing.h == everything.h == 0.5
+    assert nothing.merge_height == everything.merge_height == 0.5
 
 
 def test_an_unmarked_basin_joins_over_its_widest_neck() -> None:

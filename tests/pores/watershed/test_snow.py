@@ -86,7 +86,7 @@ def test_a_height_can_be_chosen_afterwards() -> None:
     void = blobs((40, 40, 40), 2, 0.6, 1)
     by_peaks = hushpore.segment_pores(Volume(void, spacing=(2, 1, 1)), merging="snow")
     by_height = by_peaks.remerge(0.7)
-    expected = hushpore.segment_pores(Volume(void, spacing=(2, 1, 1)), h=0.7)
+    expected = hushpore.segment_pores(Volume(void, spacing=(2, 1, 1)), merge_height=0.7)
     np.testing.assert_array_equal(by_height.labels, expected.labels)
     assert by_height.provenance["settings"] == expected.provenance["settings"]
-    assert by_height.provenance["result"]["merged_by"] == {"h": 0.7}
+    assert by_height.provenance["result"]["merged_by"] == {"merge_height": 0.7}

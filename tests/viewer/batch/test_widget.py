@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QApplication
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
-from hushpore.io import gate
+from hushpore.io import input_limits
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
@@ -87,7 +87,7 @@ def test_each_scan_is_listed_once_and_taken_off_again(widget, scans):
 
 
 def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbot):
-    presets.save_preset("closed", "pores", JOBS["pores"].settings(mode="closed"))
+    presets.save_preset("closed", "pores", JOBS["pores"].settings(pore_type="closed"))
     widget.pores_preset.value = "closed"
     widget.add(scans)
     widget.output.value = tmp_path / "out"
@@ -113,8 +113,8 @@ def test_scans_that_may_fill_the_memory_are_read_only_where_they_are_trusted(
     phantom = np.full((8, 64, 64), 900, np.uint16)
     phantom[2:6, 20:40, 20:40] = 100
     tifffile.imwrite(tmp_path / "phantom.tif", phantom, compression="zstd", photometric=1)
-    monkeypatch.setattr(gate, "LARGEST_RATIO", 2)
-    monkeypatch.setattr(gate, "SMALL", 0)
+    monkeypatch.setattr(input_limits, "LARGEST_RATIO", 2)
+    monkeypatch.setattr(input_limits, "SMALL", 0)
     widget.add([tmp_path / "phantom.tif"])
     widget.output.value = tmp_path / "out"
     for _ in range(2):
@@ -182,9 +182,9 @@ def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, 
     qtbot.addWidget(widget.native)
     with qtbot.waitSignal(widget._device.found):
         pass
-    gate = threading.Event()
+    open_gate = threading.Event()
     device = "cuda:0" if denoise else "cpu"
-    before = JobWorker(partial(calling, gate.wait, 60))
+    before = JobWorker(partial(calling, open_gate.wait, 60))
     before.start(device)
     widget.denoise.value = denoise
     widget.add(scans[1:2])
@@ -192,7 +192,7 @@ def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, 
     worker = widget.run()
     assert worker.waits_for is before
     worker.cancel()
-    gate.set()
+    input_limits.set()
     qtbot.waitUntil(lambda: not widget.is_running)
 
 

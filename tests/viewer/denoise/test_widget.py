@@ -7,9 +7,9 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels
 
-from hushpore.base.readable import readable_duration
+from hushpore.base.formatting import readable_duration
 from hushpore.base.volume import Volume
-from hushpore.n2v2.noise import estimation
+from hushpore.denoising.noise import estimation
 from hushpore.viewer.denoise.widget import DenoiseWidget, NoiseLine
 from hushpore.viewer.layers.conversion import METADATA_KEY
 

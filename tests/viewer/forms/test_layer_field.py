@@ -7,7 +7,7 @@ import pytest
 
 from hushpore import InputError
 from hushpore.base.settings import Settings, option
-from hushpore.n2v2.settings import DenoiseSettings
+from hushpore.denoising.settings import DenoiseSettings
 from hushpore.viewer.forms.layer_field import LayerField, ModelField
 from hushpore.viewer.running.task import capture
 

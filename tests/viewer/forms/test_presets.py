@@ -36,44 +36,44 @@ def test_at_first_there_are_the_defaults(row):
 
 
 def test_saved_settings_are_chosen_again_by_name(row):
-    row._form.value = PORES(h=2.5, mode="closed")
+    row._form.value = PORES(merge_height=2.5, pore_type="closed")
     assert row._box.currentText() == "Custom"
     row.save("bread")
     assert row._box.currentText() == "bread"
     choose(row, "Default")
     assert row._form.value == PORES()
     choose(row, "bread")
-    assert row._form.value == PORES(h=2.5, mode="closed")
-    assert presets.load_preset("bread", "pores") == PORES(h=2.5, mode="closed")
+    assert row._form.value == PORES(merge_height=2.5, pore_type="closed")
+    assert presets.load_preset("bread", "pores") == PORES(merge_height=2.5, pore_type="closed")
 
 
 def test_settings_put_into_the_form_show_the_preset_that_they_are(row):
-    presets.save_preset("crumb", "pores", PORES(h=2.5))
+    presets.save_preset("crumb", "pores", PORES(merge_height=2.5))
     presets.save_preset("noise", "denoise", JOBS["denoise"].settings(steps=5))
     row.refresh()
     assert entries(row) == ["Default", *SHIPPED, "crumb", "Custom"]
-    row._form.value = PORES(h=2.5)
+    row._form.value = PORES(merge_height=2.5)
     assert row._box.currentText() == "crumb"
     row._form.reset()
     assert row._box.currentText() == "Default"
 
 
 def test_one_of_two_with_the_same_values_stays_chosen(row):
-    presets.save_preset("a", "pores", PORES(h=2.5))
-    presets.save_preset("b", "pores", PORES(h=2.5))
+    presets.save_preset("a", "pores", PORES(merge_height=2.5))
+    presets.save_preset("b", "pores", PORES(merge_height=2.5))
     row.refresh()
     choose(row, "b")
     assert row._box.currentText() == "b"
 
 
 def test_a_preset_is_deleted(row):
-    row._form.value = PORES(h=2.5)
+    row._form.value = PORES(merge_height=2.5)
     row.save("bread")
     row._delete.click()
     assert entries(row) == ["Default", *SHIPPED, "Custom"]
     assert presets.list_presets() == []
     # what the form holds is not touched
-    assert row._form.value == PORES(h=2.5)
+    assert row._form.value == PORES(merge_height=2.5)
 
 
 def test_a_name_is_asked_for(row, monkeypatch):
@@ -84,7 +84,7 @@ def test_a_name_is_asked_for(row, monkeypatch):
         return " bread ", True
 
     monkeypatch.setattr(row_module.QInputDialog, "getText", answer)
-    row._form.value = PORES(h=2.5)
+    row._form.value = PORES(merge_height=2.5)
     row._save.click()
     row._save.click()
     assert asked == ["", "bread"]
@@ -99,11 +99,11 @@ def test_a_name_that_cannot_be_used_is_explained(row, monkeypatch):
 
 
 def test_what_was_last_used_can_be_chosen_and_not_deleted(row):
-    remember("pores", PORES(h=1.75))
+    remember("pores", PORES(merge_height=1.75))
     row.refresh()
     assert entries(row) == ["Default", "Last used", *SHIPPED, "Custom"]
     choose(row, "Last used")
-    assert row._form.value == PORES(h=1.75)
+    assert row._form.value == PORES(merge_height=1.75)
     assert not row._delete.isEnabled()
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from napari.layers import Image, Labels, Layer, Points
 
 from hushpore import InputError, Volume
-from hushpore.io.planes import PlaneStack
+from hushpore.io.lazy_arrays import PlaneStack
 from hushpore.viewer.layers.conversion import (
     CONTRAST_SLICES,
     METADATA_KEY,

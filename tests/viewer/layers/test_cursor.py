@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from napari.utils._proxies import PublicOnlyProxy
 
-from hushpore.viewer.layers.presenting import keep_aimed
+from hushpore.viewer.layers.visibility import keep_aimed
 
 pytestmark = pytest.mark.gui
 

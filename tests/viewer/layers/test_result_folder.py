@@ -7,9 +7,9 @@ import hushpore
 from hushpore import Volume
 from hushpore.io.results import write_results
 from hushpore.runs.result_folder import write_result
+from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.result_folder import labels_from_result
-from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.results.pore_layer import result_of, tables_of, thickness_layers
 

@@ -3,7 +3,7 @@ import pytest
 from qtpy.QtCore import Qt
 
 from hushpore import InputError, Volume
-from hushpore.io.planes import PlaneStack
+from hushpore.io.lazy_arrays import PlaneStack
 from hushpore.viewer.layers import series_chooser
 from hushpore.viewer.layers.series_chooser import THUMBNAIL, SeriesChooser, thumbnail
 

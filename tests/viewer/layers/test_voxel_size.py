@@ -13,12 +13,12 @@ from napari.layers import Layer
 import hushpore
 from hushpore import Volume
 from hushpore.base.events import Preview, Progress
-from hushpore.base.readable import readable_number
+from hushpore.base.formatting import readable_number
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, volume_of
+from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
-from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.plots import THICKNESS, PlotsWidget
 from hushpore.viewer.results.pore_layer import tables_of
@@ -242,7 +242,7 @@ def test_the_sentence_on_what_was_merged_anew_is_in_the_new_unit_too(
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy)
     give(widget, "15.4")
-    truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"), h=50.0)
+    truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"), merge_height=50.0)
     assert widget._result.text().startswith(truth.summary)
     # and of pores that no run of this window has made
     other = ViewerModel()

@@ -100,8 +100,8 @@ def denoised(qtbot, scan):
     """A viewer with a scan and what a model has made of it, and the widget."""
     import torch
 
-    from hushpore.n2v2.model import Architecture, build_network
-    from hushpore.n2v2.trained import Model
+    from hushpore.denoising.model import Architecture, build_network
+    from hushpore.denoising.trained_model import Model
 
     viewer = ViewerModel()
     viewer.add_image(scan, name="scan")

@@ -14,8 +14,8 @@ import hushpore
 from hushpore import Volume
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
-from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.layers.voxel_size import parse_voxel_size, resize_layer
 from hushpore.viewer.phases.layers import contacts_of
 from hushpore.viewer.phases.widget import PhasesWidget
@@ -37,7 +37,7 @@ def widget(qtbot: Any, viewer: Any, rock: np.ndarray) -> PhasesWidget:
     widget = PhasesWidget(viewer)
     qtbot.addWidget(widget.native)
     widget.native.show()
-    widget.outside.value = "keep"
+    widget.exterior.value = "keep"
     qtbot.waitUntil(lambda: widget.panel.greys is not None and not widget.panel.is_busy)
     return widget
 
@@ -149,7 +149,7 @@ def test_a_voxel_size_given_later_scales_all_that_was_measured(
     for layer in read:
         assert resize_layer(layer, Volume(rock, spacing=2.0, unit="um"), size)
     widget._set_voxel_size("6µm")
-    how = {"outside": "keep", "thickness": True, "regions": True}
+    how = {"exterior": "keep", "thickness": True, "regions": True}
     scan = Volume(rock, spacing=6.0, unit="um", metadata={"value_unit": "HU"})
     expected = hushpore.run("phases", scan, how, "cpu")
     assert "value_unit" not in expected.files().images["thickness"].metadata
@@ -246,7 +246,7 @@ def test_the_preview_leaves_out_the_air_that_a_run_leaves_out(qtbot: Any, viewer
     widget = PhasesWidget(viewer)
     qtbot.addWidget(widget.native)
     widget.native.show()
-    widget.outside.value = "remove"
+    widget.exterior.value = "remove"
     qtbot.waitUntil(lambda: widget.panel.greys is not None and not widget.panel.is_busy)
     widget.panel.shown.setChecked(True)
     qtbot.waitUntil(lambda: not widget.panel.is_busy and widget.panel.preview.layer is not None)

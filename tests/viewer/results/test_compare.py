@@ -22,7 +22,7 @@ def complete(result):
     pores, throats = result.pores, result.throats
     for column in ("inscribed_diameter", "surface_area", "elongation"):
         pores[column] = pores["equivalent_diameter"] * 0.5
-    pores["num_throats"] = 1
+    pores["coordination_number"] = 1
     throats["inscribed_diameter"] = throats["area"]
     return result
 
@@ -164,7 +164,7 @@ def test_two_measurements_of_phases_are_compared_by_name(widget, viewer, qtbot):
         cuts = np.repeat([30, 100, 200], [6 + moved, 8 - moved, 6]).astype(np.uint8)
         target = capture(viewer.add_image(np.broadcast_to(cuts, (8, 20, 20)).copy(), name=name))
         found = hushpore.measure_phases(
-            target.volume, thresholds="60,150", names="pores, clay, quartz", outside="keep"
+            target.volume, thresholds="60,150", names="pores, clay, quartz", exterior="keep"
         )
         viewer.add_layer(Layer.create(*phase_layers(found, target)[0]))
     qtbot.waitUntil(lambda: widget.result is not None and widget.result.pores is None, timeout=SOON)

@@ -71,7 +71,7 @@ def test_porosity_and_pores_of_cubes_are_plotted_with_where_they_settle(plots, l
     figures = {"edge": [2.0, 4.0], "porosity": [0.3, 0.3], "density": [5.0, 6.0]}
     ends = {"porosity_low": [0.1, 0.29], "porosity_high": [0.6, 0.31]}
     more = {"density_low": [0.0, 5.0], "density_high": [9.0, 7.0]}
-    totals = {**known["provenance"]["result"], "representative_edge": 4.0}
+    totals = {**known["provenance"]["result"], "rev_edge_length": 4.0}
     provenance = {**known["provenance"], "result": totals}
     rev = pd.DataFrame({**figures, **ends, **more})
     layer.metadata = {"hushpore": {**known, "rev": rev, "provenance": provenance}}

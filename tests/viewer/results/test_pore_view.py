@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, label_colormap
 
-from hushpore.io.planes import PlaneStack
+from hushpore.io.lazy_arrays import PlaneStack
 from hushpore.viewer.results import pore_view
 from hushpore.viewer.results.pore_layer import pore_layer, update_pore_layer
 from hushpore.viewer.results.pore_view import (

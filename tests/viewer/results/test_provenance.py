@@ -61,7 +61,11 @@ def test_the_record_of_the_active_layer_is_shown(viewer, panel):
 
 
 def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
-    provenance = {**PROVENANCE, "job": "pores", "settings": {"h": 0.5, "mode": "all", "gone": 1}}
+    provenance = {
+        **PROVENANCE,
+        "job": "pores",
+        "settings": {"merge_height": 0.5, "pore_type": "all", "gone": 1},
+    }
     viewer.add_labels(np.zeros((4, 8, 8), int), metadata={METADATA_KEY: {"provenance": provenance}})
     shown = lines(panel)
     assert shown["settings", "watershed merge height"] == "0.5 voxels"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushpore.base.events import Note, Progress, result_of
-from hushpore.base.scaled import Scaled
+from hushpore.base.rescaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.viewer.running import task
 

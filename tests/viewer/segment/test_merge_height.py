@@ -24,7 +24,7 @@ def void():
 
 @pytest.fixture(scope="module")
 def result(void):
-    return hushpore.segment_pores(void, h=0.5)
+    return hushpore.segment_pores(void, merge_height=0.5)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def wait(qtbot, control):
 
 
 def height_of(layer):
-    return layer.metadata[METADATA_KEY]["provenance"]["settings"]["h"]
+    return layer.metadata[METADATA_KEY]["provenance"]["settings"]["merge_height"]
 
 
 def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
@@ -63,8 +63,8 @@ def test_it_begins_where_auto_has_led_and_leads_back(qtbot, viewer, control, voi
     small = hushpore.segment_pores(void[::3, ::3, ::3])
     layer = show(viewer, small)
     found = small.merge_height
-    assert 0.1 < found.h < 0.5
-    assert control._box.value() == pytest.approx(found.h, abs=0.005)
+    assert 0.1 < found.merge_height < 0.5
+    assert control._box.value() == pytest.approx(found.merge_height, abs=0.005)
     assert control._note.text().replace("\u00a0", " ") == found.reason
     control._box.setValue(2.0)
     wait(qtbot, control)
@@ -72,7 +72,7 @@ def test_it_begins_where_auto_has_led_and_leads_back(qtbot, viewer, control, voi
     control.undo()
     wait(qtbot, control)
     assert height_of(layer) == "auto"
-    assert control._box.value() == pytest.approx(found.h, abs=0.005)
+    assert control._box.value() == pytest.approx(found.merge_height, abs=0.005)
 
 
 def test_it_is_called_as_the_layer_is(viewer, control, result):
@@ -170,7 +170,7 @@ def test_peaks_of_snow_give_way_to_heights_and_come_back(qtbot, viewer, control,
 
 def test_each_layer_keeps_its_own_result(qtbot, viewer, control, result, void):
     first = show(viewer, result)
-    second = show(viewer, hushpore.segment_pores(void, h=1.0), "other")
+    second = show(viewer, hushpore.segment_pores(void, merge_height=1.0), "other")
     control._box.setValue(5.0)
     wait(qtbot, control)
     np.testing.assert_array_equal(first.data, result.labels)

@@ -31,7 +31,7 @@ def show(qtbot, preview, layer, **settings):
     target = capture(layer)
     with KernelThreads(1) as threads:
         greys = result_of(survey_greys(target.volume, threads))
-    preview.show(target, PoreSettings(**{"outside": "keep", **settings}), greys)
+    preview.show(target, PoreSettings(**{"exterior": "keep", **settings}), greys)
     wait(qtbot, preview)
 
 

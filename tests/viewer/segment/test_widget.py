@@ -9,7 +9,7 @@ import hushpore
 from hushpore import jobs
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.layers.origin import Origin, scan_of, set_origin
+from hushpore.viewer.layers.lineage import Lineage, scan_of, set_lineage
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.phases.widget import PhasesWidget
 from hushpore.viewer.results.pore_layer import tables_of
@@ -125,12 +125,12 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
     provenance = labels.metadata[METADATA_KEY]["provenance"]
-    assert provenance["settings"]["h"] == 50.0
+    assert provenance["settings"]["merge_height"] == 50.0
     assert f"{provenance['result']['count']} pores" in widget._result.text()
-    assert widget.form.value.h == 50.0
+    assert widget.form.value.merge_height == 50.0
     widget.remerging.undo()
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
-    assert widget.form.value.h == "auto"
+    assert widget.form.value.merge_height == "auto"
 
 
 def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
@@ -148,7 +148,7 @@ def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
     assert "Split at markers" in widget.remerging._note.text()
     widget.remerging._box.setValue(2.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
-    assert (widget.form.value.h, widget.form.value.markers) == (2.0, "")
+    assert (widget.form.value.merge_height, widget.form.value.markers) == (2.0, "")
     widget.remerging.undo()
     assert widget.form.value.markers == "seed"
 
@@ -156,7 +156,7 @@ def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
 def test_another_scan_begins_with_the_method_and_not_with_the_number(qtbot, viewer, widget, scan):
     widget.threshold.value = "li"
     widget.threshold.value = 120.0
-    widget.h.value = 2.0
+    widget.merge_height.value = 2.0
     mask = viewer.add_labels(np.ones(scan.shape, np.uint8), name="mask")
     widget.sample_mask.value = mask
     other = viewer.add_image(scan * 0.1, name="other")
@@ -164,7 +164,7 @@ def test_another_scan_begins_with_the_method_and_not_with_the_number(qtbot, view
     assert widget.form.value.threshold == "li"
     assert widget.form.value.sample_mask == ""
     # which is no grey value, and is marked as changed
-    assert widget.form.value.h == 2.0
+    assert widget.form.value.merge_height == 2.0
     assert "Threshold (120)" in widget._result.text()
     # nothing is lost: back at the first scan all is as it was
     widget.layer.value = viewer.layers["scan"]
@@ -184,7 +184,7 @@ def test_a_threshold_can_be_taken_over_to_another_scan(qtbot, viewer, widget, sc
 def test_a_layer_that_was_made_of_the_scan_keeps_its_threshold(qtbot, viewer, widget, scan):
     widget.threshold.value = 120.0
     denoised = Image(scan, name="scan denoised")
-    set_origin(denoised, Origin(scan_of(viewer.layers["scan"]), "", "denoise", denoised.name))
+    set_lineage(denoised, Lineage(scan_of(viewer.layers["scan"]), "", "denoise", denoised.name))
     viewer.add_layer(denoised)
     assert widget.layer.value is denoised
     assert widget.form.value.threshold == 120.0
@@ -202,7 +202,7 @@ def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, sc
     assert widget._result.text().startswith("scan pores: ")
     assert widget.timing.isHidden()
     # which the next run on the other scan does not take over
-    assert widget.form.value.h == "auto"
+    assert widget.form.value.merge_height == "auto"
 
 
 def test_labels_that_were_painted_on_are_not_taken_away(qtbot, viewer, widget):
@@ -259,7 +259,7 @@ def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
     assert "Count it as pore" in text
     widget._result.linkActivated.emit("offer 0")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
-    assert widget.outside.value == "keep"
+    assert widget.exterior.value == "keep"
     text = widget._result.text()
     assert text.startswith("Air around the sample (about 52 % of the volume) counts as pore. ")
     assert widget.result.porosity > 0.5
@@ -267,7 +267,7 @@ def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
     assert "Leave it out" in text
     widget._result.linkActivated.emit("offer 0")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
-    assert widget.outside.value == "auto"
+    assert widget.exterior.value == "auto"
     assert widget._result.text().startswith("Air around the sample (56 %")
 
 
@@ -287,11 +287,11 @@ def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
 
 
 def test_the_choices_about_air_are_in_plain_words(widget):
-    box = widget.form.outside.native
+    box = widget.form.exterior.native
     words = [box.itemText(row) for row in range(box.count())]
     assert words == ["Leave out", "Count as pore", "Always leave out", "Slice by slice"]
     # where it is explained, too
     assert "Count as pore: it " in box.toolTip()
-    widget.outside.value = "remove"
+    widget.exterior.value = "remove"
     assert box.currentText() == "Always leave out"
-    assert widget.form.value.outside == "remove"
+    assert widget.form.value.exterior == "remove"

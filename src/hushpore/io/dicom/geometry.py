@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.readable import readable_count
+from hushpore.base.formatting import readable_count
 from hushpore.io.folders import natural_key
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from hushpore.base.errors import HushporeError
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
-from hushpore.io.gate import gate_of
+from hushpore.io.input_limits import limits_for
 from hushpore.io.libraries import captured_warnings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO, TypeAlias
 
-    from hushpore.io.gate import Gate
+    from hushpore.io.input_limits import InputLimits
 
     #: Planes, and the name of each file that holds none with the reason.
     Headers: TypeAlias = tuple[list[Slice], list[tuple[str, str]]]
@@ -188,7 +188,7 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
 
     try:
         with path.open("rb") as file:
-            _require_few_items(file, gate_of(path))
+            _require_few_items(file, limits_for(path))
             content = inflated(file, HEADER) or file
             header = pydicom.dcmread(
                 content, stop_before_pixels=True, force=True, specific_tags=_tags()
@@ -209,7 +209,7 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
         return [], f"a damaged header ({type(error).__name__})"
 
 
-def _require_few_items(file: BinaryIO, gate: Gate) -> None:
+def _require_few_items(file: BinaryIO, gate: InputLimits) -> None:
     """Refuse a header of more items than any has, each of which takes time; `file`: at its begin.
 
     Raises NotTrustedError if it has so many.
@@ -305,7 +305,7 @@ def _encoding(
         high_bit=high,
         offset=offset,
         length=None if length == _UNDEFINED or offset < 0 else length,
-        gate=gate_of(path, size),
+        gate=limits_for(path, size),
     )
 
 

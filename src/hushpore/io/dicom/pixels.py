@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, MissingPackageError
-from hushpore.io.gate import SMALL, stated_bytes, stated_size
+from hushpore.io.input_limits import SMALL, stated_bytes, stated_size
+from hushpore.io.lazy_arrays import read_uncompressed
 from hushpore.io.libraries import captured_warnings, explained_damage
-from hushpore.io.planes import read_uncompressed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.io.dicom.geometry import Slice
-    from hushpore.io.gate import Gate
+    from hushpore.io.input_limits import InputLimits
 
 _DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
 #: Transfer syntax of what is compressed as a whole, header and pixels.
@@ -71,7 +71,7 @@ class Encoding:
     high_bit: int
     offset: int  # where the values begin in the file; -1 where only pydicom can tell
     length: int | None  # their bytes; None where they are encapsulated, as compressed ones are
-    gate: Gate  # what the file may take
+    gate: InputLimits  # what the file may take
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.readable import readable_count
-from hushpore.base.scaled import Scaled
+from hushpore.base.formatting import readable_count
+from hushpore.base.rescaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_series
 from hushpore.io.dicom.header import is_dicomdir, read_headers
 from hushpore.io.dicom.pixels import SeriesReader
 from hushpore.io.folders import START, files_below, is_dicom, shortened
+from hushpore.io.lazy_arrays import LEFT_OUT, PlaneStack
 from hushpore.io.libraries import captured_warnings
 from hushpore.io.loading import with_own_names
-from hushpore.io.planes import LEFT_OUT, PlaneStack
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

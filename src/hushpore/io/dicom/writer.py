@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError, import_optional
-from hushpore.base.readable import METRES
-from hushpore.base.text import on_one_line
+from hushpore.base.formatting import METRES
+from hushpore.base.safe_text import on_one_line
 from hushpore.io.libraries import captured_warnings
-from hushpore.io.target import check_target, is_link, new_directory
+from hushpore.io.output_target import check_target, is_link, new_directory
 
 if TYPE_CHECKING:
     import os

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import METRES
+from hushpore.base.formatting import METRES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hushpore.base.errors import InputError, MissingPackageError, NotTrustedError
-from hushpore.io.gate import CONSENT, SMALL, Gate, gate_of, stated_bytes
+from hushpore.io.input_limits import CONSENT, SMALL, InputLimits, limits_for, stated_bytes
+from hushpore.io.lazy_arrays import PlaneStack, uncompressed_planes
 from hushpore.io.libraries import captured_log, explained_damage
-from hushpore.io.planes import PlaneStack, uncompressed_planes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,7 +63,7 @@ def planes_of(
         return None
     if any(page is None or math.prod(page.shape) != math.prod(plane_shape) for page in pages):
         return None
-    gate = gate_of(path)
+    gate = limits_for(path)
     handle: Any = pages[0].parent.filehandle
     handle.set_lock(True)
 
@@ -102,7 +102,7 @@ def require_few_pages(path: Path) -> None:
 
     Raises NotTrustedError if it has so many; InputError if they lead back to one before.
     """
-    gate = gate_of(path)
+    gate = limits_for(path)
     if gate.is_trusted or gate.stored > _LARGE:
         return
     with path.open("rb") as file:
@@ -130,7 +130,7 @@ def require_few_pages(path: Path) -> None:
     gate.require_few(count, "pages")
 
 
-def require_parts(page: Any, gate: Gate) -> None:
+def require_parts(page: Any, gate: InputLimits) -> None:
     """Refuse a page that is cut into far larger parts than itself, or compressed unknowably.
 
     Raises NotTrustedError if it is.
@@ -163,7 +163,7 @@ def _part_bytes(keyframe: Any) -> int:
     return int(pixels * samples * keyframe.dtype.itemsize)
 
 
-def _require_size(page: Any, handle: Any, gate: Gate) -> None:
+def _require_size(page: Any, handle: Any, gate: InputLimits) -> None:
     """Refuse a page whose compressed parts state a size beyond their own, before it is decoded."""
     keyframe = page.keyframe
     if gate.is_trusted or int(keyframe.compression) not in _STATING:

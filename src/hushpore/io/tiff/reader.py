@@ -16,11 +16,11 @@ import numpy as np
 import tifffile
 
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
-from hushpore.base.readable import readable_count
+from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
-from hushpore.io.gate import CONSENT, Gate, gate_of
+from hushpore.io.input_limits import CONSENT, InputLimits, limits_for
+from hushpore.io.lazy_arrays import PlaneStack, Stream
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
-from hushpore.io.planes import PlaneStack, Stream
 from hushpore.io.tiff.planes import (
     explained,
     layout_notes,
@@ -104,7 +104,7 @@ def _slice_key(path: Path) -> tuple[Any, ...] | None:
         page: Any = tif.pages.first
         _refuse_colour(page, path)
         _require_plausible(page.shape, page.dtype, path)
-        require_parts(page, gate_of(path))
+        require_parts(page, limits_for(path))
         return (*page.shape, str(page.dtype)) if len(tif.pages) == 1 else None
 
 
@@ -133,7 +133,7 @@ def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
 
 
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
-    gate = gate_of(path)
+    gate = limits_for(path)
     require_few_images(tif, gate)
     all_series = tif.series
     _require_complete(messages, path)
@@ -285,7 +285,7 @@ def _in_axis_order(
             if page is not None
         }.values()
     )
-    gate = gate_of(path, stored)
+    gate = limits_for(path, stored)
     gate.require_plausible(math.prod(wanted) * native.itemsize)
     return Stream(wanted, native, fill, gate), axes
 
@@ -332,7 +332,7 @@ def _require_bytes(
         if needed > size and series.keyframe.compression == 1:
             raise _incomplete(path)
         return
-    gate = gate_of(path)
+    gate = limits_for(path)
     for page in pages:
         if page is not None:
             require_parts(page, gate)
@@ -353,10 +353,10 @@ def _require_bytes(
 def _require_plausible(shape: Sequence[int], dtype: Any, path: Path) -> None:
     """Refuse a damaged header before memory is taken for an image that cannot be there."""
     needed = math.prod(shape) * np.dtype(dtype).itemsize
-    gate_of(path).require_plausible(needed, f"an image of {' x '.join(map(str, shape))} pixels,")
+    limits_for(path).require_plausible(needed, f"an image of {' x '.join(map(str, shape))} pixels,")
 
 
-def require_few_images(tif: tifffile.TiffFile, gate: Gate) -> None:
+def require_few_images(tif: tifffile.TiffFile, gate: InputLimits) -> None:
     """Refuse a file that names more images than its bytes can hold, before they are looked for.
 
     And one that names files outside its folder, or what is no file.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from hushpore.base.readable import METRES, readable_unit, unit_of
-from hushpore.io.known import known_of_values
+from hushpore.base.formatting import METRES, readable_unit, unit_of
+from hushpore.io.value_metadata import known_of_values
 
 if TYPE_CHECKING:
     import tifffile

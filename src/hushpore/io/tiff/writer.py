@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import METRES
-from hushpore.base.text import harmless
-from hushpore.io.known import known_of_values
-from hushpore.io.planes import slabs
+from hushpore.base.formatting import METRES
+from hushpore.base.safe_text import harmless
+from hushpore.io.lazy_arrays import slabs
+from hushpore.io.value_metadata import known_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

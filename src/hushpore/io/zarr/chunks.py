@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.io.planes import THREADS
+from hushpore.io.lazy_arrays import THREADS
 from hushpore.io.zarr.codecs import Bounded3, codec_name
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from hushpore.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hushpore.io.gate import Gate
+    from hushpore.io.input_limits import InputLimits
 
 #: Codecs of Zarr 2 that move bytes or count numbers, and make as many as there were.
 _FILTERS = (
@@ -52,7 +52,7 @@ class PlainFiles(LocalStore):
         return await super().get(key, *args, **options)
 
 
-def bounded(array: Any, gate: Gate) -> Any:
+def bounded(array: Any, gate: InputLimits) -> Any:
     """Return an array whose chunks are looked at before they are decoded.
 
     `array`: of zarr, of version 2 or 3. `gate`: of what it is a part of, with the user's consent.
@@ -89,7 +89,7 @@ def bounded(array: Any, gate: Gate) -> Any:
 
 
 def _bounded_codecs(
-    codecs: tuple[Any, ...], most: int, dtype: np.dtype[Any], gate: Gate
+    codecs: tuple[Any, ...], most: int, dtype: np.dtype[Any], gate: InputLimits
 ) -> tuple[Any, ...]:
     found: list[Any] = []
     for codec in codecs:
@@ -118,7 +118,7 @@ def codec_name(codec: Any) -> str:
     return str(name)
 
 
-def _require_known(names: list[str], known: tuple[str, ...], gate: Gate) -> None:
+def _require_known(names: list[str], known: tuple[str, ...], gate: InputLimits) -> None:
     for name in names:
         if name not in known:
             raise InputError(
@@ -128,7 +128,7 @@ def _require_known(names: list[str], known: tuple[str, ...], gate: Gate) -> None
             )
 
 
-def _require_size(name: str, content: bytes, most: int, gate: Gate) -> None:
+def _require_size(name: str, content: bytes, most: int, gate: InputLimits) -> None:
     """Refuse a chunk that expands to more than it should.
 
     Raises InputError if it does; NotTrustedError if it is compressed as no scan is.
@@ -147,7 +147,7 @@ class _Bounded2(Codec):  # type: ignore[misc]
 
     codec_id: str = "bounded"  # that of the codec, in each of them
 
-    def __init__(self, codec: Any, gate: Gate, most: int) -> None:
+    def __init__(self, codec: Any, gate: InputLimits, most: int) -> None:
         self.codec_id = codec.codec_id
         self._codec, self._gate, self._most = codec, gate, most
 
@@ -172,7 +172,7 @@ class Bounded3(BytesBytesCodec):
     """A codec of Zarr 3 that looks at a chunk before it decodes it."""
 
     codec: Any
-    gate: Gate
+    gate: InputLimits
     most: int
     is_fixed_size = False
 

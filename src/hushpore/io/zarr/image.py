@@ -13,12 +13,12 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError, import_optional
 from hushpore.base.events import Progress, Timing, result_of
-from hushpore.base.readable import FULL, readable_bytes
-from hushpore.base.text import file_name
+from hushpore.base.formatting import FULL, readable_bytes
+from hushpore.base.safe_text import file_name
 from hushpore.device.timing import StageTimer
-from hushpore.io.known import known_of_values
-from hushpore.io.planes import chunk_depth, in_native_order
-from hushpore.io.target import check_target, new_directory, require_zarr
+from hushpore.io.lazy_arrays import chunk_depth, in_native_order
+from hushpore.io.output_target import check_target, new_directory, require_zarr
+from hushpore.io.value_metadata import known_of_values
 
 if TYPE_CHECKING:
     import os
@@ -300,9 +300,9 @@ def write_zarr(
 ) -> Path:
     """Write a volume as an OME-Zarr image (NGFF 0.5, Zarr 3), complete or not there at all.
 
-    Values, axes, spacing, unit, origin and what is known of values (`hushpore.io.known`) survive a
-    round trip through `hushpore.read`. Levels of half the resolution are added until the largest
-    is no wider than 256 pixels. What lies on disk is read a layer of blocks at a time.
+    Values, axes, spacing, unit, origin and what is known of values (`hushpore.io.value_metadata`)
+    survive a round trip through `hushpore.read`. Levels of half the resolution are added until the
+    largest is no wider than 256 pixels. What lies on disk is read a layer of blocks at a time.
 
     `path`: a folder, usually named ``.ome.zarr``. `volume`: 2D or 3D, with leading axes or without.
     With ``metadata["labels"]`` it is opened as labels. `labels`: integers of the same shape,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import METRES, unit_of
+from hushpore.base.formatting import METRES, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import natural_key, shortened
-from hushpore.io.gate import gate_of
-from hushpore.io.known import known_of_values
+from hushpore.io.input_limits import limits_for
+from hushpore.io.lazy_arrays import DiskArray
 from hushpore.io.libraries import explained_damage
 from hushpore.io.loading import with_own_names
-from hushpore.io.planes import DiskArray
+from hushpore.io.value_metadata import known_of_values
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.io.gate import Gate
+    from hushpore.io.input_limits import InputLimits
 
 _ORDER = "tczyx"
 #: Bytes of the newest layer of chunks that are kept, so that the next slice decodes nothing.
@@ -167,7 +167,7 @@ def open_zarr(folder: Path) -> list[Volume]:
             f"{error}). Copy or export it again."
         )
     ):
-        gate = gate_of(folder)
+        gate = limits_for(folder)
         node = zarr.open(PlainFiles(str(folder), read_only=True), mode="r")
         if not hasattr(node, "keys"):
             stack = ZarrStack(bounded(node, gate), tuple(slice(None) for _ in node.shape))
@@ -226,7 +226,7 @@ def _region(keys: Sequence[Any], shape: Sequence[int]) -> list[slice] | None:
     return found
 
 
-def _image(group: Any, name: str, gate: Gate) -> Volume:
+def _image(group: Any, name: str, gate: InputLimits) -> Volume:
     from hushpore.io.zarr.codecs import bounded
 
     image = _multiscales(group)[0]
@@ -288,7 +288,7 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
     )
 
 
-def _label(group: Any, key: str, gate: Gate) -> Volume:
+def _label(group: Any, key: str, gate: InputLimits) -> Volume:
     """Open labels, which have the name of their group; ours the one that the group was made of."""
     labels = _image(group, key, gate)
     name = labels.name if "hushpore" in group.attrs else key

@@ -56,7 +56,7 @@ def intercept_totals(
             count = int(walls[used[at]])
             # a chord has two ends, which are walls but for those at the faces of the volume
             chord = 2 * voxels * float(length[at]) / count if count and voxels else None
-            found[f"{phase}_chord_{name}"] = chord
+            found[f"{phase}_chord_length_{name}"] = chord
     is_seen = length > 0
     per_length = walls[used][is_seen] / (sample * length[is_seen])
     units = steps[is_seen] / step[is_seen, None]

@@ -20,7 +20,7 @@ from hushpore.device.kernels import load_kernels
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import SUMS, counting, narrowest
 from hushpore.pores.geometry.surface import DIRECTIONS
-from hushpore.pores.void.parts import CLOSED
+from hushpore.pores.void.components import CLOSED
 from hushpore.pores.watershed.graph import BasinGraph
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.scaled import Scaled, held
+from hushpore.base.rescaled import Scaled, held
 from hushpore.base.volume import require_range
 from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.threshold import Range, bins_of, counted_once

@@ -9,8 +9,8 @@ import numpy as np
 
 from hushpore.base.errors import DeviceError, first_line
 from hushpore.base.events import result_of
-from hushpore.base.readable import readable_bytes
-from hushpore.base.scaled import held
+from hushpore.base.formatting import readable_bytes
+from hushpore.base.rescaled import held
 from hushpore.base.volume import Volume
 from hushpore.device.memory import POOLED
 from hushpore.device.timing import StageTimer
@@ -18,7 +18,8 @@ from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import BYTES_OUTSIDE, GpuParts, bytes_outside
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import (
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slab_steps import (
     classify_void,
     find_air,
     find_basins,
@@ -27,7 +28,6 @@ from hushpore.pores.passes import (
     find_void,
     measure_basins,
 )
-from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.grey import step_of
 from hushpore.pores.work import Work
@@ -139,7 +139,7 @@ def _warm_up(gpu: Gpu) -> None:
     """Do all that is done to a volume to tiny ones: CuPy compiles on first use."""
     grey = np.random.default_rng(0).integers(0, 256, (4, 6, 70))
     ways = [
-        (Volume(grey.astype(np.uint16)), PoreSettings(outside="remove", outside_radius=1)),
+        (Volume(grey.astype(np.uint16)), PoreSettings(exterior="remove", ball_radius=1)),
         (Volume(grey.astype(np.float32)), PoreSettings(hysteresis=20.0, connectivity="faces")),
     ]
     whole, timer = Slabs(len(grey), len(grey)), StageTimer()

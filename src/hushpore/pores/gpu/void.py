@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.scaled import held
+from hushpore.base.rescaled import held
 from hushpore.pores.gpu.grey import kind_of
-from hushpore.pores.void.parts import AIR, SOLID
+from hushpore.pores.void.components import AIR, SOLID
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -115,7 +115,7 @@ class GpuParts:
 
 
 def mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
-    """Mark as `AIR` what `hushpore.pores.void.outside.mark_outside` does, in place.
+    """Mark as `AIR` what `hushpore.pores.void.rolling_ball.mark_outside` does, in place.
 
     `phase`: (z, y, x), uint8: of the whole volume, or of some slices where each is one for itself.
     """

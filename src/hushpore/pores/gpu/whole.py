@@ -28,8 +28,8 @@ from hushpore.pores.gpu.engine import GpuWatershed
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts, mark_outside
 from hushpore.pores.slabs import DeviceStack
+from hushpore.pores.void.components import AIR, SOLID
 from hushpore.pores.void.grey import step_of
-from hushpore.pores.void.parts import AIR, SOLID
 from hushpore.pores.watershed.basins import SlabWatershed
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from hushpore.pores.job import (
     prepare,
     warm_up_kind,
 )
+from hushpore.pores.memory_plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.notes import (
     warnings_of,
 )
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import find_local_thickness
 from hushpore.pores.phases.labelling import find_labels, find_phases
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of
 from hushpore.pores.phases.regions import Regions
@@ -31,10 +31,10 @@ from hushpore.pores.phases.result import Phases
 from hushpore.pores.pipeline import (
     Stages,
 )
-from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slab_steps import find_local_thickness
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.void.parts import AIR, FILLED_IN, OPEN, SOLID
+from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import Work
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 #: Bytes a voxel that are in use at once besides the input: labels, and void with air, 1 each; for
 #: the thickness also a phase 1, the distance in it 4, diameters 4, those of all phases 4, and what
-#: makes them 8 (`hushpore.pores.plan.BYTES_OF_THICKNESS`).
+#: makes them 8 (`hushpore.pores.memory_plan.BYTES_OF_THICKNESS`).
 BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 23
 
 #: Bytes a voxel for regions: a phase 1, its distance, basins and labels 4 each, of all regions and
@@ -79,7 +79,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     depth = stages.slices
     thick = max(LEAST_SLICES, AT_A_TIME // (math.prod(volume.shape) // depth))
     slabs = Slabs(depth, min(thick, depth))
-    how = PoreSettings(threshold=0.0, outside=settings.outside)
+    how = PoreSettings(threshold=0.0, exterior=settings.exterior)
     if settings.thickness:
         how = dataclasses.replace(how, local_thickness="void")
     yield from stages.prepare(prepare(warm_up_kind(how)))
@@ -114,7 +114,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         "count": len(limits),
         "thresholds": limits[:-1, 1].tolist() if not settings.are_labels else None,
         "sample_voxels": int(sums.voxels.sum()),
-        **outside_totals(found.surroundings, 1 - found.sample / math.prod(volume.shape)),
+        **outside_totals(found.exterior, 1 - found.sample / math.prod(volume.shape)),
         "phases": rows_of(columns),
         "contacts": rows_of(contacts),
         "unit": volume.unit,
@@ -202,7 +202,7 @@ def _find_thickness(
     count = len(found.limits)
     figures = np.full((count, 2), np.nan)
     # what lies beside the sample has no distance
-    how = dataclasses.replace(work.settings, outside="remove")
+    how = dataclasses.replace(work.settings, exterior="remove")
     work = dataclasses.replace(work, settings=how)
     for number in range(1, count + 1):
         with stages.timer.stage("thickness"):
@@ -223,8 +223,10 @@ def _find_regions(
     """Part each phase into regions, and measure all of them."""
     count = len(found.limits)
     # what lies beside the sample has no distance
-    near = settings.join_near_peaks
-    how = PoreSettings(h=settings.h, join_near_peaks=near, outside="remove")
+    near = settings.merge_overlapping
+    how = PoreSettings(
+        merge_height=settings.merge_height, merge_overlapping=near, exterior="remove"
+    )
     work = dataclasses.replace(work, settings=how)
     regions = Regions(work)
     for number in range(1, count + 1):
@@ -274,4 +276,4 @@ def _warnings(
     how = settings.of_pores(float(found.limits[0, 1]))
     share = 1 - found.sample / math.prod(volume.shape)
     # of several materials at once the grey differs anyhow
-    yield from warnings_of(volume, how, found.surroundings._replace(drift=0.0, groups=None), share)
+    yield from warnings_of(volume, how, found.exterior._replace(drift=0.0, groups=None), share)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.passes import Grey, find_air, find_void
 from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.settings import MOST
+from hushpore.pores.slab_steps import Grey, find_air, find_void
+from hushpore.pores.void.components import AIR
+from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.parts import AIR
-from hushpore.pores.void.surroundings import Surroundings, find_surroundings
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import Threshold
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     labels: Stack  # uint8: 1 to n; 0 is not of the sample
     limits: npt.NDArray[np.float64]  # (n, 2): grey values of each, or its label
     sample: int  # voxels
-    surroundings: Surroundings
+    exterior: Exterior
     air: Stack | None = None  # uint8: `AIR` where air around the sample was found
     problem: str = ""
 
@@ -59,7 +59,7 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     ends = np.array([float(low), *given, float(high)])
     how = settings.of_pores(given[0])
     with stages.timer.stage("sample"):
-        around = find_surroundings(volume, dataclasses.replace(sampled, threshold=given[0]), small)
+        around = find_exterior(volume, dataclasses.replace(sampled, threshold=given[0]), small)
     work = dataclasses.replace(work, settings=around.apply(how), padding=around.padding)
     labels = work.scratch.stack("labels", work.shape, np.uint8)
     void = yield from stages.run("labels", find_void(work, Grey(values, Threshold(given[0]))), 0.15)
@@ -68,7 +68,7 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     painting = _paint(work, values, given, void, mask, labels)
     sample = yield from stages.run("labels", painting, 0.25)
     limits = np.stack([ends[:-1], ends[1:]], axis=1)
-    if around.outside == "keep":
+    if around.treatment == "keep":
         void.close()
         return Found(labels, limits, sample, around)
     problem = ""
@@ -134,7 +134,7 @@ def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     taking = _take_labels(work, values, known, _mask_of(work.volume, settings), labels)
     sample = yield from stages.run("labels", taking, 0.25)
     limits = np.stack([known, known], axis=1).astype(np.float64)
-    return Found(labels, limits, sample, Surroundings("keep", settings.outside_radius))
+    return Found(labels, limits, sample, Exterior("keep", settings.ball_radius))
 
 
 def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:

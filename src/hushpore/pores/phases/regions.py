@@ -11,7 +11,7 @@ from hushpore.base.events import part_of
 from hushpore.pores.numbering import (
     number_basins,
 )
-from hushpore.pores.passes import (
+from hushpore.pores.slab_steps import (
     find_basins,
     find_closed,
     find_distance,

@@ -11,7 +11,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import ResultFiles
-from hushpore.base.readable import readable_percent
+from hushpore.base.formatting import readable_percent
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
 from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.pores.tables.resizing import is_proportional, resized_table

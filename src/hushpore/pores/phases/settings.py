@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_number
+from hushpore.base.formatting import readable_number
 from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings
 
@@ -53,7 +53,7 @@ class PhaseSettings(Settings):
         "of the sample.",
         label="Values are labels",
     )
-    outside: str = option(
+    exterior: str = option(
         "auto",
         "The air around the sample, and what is filled in around a scan with one value. auto: "
         "where a quick look at the volume finds some it is left out; keep: it counts as the "
@@ -69,7 +69,7 @@ class PhaseSettings(Settings):
             "Slice by slice",
         ),
     )
-    outside_radius: float = option(
+    ball_radius: float = option(
         10.0,
         "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
         "sample: openings about twice as wide count as outside. Where the air is looked for first, "
@@ -101,7 +101,7 @@ class PhaseSettings(Settings):
         "these and where they touch: for a network of all phases.",
         label="Regions of each phase",
     )
-    h: str | float = option(
+    merge_height: str | float = option(
         "auto",
         "Neighbouring regions of a phase merge where the neck between them is less than this much "
         "narrower, in radius, than the smaller of the two; auto: by their size, for each phase.",
@@ -113,7 +113,7 @@ class PhaseSettings(Settings):
         step=0.1,
         more=True,
     )
-    join_near_peaks: bool = option(
+    merge_overlapping: bool = option(
         True,
         "Neighbouring regions whose widest places are no farther from each other than from the "
         "other phases are one, whatever the merge height; see `pores`.",
@@ -188,9 +188,7 @@ class PhaseSettings(Settings):
 
     def of_pores(self, darkest: float) -> PoreSettings:
         """Return settings of the pore segmentation whose void is the darkest phase."""
-        return PoreSettings(
-            threshold=darkest, outside=self.outside, outside_radius=self.outside_radius
-        )
+        return PoreSettings(threshold=darkest, exterior=self.exterior, ball_radius=self.ball_radius)
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to; ``thresholds`` are those that were found."""
@@ -206,17 +204,17 @@ class PhaseSettings(Settings):
         reasons: dict[str, str] = {}
         if self.sample_mask:
             why = "Not used: a mask says what the sample is."
-            reasons |= dict.fromkeys(("outside", "outside_radius"), why)
-        elif self.outside == "keep":
-            reasons["outside_radius"] = "Not used: the air outside is kept."
+            reasons |= dict.fromkeys(("exterior", "ball_radius"), why)
+        elif self.exterior == "keep":
+            reasons["ball_radius"] = "Not used: the air outside is kept."
         if not self.regions:
             why = "Not used: phases are not split into regions."
-            reasons |= dict.fromkeys(("h", "join_near_peaks"), why)
+            reasons |= dict.fromkeys(("merge_height", "merge_overlapping"), why)
         if self.grey_values:
             reasons["phases"] = "Not used: the thresholds say how many there are."
         if self.are_labels or known.get("holds_labels"):
             why = "Not used: the values are labels."
-            given = ("phases", "thresholds", "outside", "outside_radius")
+            given = ("phases", "thresholds", "exterior", "ball_radius")
             reasons |= dict.fromkeys(given, why)
         if known.get("holds_labels"):
             reasons["are_labels"] = "Not used: the layer holds labels."

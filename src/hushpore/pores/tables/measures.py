@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from hushpore.base.readable import readable_unit
+from hushpore.base.formatting import readable_unit
 from hushpore.base.volume import Volume
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import SUMS
@@ -214,10 +214,10 @@ PORES: list[Measure[PoreSums]] = [
         for place, axis in enumerate("zyx")
     ),
     Measure(
-        "num_throats",
+        "coordination_number",
         0,
         "How many other pores it touches (coordination number).",
-        lambda pores: pores.num_throats,
+        lambda pores: pores.coordination_number,
     ),
     _each(
         "is_open",
@@ -329,8 +329,8 @@ def pore_columns(
     pores of fewer.
     """
     ends = np.concatenate([throats["pore_1"], throats["pore_2"]])
-    num_throats = np.bincount(ends, minlength=numbering.root.size + 1)[1:]
-    pores = PoreSums.of(graph, numbering, volume, num_throats, minimum_shape_voxels)
+    coordination_number = np.bincount(ends, minlength=numbering.root.size + 1)[1:]
+    pores = PoreSums.of(graph, numbering, volume, coordination_number, minimum_shape_voxels)
     columns = _columns(PORES, pores)
     small = pores.sum("voxels") < minimum_shape_voxels
     if small.any():

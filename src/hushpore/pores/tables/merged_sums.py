@@ -39,7 +39,7 @@ class PoreSums:
         (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
     closed_voxels : numpy.ndarray
         (pores,), int64: voxels of closed void.
-    num_throats : numpy.ndarray
+    coordination_number : numpy.ndarray
         (pores,), int64: how many other pores each touches.
     volume : Volume
         What was segmented, for spacing and origin.
@@ -55,7 +55,7 @@ class PoreSums:
     crossings: npt.NDArray[np.int64]
     peak_squared_distance: npt.NDArray[np.float32]
     closed_voxels: npt.NDArray[np.int64]
-    num_throats: npt.NDArray[np.int64]
+    coordination_number: npt.NDArray[np.int64]
     volume: Volume
     grey_step: float = 1.0
     minimum_shape_voxels: int = 1
@@ -66,7 +66,7 @@ class PoreSums:
         graph: BasinGraph,
         numbering: Numbering,
         volume: Volume,
-        num_throats: npt.NDArray[np.int64],
+        coordination_number: npt.NDArray[np.int64],
         minimum_shape_voxels: int = 1,
     ) -> PoreSums:
         """Add up the basins of each pore."""
@@ -94,7 +94,7 @@ class PoreSums:
             crossings[1:],
             graph.peak_squared_distance[numbering.root],
             closed_voxels[1:],
-            num_throats,
+            coordination_number,
             volume,
             graph.grey_step,
             minimum_shape_voxels,

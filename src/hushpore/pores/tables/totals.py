@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.readable import (
+from hushpore.base.formatting import (
     percent_digits,
     readable_count,
     readable_number,
@@ -92,7 +92,7 @@ TOTALS: list[Total] = [
     Total("median_diameter", "Median equivalent diameter", 1, is_compared=False),
     Total("specific_surface", "Specific surface", -1),
     *(
-        Total(f"{phase}_chord_{axis}", f"Mean chord of the {of} along {axis}", 1)
+        Total(f"{phase}_chord_length_{axis}", f"Mean chord of the {of} along {axis}", 1)
         for phase, of in (("void", "pores"), ("solid", "solid"))
         for axis in "zyx"
     ),
@@ -100,7 +100,9 @@ TOTALS: list[Total] = [
     Total("euler_number", "Euler number of the pores"),
     *(
         Total(
-            f"percolating_{axis}", f"Void connected from face to face along {axis}", is_share=True
+            f"percolating_fraction_{axis}",
+            f"Void connected from face to face along {axis}",
+            is_share=True,
         )
         for axis in "zyx"
     ),
@@ -122,7 +124,7 @@ TOTALS: list[Total] = [
     ),
     Total("threshold_low", "Thresholds that cannot be told apart, from", is_compared=False),
     Total("threshold_high", "Thresholds that cannot be told apart, to", is_compared=False),
-    Total("representative_edge", "Representative edge length (REV)", 1, is_compared=False),
+    Total("rev_edge_length", "Representative edge length (REV)", 1, is_compared=False),
 ]
 
 
@@ -189,13 +191,13 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     is_open, is_closed = result["open_porosity"], result["closed_porosity"]
     parts = f"open {percent_digits(is_open)}, closed {percent_digits(is_closed)}"
     void, porosity = is_open + is_closed, result["porosity"]
-    if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
+    if settings.pore_type == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
         # pores that are left out are void all the same
         parts = f"all void {percent_digits(void)}: {parts}"
     around = outside_in_words(result, bool(settings.sample_mask))
     said = phases_in_words(result, settings), around, noise_in_words(result)
     first = " ".join(filter(None, said))
-    of_sample = result.get("outside_share") or settings.removes_air or settings.sample_mask
+    of_sample = result.get("exterior_share") or settings.removes_air or settings.sample_mask
     sentence = (
         f"{first}{' ' if first else ''}"
         f"Porosity {percent_digits(porosity)} % "
@@ -207,7 +209,7 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
         sentence += f", median diameter {readable_number(result['median_diameter'])} {unit}"
         by = result.get("merged_by", {})
         if "typical_radius" in by:
-            sentence += f", merge height {by['h']:.2g} voxels (auto)"
+            sentence += f", merge height {by['merge_height']:.2g} voxels (auto)"
     between = intervals_in_words(result)
     return f"{sentence}. {between}" if between else sentence
 
@@ -240,14 +242,14 @@ def outside_in_words(
     `result`: the totals of a record. `by_mask`: whether a mask says what the sample is; what that
     leaves out is known to whoever gave it. `kept_as`: what air counts as that is not left out.
     """
-    share, padding = result.get("outside_share", 0.0), result.get("padding_value")
+    share, padding = result.get("exterior_share", 0.0), result.get("padding_value")
     kept = result.get("air_kept_share")
     sentences = []
     if kept:
         about = f"about {readable_percent(kept)} of the volume"
         sentences.append(f"Air around the sample ({about}) counts as {kept_as}.")
     left_out = []
-    if share and not by_mask and result["outside"] != "keep":
+    if share and not by_mask and result["exterior"] != "keep":
         left_out.append("air around the sample")
     if share and padding is not None:
         left_out.append(f"what is filled in with the value {padding:g}")

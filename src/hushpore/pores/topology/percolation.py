@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.void.parts import join_pairs
+from hushpore.pores.void.components import join_pairs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,5 +45,5 @@ def percolation_totals(
         # of a core in air the sample reaches its ends and not its sides
         is_at_face = is_whole or (axis == 0 and bool(sample[0] and sample[-1]))
         through = int(voxels[reaches.all(axis=0)].sum())
-        found[f"percolating_{name}"] = through / void if void and is_at_face else None
+        found[f"percolating_fraction_{name}"] = through / void if void and is_at_face else None
     return found

@@ -30,8 +30,8 @@ from hushpore.pores.numbering import (
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
 from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
+from hushpore.pores.void.components import AIR
 from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.parts import AIR
 from hushpore.pores.watershed.merging import height_of
 from hushpore.pores.work import beyond_mask
 
@@ -135,7 +135,7 @@ class Certainty(NamedTuple):
     def totals(self) -> dict[str, Any]:
         """What the record says."""
         totals: dict[str, Any] = {
-            "representative_edge": self.settled,
+            "rev_edge_length": self.settled,
             "bootstrap_parts": self.parts,
         }
         for name, each in self.intervals.items():
@@ -188,9 +188,11 @@ def find_certainty(
     figures = porosity, diameter.size, float(np.median(diameter))
     others: list[dict[str, list[float]]] = [{}, {}, {}]
     if settings.merging == "height" and not settings.markers:
-        h = height_of(graph, settings.h, volume.n_spatial).h
+        h = height_of(graph, settings.merge_height, volume.n_spatial).merge_height
         for factor in HEIGHTS:
-            other = number_basins(graph, dataclasses.replace(settings, h=factor * h), volume)
+            other = number_basins(
+                graph, dataclasses.replace(settings, merge_height=factor * h), volume
+            )
             sizes = Merged(graph, other, merged.sample).diameters(volume)
             others[1].setdefault("merge height", []).append(sizes.size)
             others[2].setdefault("merge height", []).append(float(np.median(sizes)))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.filled_in import is_filled_in, possible_paddings, stated_padding
+from hushpore.base.fill_value import is_fill_value, possible_fill_values, stated_fill_value
 from hushpore.device.backend import cpu_threads
 from hushpore.pores.void.histogram import Histogram, find_threshold
 
@@ -189,14 +189,16 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool
     nothing = np.zeros(values.shape, np.bool_)
     if values.dtype == np.bool_ or not np.isfinite(small.means).all():
         return nothing, None
-    for value in possible_paddings(values, volume.metadata):
+    for value in possible_fill_values(values, volume.metadata):
         padded: npt.NDArray[np.bool_] = values == value
         if padded.mean() < _LEAST_SHARE or padded.all():
             continue
-        if value != stated_padding(volume.metadata) and _may_be_a_pore(padded, value, values.dtype):
+        if value != stated_fill_value(volume.metadata) and _may_be_a_pore(
+            padded, value, values.dtype
+        ):
             continue
         ways = (is_around(padded, nothing, axis, small.spacing) for axis in axes_of(padded))
-        if any(ways) and is_filled_in(volume, value):
+        if any(ways) and is_fill_value(volume, value):
             return padded, value
     return nothing, None
 
@@ -253,7 +255,7 @@ def roll(
 ) -> npt.NDArray[np.bool_]:
     """Return what of the empty a disc comes to cover that is rolled over a silhouette from outside.
 
-    As `hushpore.pores.void.outside.mark_outside` does in a slice, of an image so small that no
+    As `hushpore.pores.void.rolling_ball.mark_outside` does in a slice, of an image so small that no
     kernel need be compiled for it.
     """
     from scipy import ndimage

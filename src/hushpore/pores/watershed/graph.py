@@ -267,7 +267,7 @@ class Tables:
         """Count the voxels of closed void in some slices.
 
         `basins`: (z, y, x), int32. `closed`: of the same slices, see
-        `hushpore.pores.void.parts.closed_bits`.
+        `hushpore.pores.void.components.closed_bits`.
         """
         found = threads.over(len(basins), _count_closed, basins, closed, smallest=8)
         for low, counts in itertools.chain.from_iterable(found):
@@ -299,7 +299,7 @@ def _count_closed(
 ) -> list[tuple[int, npt.NDArray[np.int64]]]:
     """Return, of slices that have closed void, its lowest basin, and the voxels from it on.
 
-    `closed`: see `hushpore.pores.void.parts.closed_bits`.
+    `closed`: see `hushpore.pores.void.components.closed_bits`.
     """
     found = []
     for plane, bits in zip(basins[first:last], closed[first:last], strict=True):

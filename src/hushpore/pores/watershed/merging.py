@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.readable import readable_percent
+from hushpore.base.formatting import readable_percent
 from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ChosenHeight:
     None where the height was given. `apart`: share of the pores, by volume, that touch no other.
     """
 
-    h: float
+    merge_height: float
     radius: float | None = None
     apart: float = 0.0
 
@@ -60,7 +60,7 @@ class ChosenHeight:
         """Why it is that, in a sentence; empty where it was given."""
         if self.radius is None:
             return ""
-        h = float(f"{self.h:.2g}")
+        h = float(f"{self.merge_height:.2g}")
         between = f", between {LEAST:g} for small pores that touch and {MOST:g} for the others"
         why = {LEAST: ", its least", MOST: ", its most"}.get(h, between)
         return (
@@ -71,9 +71,9 @@ class ChosenHeight:
     def to_dict(self) -> dict[str, Any]:
         """Return what the record says of the merging."""
         if self.radius is None:
-            return {"h": self.h}
+            return {"merge_height": self.merge_height}
         found = {"typical_radius": self.radius, "apart_share": self.apart}
-        return {"h": self.h, **found, "why": self.reason}
+        return {"merge_height": self.merge_height, **found, "why": self.reason}
 
 
 def find_height(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.readable import readable_number
+from hushpore.base.formatting import readable_number
 from hushpore.figures.drawing import SCREEN, add_legend, add_plots, frame
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.events import Job
-    from hushpore.n2v2.noise.model import NoiseModel
+    from hushpore.denoising.noise.model import NoiseModel
     from hushpore.viewer.running.task import Target
 
 
@@ -55,7 +55,7 @@ class NoisePanel(Fold):
         if self._model is None or self._model is self._drawn or not self.button.isChecked():
             return
         # a widget opens without SciPy's transforms and matplotlib
-        from hushpore.n2v2.noise.curves import noise_curves
+        from hushpore.denoising.noise.curves import noise_curves
 
         if self._canvas is None:
             from hushpore.viewer.results.plot_canvas import PlotCanvas
@@ -114,7 +114,7 @@ class RingPreview(SlicePreview):
 def _find(target: Target, known: list[Any], index: tuple[int, ...]) -> Job:
     """Find the rings of a slice; `known`: keeps what is known of the volume, by the first call."""
     from hushpore.base.events import Progress
-    from hushpore.n2v2.rings import SliceRings
+    from hushpore.denoising.rings import SliceRings
 
     yield Progress("ring correction", 0, 0, "", 0.0)
     if not known:

@@ -17,16 +17,16 @@ from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.base.config import SPEEDS
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.readable import readable_number, readable_percent
-from hushpore.base.scaled import held
+from hushpore.base.formatting import readable_number, readable_percent
+from hushpore.base.rescaled import held
+from hushpore.denoising.time_estimate import keep_pace, pace_key
 from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
-from hushpore.n2v2.pace import keep_pace, pace_key
 from hushpore.viewer.denoise.noise_panel import NoisePanel, RingPreview
 from hushpore.viewer.forms.rich_label import link, plain_label
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
-from hushpore.viewer.layers.origin import find_layer, identity
+from hushpore.viewer.layers.lineage import find_layer, identity
 from hushpore.viewer.patches.layers import LatestBatch
 from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_torch_libraries
 from hushpore.viewer.running.task import capture
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
-    from hushpore.n2v2.noise.model import NoiseModel
-    from hushpore.n2v2.result import Denoised
-    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.denoising.noise.model import NoiseModel
+    from hushpore.denoising.result import Denoised
+    from hushpore.denoising.settings import DenoiseSettings
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker
@@ -356,7 +356,7 @@ class NoiseLine(QObject):
                 give_back_freed()
 
     def _look_at(self, layer: weakref.ref[Any], volume: Volume) -> None:
-        from hushpore.n2v2.noise.estimation import estimate_noise
+        from hushpore.denoising.noise.estimation import estimate_noise
 
         try:
             model = estimate_noise(volume)

@@ -9,7 +9,7 @@ from qtpy.QtCore import QEvent, QObject, Qt, QTimer
 from qtpy.QtGui import QKeySequence, QShortcut
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QWidget
 
-from hushpore.viewer.running.drawing import coalesce_redraws
+from hushpore.viewer.running.redraw import coalesce_redraws
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.readable import readable_count, readable_unit
+from hushpore.base.formatting import readable_count, readable_unit
 from hushpore.base.volume import Volume, require_grey
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.layout import fill
@@ -238,7 +238,7 @@ UNITS = ("um", "mm", "nm", "cm", "m")
 class VoxelSizeField(QWidget):
     """Asks for the size of a voxel in y and x, and in z where it is another; hidden at first."""
 
-    #: The size that was given, as `hushpore.runs.source.with_voxel_size` takes it.
+    #: The size that was given, as `hushpore.runs.scan_recipe.with_voxel_size` takes it.
     given = Signal(str)
 
     def __init__(self) -> None:

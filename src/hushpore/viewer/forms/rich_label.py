@@ -11,7 +11,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
-from hushpore.base.readable import readable_count
+from hushpore.base.formatting import readable_count
 from hushpore.viewer.forms.layout import Fold, fill
 from hushpore.viewer.running.problem import notify_problem
 

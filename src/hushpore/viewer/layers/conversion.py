@@ -14,7 +14,7 @@ from napari.layers import Image, Labels
 from napari.utils.transforms import Affine
 
 from hushpore.base.errors import InputError
-from hushpore.base.scaled import held
+from hushpore.base.rescaled import held
 from hushpore.base.volume import Volume
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _values_of_sample(data: Any) -> npt.NDArray[Any] | None:
     """Return values of a sample without what is around it; None where that cannot be told."""
     if data.ndim not in (2, 3) or 0 in data.shape or np.dtype(data.dtype).kind not in "iuf":
         return None
-    from hushpore.pores.void.surroundings import values_of_sample
+    from hushpore.pores.void.exterior import values_of_sample
 
     return values_of_sample(Volume(data, axes="zyx"[-data.ndim :]), CONTRAST_SLICES)
 

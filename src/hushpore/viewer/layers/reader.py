@@ -26,7 +26,7 @@ import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
-from hushpore.io.gate import CONSENT
+from hushpore.io.input_limits import CONSENT
 from hushpore.io.loading import into_memory, split_notes
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
@@ -38,14 +38,14 @@ from hushpore.viewer.layers.conversion import (
     unwrapped,
     volume_of,
 )
-from hushpore.viewer.layers.origin import READ
-from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
+from hushpore.viewer.layers.lineage import READ
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
+from hushpore.viewer.layers.visibility import present, present_next, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
-from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain, notify_problem, offer_action
+from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.status import FontWarmup, LoadingTask
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -238,7 +238,7 @@ def _found(
         if window is None:
             list(work)
         else:
-            in_turns(window._qt_window, work)
+            run_in_steps(window._qt_window, work)
         return
 
     def read(volumes: Sequence[Volume]) -> None:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.provenance import fingerprint
-from hushpore.base.text import read_text
+from hushpore.base.safe_text import read_text
 from hushpore.io import describe
-from hushpore.io.gate import gate_of
-from hushpore.io.target import PROVENANCE
+from hushpore.io.input_limits import limits_for
+from hushpore.io.output_target import PROVENANCE
 from hushpore.jobs import JOBS
 from hushpore.pores.phases.result import Phases
 from hushpore.pores.result import MERGING, thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
-from hushpore.viewer.layers.origin import READ, UPSTREAM
-from hushpore.viewer.layers.saved import beside
+from hushpore.viewer.layers.layer_files import beside
+from hushpore.viewer.layers.lineage import READ, UPSTREAM
 from hushpore.viewer.phases.layers import labels_layer, regions_layer
 from hushpore.viewer.phases.layers import thickness_layer as phase_thickness_layer
 from hushpore.viewer.results.pore_layer import (
@@ -222,7 +222,7 @@ def _result(
     try:
         with zipfile.ZipFile(file) as archive:
             size = sum(member.file_size for member in archive.infolist())
-        gate = gate_of(file)
+        gate = limits_for(file)
         gate.require_plausible(size, "arrays")
         gate.require_room(size)
         with np.load(file) as arrays:

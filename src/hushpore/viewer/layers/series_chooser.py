@@ -20,8 +20,8 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
-from hushpore.base.readable import readable_bytes
-from hushpore.io.gate import free_memory
+from hushpore.base.formatting import readable_bytes
+from hushpore.io.input_limits import free_memory
 from hushpore.io.loading import MEMORY_SHARE, preselected, split_notes
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill

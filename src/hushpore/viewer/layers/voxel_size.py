@@ -17,10 +17,10 @@ from hushpore.pores.tables.resizing import (
     resized_table,
     resized_totals,
 )
-from hushpore.runs.source import GIVEN, with_voxel_size
+from hushpore.runs.scan_recipe import GIVEN, with_voxel_size
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, pint_name, volume_of
-from hushpore.viewer.layers.origin import OF_FILE, VOXEL_SIZE, find_layer, scan_of
-from hushpore.viewer.layers.presenting import go_to_slice, show_scale_bar, slice_of
+from hushpore.viewer.layers.lineage import OF_FILE, VOXEL_SIZE, find_layer, scan_of
+from hushpore.viewer.layers.visibility import go_to_slice, show_scale_bar, slice_of
 from hushpore.viewer.results.pore_layer import (
     LENGTHS,
     REV,
@@ -56,7 +56,7 @@ class NewSize:
 def parse_voxel_size(volume: Volume, text: str) -> NewSize:
     """Return the voxel size of a volume that a text says.
 
-    Raises InputError as `hushpore.runs.source.with_voxel_size` does.
+    Raises InputError as `hushpore.runs.scan_recipe.with_voxel_size` does.
     """
     bare = dataclasses.replace(volume, notes=[])
     found = with_voxel_size(bare, text)
@@ -66,7 +66,7 @@ def parse_voxel_size(volume: Volume, text: str) -> NewSize:
 def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
     """Give a scan another voxel size: the layer, and all that was made of it.
 
-    `text`: as `hushpore.runs.source.with_voxel_size` takes it.
+    `text`: as `hushpore.runs.scan_recipe.with_voxel_size` takes it.
     Returns: names of pore layers whose numbers stay as they were, for voxels of another shape.
     Raises InputError if the text cannot be understood, or does not fit the volume.
     """

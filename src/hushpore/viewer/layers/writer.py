@@ -25,7 +25,7 @@ def write_labels_layer(path: str, data: Any, attributes: dict[str, Any]) -> list
 def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], str]]) -> list[str]:
     """Write an image layer and labels layers over it as one OME-Zarr image with labels."""
     from hushpore.io.zarr import write_zarr
-    from hushpore.viewer.layers.saved import SavedLayer
+    from hushpore.viewer.layers.layer_files import SavedLayer
 
     image, *labels = sorted(layers, key=lambda layer: layer[2] != "image")
     volume = volume_of(Layer.create(*image))
@@ -52,7 +52,7 @@ def _is_not_ours(entry: Any) -> bool:
 def _write(path: str, layer: Any) -> list[str]:
     # widgets open without them: pandas and all of the pore engine take 0.3 s
     from hushpore.io.results import write_image
-    from hushpore.viewer.layers.saved import SavedLayer
+    from hushpore.viewer.layers.layer_files import SavedLayer
 
     saved = SavedLayer.of(layer)
     # napari has asked by now whether an existing file may be replaced

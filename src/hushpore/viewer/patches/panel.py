@@ -16,7 +16,7 @@ from qtpy.QtGui import QColor, QPainter, QPen
 from qtpy.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
-from hushpore.base.readable import readable_number
+from hushpore.base.formatting import readable_number
 from hushpore.patches.result import GAP
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link

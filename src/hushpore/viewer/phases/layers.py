@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.utils.colormaps import CyclicLabelColormap
 
-from hushpore.base.readable import readable_number
+from hushpore.base.formatting import readable_number
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
@@ -164,7 +164,7 @@ class PhasePreview(SlicePreview):
         how = settings.of_pores(thresholds[0])
         if settings.sample_mask:
             # it says what the sample is
-            how = dataclasses.replace(how, outside="keep")
+            how = dataclasses.replace(how, exterior="keep")
         self._follow(target, partial(_find, target.volume, self._void, thresholds, how, greys))
 
 

@@ -20,7 +20,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_grey
+from hushpore.base.formatting import readable_grey
 from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill

@@ -46,7 +46,7 @@ from hushpore.viewer.results.saving import (
 )
 from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
 from hushpore.viewer.results.table import TableView, cell_text, filter_rows
-from hushpore.viewer.running.drawing import coalesce_redraws
+from hushpore.viewer.running.redraw import coalesce_redraws
 
 if TYPE_CHECKING:
     from collections.abc import Callable

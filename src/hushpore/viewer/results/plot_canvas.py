@@ -20,7 +20,7 @@ from qtpy.QtCore import QTimer
 from qtpy.QtGui import QColor, QImage, QPainter
 
 from hushpore.viewer.results.saving import ask_for_file, save_table, save_with, with_ending
-from hushpore.viewer.running.drawing import LAYOUT_DELAY, in_turns
+from hushpore.viewer.running.redraw import LAYOUT_DELAY, run_in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ class PlotCanvas(FigureCanvasQTAgg):
             self._turn.start()
 
     def _take_turn(self) -> None:
-        in_turns(self, self._lay_out_and_draw())
+        run_in_steps(self, self._lay_out_and_draw())
 
     def _lay_out_and_draw(self) -> Iterator[None]:
         self._lay_out()

@@ -11,7 +11,7 @@ from matplotlib.widgets import RectangleSelector
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 
-from hushpore.base.readable import readable_unit
+from hushpore.base.formatting import readable_unit
 from hushpore.figures.drawing import (
     SCREEN,
     add_legend,
@@ -180,7 +180,7 @@ class PlotsWidget(LayerTrackingWidget):
             self._say("Not measured for this layer: choose\n'90 % intervals' in 'Segment pores'.")
             return
         self.canvas.numbers = table
-        settled = view.tables.totals.get("representative_edge")
+        settled = view.tables.totals.get("rev_edge_length")
         unit = readable_unit(view.tables.unit)
         draw_rev(self.axes, table, figure, title, unit, settled, SCREEN)
 

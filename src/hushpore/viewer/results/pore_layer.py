@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Labels
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, Colormap
 
-from hushpore.base.readable import (
+from hushpore.base.formatting import (
     percent_digits,
     readable_count,
     readable_number,
@@ -25,8 +25,8 @@ from hushpore.base.readable import (
 from hushpore.pores.tables.totals import intervals_in_words
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data, volume_of
-from hushpore.viewer.layers.origin import is_painted
-from hushpore.viewer.running.drawing import keep_drawing_code
+from hushpore.viewer.layers.lineage import is_painted
+from hushpore.viewer.running.redraw import keep_drawing_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

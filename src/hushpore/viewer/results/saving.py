@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from napari.utils.notifications import show_info, show_warning
 from qtpy.QtWidgets import QFileDialog, QWidget
 
+from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError
-from hushpore.base.partial import new_file
-from hushpore.base.text import as_csv, file_name
+from hushpore.base.safe_text import as_csv, file_name
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from qtpy.QtWidgets import QWidget
 
-    from hushpore.viewer.layers.saved import SavedLayer
+    from hushpore.viewer.layers.layer_files import SavedLayer
 
     #: The unit of a column, and its meaning.
     Column = tuple[str, str]
@@ -123,7 +123,7 @@ def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
     of the layer can be saved.
     """
     # widgets open without it: pandas and all of the pore engine take 0.3 s
-    from hushpore.viewer.layers.saved import SavedLayer
+    from hushpore.viewer.layers.layer_files import SavedLayer
 
     try:
         saved = SavedLayer.of(layer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link
-from hushpore.viewer.layers.origin import identity, scan_of
+from hushpore.viewer.layers.lineage import identity, scan_of
 from hushpore.viewer.results.saving import SAVE_RESULT
 from hushpore.viewer.running.timing_panel import TimingPanel
 

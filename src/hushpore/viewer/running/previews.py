@@ -11,7 +11,7 @@ from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
-from hushpore.viewer.layers.origin import CANCELLED, PREVIEW, find_layer, mark_as_made
+from hushpore.viewer.layers.lineage import CANCELLED, PREVIEW, find_layer, mark_as_made
 from hushpore.viewer.running.task import slice_on_screen
 from hushpore.viewer.running.worker import LatestOnlyWorker, gc_frozen
 

@@ -11,7 +11,6 @@ from qtpy.QtCore import QObject, QTimer
 
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.running.drawing import RedrawThrottle, coalesce_redraws, redraws_suspended
 from hushpore.viewer.running.previews import Previews
 from hushpore.viewer.running.progress import (
     Eta,
@@ -19,6 +18,7 @@ from hushpore.viewer.running.progress import (
     RateMeter,
     canvas_text,
 )
+from hushpore.viewer.running.redraw import RedrawThrottle, coalesce_redraws, redraws_suspended
 from hushpore.viewer.running.status import Activity, StatusLine
 from hushpore.viewer.running.task import slice_on_screen
 from hushpore.viewer.running.worker import Update, unfreeze_for_this_turn

@@ -12,9 +12,9 @@ from qtpy.QtCore import QObject, QTimer
 from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
 
-from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.problem import notify_problem
 from hushpore.viewer.running.progress import BAR_STEPS
+from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class FontWarmup(QObject):
             fonts = []
         if not fonts:
             self._timer.stop()
-            in_turns(self._parent, self._make_line())
+            run_in_steps(self._parent, self._make_line())
 
     def _make_line(self) -> Iterator[None]:
         """Have the blank line drawn without the box behind it, then with that.

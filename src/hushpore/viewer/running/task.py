@@ -20,11 +20,11 @@ from napari.utils.colormaps import AVAILABLE_COLORMAPS, label_colormap
 from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
-from hushpore.base.scaled import held
-from hushpore.base.text import file_name
+from hushpore.base.rescaled import held
+from hushpore.base.safe_text import file_name
 from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.viewer.layers.conversion import Placement, known_of, placement_of, volume_of
-from hushpore.viewer.layers.origin import INHERITED, UPSTREAM, identity, mark_as_made, scan_of
+from hushpore.viewer.layers.lineage import INHERITED, UPSTREAM, identity, mark_as_made, scan_of
 from hushpore.viewer.running.preloading import load_torch_libraries
 from hushpore.viewer.running.worker import gc_paused
 
@@ -125,7 +125,7 @@ NEXT_WIDGETS = (
     "hushpore.viewer.patches.widget",
     "hushpore.viewer.results.panel",
     "hushpore.viewer.results.plots",
-    "hushpore.viewer.layers.saved",
+    "hushpore.viewer.layers.layer_files",
 )
 
 

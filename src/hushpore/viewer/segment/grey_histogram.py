@@ -11,7 +11,7 @@ from qtpy.QtCore import QPointF, QRectF, Qt, QTimer, Signal
 from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QWidget
 
-from hushpore.base.readable import readable_grey
+from hushpore.base.formatting import readable_grey
 from hushpore.figures.drawing import SCREEN
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from hushpore.viewer.forms.docking import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label, unbroken
 from hushpore.viewer.layers.conversion import unwrapped
-from hushpore.viewer.layers.origin import is_painted, scan_of
+from hushpore.viewer.layers.lineage import is_painted, scan_of
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer, with_tables
-from hushpore.viewer.running.drawing import coalesce_redraws
+from hushpore.viewer.running.redraw import coalesce_redraws
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class MergeHeight(QWidget):
         h = _height_of(result)
         self._initial = result if h is None else None
         self._history, self._position = [h], 0
-        self._auto = result.merge_height.h
+        self._auto = result.merge_height.merge_height
         # that of the list of layers comes before the painting is remembered
         layer.events.paint.connect(self._show_state)
         self._show_height(self._auto)
@@ -283,5 +283,5 @@ class MergeHeight(QWidget):
 
 def _height_of(result: Pores) -> str | float | None:
     """Return the setting that a result was merged by; None where that was no height."""
-    height: str | float = result.provenance["settings"]["h"]
-    return height if "h" in result.provenance["result"]["merged_by"] else None
+    height: str | float = result.provenance["settings"]["merge_height"]
+    return height if "merge_height" in result.provenance["result"]["merged_by"] else None

@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
-from hushpore.base.readable import readable_percent
+from hushpore.base.formatting import readable_percent
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram

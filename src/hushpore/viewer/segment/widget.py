@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QLabel
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
-from hushpore.viewer.layers.origin import scan_of
+from hushpore.viewer.layers.lineage import scan_of
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
 from hushpore.viewer.results.saving import SAVE_RESULT
 from hushpore.viewer.running.messages import PROVENANCE, RESULTS
@@ -153,7 +153,7 @@ class PoresWidget(JobWidget):
         if scan_of(self.remerging.layer) != self._messages.scan:
             return
         used = result.provenance["settings"]
-        self.form.update({name: used[name] for name in ("markers", "merging", "h")})
+        self.form.update({name: used[name] for name in ("markers", "merging", "merge_height")})
 
 
 class KernelWarmup(QLabel):

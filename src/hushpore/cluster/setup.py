@@ -1,0 +1,337 @@
+"""How a volume is cut for the workers of a cluster, so that each stays within its memory.
+
+And how a segmentation begins: the scan is read, what lies around the sample is seen, slabs are cut;
+or as an earlier run has begun, whose tasks are gone on with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
+
+from hushpore.base.atomic import new_file
+from hushpore.base.errors import InputError, MemoryLimitError, OutputError
+from hushpore.cluster.blocks import Blocks, Plan, whole
+from hushpore.cluster.scan import folders_of
+from hushpore.cluster.stage_runner import StageRunner
+from hushpore.cluster.task_runner import workers_of
+from hushpore.cluster.void import digest_of
+from hushpore.pores.memory_plan import BYTES_A_BASIN, bytes_in_memory
+from hushpore.pores.numbering import (
+    require_points,
+    whole_markers,
+)
+from hushpore.pores.void.exterior import Exterior, find_exterior
+from hushpore.pores.void.local_threshold import BYTES_IN_WINDOW
+from hushpore.pores.void.rolling_ball import ball_around
+from hushpore.pores.work import check_grey, window_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+
+    from distributed import Client
+
+    from hushpore.base.events import Event
+    from hushpore.base.volume import Volume
+    from hushpore.cluster.gpus import Gpus
+    from hushpore.io.output_target import Unfinished
+    from hushpore.pores.settings import PoreSettings
+
+#: Bytes a voxel of a slab that a task holds at most, besides grey values: phase 1, distance 4,
+#: basins 4, runs of a noisy void and tables 4.
+BYTES_IN_SLAB = 13
+
+#: Bytes a voxel of one slice for what comes with a slab: slices beside it, planes that are carried,
+#: exits and their tables, and both faces in whole numbers of 64 bits where slabs meet.
+BYTES_IN_SLICE = 160
+
+#: Bytes a voxel of the room in which a ball moves: distance 4, where it fits 2.
+_BYTES_IN_ROOM = 6
+
+#: Bytes of a worker's process before it has any work, with all libraries.
+PROCESS = 400_000_000
+
+#: Share of its limit that a worker may use: dask gives it nothing new to do at 0.8.
+_SHARE = 0.75
+#: Share of that for tables, which grow with the number of basins.
+_TABLES = 0.3
+#: Slices of a slab below which its faces cost more than they save.
+_THIN = 16
+
+
+class Cut(NamedTuple):
+    """How thick slabs are, and how many basins each may have."""
+
+    thickness: int
+    most_basins: int
+
+
+def check_settings(volume: Volume, settings: PoreSettings, thickness: int | None) -> None:
+    """Refuse what cannot be segmented on a cluster, before any of it is read.
+
+    `thickness`: of blocks, where that is asked for.
+    Raises InputError: with what to change.
+    """
+    if volume.axes != "zyx":
+        raise InputError(
+            f"{volume.name} has axes {volume.axes!r}; on a cluster pores are segmented in volumes "
+            "of axes z, y and x. Run an image, or one channel or time, without a cluster."
+        )
+    check_grey(volume, settings)
+    markers = volume.auxiliary_of(settings, "markers")
+    if markers is not None and tuple(markers.shape) != volume.shape:
+        require_points(whole_markers(markers), volume.shape)
+    wanted = _of_the_whole(settings)
+    if wanted and thickness is not None:
+        raise InputError(
+            f"On a cluster one worker measures {wanted}, with the whole volume in memory: leave "
+            "the thickness of blocks out."
+        )
+
+
+def _of_the_whole(settings: PoreSettings) -> str:
+    """Return what is asked for that slabs do not give, in words."""
+    wants = {
+        "local thickness (local_thickness)": bool(settings.thick_phases),
+        "tortuosity (tortuosity)": settings.tortuosity,
+        "intervals (intervals)": settings.intervals,
+    }
+    return ", ".join(name for name, is_asked in wants.items() if is_asked)
+
+
+def memory_for_one(
+    volume: Volume,
+    settings: PoreSettings,
+    workers: Sequence[dict[str, Any]],
+    threads: int,
+    all_gpus: bool = False,
+) -> float | None:
+    """Return the bytes of a single task that does all on one worker; None where slabs are cut.
+
+    One task is enough where one slab is, and needed where slabs do not give what is asked for.
+    `workers`, `threads`: as for `cut_volume`. `all_gpus`: whether the GPUs of all workers are to
+    work, which one task would leave idle.
+    Raises MemoryLimitError if such figures are asked for, and no worker holds the volume.
+    """
+    available = _memory_of_tasks(workers, settings)
+    needed = bytes_in_memory(volume, settings) / (1 - _TABLES)
+    wanted = _of_the_whole(settings)
+    if wanted and needed > available:
+        raise MemoryLimitError(
+            f"On a cluster one worker measures {wanted}, with all of {volume.name} in memory: that "
+            f"takes {_with_process(needed) / 1e9:.3g} GB, and a task has "
+            f"{_with_process(available) / 1e9:.3g} GB. Give the workers more memory or fewer "
+            "threads, leave it out, or bin the volume."
+        )
+    if needed > available or math.prod(volume.shape) >= 2**31:
+        return None
+    if wanted:
+        return available
+    is_one = cut_volume(volume, settings, workers, threads, None).thickness >= volume.shape[0]
+    return available if is_one and not all_gpus else None
+
+
+def cut_volume(
+    volume: Volume,
+    settings: PoreSettings,
+    workers: Sequence[dict[str, Any]],
+    threads: int,
+    thickness: int | None,
+    on_gpu: int | None = None,
+) -> Cut:
+    """Return slabs as thick as the memory of the workers allows, and some for each of them.
+
+    `workers`: what dask knows of each, see `hushpore.cluster.task_runner.workers_of`.
+    `on_gpu`: slices that the smallest GPU holds, where workers have one.
+    Raises MemoryLimitError if the thinnest slabs do not fit.
+    """
+    depth, *plane = volume.shape
+    size = math.prod(plane)
+    available = _memory_of_tasks(workers, settings)
+    a_slice = size * (BYTES_IN_SLAB + 2 * volume.dtype.itemsize)
+    beside = size * BYTES_IN_SLICE
+    if settings.is_local:
+        around = window_of(volume, settings)[0] * volume.dtype.itemsize
+        beside += size * (around + BYTES_IN_WINDOW * threads)
+    if settings.exterior == "remove" and not settings.sample_mask:
+        ball = ball_around(volume.shape, volume.spacing, settings.ball_radius, slicewise=False)
+        room = math.prod(ball.shape[1:]) * _BYTES_IN_ROOM
+        a_slice = max(a_slice, room)
+        # as many slices on both sides as the ball reaches
+        beside = max(beside, room * (ball.shape[0] - depth))
+    most = int(((1 - _TABLES) * available - beside) / a_slice)
+    least = min(2, depth)
+    if most < least:
+        needed = _with_process((least * a_slice + beside) / (1 - _TABLES))
+        raise MemoryLimitError(
+            f"Segmenting {volume.name} needs workers of at least {needed / 1e9:.3g} GB, in the "
+            f"thinnest slabs, and a task has {_with_process(available) / 1e9:.3g} GB. Give each "
+            "worker more memory, or fewer threads."
+        )
+    basins = int(max(_TABLES * available, 5e7) / BYTES_A_BASIN)
+    if thickness is not None:
+        if thickness < least:
+            raise InputError(f"Slabs must be {least} slices thick at least; got {thickness}.")
+        return Cut(min(thickness, depth), basins)
+    most = min(most, depth, (2**31 - 1) // size - 4)
+    if on_gpu is not None:
+        most = min(most, max(on_gpu, least))
+    together = sum(int(worker["nthreads"]) for worker in workers)
+    count = -(-depth // most)
+    # some for each worker, as far as slabs do not get too thin
+    count = max(count, min(-(-count // together) * together, depth // _THIN))
+    return Cut(max(least, -(-depth // count)), basins)
+
+
+def _memory_of_tasks(workers: Sequence[dict[str, Any]], settings: PoreSettings) -> float:
+    """Return the bytes that a task has on the smallest worker, beside the worker's process."""
+    limit = min(_memory(worker) for worker in workers)
+    if settings.memory_budget is not None:
+        limit = min(limit, settings.memory_budget * 1e9)
+    return _SHARE * limit - PROCESS
+
+
+def _with_process(available: float) -> float:
+    """Return the memory that a worker has for its task whose work may take so much."""
+    return (available + PROCESS) / _SHARE
+
+
+def _memory(worker: dict[str, Any]) -> float:
+    """Return the memory that each thread of a worker has for its task."""
+    total = worker["memory_limit"] or psutil.virtual_memory().total
+    return float(total) / int(worker["nthreads"])
+
+
+# ---- beginning
+
+#: Bytes a voxel on disk at most while the work goes on: phase twice, basins and labels, as if none
+#: could be packed (of a foam a tenth is left); and of what lies beside the grey values, before.
+_BYTES_ON_DISK, _BESIDE_GREY = 8, 3
+
+#: Bytes a voxel of the distance, which lies there where peaks are sought in it.
+_BYTES_OF_DISTANCE = 4
+
+
+#: Name of the file that says how a volume is cut.
+_PLAN = "plan.json"
+
+
+class Beginning(NamedTuple):
+    """What is known once a segmentation has begun."""
+
+    runner: StageRunner  # with the plan
+    exterior: Exterior
+    most_basins: int  # that a slab may have
+    digest: dict[str, str]  # what tells the input from others
+    earlier: int  # tasks that an earlier run has left done
+
+
+def has_begun(work: Unfinished) -> bool:
+    """Whether an earlier run has begun to work in slabs."""
+    return (work.scratch / _PLAN).is_file()
+
+
+def begin(
+    client: Client,
+    work: Unfinished,
+    volume: Volume,
+    settings: PoreSettings,
+    threads: int,
+    thickness: int | None,
+    gpus: Gpus,
+) -> Generator[Event, Any, Beginning]:
+    """Read the scan layer by layer, and cut it as the settings want that fit what is seen in it.
+
+    Raises InputError for workers that do not see the files; OutputError if the disk is too small;
+    MemoryLimitError if the thinnest slabs do not fit.
+    """
+    scratch, file = work.scratch, work.scratch / _PLAN
+    check_folders(client, *folders_of(volume), scratch)
+    depth, height, width = volume.shape
+    known: dict[str, Any] = {}
+    if file.is_file():
+        with whole(file):
+            known = json.loads(file.read_text(encoding="utf-8"))
+    around = Exterior(*known["around"]) if "around" in known else None
+    workers = workers_of(client)
+    most = cut_volume(volume, settings, workers, threads, None).thickness
+    applied = around.apply(settings) if around else settings
+    cut = cut_volume(volume, applied, workers, threads, thickness, gpus.slices)
+    # more workers may have less memory each
+    fits = known.get("layer", 0) <= most and (
+        around is None
+        or known["thickness"] == cut.thickness
+        or (thickness is None and known["thickness"] <= cut.thickness)
+    )
+    if not fits:
+        for item in scratch.iterdir():
+            if item.is_file():
+                item.unlink()
+        known, around = {}, None
+    earlier = len(list(scratch.glob("done-*.arrays")))
+    if not earlier:
+        of_work = _BYTES_ON_DISK + _BYTES_OF_DISTANCE * settings.by_snow
+        most_bytes = max(of_work, _BESIDE_GREY + volume.dtype.itemsize)
+        _check_disk(scratch, math.prod(volume.shape) * most_bytes)
+    if not known:
+        # whole chunks, each of which is unpacked once
+        chunk = volume.data.chunks[0]
+        known = {"layer": most // chunk * chunk or most}
+        _write(file, known)
+    layer = known["layer"]
+    plan = Plan(
+        volume, str(scratch), str(work.content), settings, (depth, height, width), layer, layer,
+        threads=threads, device=gpus.device,
+    )  # fmt: skip
+    runner = StageRunner(client, plan)
+    layers: list[Any] = [(number, {}) for number in range(len(plan.layers))]
+    reports = yield from runner.run("reading", "reading", 0.05, layers)
+    if around is None:
+        with Blocks(plan) as blocks:
+            around = find_exterior(blocks.work.volume, settings)
+        applied = around.apply(settings)
+        cut = cut_volume(volume, applied, workers, threads, thickness, gpus.slices)
+        # a band for each worker that carries planes along z
+        bands = min(len(workers), height)
+        known |= {"thickness": cut.thickness, "bands": bands, "around": list(around)}
+        _write(file, known)
+    runner.plan = dataclasses.replace(
+        plan,
+        settings=around.apply(settings),
+        thickness=known["thickness"],
+        bands=known["bands"],
+        padding=around.padding,
+    )
+    return Beginning(runner, around, cut.most_basins, digest_of(reports), earlier)
+
+
+def _write(file: Path, known: dict[str, Any]) -> None:
+    with new_file(file, overwrite=True) as part:
+        part.write_text(json.dumps(known), encoding="utf-8")
+
+
+def check_folders(client: Client, *folders: str | Path) -> None:
+    """Refuse workers that do not see the files under the same path."""
+    for folder in map(str, folders):
+        for worker, is_there in client.run(os.path.isdir, folder).items():
+            if not is_there:
+                raise InputError(
+                    f"The worker {worker} does not see {folder}. Scan and result must lie on a "
+                    "disk that all workers have under the same path."
+                )
+
+
+def _check_disk(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OutputError(
+            f"The work needs {needed / 1e9:.1f} GB in {folder.parent.parent} until it is complete; "
+            f"{free / 1e9:.1f} GB are free. Name a folder on another disk."
+        )

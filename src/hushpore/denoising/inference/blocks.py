@@ -1,0 +1,204 @@
+"""A trained network applied to one block of a volume, with the tiles of the whole.
+
+Tiles are cut in the same places as where the whole volume is predicted at once, and so the values
+are the same: blocks can be predicted on any machine, and leave no seams.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+
+from hushpore.denoising.images import Arrangement, Images
+from hushpore.denoising.inference.tiles import CORES, Tile, cut_axis, pad, predict_tile, shift
+from hushpore.denoising.model import fuse_batch_norm
+from hushpore.denoising.plane_reader import PlaneReader
+from hushpore.device.memory import freed_memory_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.denoising.model import UNet
+    from hushpore.denoising.trained_model import Model
+    from hushpore.device.backend import Backend
+    from hushpore.device.timing import StageTimer
+
+    #: Where a piece of an axis is read, kept and goes: see `cut_axis`.
+    Piece: TypeAlias = tuple[slice, slice, slice]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPredictor:
+    """Predicts any block of a volume."""
+
+    model: Model  # what was trained
+    volume: Volume  # the noisy one; its values may lie on disk, and only what a block needs is read
+    backend: Backend  # where to compute
+    timer: StageTimer  # told what takes how long
+    # largest core of a tile, (images, y, x) or (images, z, y, x); the memory goes with it. Other
+    # cores give other roundings.
+    core: tuple[int, ...] | None = None
+    dtype: torch.dtype = torch.float32  # arithmetic of the network
+    augment: bool = False  # average over 8 mirrored and turned copies
+    pair: Volume | None = None  # a second scan of the same thing, as the volume
+
+    def predict(
+        self, block: Sequence[int | slice]
+    ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[Any]]]:
+        """Return a block, denoised and as it was.
+
+        `block`: one an axis of the volume; in space it begins where a tile does, at multiples of
+        512 (2D) or of 32, 128 and 128 (3D) unless other cores were asked for.
+        Returns: float32, of the shape of the block; axes that are numbers are dropped; the same
+        voxels, as they were read, of each scan.
+        """
+        dimensions = self.model.network.dimensions
+        within = [each for each in block[-dimensions:] if isinstance(each, slice)]
+        shape = tuple(each.stop - each.start for each in block if isinstance(each, slice))
+        sizes = [each.stop - each.start for each in within]
+        wanted = self._planes(block[: self.volume.ndim - dimensions])
+        axes = self._pieces(within)
+        region = [slice(pieces[0][0].start, pieces[-1][0].stop) for pieces in axes]
+        arrangement = self.model.arrange(self.volume)
+        images = self._images_for(arrangement, wanted)
+        planes, part = arrangement.part(np.concatenate(images))
+        source = self._source(region)
+        with self.timer.stage("reading") as run:
+            raw = [each.read(planes, region[0]) for each in source.scans]
+            run.nbytes = sum(each.nbytes for each in raw)
+        result = np.empty((len(wanted), *sizes), np.float32)
+        network, first = fuse_batch_norm(self.model.network), 0
+        for group in images:
+            numbers = np.arange(first, first + len(group))
+            first += len(group)
+            with freed_memory_kept():
+                predicted, values = self._predicted(
+                    network, raw, source, planes, part, numbers, axes, region
+                )
+            for plane, value in zip(predicted, values, strict=True):
+                if plane in wanted:
+                    result[np.searchsorted(wanted, plane)] = value
+        inside = tuple(
+            slice(each.start - read.start, each.stop - read.start)
+            for each, read in zip(within, region, strict=True)
+        )
+        own = np.searchsorted(planes, wanted)
+        noisy = [each[own][(slice(None), *inside)].reshape(shape) for each in raw]
+        return result.reshape(shape), noisy
+
+    @property
+    def _core(self) -> tuple[int, ...]:
+        return self.core or CORES[self.model.network.dimensions]
+
+    def _planes(self, leading: Sequence[int | slice]) -> npt.NDArray[np.int64]:
+        """Return the numbers of the planes that a block holds, in order."""
+        shape = self.volume.shape[: len(leading)]
+        numbers = np.arange(math.prod(shape)).reshape(shape)
+        chosen: npt.NDArray[np.int64] = np.atleast_1d(numbers[tuple(leading)]).ravel()
+        return chosen
+
+    def _images_for(
+        self, arrangement: Arrangement, wanted: npt.NDArray[np.int64]
+    ) -> list[npt.NDArray[np.int64]]:
+        """Return the images that predict some planes, in the groups in which tiles take them.
+
+        A group may reach beyond the planes, into the next time point; and an image of several
+        channels predicts more than one. Only whole groups give the same values to the last bit.
+        """
+        together, count = self._core[0], len(arrangement.members)
+        needed = np.flatnonzero(np.isin(arrangement.predicted, wanted).any(1))
+        return [
+            np.arange(number * together, min((number + 1) * together, count))
+            for number in np.unique(needed // together)
+        ]
+
+    def _pieces(self, within: Sequence[slice]) -> list[list[Piece]]:
+        """Return the pieces of each axis that begin in the block, as `cut_axis` makes them."""
+        architecture = self.model.network.architecture
+        sizes = self.volume.shape[-len(within) :]
+        axes = zip(
+            sizes, self._core[1:], architecture.radii, architecture.multiples, within, strict=True
+        )
+        return [
+            [piece for piece in cut_axis(*axis) if own.start <= piece[2].start < own.stop]
+            for *axis, own in axes
+        ]
+
+    def _source(self, region: Sequence[slice]) -> PlaneReader:
+        """Return a source of the region alone, but for its first axis, of which rows are read."""
+        dimensions = len(region)
+        ends = [
+            slice(each.start, min(each.stop, n))
+            for each, n in zip(region, self.volume.shape[-dimensions:], strict=True)
+        ]
+        windows = [
+            None if each is None else each.replace(_Window(each.data, tuple(ends[1:])))
+            for each in (self.volume, self.pair)
+        ]
+        assert windows[0] is not None
+        return PlaneReader(windows[0], dimensions, windows[1])
+
+    def _predicted(
+        self,
+        network: UNet,
+        raw: list[npt.NDArray[Any]],
+        source: PlaneReader,
+        planes: npt.NDArray[np.int64],
+        part: Arrangement,
+        numbers: npt.NDArray[np.int64],
+        axes: Sequence[Sequence[Piece]],
+        region: Sequence[slice],
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return the planes that some images predict, and their values within the block."""
+        seen, own = part.part(numbers)
+        channels = source.channels[planes[seen]]
+        with self.timer.stage("upload") as run:
+            given = [each[seen] for each in raw]
+            run.nbytes = sum(each.nbytes for each in given)
+            stored = [self.backend.put(each) for each in given]
+            values = self.model.scale.normalise_scans(stored, channels)
+            multiples = self.model.network.architecture.multiples
+            images = Images.of(pad(values, multiples), own, len(given))
+        starts = [pieces[0][2].start for pieces in axes]
+        sizes = [pieces[-1][2].stop - pieces[0][2].start for pieces in axes]
+        result = torch.empty((len(numbers), own.outputs, *sizes), device=self.backend.device)
+        every = slice(0, len(numbers))
+        for pieces in itertools.product(*axes):
+            sources, kept, targets = zip(*pieces, strict=True)
+            tile = Tile(
+                (every, *map(shift, sources, (each.start for each in region))),
+                (every, *kept),
+                (every, *map(shift, targets, starts)),
+            )
+            with self.timer.stage("denoising") as run:
+                run.voxels = len(numbers) * math.prod(t.stop - t.start for t in targets)
+                place = (every, slice(None), *tile.target[1:])
+                result[place] = predict_tile(network, images, tile, self.dtype, self.augment)
+        with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
+            predicted = planes[part.predicted[numbers].ravel()]
+            host = self.backend.get(result.flatten(0, 1))
+            return predicted, self.model.scale.restore(host, source.channels[predicted])
+
+
+class _Window:
+    """An array of which the last axes are cut, when it is read."""
+
+    def __init__(self, data: Any, ends: tuple[slice, ...]) -> None:
+        self._data, self._ends = data, ends
+        kept = tuple(data.shape[: len(data.shape) - len(ends)])
+        self.shape = (*kept, *(each.stop - each.start for each in ends))
+        self.dtype = data.dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = key if isinstance(key, tuple) else (key,)
+        count = len(self.shape) - len(self._ends)
+        keys = tuple(each for each in keys if each is not Ellipsis)
+        return self._data[(*keys, *(slice(None),) * (count - len(keys)), *self._ends)]

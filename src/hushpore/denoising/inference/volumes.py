@@ -1,0 +1,315 @@
+"""A trained network applied to a whole volume: slab by slab where it does not fit into memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import MemoryLimitError
+from hushpore.base.events import Job, Note, Progress
+from hushpore.denoising.images import Images
+from hushpore.denoising.inference.tiles import (
+    Tile,
+    core_on_gpu,
+    core_within,
+    halve_core,
+    pad,
+    plan_tiles,
+    predict_tile,
+    shift,
+    tile_bytes,
+)
+from hushpore.denoising.model import fuse_batch_norm
+from hushpore.denoising.plane_reader import is_in_a_row
+from hushpore.device.backend import Backend
+from hushpore.device.memory import freed_memory_kept, is_out_of_memory
+from hushpore.device.prefetch import read_ahead
+from hushpore.device.timing import StageTimer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from hushpore.denoising.images import Arrangement
+    from hushpore.denoising.model import UNet
+    from hushpore.denoising.plane_reader import PlaneReader, Scale
+    from hushpore.device.graphs import GraphReplays
+    from hushpore.device.transfers import PendingUpload
+
+#: Shares of the memory for images, and for a tile on its way through the network.
+IMAGES_SHARE, TILE_SHARE = 5 / 9, 4 / 9
+
+#: Share of what is free that all may take together, where nothing else is asked for: libraries are
+#: in it too.
+FREE_SHARE = 0.9
+
+#: Bytes a voxel of a plane takes in float32: normalised, padded, and as a result.
+_WORKING = 12
+
+
+@dataclass(frozen=True)
+class Slab:
+    """A part of the volume that is held at once."""
+
+    images: slice  # which images
+    rows: slice  # which rows along their first axis, margins included
+    # sources are counted from the start of the slab, targets from that of the volume
+    tiles: tuple[Tile, ...]
+
+    @property
+    def kept(self) -> slice:
+        """The rows that it predicts."""
+        first = min(tile.target[1].start for tile in self.tiles)
+        return slice(first, max(tile.target[1].stop for tile in self.tiles))
+
+
+@dataclass
+class VolumePredictor:
+    """Predicts whole volumes with a trained network; `predict` does it."""
+
+    network: UNet  # in evaluation mode
+    arrangement: Arrangement  # what it sees as one image
+    scale: Scale  # between grey values and those of the network
+    budget: float  # bytes that images and tiles may take together; on a GPU the images alone
+    dtype: torch.dtype = torch.float32  # arithmetic of the network
+    augment: bool = False  # whether to average over mirrored and turned copies
+    progress_start: float = 0.0  # share of the whole job that is over before, for progress
+    timer: StageTimer = field(default_factory=StageTimer)  # told what takes how long
+    # all that was predicted, in grey values and of the shape of the volume, where a GPU holds it
+    whole: torch.Tensor | None = field(default=None, init=False)
+    _replays: GraphReplays | None = field(default=None, init=False)
+    _fused: UNet = field(init=False)
+
+    def predict(
+        self, source: PlaneReader, out: Any, backend: Backend, images: Images | None = None
+    ) -> Job:
+        """Predict every plane of a volume, in smaller tiles where memory runs out.
+
+        `out`: of the shape of the volume; written slab by slab. `backend`: where to compute; the
+        CPU where its memory does not hold even the smallest tile. `images`: the whole volume,
+        normalised and on the device already.
+        Returns: where it was computed in the end.
+        Raises MemoryLimitError if the smallest tile does not fit on the CPU.
+        """
+        first = self._first_core(backend, source)
+        yield from self._warn_of_memory(first, backend, source)
+        core: tuple[int, ...] | None = first
+        while core is not None:
+            try:
+                self._fused = fuse_batch_norm(self.network).to(backend.device)
+                # those of larger tiles would need the memory that has just run out
+                self._replays = backend.graph_replays("tiles")
+                with freed_memory_kept():
+                    yield from self._predict_slabs(source, out, backend, images, core)
+                return backend
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+            finally:
+                self._replays = None
+            core = halve_core(core, max(self.network.architecture.multiples))
+            if core is not None:
+                message = f"Memory ran out: predicting in tiles of {core[1:]}."
+            elif backend.is_gpu:
+                message = "The GPU's memory ran out: continuing on the CPU."
+                backend, images = Backend(reason="the GPU's memory ran out"), None
+                self.dtype = torch.float32
+                core = self._first_core(backend, source)
+                self.timer.run_on(backend.clock())
+            else:
+                break
+            yield Note(message, warning=True)
+        raise MemoryLimitError(
+            f"{source.volume.name} does not fit into memory, even one tile at a time "
+            f"({source.volume.facts}). Close other programs, or crop or bin the volume."
+        )
+
+    def _first_core(self, backend: Backend, source: PlaneReader) -> tuple[int, ...]:
+        how = (self.network.architecture, self.dtype, source.size)
+        if backend.is_cuda:
+            return core_on_gpu(TILE_SHARE * backend.free_memory(), *how)
+        return core_within(self._tile_memory(backend), *how)
+
+    def _tile_memory(self, backend: Backend) -> float:
+        # a GPU says where its memory is short; a computer ends programs instead
+        if backend.is_cuda:
+            return math.inf
+        return TILE_SHARE * min(self.budget, FREE_SHARE * backend.free_memory())
+
+    def _warn_of_memory(
+        self, core: tuple[int, ...], backend: Backend, source: PlaneReader
+    ) -> Iterator[Note]:
+        """Say so where even the smallest tile takes more than it may."""
+        least = tile_bytes(core, self.network.architecture, self.dtype, source.size)
+        if least > self._tile_memory(backend):
+            yield Note(
+                f"Of memory {self.budget / 1e9:.2g} GB are allowed, and up to "
+                f"{(least + IMAGES_SHARE * self.budget) / 1e9:.2g} GB are taken: tiles do not get "
+                "smaller.",
+                warning=True,
+            )
+
+    def _predict_slabs(
+        self,
+        source: PlaneReader,
+        out: Any,
+        backend: Backend,
+        images: Images | None,
+        core: tuple[int, ...],
+    ) -> Job:
+        shape = (len(self.arrangement.members), *source.size)
+        if images is not None:
+            tiles = tuple(plan_tiles(shape, core, self.network.architecture))
+            slab = Slab(slice(0, shape[0]), slice(0, shape[1]), tiles)
+            yield from self._predict_slab(slab, images, source, out, backend, 0, len(tiles))
+            return
+        slabs = self.plan(source, core)
+        done, total = 0, sum(len(slab.tiles) for slab in slabs)
+        # one slab is read while another is predicted, so each has half of the memory
+        read = partial(self._read, source, backend)
+        with read_ahead(read, slabs, backend.choices) as upcoming:
+            for slab in slabs:
+                # what counts is how long the next slab is waited for; a timer is of one thread
+                with self.timer.stage("reading") as run:
+                    pending, planes = next(upcoming)
+                    run.nbytes = sum(each.nbytes for each in pending)
+                part = self._normalised(slab, pending, planes, source)
+                yield from self._predict_slab(slab, part, source, out, backend, done, total)
+                done += len(slab.tiles)
+
+    def plan(self, source: PlaneReader, core: tuple[int, ...]) -> list[Slab]:
+        """Cut the volume into slabs that fit into the memory, at least one tile's worth each."""
+        architecture, arrangement = self.network.architecture, self.arrangement
+        n_images, size = len(arrangement.members), source.size
+        per_row = math.prod(size[1:]) * source.bytes_a_voxel(_WORKING) * arrangement.inputs
+        fitting = int(IMAGES_SHARE * self.budget / 2 / per_row)
+        if architecture.dimensions == 2:
+            together = max(1, fitting // size[0])
+            core = (min(core[0], together), *core[1:])
+            tiles = plan_tiles((n_images, *size), core, architecture)
+            chunks = max(1, together // core[0])
+            return _grouped(tiles, 0, chunks)
+        if fitting >= size[0] * n_images:
+            tiles = plan_tiles((n_images, *size), core, architecture)
+            return [Slab(slice(0, n_images), slice(0, size[0]), tuple(tiles))]
+        multiple = architecture.multiples[0]
+        margin = -(-architecture.radii[0] // multiple) * multiple
+        rows = max((fitting - 2 * margin) // multiple, 1) * multiple
+        core = (1, min(core[1], rows), *core[2:])
+        tiles = plan_tiles((n_images, *size), core, architecture)
+        return _grouped(tiles, 1, max(1, rows // core[1]))
+
+    def _read(
+        self, source: PlaneReader, backend: Backend, slab: Slab
+    ) -> tuple[list[PendingUpload], npt.NDArray[np.int64]]:
+        planes = np.unique(self.arrangement.members[slab.images])
+        ahead = [backend.put_ahead(each.stored(planes, slab.rows)) for each in source.scans]
+        return ahead, planes
+
+    def _normalised(
+        self,
+        slab: Slab,
+        pending: list[PendingUpload],
+        planes: npt.NDArray[np.int64],
+        source: PlaneReader,
+    ) -> Images:
+        numbers = np.arange(slab.images.start, slab.images.stop)
+        arrangement = self.arrangement.part(numbers)[1]
+        with self.timer.stage("upload", nbytes=sum(each.nbytes for each in pending)):
+            shape = (len(planes), -1, *source.size[1:])
+            stored = [each.result().reshape(shape) for each in pending]
+            values = self.scale.normalise_scans(stored, source.channels[planes])
+            return Images.of(values, arrangement, len(stored))
+
+    def _predict_slab(
+        self,
+        slab: Slab,
+        images: Images,
+        source: PlaneReader,
+        out: Any,
+        backend: Backend,
+        done: int,
+        total: int,
+    ) -> Job:
+        multiples = self.network.architecture.multiples
+        padded = replace(images, planes=pad(images.planes, multiples))
+        rows, n_images = slab.kept, slab.images.stop - slab.images.start
+        shape = (n_images, images.outputs, rows.stop - rows.start, *source.size[1:])
+        result = torch.empty(shape, device=backend.device)
+        for number, tile in enumerate(slab.tiles, start=done):
+            yield self._progress(number, total)
+            with self.timer.stage("denoising") as run:
+                which, first, *within = tile.target
+                run.voxels = math.prod(part.stop - part.start for part in tile.target)
+                place = (shift(which, slab.images.start), slice(None), shift(first, rows.start))
+                result[(*place, *within)] = predict_tile(
+                    self._compute, padded, tile, self.dtype, self.augment
+                )
+        with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
+            planes = self.arrangement.predicted[slab.images].ravel()
+            restored = self.scale.restore_on_device(result.flatten(0, 1), source.channels[planes])
+            write_planes(out, source, planes, rows, backend.get(restored))
+        shape = source.volume.shape
+        if backend.is_cuda and restored.numel() == math.prod(shape) and is_in_a_row(planes):
+            self.whole = restored.reshape(shape)
+        done += len(slab.tiles)
+        yield self._progress(done, total)
+
+    def _compute(self, batch: torch.Tensor) -> torch.Tensor:
+        network: Callable[[torch.Tensor], torch.Tensor] = self._fused
+        return network(batch) if self._replays is None else self._replays.call("", network, batch)
+
+    def _progress(self, done: int, total: int) -> Progress:
+        fraction = self.progress_start + (1 - self.progress_start) * done / total
+        return Progress("denoising", done, total, "tiles", fraction)
+
+
+def write_planes(
+    out: Any,
+    source: PlaneReader,
+    planes: npt.NDArray[np.int64],
+    rows: slice,
+    values: npt.NDArray[np.float32],
+) -> None:
+    """Write rows of some planes into an array of the shape of the volume."""
+    if source.volume.ndim == len(source.size) + 1 and is_in_a_row(planes):
+        out[int(planes[0]) : int(planes[-1]) + 1, rows] = values
+        return
+    for plane, value in zip(planes, values, strict=True):
+        out[source.index(int(plane), rows)] = value
+
+
+def _grouped(tiles: list[Tile], axis: int, chunks: int) -> list[Slab]:
+    """Put the tiles of `chunks` neighbouring pieces of an axis together; of one image for rows."""
+    groups: dict[tuple[int, int], list[Tile]] = {}
+    edges = sorted({tile.target[axis].start for tile in tiles})
+    number = {start: position // chunks for position, start in enumerate(edges)}
+    for tile in tiles:
+        image = tile.target[0].start if axis == 1 else 0
+        groups.setdefault((image, number[tile.target[axis].start]), []).append(tile)
+    return [_slab_of(group) for _, group in sorted(groups.items())]
+
+
+def _slab_of(tiles: list[Tile]) -> Slab:
+    images, rows = (
+        slice(
+            min(tile.source[axis].start for tile in tiles),
+            max(tile.source[axis].stop for tile in tiles),
+        )
+        for axis in (0, 1)
+    )
+    moved = tuple(
+        Tile(
+            (shift(t.source[0], images.start), shift(t.source[1], rows.start), *t.source[2:]),
+            t.kept,
+            t.target,
+        )
+        for t in tiles
+    )
+    return Slab(images, rows, moved)

@@ -1,0 +1,158 @@
+"""The job that shows what the network sees: patches, their blind spots, and its predictions."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Job, Note, Progress
+from hushpore.denoising.automatic import require_dimensions_of
+from hushpore.denoising.masking import (
+    Replacement,
+    draw_positions,
+    mask_pixels,
+    replacement_values,
+    values_at,
+)
+from hushpore.denoising.plane_reader import PlaneReader
+from hushpore.denoising.trained_model import load_model, record_model
+from hushpore.denoising.training.step import channels_last, choose_precision, mixed_precision
+from hushpore.patches.job import sample_patches
+from hushpore.patches.places import in_volume
+from hushpore.patches.reading import read_patches
+from hushpore.patches.result import BlindSpots
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.denoising.trained_model import Model
+    from hushpore.device.backend import Backend
+    from hushpore.device.timing import StageTimer
+    from hushpore.patches.settings import PatchSettings
+
+#: Voxels that go through the network at once.
+_PIECE = 16 * 64 * 64
+
+#: How the denoiser hides pixels where its settings leave it open.
+_REPLACEMENT = Replacement()
+
+
+def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -> Job:
+    """Sample patches and hide pixels in them as the denoiser does; predict them under a model.
+
+    Parameters, events and errors as `hushpore.patches.job.sample_patches`.
+
+    Returns: with blind spots; with predictions and losses where the settings name a model.
+    """
+    model = load_model(settings.model) if settings.model else None
+    if model is not None:
+        _require_fitting(model, volume, settings)
+    try:
+        inspect = partial(_inspect_blind_spots, model)
+        result = yield from sample_patches(volume, settings, backend, inspect)
+    finally:
+        backend.release()
+    if model is not None:
+        record_model(result.provenance, model)
+    return result
+
+
+def _inspect_blind_spots(
+    model: Model | None,
+    volume: Volume,
+    settings: PatchSettings,
+    backend: Backend,
+    drawn: npt.NDArray[np.int64],
+    patches: npt.NDArray[Any],
+    generator: torch.Generator,
+    timer: StageTimer,
+) -> Job:
+    """Mask pixels of patches and predict them, as the network does in its training."""
+    if model is None:
+        yield Note("No trained model was given: predictions, residuals and losses are left out.")
+    elif not model.network.architecture.hides_pixels:
+        yield Note(
+            "The model was trained with nothing hidden: it predicts whole patches, and the loss is "
+            "that of all of their pixels."
+        )
+    size, count = settings.size, len(patches)
+    together = max(1, _PIECE // math.prod(size))
+    parts = []
+    for start in range(0, count, together):
+        part = slice(start, start + together)
+        fraction = 0.2 + 0.75 * start / count
+        yield Progress("looking at patches", start, count, "patches", fraction)
+        with timer.stage("masking" if model is None else "prediction"):
+            values = backend.put(patches[part].astype(np.float32))
+            positions = draw_positions(
+                size, settings.masked_share, len(values), generator, backend.device
+            )
+            originals = values_at(values, positions)
+            new = replacement_values(values, positions, _REPLACEMENT)
+            found = positions.cpu().numpy(), backend.get(originals), backend.get(new)
+            predicted: tuple[Any, Any] = None, None
+            if model is not None:
+                predicted = _predict(model, volume, backend, drawn[part], size, positions)
+            parts.append((*found, *predicted))
+    columns: Any = zip(*parts, strict=True)
+    joined: list[Any] = [None if each[0] is None else np.concatenate(each) for each in columns]
+    return BlindSpots(*joined)
+
+
+def _predict(
+    model: Model,
+    volume: Volume,
+    backend: Backend,
+    drawn: npt.NDArray[np.int64],
+    size: tuple[int, ...],
+    positions: torch.Tensor,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Predict patches, with their pixels hidden where a training step does so."""
+    hides = model.network.architecture.hides_pixels
+    count = len(drawn)
+    arrangement, channels = model.arrange(volume), PlaneReader(volume, len(size)).channels
+    first, outputs = arrangement.first, arrangement.outputs
+    image_of, output_of = arrangement.predicted_by
+    planes = arrangement.members[image_of[drawn[:, 0]]]  # (count, inputs)
+    corners = np.column_stack([planes.ravel(), drawn[:, 1:].repeat(planes.shape[1], axis=0)])
+    leading = volume.shape[: -len(size)]
+    where = in_volume(corners, leading)
+    raw = read_patches(volume.data, where, (1,) * len(leading) + size).reshape(-1, *size)
+    inputs = model.scale.normalise(backend.put(raw), channels[planes.ravel()])
+    inputs = inputs.view(count, -1, *size)
+    # a copy, for the hidden ones take its place
+    noisy = inputs[:, first : first + outputs].flatten(0, 1).clone()
+    if hides:
+        hidden = mask_pixels(noisy, positions.repeat_interleave(outputs, 0), _REPLACEMENT)
+        inputs[:, first : first + outputs] = hidden.view(count, outputs, *size)
+    dtype = choose_precision("auto", backend, len(size))
+    network = model.network.to(backend.device)
+    with torch.inference_mode(), mixed_precision(backend.device.partition(":")[0], dtype):
+        predicted = network(channels_last(inputs)).float()
+    output = torch.from_numpy(output_of[drawn[:, 0]]).to(backend.device)
+    each = torch.arange(count, device=backend.device)
+    predicted = predicted[each, output]
+    truth = noisy.view(count, outputs, *size)[each, output]
+    errors = predicted - truth
+    losses = backend.get(
+        ((values_at(errors, positions) if hides else errors.flatten(1)) ** 2).mean(1)
+    )
+    return model.scale.restore(backend.get(predicted), channels[drawn[:, 0]]), losses
+
+
+def _require_fitting(model: Model, volume: Volume, settings: PatchSettings) -> None:
+    architecture = model.network.architecture
+    require_dimensions_of(model, settings)
+    for edge, multiple in zip(settings.size, architecture.multiples, strict=True):
+        if edge % multiple:
+            raise InputError(
+                f"Patches of {' x '.join(map(str, settings.size))} cannot go through the network: "
+                f"every edge must be a multiple of {multiple}. Choose another patch_size."
+            )
+    model.arrange(volume)

@@ -1,0 +1,398 @@
+"""The network of N2V2: a U-Net that cannot make checkerboards; and that of N2V, to compare.
+
+After Hoeck et al., N2V2: Fixing Noise2Void Checkerboard Artifacts with Modified Sampling Strategies
+and a Tweaked Network Architecture, https://doi.org/10.1007/978-3-031-25069-9_33: no residual
+connection, no skip connection at the top level, and max-blur-pooling
+(https://proceedings.mlr.press/v97/zhang19a.html) in place of max-pooling.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from hushpore.base.errors import InputError
+from hushpore.denoising import local_dct
+from hushpore.denoising.local_dct import LocalDCT
+from hushpore.denoising.resampling import blur_kernel, max_blur_pool, upsample
+from hushpore.denoising.settings import LEVELS
+from hushpore.device.constants import constant
+from hushpore.patches.places import flat_index
+
+#: Levels that a file can ask for at most: a tile of 512 pixels is halved so often.
+MOST_LEVELS = 6
+
+#: What networks are trained for.
+METHODS = ("r2r", "n2n", "n2v2", "n2v")
+
+#: Quantiles of `UNet.activity` at which it is known how much of the input to give back: close where
+#: it is largest, as at edges.
+SHARE_QUANTILES = (
+    0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998,
+)  # fmt: skip
+
+#: What the mean square is at least, of normalised values.
+_LEAST_ENERGY = 1e-12
+
+#: Pixels of which the features are taken to float32 at once: 4 MB.
+_AT_ONCE = 1 << 15
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a network is like: enough to build it again."""
+
+    # 2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x)
+    dimensions: int = 2
+    # ``"n2v2"``; ``"r2r"`` and ``"n2n"``: the same, and the input beside the features of the top
+    # level, for a training that hides nothing; or ``"n2v"``: max-pooling and a skip connection at
+    # the top level as well, as in the original Noise2Void
+    # (https://doi.org/10.1109/CVPR.2019.00223)
+    method: str = "n2v2"
+    # in 3D: no down-sampling along z, for stacks that are thin or whose slices lie far apart
+    flat: bool = False
+    inputs: int = 1  # images that are seen together: channels, or neighbouring slices
+    outputs: int = 1  # how many of them are predicted
+    features: int = 32  # channels of the top level
+    # for ``"r2r"`` in 2D: whether it starts from its input denoised by a local cosine transform,
+    # which it sees too, and predicts what is to be added to that
+    corrects_dct: bool = False
+    levels: int = LEVELS  # below the top level
+
+    def __post_init__(self) -> None:
+        numbers = self.inputs, self.features, self.levels
+        whole = all(isinstance(each, int) for each in numbers)
+        if (
+            self.dimensions not in (2, 3)
+            or self.method not in METHODS
+            or not whole
+            or not 1 <= self.outputs <= self.inputs <= 64
+            or not 1 <= self.features <= 512
+            or not 1 <= self.levels <= MOST_LEVELS
+            or (self.corrects_dct and (self.dimensions, self.method) != (2, "r2r"))
+        ):
+            raise InputError(f"There is no such network: {self}.")
+
+    @property
+    def hides_pixels(self) -> bool:
+        """Whether pixels are hidden in its training."""
+        return self.method in ("n2v2", "n2v")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Down-sampling of one level along each axis: 2, or 1 where there is none."""
+        return (1, 2, 2) if self.flat and self.dimensions == 3 else (2,) * self.dimensions
+
+    @property
+    def multiples(self) -> tuple[int, ...]:
+        """What every axis must be a multiple of."""
+        return tuple(step**self.levels for step in self.steps)
+
+    @property
+    def radii(self) -> tuple[int, ...]:
+        """How far an output pixel sees along each axis, in pixels (a test measures it)."""
+        beyond = local_dct.RADIUS if self.corrects_dct else 0
+        return tuple(beyond + self._radius(step) for step in self.steps)
+
+    def _radius(self, step: int) -> int:
+        # four convolutions of radius 1 on each level, two at the bottom, in pixels of that level
+        edges = [int(step**level) for level in range(self.levels + 1)]
+        convolutions = 4 * sum(edges[:-1]) + 2 * edges[-1]
+        # maximum and blur on the way down, interpolation on the way up
+        between = 4 * sum(edges[:-1]) if step == 2 else 0
+        return convolutions + between
+
+
+class MaxBlurPool(nn.Module):
+    """Maximum over 2 pixels at stride 1, then the kernel [1, 2, 1] / 4 along each axis at stride 2.
+
+    (batch, channels, *size) to (batch, channels, *size / 2); along an axis whose step is 1 nothing
+    happens.
+
+    `steps`: 1 or 2 for each axis.
+    """
+
+    kernel: torch.Tensor
+
+    def __init__(self, steps: tuple[int, ...]) -> None:
+        super().__init__()
+        self.steps = steps
+        self.register_buffer("kernel", blur_kernel(steps))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Halve every spatial axis whose step is 2."""
+        return max_blur_pool(x, self.kernel, self.steps)
+
+
+class UNet(nn.Module):
+    """U-Net for R2R, N2V2 or N2V, in 2D or 3D.
+
+    `architecture`: what it is like; a number stands for so many dimensions and all else as by
+    default.
+    """
+
+    # where no pixels are hidden: what is added to the output, (outputs,), and shares of the input
+    # in it, (n_shares,), at values of its `activity`, (n_shares,); `Learner.fit_mean_and_shares`
+    offset: torch.Tensor
+    input_shares: torch.Tensor
+    share_at: torch.Tensor
+
+    def __init__(self, architecture: Architecture | int = 2) -> None:
+        super().__init__()
+        if isinstance(architecture, int):
+            architecture = Architecture(architecture)
+        self.architecture = a = architecture
+        n, f = a.dimensions, a.features
+        inputs = a.inputs + (a.outputs if a.corrects_dct else 0)
+        # what is beside the features that come up to the top level
+        skipped = {"r2r": inputs, "n2n": inputs, "n2v2": 0, "n2v": f}[a.method]
+        if a.method == "n2v":
+            self.pool: nn.Module = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
+        else:
+            self.pool = MaxBlurPool(a.steps)
+        widths = [f * 2**level for level in range(a.levels + 1)]
+        ins = [inputs, *widths[:-2]]
+        pairs = zip(ins, widths, strict=False)
+        self.down = nn.ModuleList([_two_convolutions(n, i, own, own) for i, own in pairs])
+        self.bottom = _two_convolutions(n, widths[-2], widths[-1], widths[-2])
+        # from the lowest on: what comes up, and beside it what went down
+        inner = reversed(widths[1:-1])
+        self.up = nn.ModuleList([_two_convolutions(n, 2 * w, w, w // 2) for w in inner])
+        self.up_top = _two_convolutions(n, f + skipped, f, f)
+        self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
+        if not a.hides_pixels:
+            self.register_buffer("offset", torch.zeros(a.outputs))
+            self.register_buffer("input_shares", torch.zeros(len(SHARE_QUANTILES)))
+            self.register_buffer("share_at", torch.zeros(len(SHARE_QUANTILES)))
+        self.local_dct = LocalDCT() if a.corrects_dct else None
+
+    @property
+    def dimensions(self) -> int:
+        """2 or 3."""
+        return self.architecture.dimensions
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Predict the noise-free image; edges are multiples of `Architecture.multiples`."""
+        start = self.start(x)
+        output = self.output(self.features(beside(x, start)), start)
+        if not self.architecture.hides_pixels:
+            output = self.shifted(output)
+            difference = self.own(x) - output
+            output = output + self._share_of(self.activity(difference, output)) * difference
+        return output
+
+    def start(self, x: torch.Tensor, noise: float = 1.0) -> torch.Tensor | None:
+        """Return what the network starts from, (batch, outputs, *size); None where from nothing.
+
+        `noise`: deviation of the noise of the inputs, over that of the scan.
+        """
+        return None if self.local_dct is None else self.local_dct(self.own(x), noise)
+
+    def removed(self, own: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Return what is taken from inputs, (batch, outputs, *size), of what `output` returned."""
+        output = self.shifted(output)
+        difference = own - output
+        return (1 - self._share_of(self.activity(difference, output))) * difference
+
+    def shifted(self, output: torch.Tensor) -> torch.Tensor:
+        """Return the output, (batch, outputs, *size), with its mean where that of the scan is."""
+        return output + self.offset.view(-1, *(1,) * self.dimensions)
+
+    def activity(self, difference: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Return the logarithm of what the share of the input goes by, of the same shape.
+
+        The mean square, over 3 x 3 pixels, of what was removed, and with it the variance of what is
+        predicted: at edges and small pores the network errs most.
+        """
+        variance = local_mean(output.square()) - local_mean(output).square()
+        energy = local_mean(difference.square()) + variance.clamp_min(0)
+        return energy.clamp_min(_LEAST_ENERGY).log()
+
+    def own(self, x: torch.Tensor) -> torch.Tensor:
+        """Return those of the inputs that are predicted: the others lie to either side."""
+        first = (self.architecture.inputs - self.architecture.outputs) // 2
+        return x[:, first : first + self.architecture.outputs]
+
+    @property
+    def input_share(self) -> float:
+        """The mean share of the input in the output; 0 where pixels are hidden."""
+        if self.architecture.hides_pixels:
+            return 0.0
+        mass = np.diff([*SHARE_QUANTILES, 1.0])
+        return float(mass @ self.input_shares.cpu().numpy())
+
+    def _share_of(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the share of the input at values of `activity`, between those that are known."""
+        at, shares = self.share_at, self.input_shares
+        above = torch.bucketize(value, at, out_int32=True).clamp(1, len(at) - 1)
+        low, high = at[above - 1], at[above]
+        part = ((value - low) / (high - low)).clamp(0, 1)
+        return torch.lerp(shares[above - 1], shares[above], part)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what the output is a weighted sum of: (batch, features, *size).
+
+        `x`: the inputs and, `beside` them, what the network starts from.
+        """
+        steps = self.architecture.steps
+        top = self.down[0](x)  # (batch, f, y, x)
+        # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
+        skipped = {"n2v2": [], "n2v": [top]}.get(self.architecture.method, [x])
+        low = top
+        del top  # the largest there is: where nothing is trained, memory is short for want of it
+        between = []
+        for convolutions in list(self.down)[1:]:
+            low = convolutions(self.pool(low))  # (batch, 2 f, y / 2, x / 2), and so on
+            between.append(low)
+        low = self.bottom(self.pool(low))
+        for convolutions in self.up:
+            low = convolutions(torch.cat([upsample(low, steps), between.pop()], 1))
+        upper = upsample(low, steps)
+        beside = [each.to(upper.dtype) for each in skipped]
+        result: torch.Tensor = self.up_top(torch.cat([upper, *beside], 1) if beside else upper)
+        return result
+
+    def output_at(self, features: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Return the output at some pixels alone, of which a training needs no more.
+
+        `features`: as `features` returns them; channels last in memory, or they are copied.
+        `positions`: int64, shape (batch, n_positions, n_axes).
+        Returns: float32, shape (batch, outputs, n_positions).
+        """
+        rows = features.movedim(1, -1).flatten(0, -2)  # (pixels of all, features)
+        count = rows.shape[0] // len(positions)
+        first = constant(tuple(range(0, rows.shape[0], count)), positions.device)
+        index = flat_index(positions, features.shape[2:]) + first[:, None]
+        chosen = rows.index_select(0, index.flatten()).to(self.out.weight.dtype)
+        output = F.linear(chosen, self.out.weight.flatten(1), self.out.bias)
+        return output.view(*index.shape, -1).movedim(-1, 1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw all weights from `generator`, as PyTorch's own layers do from the global one."""
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Conv3d):
+                bound = 1 / math.sqrt(module.weight[0].numel())
+                nn.init.uniform_(module.weight, -bound, bound, generator)
+                nn.init.uniform_(cast("torch.Tensor", module.bias), -bound, bound, generator)
+            elif isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d):
+                module.reset_parameters()
+            elif isinstance(module, MaxBlurPool):
+                module.kernel.copy_(blur_kernel(module.steps, "cpu"))
+            elif isinstance(module, LocalDCT):
+                module.reset()
+        if not self.architecture.hides_pixels:
+            self.offset.zero_()
+            self.input_shares.zero_()
+            self.share_at.copy_(torch.arange(len(SHARE_QUANTILES)))
+
+    def output(self, features: torch.Tensor, start: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the output of features (batch, features, *size), at every pixel.
+
+        `start`: what the network starts from.
+        """
+        output = self._weighted_sum(features)
+        return output if start is None else output + start
+
+    def _weighted_sum(self, features: torch.Tensor) -> torch.Tensor:
+        if features.dtype != torch.bfloat16:
+            result: torch.Tensor = self.out(features)
+            return result
+        # the last sum in float32: rounded to bfloat16, grey values would come in coarse steps. In
+        # parts: the features of a whole tile in float32 would be the most that it takes
+        rows = features.movedim(1, -1)
+        with torch.autocast(features.device.type, enabled=False):
+            weight, bias = self.out.weight.flatten(1), self.out.bias
+            parts = torch.split(rows.flatten(0, -2), _AT_ONCE)
+            output = torch.cat([F.linear(part.float(), weight, bias) for part in parts])
+        return output.view(*rows.shape[:-1], -1).movedim(-1, 1)
+
+
+def beside(x: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
+    """Return what `UNet.features` takes: inputs, and what the network starts from."""
+    return x if start is None else torch.cat([x, start.to(x.dtype)], 1)
+
+
+def local_mean(values: torch.Tensor) -> torch.Tensor:
+    """Return the mean over 3 x 3 pixels, of the same shape; at the border over what there is."""
+    planes = values.flatten(0, -3)[:, None]
+    return F.avg_pool2d(planes, 3, 1, 1, count_include_pad=False).view_as(values)
+
+
+def build_network(architecture: Architecture | int, generator: torch.Generator) -> UNet:
+    """Return a network on the CPU whose weights come from `generator` alone."""
+    # PyTorch's constructors draw from the global random state, which is not ours to touch
+    with torch.device("meta"):
+        network = UNet(architecture)
+    # as `to_empty` does, which imports half a second of symbolic algebra for it
+    weights = network.state_dict()
+    empty = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in weights.items()}
+    network.load_state_dict(empty, assign=True)
+    network.initialise(generator)
+    return network
+
+
+def fuse_batch_norm(network: UNet) -> UNet:
+    """Return a network that computes the same with fewer operations, for prediction alone.
+
+    In evaluation mode a normalisation multiplies each channel by a number and adds another, which
+    the convolution before it can do at once. The weights are put together in float64.
+
+    `network`: in evaluation mode; stays as it is.
+    Returns: on the same device; of a Mac's GPU, which has no float64, on the CPU.
+    """
+    result = copy.deepcopy(network)
+    if network.out.weight.device.type == "mps":
+        result = result.cpu()
+    for block in (each for each in result.modules() if isinstance(each, nn.Sequential)):
+        for number, normalisation in enumerate(block):
+            if isinstance(normalisation, nn.BatchNorm2d | nn.BatchNorm3d):
+                before = block[number - 1]
+                assert isinstance(before, nn.Conv2d | nn.Conv3d)
+                fused = fuse_conv_bn_eval(before.double(), normalisation.double())
+                block[number - 1], block[number] = fused.float(), nn.Identity()
+    return result
+
+
+class _Uncounted:
+    """Batch normalisation that does not count its batches, by one operation a layer, for nobody."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training,
+            self.momentum, self.eps,
+        )  # fmt: skip
+
+
+class _BatchNorm2d(_Uncounted, nn.BatchNorm2d):
+    pass
+
+
+class _BatchNorm3d(_Uncounted, nn.BatchNorm3d):
+    pass
+
+
+def _two_convolutions(dimensions: int, inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    norm = _BatchNorm2d if dimensions == 2 else _BatchNorm3d
+    return nn.Sequential(
+        _convolution(dimensions, inputs, hidden),
+        norm(hidden),
+        nn.ReLU(inplace=True),
+        _convolution(dimensions, hidden, outputs),
+        norm(outputs),
+        nn.ReLU(inplace=True),
+    )
+
+
+def _convolution(
+    dimensions: int, inputs: int, outputs: int, kernel: int = 3
+) -> nn.Conv2d | nn.Conv3d:
+    convolution = nn.Conv2d if dimensions == 2 else nn.Conv3d
+    return convolution(inputs, outputs, kernel, padding=kernel // 2)

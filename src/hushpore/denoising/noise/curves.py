@@ -1,0 +1,59 @@
+"""The correlation and the spectrum of noise along each axis, to be plotted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import fft
+
+from hushpore.denoising.noise.model import power_spectrum
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.denoising.noise.model import NoiseModel
+
+#: Edge of the grid on which noise is drawn to look at it, and frequencies of a spectrum.
+_GRID, _FREQUENCIES = 32, 17
+
+
+def noise_curves(model: NoiseModel) -> pd.DataFrame:
+    """Return what there is to plot of noise: as it was measured, and as more of it is drawn.
+
+    Returns: ``curve`` (``"correlation"`` or ``"spectrum"``), ``axis``, ``at`` (distance in voxels,
+    or frequency in cycles per voxel), ``measured``, ``drawn`` and ``error``, the standard error of
+    a measured correlation. A spectrum is that along one axis, the mean over the others; 1 all over
+    for noise that is independent from voxel to voxel.
+    """
+    import pandas as pd
+
+    reach = model.reach
+    grid = (_GRID,) * len(reach)
+    drawn = fft.irfftn(power_spectrum(model.autocovariance, grid), grid)
+    tables = []
+    for axis, name in enumerate("zyx"[-len(reach) :]):
+        if not reach[axis]:
+            continue
+        lags = np.arange(reach[axis] + 1)
+        line = tuple(lags + r if k == axis else r for k, r in enumerate(reach))
+        near = tuple(lags if k == axis else 0 for k in range(len(reach)))
+        measured, found = model.correlation[line], drawn[near] / (drawn.flat[0] or 1.0)
+        error = model.correlation_error[line]
+        frequencies = np.linspace(0, 0.5, _FREQUENCIES)
+        for curve, at, of_both, errors in (
+            ("correlation", lags, (measured, found), error),
+            ("spectrum", frequencies, (_transform(measured), _transform(found)), np.nan),
+        ):
+            columns = {"curve": curve, "axis": name, "at": at, "measured": of_both[0]}
+            tables.append(pd.DataFrame({**columns, "drawn": of_both[1], "error": errors}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _transform(correlation: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the spectrum of a correlation at distances from zero on, 1 where there is none."""
+    lags, frequencies = np.arange(1, len(correlation)), np.linspace(0, 0.5, _FREQUENCIES)
+    waves = np.cos(2 * np.pi * np.multiply.outer(frequencies, lags))
+    spectrum: npt.NDArray[np.float64] = correlation[0] + 2 * waves @ correlation[1:]
+    return spectrum

@@ -1,0 +1,271 @@
+"""The flattest places of a scan: what is left of them without their polynomials is noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.denoising.noise.detrended import DetrendedBlocks
+
+#: Edges of blocks in z and in y and x, the first that finds enough flat ones is taken: a large
+#: block says more, a small one fits between edges.
+_STACK_SIZES = ((6, 12), (6, 10), (5, 8), (4, 6))
+_SLICE_SIZES = ((1, 16), (1, 12), (1, 8))
+
+#: The largest lags in z and in y and x.
+_REACH = (3, 5)
+
+#: Blocks that are drawn, and how many of them are held at once.
+_DRAWN, _AT_ONCE = 16_000, 2000
+
+#: About how many of the flattest there is another look, at how many blocks about each, and how many
+#: voxels away.
+_REFINED, _TRIES, _NEARBY = 500, 8, 2
+
+#: Flat blocks that are used: at least, at most, and by which factor more are tried.
+FEWEST, _MOST, _GROWTH = 40, 1600, 1.4
+
+#: How much a flat block may hold of the polynomials, in multiples of what noise has there on
+#: average; in a slice, where polynomials are fewer, chance makes more of the blocks seem flat.
+_FLAT, _FLAT_IN_SLICE = 0.6, 0.35
+
+#: How much more noise than flat blocks a block may have, in deviations, that says how noise differs
+#: with place and grey value.
+_NOISIEST = 2.0
+
+#: Deviations from the median from which on a block is not typical.
+_TYPICAL = 2.0
+
+#: By how much the share of neighbours of one value may be above the usual in a block.
+_FILLED = 0.2
+#: The usual share of neighbours of one value where values hardly vary.
+_CLEAN = 0.5
+
+#: By how much the share of values that are the lowest or the highest of all may be above the usual.
+_CUT_OFF = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class FlatBlocks:
+    """Flat blocks of a volume, the flattest first."""
+
+    corners: npt.NDArray[np.int64]  # (n, ndim)
+    means: npt.NDArray[np.float64]
+    coarse: npt.NDArray[np.float64]  # the energy of their polynomials
+    residual: npt.NDArray[np.float32]  # (n, n_voxels), what is left without these
+    products: npt.NDArray[np.float64]  # (n, n_half), of the residual at each lag; or not known yet
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    def take(self, chosen: Any) -> FlatBlocks:
+        """Return some of them: numbers, or a slice."""
+        arrays = (self.corners, self.means, self.coarse, self.residual, self.products)
+        return FlatBlocks(*(each[chosen] for each in arrays))
+
+    def with_products(self, kind: DetrendedBlocks) -> FlatBlocks:
+        """Return the same with the products of their residuals."""
+        return replace(self, products=kind.products(self.residual))
+
+    def weighted(self, weights: npt.NDArray[np.float64]) -> FlatBlocks:
+        """Multiply all energies of blocks, and sort them again."""
+        scaled = FlatBlocks(
+            self.corners,
+            self.means,
+            self.coarse * weights,
+            self.residual * np.sqrt(weights, dtype=np.float32)[:, None],
+            self.products * weights[:, None],
+        )
+        return scaled.take(np.argsort(scaled.coarse, kind="stable"))
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Blocks that were drawn at random, flat or not."""
+
+    values: npt.NDArray[np.float64]  # grey values
+    unit: float  # what those of `FlatBlocks` are divided by: squares fit into float32 then
+    mean: float  # in units
+    is_rounded: bool  # whether most neighbours have the same value
+    saturated: float  # share of the values that are the highest of all
+
+
+def block_sizes(volume: Volume, slicewise: bool) -> list[tuple[int, ...]]:
+    """Return sizes of blocks, large ones first, that fit the volume."""
+    is_stack = volume.n_spatial == 3 and volume.shape[-3] > 1 and not slicewise
+    spatial = volume.shape[-volume.n_spatial :]
+    sizes = []
+    for depth, edge in _STACK_SIZES if is_stack else _SLICE_SIZES:
+        size = (depth, edge, edge)[-volume.n_spatial :]
+        fitting = tuple(min(n, m) for n, m in zip(size, spatial, strict=True))
+        if fitting not in sizes:
+            sizes.append(fitting)
+    return sizes
+
+
+def largest_lags(size: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the largest lags: half of a block at most, or little could be told apart."""
+    most = (_REACH[0], _REACH[1], _REACH[1])[-len(size) :]
+    return tuple(min(m, n // 2) for m, n in zip(most, size, strict=True))
+
+
+def read_flattest(
+    volume: Volume, kind: DetrendedBlocks, rng: np.random.Generator
+) -> tuple[FlatBlocks, Drawn]:
+    """Read blocks at random, then more about the flattest of them.
+
+    Returns: the flattest; and what there is to know of all.
+    """
+    data: Any = volume.data
+    size = (1,) * (len(volume.shape) - len(kind.size)) + kind.size
+    room: npt.NDArray[np.int64] = np.array(volume.shape) - np.array(size)
+    count = min(_DRAWN, 4 * math.prod((room + 1).tolist()))
+    corners = move_into_chunks(rng.integers(0, room + 1, (count, len(room))), size, data)
+    # in the order in which they lie in a file
+    corners = corners[np.lexsort(corners.T[::-1])]
+    some = read_boxes(data, corners[:: -(-count // _AT_ONCE)], size)
+    equal = _share_of_equal(some)
+    usual = float(np.median(equal[equal < 1])) if (equal < 1).any() else 1.0
+    lowest, highest = some.min(), some.max()
+    unit = float(max(highest - lowest, abs(highest))) or 1.0
+    limits = (
+        lowest,
+        highest,
+        usual + _FILLED if usual <= _CLEAN else 1.0,
+        _CUT_OFF + float(np.quantile(_share_of_extremes(some, lowest, highest), 0.25)),
+    )
+    far = _look(data, kind, corners, size, limits, unit)
+    steps = rng.integers(-_NEARBY, _NEARBY + 1, (_REFINED * _TRIES, len(room)))
+    near = np.tile(far.corners[:_REFINED], (_TRIES, 1))
+    near = np.clip(near + steps[: len(near)], 0, room)
+    both = _joined([far, _look(data, kind, near[np.lexsort(near.T[::-1])], size, limits, unit)])
+    flattest = both.take(_one_a_place(both.corners, both.coarse, size))
+    saturated = float((some == highest).mean())
+    drawn = Drawn(some, unit, float(some.mean()) / unit, usual > _CLEAN, saturated)
+    return flattest.with_products(kind), drawn
+
+
+def _look(
+    data: Any,
+    kind: DetrendedBlocks,
+    corners: npt.NDArray[np.int64],
+    size: tuple[int, ...],
+    limits: tuple[float, float, float, float],
+    unit: float,
+) -> FlatBlocks:
+    """Read the blocks at some corners, and keep the flattest that hold all of their noise.
+
+    `limits`: the lowest and the highest value, and which share of neighbours may be equal and of
+    values be one of these. `unit`: what values are divided by.
+    """
+    lowest, highest, most_equal, most_cut = limits
+    found = []
+    for start in range(0, max(len(corners), 1), _AT_ONCE):
+        places = corners[start : start + _AT_ONCE]
+        boxes = read_boxes(data, places, size)
+        values = boxes.reshape(len(boxes), int(np.prod(size)))
+        # where values were filled in or cut off there is no noise, or not all of it
+        whole = _share_of_equal(boxes) <= most_equal
+        whole &= _share_of_extremes(boxes, lowest, highest) <= max(most_cut, 2 / values.shape[1])
+        values, places = values[whole] / unit, places[whole]
+        means = values.mean(1)
+        coarse, residual = kind.split((values - means[:, None]).astype(np.float32))
+        energy = (coarse**2).sum(1)
+        none = np.empty((len(places), 0))
+        chosen = _one_a_place(places, energy, size)
+        found.append(FlatBlocks(places, means, energy, residual, none).take(chosen))
+    return _joined(found)
+
+
+def _joined(parts: list[FlatBlocks]) -> FlatBlocks:
+    """Return all blocks of several sets, the flattest first."""
+    names = ("corners", "means", "coarse", "residual", "products")
+    whole = FlatBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return whole.take(np.argsort(whole.coarse, kind="stable")[:_MOST])
+
+
+def _share_of_equal(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the share of neighbours along x that have the same value, for each box."""
+    equal = boxes[..., 1:] == boxes[..., :-1]
+    share: npt.NDArray[np.float64] = equal.mean(tuple(range(1, equal.ndim)))
+    return share
+
+
+def _share_of_extremes(
+    boxes: npt.NDArray[np.float64], lowest: float, highest: float
+) -> npt.NDArray[np.float64]:
+    """Return the share of values that are the lowest or the highest of all, for each box."""
+    extreme = (boxes <= lowest) | (boxes >= highest)
+    share: npt.NDArray[np.float64] = extreme.mean(tuple(range(1, extreme.ndim)))
+    return share
+
+
+def _one_a_place(
+    corners: npt.NDArray[np.int64], energy: npt.NDArray[np.float64], size: tuple[int, ...]
+) -> npt.NDArray[np.int64]:
+    """Return the numbers of the flattest blocks, one in each place of their size."""
+    order = np.argsort(energy, kind="stable")
+    _, first = np.unique(corners[order] // np.array(size), axis=0, return_index=True)
+    return order[np.sort(first)][:_MOST]
+
+
+def flat_ones(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[FlatBlocks, float]:
+    """Return as many blocks as are flat beside the noise that they show.
+
+    Returns: the blocks; what the last of them holds of the polynomials, as a multiple of what
+    noise has there on average.
+    """
+    count = min(FEWEST, len(blocks))
+    used = blocks.take(_typical(kind, blocks.take(slice(count))))
+    best = _flatness(kind, used, blocks.coarse[count - 1])
+    while count < len(blocks):
+        count = min(int(count * _GROWTH), len(blocks))
+        more = blocks.take(_typical(kind, blocks.take(slice(count))))
+        flatness = _flatness(kind, more, blocks.coarse[count - 1])
+        if flatness <= flat_below(kind):
+            used, best = more, flatness
+        elif flatness > 2 * flat_below(kind):
+            break
+    return used, best
+
+
+def flat_below(kind: DetrendedBlocks) -> float:
+    """Return how much a flat block may hold of the polynomials, beside what noise has there."""
+    return _FLAT if kind.size[0] > 1 and len(kind.size) == 3 else _FLAT_IN_SLICE
+
+
+def _flatness(kind: DetrendedBlocks, blocks: FlatBlocks, coarse: float) -> float:
+    expected = kind.coarse_energy(kind.autocovariance(blocks.products.mean(0)))
+    return coarse / expected if expected > 0 else np.inf
+
+
+def _typical(kind: DetrendedBlocks, blocks: FlatBlocks) -> npt.NDArray[np.int64]:
+    """Return the numbers of the blocks that are like the others in energy and correlation.
+
+    The lower half of the blocks says how much noise differs; what differs more is left out on both
+    sides alike, so that the mean stays where it is.
+    """
+    energy = blocks.products[:, 0]
+    neighbours = blocks.products[:, kind.neighbours].mean(1)
+    kept = energy > 0
+    for values in (np.log(np.where(kept, energy, 1.0)), neighbours / np.where(kept, energy, 1.0)):
+        middle, low = np.quantile(values[kept], (0.5, 0.1587))
+        kept = kept & (np.abs(values - middle) <= _TYPICAL * (middle - low))
+    return np.flatnonzero(kept)
+
+
+def even_ones(kind: DetrendedBlocks, blocks: FlatBlocks, used: FlatBlocks) -> FlatBlocks:
+    """Return the blocks that are flat beside their own noise, be that more or less than usual."""
+    autocovariance = kind.autocovariance(used.products.mean(0))
+    noise = kind.relative_variance(blocks.products, autocovariance)
+    flat = blocks.coarse <= flat_below(kind) * noise * kind.coarse_energy(autocovariance)
+    return blocks.take(np.flatnonzero(flat & (noise > 0) & (noise <= _NOISIEST**2)))

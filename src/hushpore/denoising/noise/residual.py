@@ -1,0 +1,211 @@
+"""What was removed and what is left: whether the one is noise, and the other free of patterns.
+
+Of noise that is independent from pixel to pixel, the residual (noisy minus denoised) has mean zero
+and no correlation between neighbours, and the result has no more energy at the Nyquist
+frequencies, where checkerboards are, than right below them.
+
+Detail restoration: what was removed beyond the noise goes back into the result. A blind spot cannot
+know what is in its own pixel alone, so that sharp edges and fine texture are removed with the
+noise. Where the residual varies more than the noise does, the share of it that the noise does not
+explain is restored: the local Wiener filter of Lee (https://doi.org/10.1109/TPAMI.1980.4766994), on
+the residual.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.events import result_of
+from hushpore.base.formatting import readable_number
+from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
+from hushpore.denoising.noise.diagnosis import neighbour_correlation
+from hushpore.denoising.plane_reader import pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+
+    from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+    from hushpore.denoising.plane_reader import PlaneReader
+
+#: Edge of the blocks whose spectrum is looked at, and how many of them at most.
+BLOCK, _BLOCKS = 16, 1500
+
+#: From which on each is worth a word: mean of the residual in its deviations, correlation of
+#: neighbours beyond what the noise has, and energy at Nyquist over that right below it.
+NOTABLE_MEAN, NOTABLE_CORRELATION, NOTABLE_PATTERN = 0.05, 0.15, 2.0
+
+#: Deviation of the Gaussian over which the residual's variance is taken, in y and x, in pixels.
+REACH = 3.0
+#: As many pixels away a pixel counts in it: four deviations, as SciPy cuts a Gaussian off.
+MARGIN = 12
+
+
+#: Said where detail is to be restored, and is not.
+NOT_RESTORED = (
+    "No detail is restored: the noise of neighbours is correlated, and could not be told from "
+    "detail."
+)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What was removed, and whether it looks like noise."""
+
+    # of noisy minus denoised, in grey values
+    mean: float
+    deviation: float
+    correlation: dict[str, float]  # of neighbouring voxels of the residual, for each spatial axis
+    # for y and x: energy of the result at the Nyquist frequency, as a multiple of that at three
+    # quarters of it. An image has below 1, a checkerboard far above.
+    nyquist: dict[str, float]
+    problems: tuple[str, ...] = ()  # what is not as it should be, each in a sentence
+
+
+def examine_residual(
+    source: PlaneReader,
+    denoised: Any,
+    noise: NoiseDiagnosis,
+    seed: int = 0,
+    moments: tuple[float, float] | None = None,
+) -> Residual:
+    """Look at a result beside its input.
+
+    `source`: the noisy volume. `denoised`: of its shape; both are read piece by piece. `noise`:
+    what it was found to be before. `seed`: start of the random numbers that choose the blocks.
+    `moments`: mean and standard deviation of noisy minus denoised, where they are known already.
+    """
+    mean, deviation = moments or result_of(residual_moments(source, denoised))
+    rng = np.random.default_rng(seed)
+    noisy_blocks, blocks = _draw_pairs(source.volume.data, denoised, source.volume.shape, rng)
+    residual = noisy_blocks - blocks - mean
+    axes = {"z": 1, "y": 2, "x": 3}
+    if residual.shape[1] == 1 or source.volume.n_spatial == 2:
+        del axes["z"]
+    correlation = {name: neighbour_correlation(residual, axis) for name, axis in axes.items()}
+    found = Residual(mean, deviation, correlation, nyquist_energy(blocks[:, 0]))
+    return replace(found, problems=tuple(_problems(found, noise)))
+
+
+def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:
+    """Return the energy of images at the Nyquist frequency over that at three quarters of it.
+
+    `images`: shape (n, edge, edge), the edge a multiple of 8.
+    Returns: for y and x; 0 where there is no energy at all.
+    """
+    edge = images.shape[-1]
+    window = np.hanning(edge + 2)[1:-1]
+    centred = images - images.mean((1, 2), keepdims=True)
+    power = np.abs(np.fft.fft2(centred * np.outer(window, window))) ** 2
+    mean = power.mean(0)
+    half, below = edge // 2, 3 * edge // 8
+    found = {}
+    for axis, lines in (("y", mean), ("x", mean.T)):
+        base = float(lines[below].mean())
+        found[axis] = float(lines[half].mean()) / base if base > 0 else 0.0
+    return found
+
+
+def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
+    problems = []
+    if found.deviation and abs(found.mean) > NOTABLE_MEAN * found.deviation:
+        mean = f"{'+' if found.mean > 0 else ''}{readable_number(found.mean)}"
+        problems.append(
+            f"What was removed is not zero on average ({mean} at a "
+            f"deviation of {readable_number(found.deviation)}): grey values have shifted."
+        )
+    left = {
+        axis: value
+        for axis, value in found.correlation.items()
+        if value - max(noise.correlation.get(axis, 0.0), 0.0) > NOTABLE_CORRELATION
+    }
+    if left:
+        *others, last = left
+        axes = f"{', '.join(others)} and {last}" if others else last
+        problems.append(
+            f"What was removed has structure along {axes} that the noise has not (correlation of "
+            f"neighbours {max(left.values()):.2f}): some of the image went with it."
+        )
+    pattern = max(found.nyquist.values())
+    if pattern > NOTABLE_PATTERN:
+        problems.append(
+            f"The result has a checkerboard pattern ({pattern:.1f} times as much energy at the "
+            "highest frequency as below it); the method n2v2 has none."
+        )
+    return problems
+
+
+def residual_moments(
+    source: PlaneReader, denoised: Any
+) -> Generator[float, None, tuple[float, float]]:
+    """Find mean and standard deviation of noisy minus denoised; yields the share that is read."""
+    total = square = 0.0
+    parts = pieces(source)
+    for done, (planes, rows) in enumerate(parts, start=1):
+        values = source.read(planes, rows).astype(np.float64)
+        for plane, noisy in zip(planes, values, strict=True):
+            difference = noisy - np.asarray(denoised[source.index(int(plane), rows)])
+            total += float(difference.sum())
+            square += float(np.vdot(difference, difference))
+        yield done / len(parts)
+    count = math.prod(source.volume.shape)
+    mean = total / count
+    return mean, math.sqrt(max(square / count - mean**2, 0.0))
+
+
+def restore_detail_in_place(
+    source: PlaneReader, denoised: Any, noise: NoiseDiagnosis
+) -> Generator[float, None, None]:
+    """Restore what the noise does not explain, in place, and yield the share that is done.
+
+    `denoised`: of the shape of the volume; read and written piece by piece. `noise`: how much noise
+    there is at which grey value; it must be independent from pixel to pixel.
+    """
+    if len(source.size) == 2:
+        # whole slices, so that no neighbourhood is cut
+        parts = [(np.array([plane]), slice(0, source.size[0])) for plane in range(source.count)]
+    else:
+        parts = pieces(source)
+    for number, (planes, rows) in enumerate(parts, start=1):
+        noisy = source.read(planes, rows).astype(np.float32)
+        for plane, values in zip(planes, noisy, strict=True):
+            where = source.index(int(plane), rows)
+            denoised[where] = restore_detail(values, np.asarray(denoised[where]), noise)
+        yield number / len(parts)
+
+
+def restore_detail(
+    noisy: npt.NDArray[np.float32], denoised: npt.NDArray[np.float32], noise: NoiseDiagnosis
+) -> npt.NDArray[np.float32]:
+    """Return slices (..., y, x) with the detail restored that was removed."""
+    from scipy.ndimage import gaussian_filter
+
+    residual = noisy - denoised
+    reach, far = ((0,) * (residual.ndim - 2) + (each, each) for each in (REACH, MARGIN))
+    smooth = gaussian_filter(residual**2, reach, radius=far)
+    variance = np.maximum(smooth, np.finfo(np.float32).tiny)
+    # the residual's own mean is part of what was removed, and counts
+    share = np.maximum(1 - noise.variance_at(denoised) / variance, 0)
+    result: npt.NDArray[np.float32] = denoised + share * residual
+    return result
+
+
+def _draw_pairs(
+    noisy: Any, denoised: Any, shape: tuple[int, ...], rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Read the same blocks of both, (n, depth, edge, edge), the edge at most `BLOCK`."""
+    edge = min(BLOCK, *(n // 8 * 8 for n in shape[-2:])) or min(shape[-2:])
+    depth = 2 if len(shape) > 2 and shape[-3] > 1 else 1
+    size = ((1,) * (len(shape) - 3) + (depth, edge, edge))[-len(shape) :]
+    room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
+    corners = rng.integers(0, room, (min(_BLOCKS, 4 * math.prod(room)), len(shape)))
+    corners = move_into_chunks(corners, size, noisy)
+    first, second = (
+        read_boxes(data, corners, size).reshape(-1, depth, edge, edge) for data in (noisy, denoised)
+    )
+    return first, second

@@ -1,0 +1,177 @@
+"""Noise2Noise: two scans of the same thing, each of which is learnt from the other.
+
+Where the noise of two scans is independent, a network that predicts the one from the other learns
+what they share, which is the image, whatever the noise is like: no model of it is needed. The two
+are a repeated scan, or reconstructions of two halves of the projections.
+
+After Lehtinen et al., Noise2Noise: Learning Image Restoration without Clean Data,
+https://doi.org/10.48550/arXiv.1803.04189; for halves of the projections Hendriksen et al.,
+Noise2Inverse: Self-supervised Deep Convolutional Denoising for Tomography,
+https://doi.org/10.1109/TCI.2020.3019647.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.base.formatting import readable_number
+from hushpore.base.volume import Volume
+from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
+from hushpore.denoising.noise.diagnosis import NOTABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from hushpore.denoising.images import Images
+    from hushpore.denoising.settings import DenoiseSettings
+
+#: Correlation of averages over small squares above which two slices, or scans, look alike: that of
+#: neighbouring slices of a scan is above 0.9.
+ALIKE = 0.5
+
+#: Edge of the squares in which two scans are compared, in pixels.
+_EDGE = 8
+#: How many of these squares are compared.
+_SQUARES = 4000
+#: Share of the squares, those with least of the image, that tell the noise.
+_FLATTEST = 0.05
+
+#: Correlation of the noise from which on it is the same.
+_SAME = 0.99
+
+#: Difference of the mean grey values from which on it is worth a word, in deviations of the scan.
+_NOTABLE_SHIFT = 0.05
+
+
+class Noise2Noise:
+    """Takes the input of a pair from one of two scans, and the target from the other."""
+
+    #: Variance of the noise of an input and of a target, over that of a scan.
+    input_variance = target_variance = 1.0
+    #: It need not be known.
+    noise = None
+
+    def pairs(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read the same patches of both scans; which of them is the input is drawn at random.
+
+        `images`, `corners`, `orientations`: as for `Images.windows`.
+        Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
+        """
+        scan = torch.randint(2, (len(corners),), generator=generator, device=corners.device)
+        own = slice(images.first, images.first + images.outputs)
+        inputs = images.windows(corners, size, orientations, scan)
+        return inputs, images.windows(corners, size, orientations, 1 - scan)[:, own]
+
+
+def pair_of(volume: Volume, settings: DenoiseSettings) -> Volume | None:
+    """Return the second scan that settings name; None where they name none.
+
+    Raises InputError if it has other voxels than the volume, or the volume has several channels.
+    """
+    values = volume.auxiliary_of(settings, "pair")
+    if values is None:
+        return None
+    other = volume.auxiliary[settings.pair]
+    name, source = (other.name, other.source) if isinstance(other, Volume) else (settings.pair, "")
+    if tuple(values.shape) != volume.shape:
+        raise InputError(
+            f"pair: {name} has shape {tuple(values.shape)}, but {volume.name} has {volume.shape}. "
+            "Give another scan of the same thing, of the same voxels."
+        )
+    n_channels = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
+    if n_channels > 1:
+        raise InputError(
+            f"Two scans of the same thing are denoised one channel at a time; {volume.name} has "
+            f"{n_channels}. Choose a channel of both."
+        )
+    return volume.replace(values, name=name, source=source, auxiliary={})
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How two scans of the same thing compare."""
+
+    # correlation of their averages over small squares: near 1 where they show the same thing in the
+    # same place
+    likeness: float
+    # correlation of their noise in flat places: near 0 where that of each is its own
+    noise_in_common: float
+    # the mean grey value of the second less that of the first, and their deviation
+    shift: float
+    deviation: float
+
+    def notes(self, volume: Volume, pair: Volume) -> Iterator[str]:
+        """Say what is not as it should be."""
+        if self.likeness < ALIKE:
+            yield (
+                f"{volume.name} and {pair.name} hardly look alike (correlation of averages over "
+                f"{_EDGE} x {_EDGE} pixels: {self.likeness:.2f}): are they of the same thing, in "
+                "the same place?"
+            )
+            return
+        if self.noise_in_common >= NOTABLE:
+            yield (
+                f"Some of the noise of {volume.name} and {pair.name} is the same (correlation "
+                f"{self.noise_in_common:.2f}), and stays: each needs projections of its own."
+            )
+        if abs(self.shift) > _NOTABLE_SHIFT * self.deviation:
+            brighter = "brighter" if self.shift > 0 else "darker"
+            yield (
+                f"{pair.name} is {brighter} than {volume.name} by "
+                f"{readable_number(abs(self.shift))} on average; the result is for their mean."
+            )
+
+
+def compare_scans(volume: Volume, pair: Volume, seed: int = 0) -> Agreement:
+    """Compare two scans of the same thing in small squares, drawn at random.
+
+    `volume`, `pair`: of the same axes and shape, at least 4 pixels in y and x.
+    Raises InputError if the second is the first once more.
+    """
+    rng = np.random.default_rng(seed)
+    edges = [min(_EDGE, n) for n in volume.shape[-2:]]
+    size = (1,) * (volume.ndim - 2) + tuple(edges)
+    room = np.array(volume.shape) - np.array(size) + 1
+    corners = move_into_chunks(rng.integers(0, room, (_SQUARES, len(size))), size, volume.data)
+    first, second = (
+        read_boxes(each.data, corners, size).reshape(_SQUARES, *edges) for each in (volume, pair)
+    )
+    both = (first + second) / 2
+    # averages over quarters show edges and slopes through the noise
+    halves = np.array_split(both, 2, axis=1)
+    quarters = [part.mean((1, 2)) for half in halves for part in np.array_split(half, 2, axis=2)]
+    variation = np.ptp(quarters, axis=0)
+    # where values are filled in there is no noise
+    variation[np.ptp(both, axis=(1, 2)) == 0] = np.inf
+    flat = np.argsort(variation, kind="stable")[: round(_FLATTEST * _SQUARES)]
+    noise = [np.diff(each[flat], 2, axis=2) for each in (first, second)]
+    means = [each.mean((1, 2)) - each.mean() for each in (first, second)]
+    common = _correlation(*noise)
+    if common > _SAME or np.array_equal(first, second):
+        raise InputError(
+            f"pair: {pair.name} has the same noise as {volume.name}: it is the same scan. Give "
+            "another of the same thing: a repeated one, or the reconstruction of the other half of "
+            "the projections."
+        )
+    shift = float(second.mean() - first.mean())
+    return Agreement(_correlation(*means), common, shift, float(first.std()))
+
+
+def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Return the correlation of values whose mean is zero; 0 where there are none but zeros."""
+    power = np.sqrt(np.mean(a**2) * np.mean(b**2))
+    return float(np.mean(a * b) / power) if power else 0.0

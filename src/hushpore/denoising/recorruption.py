@@ -1,0 +1,253 @@
+"""Recorrupted-to-Recorrupted: a noisy image is made into an input and a target of a training.
+
+Where the noise is known, more of it can be drawn. Of a noisy image y and drawn noise e of the same
+covariance, y + a e and y - e / a have noise that is independent of each other, however it is
+correlated between neighbours: a network that predicts the one from the other learns the image, as
+it would from a second scan. Nothing is hidden from it, so that a pore of one voxel that stands out
+of the noise is kept, and every pixel of a patch is learnt from.
+
+After Pang et al., Recorrupted-to-Recorrupted: Unsupervised Deep Learning for Image Denoising,
+https://doi.org/10.1109/CVPR46437.2021.00208; here for noise that is correlated, and that may grow
+with the grey value.
+
+The noise of a few counts is far from normal, but it can be parted exactly. Of Poisson counts each
+one goes into the input with a fixed probability, else into the target: both are Poisson counts
+again, independent of each other, and a network that predicts the one from the other learns their
+mean. It holds down to a fraction of a count a voxel.
+
+After Monroy, Bacca, Tachella, Generalized Recorrupted-to-Recorrupted: Self-Supervised Learning
+Beyond Gaussian Noise, https://doi.org/10.48550/arXiv.2412.04648.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from scipy import fft
+
+from hushpore.denoising.local_dct import relative_deviation
+from hushpore.denoising.noise.model import power_spectrum
+from hushpore.device.constants import constant
+from hushpore.patches.sampling import read_windows
+
+if TYPE_CHECKING:
+    from hushpore.denoising.images import Images
+    from hushpore.denoising.noise.model import NoiseModel
+    from hushpore.denoising.plane_reader import Scale
+
+#: The noise that is added to an input, as a multiple of that of the scan. With less the input is
+#: more like the scan, with more the target is: a training came out the same within 0.4 dB from 0.5
+#: to 1.
+ADDED = 0.7
+
+#: Edge of the square over which a grey value is averaged to tell how strong the noise is there.
+_SMOOTH = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Recorruption:
+    """Draws noise like that of a scan, and makes inputs and targets with it."""
+
+    # what random numbers are multiplied by to be a spectrum of the noise, on the grid of
+    # `torch.fft.rfftn` over its own axes, float32
+    root: torch.Tensor
+    grid: tuple[int, ...]  # shape of what is drawn at once, for one patch
+    block: tuple[int, ...]  # what of it is used: slices that lie one behind the other, y and x
+    deviation: float  # of the normalised noise of the scan, at the mean grey value
+    # the variance at a normalised grey value, over that at the mean, is 1 + slope * value
+    slope: float = 0.0
+
+    @classmethod
+    def of(
+        cls, model: NoiseModel, scale: Scale, size: tuple[int, ...], context: int, device: str
+    ) -> Recorruption:
+        """Return what draws the noise of a scan.
+
+        `model`, `scale`: its noise, and its grey scale, of one channel. `size`: spatial shape of a
+        patch. `context`: neighbouring planes to either side that are seen with each. `device`:
+        where to draw.
+        """
+        (mean,), (std,) = scale.mean, scale.std
+        variance = model.autocovariance / std**2
+        block = size if len(size) == 3 else (2 * context + 1, *size)
+        if variance.ndim == 3 and block[0] == 1:
+            variance = variance[variance.shape[0] // 2]
+        # of a field that goes on periodically, a part shorter by the reach has no echo of itself
+        reach = [n // 2 for n in variance.shape]
+        edges = [n + r for n, r in zip(block[-variance.ndim :], reach, strict=True)]
+        grid = (*block[: -variance.ndim], *(fft.next_fast_len(n, True) for n in edges))
+        root = torch.from_numpy(power_spectrum(variance, grid[-variance.ndim :])).sqrt().float()
+        slope = 0.0
+        if model.slope:
+            slope = model.slope * std / (model.offset + model.slope * mean)
+        # each number stands for two, but for those that have no counterpart along x
+        root *= math.sqrt(math.prod(grid[-root.ndim :]) / 2)
+        root[..., 0] *= math.sqrt(2)
+        if not grid[-1] % 2:
+            root[..., -1] *= math.sqrt(2)
+        return cls(root.to(device), grid, block, model.deviation / std, slope)
+
+    @property
+    def input_variance(self) -> float:
+        """Variance of the noise of an input, over that of the scan."""
+        return 1 + ADDED**2
+
+    @property
+    def target_variance(self) -> float:
+        """Variance of the noise of a target, over that of the scan."""
+        return 1 + 1 / ADDED**2
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Deviation at the mean grey value, and by how much the variance grows from there."""
+        return self.deviation, self.slope
+
+    def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
+        """Return normalised noise for some patches, as it is at the mean grey value.
+
+        Returns: float32, shape (count, *block).
+        """
+        # random numbers as a spectrum, for the first half of the work: that of random numbers is
+        # random numbers. Axis by axis, so that what is cut off is not transformed any further
+        shape = (count, *self.grid[:-1], self.root.shape[-1], 2)
+        parts = torch.randn(shape, generator=generator, device=self.root.device)
+        field = torch.view_as_complex(parts.mul_(self.root[..., None]))
+        for axis in range(1 - self.root.ndim, 0):
+            field = torch.fft.ifft(field, dim=axis - 1).narrow(axis - 1, 0, self.block[axis - 1])
+        drawn: torch.Tensor = torch.fft.irfft(field, self.grid[-1])
+        return drawn[..., : self.block[-1]].contiguous()
+
+    def pairs(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read patches, and make an input and a target of each.
+
+        `images`, `corners`, `orientations`: as for `Images.windows`.
+        Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
+        """
+        noisy = images.windows(corners, size, orientations)
+        noise = self._noise(images, corners, size, orientations, generator) * varies(noisy)
+        if self.slope:
+            noise = noise * self._strength(noisy)
+        own = slice(images.first, images.first + images.outputs)
+        return noisy + ADDED * noise, noisy[:, own] - noise[:, own] / ADDED
+
+    def _noise(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> torch.Tensor:
+        """Draw noise for each plane that is seen, turned as the patches are."""
+        count = len(corners)
+        # in 3D a plane is a whole block
+        field = self.draw(count, generator).view(count, -1, *size)
+        planes = field.shape[1]
+        # a plane that is seen twice, at the ends of a stack, has the same noise both times
+        members = images.members[corners[:, 0]]
+        beside = members - members[:, images.first, None] + planes // 2
+        first = torch.arange(0, count * planes, planes, device=field.device)[:, None]
+        numbers = (first + beside).reshape(-1, 1)
+        origin = constant((0,) * len(size), field.device).expand(len(numbers), -1)
+        turned = orientations.repeat_interleave(members.shape[1], 0)
+        drawn = read_windows(field.flatten(0, 1), torch.cat([numbers, origin], 1), size, turned)
+        return drawn.view(count, -1, *size)
+
+    def _strength(self, noisy: torch.Tensor) -> torch.Tensor:
+        """Return the deviation of the noise at the grey values of patches, over that at the mean.
+
+        From an average over neighbours, that hardly depends on the noise itself.
+        """
+        planes = noisy.flatten(0, -3)[None]
+        # PyTorch's own average of windows takes the CPU seven times as long
+        ones = torch.ones_like(planes[0, :1, None, :1, :1]).expand(-1, -1, _SMOOTH, _SMOOTH)
+        sums = F.conv2d(
+            planes, ones.expand(planes.shape[1], -1, -1, -1), padding=_SMOOTH // 2,
+            groups=planes.shape[1],
+        )  # fmt: skip
+        counts = F.conv2d(torch.ones_like(planes[:, :1]), ones, padding=_SMOOTH // 2)
+        smooth = (sums / counts).view_as(noisy)
+        return relative_deviation(smooth, self.slope)
+
+
+def varies(noisy: torch.Tensor) -> torch.Tensor:
+    """Return where there is noise at all: not inside a place that is filled in with one value.
+
+    The outside of a round scan is, as a rule. `noisy`: shape (..., y, x).
+    Returns: bool; False where all of the 3 x 3 pixels about a pixel are equal.
+    """
+    pairs = noisy[..., 1:] == noisy[..., :-1]
+    rows = _both(pairs, (1, 0), (0, 1))
+    pairs = rows[..., 1:, :] & rows[..., :-1, :] & (noisy[..., 1:, :] == noisy[..., :-1, :])
+    return ~_both(pairs, (0, 0, 1, 0), (0, 0, 0, 1))
+
+
+def _both(pairs: torch.Tensor, before: tuple[int, ...], after: tuple[int, ...]) -> torch.Tensor:
+    """Return which pixels are equal to the one before and to the one after; ends have but one."""
+    return F.pad(pairs, before, value=True) & F.pad(pairs, after, value=True)
+
+
+#: The share of the counts that goes into the input: with more it is more like the scan, with less
+#: the target is.
+KEPT = 0.8
+
+
+@dataclass(frozen=True)
+class Thinning:
+    """Shares the counts of a scan out between inputs and targets."""
+
+    first: float  # the normalised value of no count
+    unit: float  # the normalised difference of one
+
+    #: Variance of the noise of an input and of a target, over that of the scan.
+    input_variance = 1 / KEPT
+    target_variance = 1 / (1 - KEPT)
+
+    @classmethod
+    def of(cls, count: float, scale: Scale) -> Thinning:
+        """Return what shares counts out.
+
+        `count`: the grey value of one. `scale`: of one channel.
+        """
+        (mean,), (std,) = scale.mean, scale.std
+        return cls(-mean / std, count / std)
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Deviation at the mean grey value, and by how much the variance grows from there."""
+        # of counts the variance is the mean, and there are none at the first value
+        return math.sqrt(-self.first * self.unit), -1 / self.first
+
+    def pairs(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read patches, and share the counts of each out between an input and a target.
+
+        `images`, `corners`, `orientations`: as for `Images.windows`.
+        Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
+        """
+        noisy = images.windows(corners, size, orientations)
+        # where not all values were looked at, some may be below none
+        counts = ((noisy - self.first) / self.unit).round().clamp_min(0)
+        kept = torch.binomial(counts, torch.full_like(counts, KEPT), generator)
+        own = slice(images.first, images.first + images.outputs)
+        return (
+            self.first + self.unit / KEPT * kept,
+            self.first + self.unit / (1 - KEPT) * (counts - kept)[:, own],
+        )

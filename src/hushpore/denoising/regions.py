@@ -1,0 +1,177 @@
+"""Where the denoiser may train: about given points or labels, and not in regions left out.
+
+It is known for any part of the volume by itself, so that masks are never read whole where the
+volume is not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.base.provenance import fingerprint
+from hushpore.patches.places import Places, no_place, patches_at, window_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.denoising.images import Arrangement
+    from hushpore.denoising.settings import DenoiseSettings
+
+#: The settings that name a region.
+REGIONS = ("train_at", "leave_out")
+
+#: Bytes a voxel takes while the places of patches are found.
+PLACES_BYTES = 56
+
+#: Voxels of a mask that are looked at in one piece.
+_PIECE = 1 << 21
+
+_NONE_LEFT = (
+    "There is no patch to train on: train_at has no points, or all of their patches reach "
+    "into leave_out."
+)
+
+
+def has_regions(settings: DenoiseSettings) -> bool:
+    """Whether the settings say where to train."""
+    return any(getattr(settings, name) for name in REGIONS)
+
+
+def regions_fingerprint(volume: Volume, settings: DenoiseSettings) -> str:
+    """Return what tells these regions from others; empty where there are none."""
+    found = (volume.auxiliary_of(settings, name) for name in REGIONS)
+    return "".join("" if each is None else fingerprint(each) for each in found)
+
+
+class TrainingRegions:
+    """The places that training patches are drawn from.
+
+    `volume`: with what the settings name beside it. `settings`: of which ``train_at`` and
+    ``leave_out`` are looked at.
+    Raises InputError if there are points, and no patch can be placed about any of them.
+    """
+
+    def __init__(
+        self,
+        volume: Volume,
+        settings: DenoiseSettings,
+        arrangement: Arrangement,
+        size: tuple[int, ...],
+    ) -> None:
+        self._size = size
+        self._plane = volume.shape[-len(size) :]
+        self._included = volume.auxiliary_of(settings, "train_at")
+        self._excluded = volume.auxiliary_of(settings, "leave_out")
+        # masks have an axis more than patches where slices are looked at one by one
+        self._is_stack = volume.n_spatial > len(size)
+        n_masks = volume.spatial_shape[0] if self._is_stack else 1
+        # planes that are predicted in one image differ in nothing but their channel
+        self._mask_of = arrangement.predicted[:, 0] % n_masks
+        self._corners: npt.NDArray[np.int64] | None = None
+        if self._included is not None and self._included.shape != volume.spatial_shape:
+            corners, _ = patches_at(self._included, volume.shape, size)
+            corners[:, 0] = arrangement.predicted_by[0][corners[:, 0]]
+            self._corners = corners[self._allowed(corners)]
+            if not len(self._corners):
+                raise InputError(_NONE_LEFT)
+
+    def places(
+        self,
+        images: npt.NDArray[np.int64],
+        rows: slice,
+        shares: npt.NDArray[np.float64] | None = None,
+    ) -> Places:
+        """Return the places in a part of the volume.
+
+        `images`: int64: numbers of the images of the part, in order. `rows`: rows of the first axis
+        that it has, with start and stop. `shares`: float64, shape (n_images, n_first_rows): what
+        the weight of a place is multiplied by, by its image and the first row of its patch in the
+        part.
+        Returns: over (image, *size) of the part, on the CPU.
+        Raises InputError if no patch can be placed.
+        """
+        shape = (len(images), rows.stop - rows.start, *self._plane[1:])
+        if self._corners is not None:
+            image, first = self._corners[:, 0], self._corners[:, 1]
+            inside = (first >= rows.start) & (first + self._size[0] <= rows.stop)
+            found = self._corners[np.isin(image, images) & inside]
+            found[:, 0] = np.searchsorted(images, found[:, 0])
+            found[:, 1] -= rows.start
+            weights = None if shares is None else torch.from_numpy(shares[found[:, 0], found[:, 1]])
+            return Places.from_corners(torch.from_numpy(found), shape, weights)
+        sums = self._sums(images, rows)
+        if shares is not None:
+            sums = sums * torch.from_numpy(shares.reshape(*shares.shape, *[1] * (sums.ndim - 2)))
+        return Places.from_sums(sums, shape)
+
+    def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
+        """Find how much weight there is where, reading masks piece by piece.
+
+        Yields: the share that is done.
+        Returns: float64, shape (n_images, n_first_rows): the sum of the weights of all places, by
+        their image and the first row of their patch.
+        Raises InputError if no patch can be placed.
+        """
+        n_first = self._plane[0] - self._size[0] + 1
+        if self._corners is not None:
+            weight = np.zeros((len(self._mask_of), n_first))
+            np.add.at(weight, (self._corners[:, 0], self._corners[:, 1]), 1)
+            return weight
+        # images that share a mask have the same
+        _, one_of_each, back = np.unique(self._mask_of, return_index=True, return_inverse=True)
+        weight = np.zeros((len(one_of_each), n_first))
+        parts = self._parts(*weight.shape)
+        for done, (images, first) in enumerate(parts, start=1):
+            rows = slice(first.start, first.stop + self._size[0] - 1)
+            weight[images, first] = self._sums(one_of_each[images], rows).flatten(2).sum(2).numpy()
+            yield done / len(parts)
+        if not weight.any():
+            raise no_place((1, *self._size))
+        return weight[back.ravel()]
+
+    def _parts(self, n_images: int, n_first: int) -> list[tuple[slice, slice]]:
+        """Cut masks into pieces: images, and first rows of patches in them."""
+        row = math.prod(self._plane[1:])
+        # rows are read again for the patches of the next piece, so it must not be too thin
+        rows = min(n_first, max(_PIECE // row, self._size[0]))
+        together = max(1, _PIECE // (row * self._plane[0]))
+        return [
+            (slice(image, min(image + together, n_images)), slice(at, min(at + rows, n_first)))
+            for image in range(0, n_images, together)
+            for at in range(0, n_first, rows)
+        ]
+
+    def _sums(self, images: npt.NDArray[np.int64], rows: slice) -> torch.Tensor:
+        """Return the weight of every place in a part, (image, *places along each axis)."""
+        forbidden = None if self._excluded is None else self._mask(self._excluded, images, rows)
+        if self._included is not None:
+            wanted = self._mask(self._included, images, rows)
+        else:
+            shape = (len(images), rows.stop - rows.start, *self._plane[1:])
+            wanted = torch.ones(shape, dtype=torch.bool)
+        return window_sums(wanted, (1, *self._size), forbidden)
+
+    def _mask(self, data: Any, images: npt.NDArray[np.int64], rows: slice) -> torch.Tensor:
+        """Read the mask of some images, (image, *size)."""
+        numbers, back = np.unique(self._mask_of[images], return_inverse=True)
+        found = [data[int(k), rows] if self._is_stack else data[rows] for k in numbers]
+        return torch.from_numpy((np.stack([np.asarray(each) for each in found]) != 0)[back])
+
+    def _allowed(self, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which patches do not reach into what is left out."""
+        if self._excluded is None:
+            return np.ones(len(corners), bool)
+        where = corners[:, 1:]
+        if self._is_stack:
+            where = np.column_stack([self._mask_of[corners[:, 0]], where])
+        size = (1, *self._size)[-where.shape[1] :]
+        boxes = (tuple(map(slice, at, at + np.array(size))) for at in where)
+        return np.array([not np.asarray(self._excluded[box]).any() for box in boxes], bool)

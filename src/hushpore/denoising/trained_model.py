@@ -1,0 +1,327 @@
+"""A trained denoiser: applied to other volumes, and kept in a file that runs no code when read."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore._version import __version__
+from hushpore.base.errors import InputError
+from hushpore.base.events import result_of
+from hushpore.base.volume import Volume, VolumeLike, as_volume
+from hushpore.denoising.images import arrange
+from hushpore.denoising.inference.volumes import FREE_SHARE, VolumePredictor
+from hushpore.denoising.model import Architecture, UNet
+from hushpore.denoising.plane_reader import PlaneReader, Scale, measure_scale
+from hushpore.denoising.settings import DenoiseSettings
+from hushpore.denoising.tensor_file import (
+    ODD,
+    check_file_target,
+    not_whole,
+    read_tensors,
+    sum_of_tensors,
+    write_tensors,
+)
+from hushpore.device.backend import choose_backend
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from hushpore.denoising.images import Arrangement
+
+#: Name of the entry in the file's header that says what the weights are.
+HEADER = "hushpore"
+
+# beyond these, grey values normalised in float32 lose all that they say
+_LARGEST_VALUE = 1e30
+
+#: What the names of tensors begin with that are of use to the training alone.
+TRAINING = "training."
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained denoiser.
+
+    Attributes
+    ----------
+    network : UNet
+        Averaged weights, in evaluation mode, on the CPU.
+    mean, std : tuple of float
+        Of the values trained on, one pair for each channel: what normalised them.
+    channels : str
+        ``"independent"`` or ``"together"``: how it sees channels.
+    context : int
+        Neighbouring slices to either side that it sees beside each.
+    is_turned : bool
+        Whether it was trained on patches turned by 90 degrees, too: not where stripes run along one
+        axis.
+    """
+
+    network: UNet
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    channels: str = "independent"
+    context: int = 0
+    is_turned: bool = True
+
+    @property
+    def scale(self) -> Scale:
+        """Between grey values and those of the network."""
+        return Scale(self.mean, self.std)
+
+    def arrange(self, volume: Volume) -> Arrangement:
+        """Say how the planes of a volume make up the images that the network sees.
+
+        Raises
+        ------
+        InputError
+            If the volume has other axes or channels than the model was trained on.
+        """
+        dimensions = self.network.dimensions
+        require_dimensions(volume, dimensions)
+        count = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
+        if count != len(self.mean):
+            raise InputError(
+                f"The model was trained on {len(self.mean)} channels; {volume.name} has {count}."
+            )
+        return arrange(volume, dimensions, self.channels, self.context)
+
+    def augments(self, settings: DenoiseSettings, shape: Sequence[int]) -> bool:
+        """Return whether a result is averaged over mirrored and turned copies.
+
+        `shape`: of the volume.
+        """
+        return self.is_turned and settings.orientations(shape) > 1
+
+    def predict(
+        self,
+        volume: VolumeLike,
+        device: str = "auto",
+        *,
+        out: Any = None,
+        test_time_augmentation: bool | None = None,
+        memory: float | None = None,
+    ) -> Volume:
+        """Denoise another volume of the same kind.
+
+        Parameters
+        ----------
+        volume : Volume or array_like
+            As many channels as the model was trained on; NumPy, a memory map, dask or Zarr. What
+            does not fit into memory is read piece by piece.
+        device : str, optional
+            As for `hushpore.denoise`.
+        out : array_like, optional
+            Where to write: of the shape of the volume, assignable by slices, such as a memory map
+            or a Zarr array. By default an array in memory.
+        test_time_augmentation : bool, optional
+            Average over 8 flipped and rotated copies; by default as the job does.
+        memory : float, optional
+            Bytes that it may take, beside the result; by default nine tenths of what is free. Where
+            the smallest tiles take more, it takes that.
+
+        Returns
+        -------
+        Volume
+            float32 (or of the type of `out`), same geometry.
+        """
+        noisy = as_volume(volume)
+        backend = choose_backend(device)
+        arrangement = self.arrange(noisy)
+        source = PlaneReader(noisy, self.network.dimensions)
+        # refuses what is not a number, or constant
+        measure_scale(source)
+        out = np.empty(noisy.shape, np.float32) if out is None else out
+        budget = memory or FREE_SHARE * backend.free_memory()
+        settings = DenoiseSettings(test_time_augmentation=test_time_augmentation)
+        augment = self.augments(settings, noisy.shape)
+        predictor = VolumePredictor(self.network, arrangement, self.scale, budget, augment=augment)
+        result_of(predictor.predict(source, out, backend))
+        return noisy.replace(out, name=f"{noisy.name} denoised")
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+        """Write the model to a ``.safetensors`` file, with its facts as JSON in the header.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write; it appears when it is complete.
+        overwrite : bool, optional
+            Replace an existing file.
+
+        Raises
+        ------
+        OutputError
+            If the file is there already, or cannot be written.
+        """
+        target = check_file_target(path, overwrite)
+        write_tensors(target, self._weights, {HEADER: self.facts()})
+        return target
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the model from others, whatever file it is in: of its weights and facts."""
+        facts = self.facts()
+        del facts["version"]  # of who has written the file
+        return sum_of_tensors(self._weights, {HEADER: facts})
+
+    @property
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {name: value.contiguous() for name, value in self.network.state_dict().items()}
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        sample: VolumeLike,
+        *,
+        name: str = "",
+        authors: tuple[str, ...] = ("unknown",),
+        license: str = "CC-BY-4.0",
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the model as a package of the BioImage Model Zoo, tested by its own library.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The package, ending in ``.zip``.
+        sample : Volume or array_like
+            An image like those that it was trained on; a part of it goes into the package as its
+            test.
+        name : str, optional
+            Of the model; by default that of the sample with "denoiser".
+        authors : tuple of str, optional
+            Who trained it.
+        license : str, optional
+            SPDX identifier of the terms under which the weights are passed on.
+        overwrite : bool, optional
+            Replace an existing file.
+
+        Returns
+        -------
+        Path
+            The package.
+
+        Raises
+        ------
+        MissingPackageError
+            If `bioimageio.core` is not installed.
+        InputError
+            If the model cannot be described so, or the zoo's test does not pass.
+        OutputError
+            If the package cannot be written.
+        """
+        from hushpore.denoising.export import check_target, require_plain, write_package
+
+        target = check_target(path, overwrite)
+        require_plain(self.context, len(self.mean), self.network.architecture.outputs)
+        volume = as_volume(sample)
+        first = self.arrange(volume).members[0]
+        values = PlaneReader(volume, self.network.dimensions).read(first)
+        name = name or f"{volume.name} denoiser"
+        write_package(target, self.network, self.scale, values, name, authors, license)
+        return target
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is to be known beside the weights, as plain JSON values."""
+        return {
+            "version": __version__,
+            "dimensions": self.network.dimensions,
+            "architecture": dataclasses.asdict(self.network.architecture),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "channels": self.channels,
+            "context": self.context,
+            "is_turned": self.is_turned,
+        }
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model that `Model.save` wrote, or that a checkpoint holds.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A ``.safetensors`` file. Pickled models (``.pt``, ``.pth``, ``.ckpt``) are refused: to read
+        one is to run whatever code it holds.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it is not a whole model of hushpore.
+    """
+    facts, weights = read_tensors(path, HEADER, lambda name: not name.startswith(TRAINING))
+    try:
+        architecture = Architecture(**facts["architecture"])
+        # on no device first: a header can ask for a network that no memory holds
+        with torch.device("meta"):
+            expected = UNet(architecture).state_dict()
+        if {name: value.shape for name, value in expected.items()} != {
+            name: value.shape for name, value in weights.items()
+        }:
+            raise ValueError("weights of another network")
+        network = UNet(architecture)
+        network.load_state_dict(weights)
+        mean, std = tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))
+        channels, context = str(facts["channels"]), int(facts["context"])
+        is_turned = bool(facts["is_turned"])
+        if not np.isfinite([*mean, *std]).all() or len(mean) != len(std) or min(std) <= 0:
+            raise ValueError("no scale")
+    except (*ODD, RuntimeError) as error:
+        raise not_whole(path, error) from error
+    _require_sensible(path, weights, mean, std)
+    return Model(network.eval(), mean, std, channels, context, is_turned)
+
+
+def record_model(provenance: dict[str, Any], model: Model) -> None:
+    """Identify the model that was applied in the record of a job, if there was one."""
+    if file := provenance["settings"]["model"]:
+        provenance["auxiliary"]["model"] = {"name": file, "blake2b": model.fingerprint}
+
+
+def _require_sensible(
+    path: str | os.PathLike[str],
+    weights: dict[str, torch.Tensor],
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> None:
+    """Refuse a model of which nothing but NaN could come.
+
+    Raises InputError if a weight is not finite, or the values that normalise are beyond float32.
+    """
+    bad = [
+        name
+        for name, value in weights.items()
+        if not value.isfinite().all() or (name.endswith("running_var") and (value < 0).any())
+    ]
+    if bad:
+        raise InputError(
+            f"{Path(path).name} is damaged: {len(bad)} of its weights are no finite numbers "
+            f"({bad[0][:60]}). Copy it anew from where it was saved, or train another."
+        )
+    # a value is divided by std; both it and the result must stay within float32
+    if max(map(abs, mean)) > _LARGEST_VALUE or not all(
+        1 / _LARGEST_VALUE < each < _LARGEST_VALUE for each in std
+    ):
+        raise InputError(
+            f"{Path(path).name} states that it was trained on grey values about {mean[0]:g} that "
+            f"vary by {std[0]:g}; nothing can be computed with these. Train another."
+        )
+
+
+def require_dimensions(volume: Volume, dimensions: int) -> None:
+    """Check that a volume has the axes that the network works on.
+
+    Raises InputError if a 2D image is to be denoised in 3D.
+    """
+    if volume.n_spatial < dimensions:
+        raise InputError(
+            f"{volume.name} is a 2D image ({volume.facts}); denoise it with dimensions=2."
+        )

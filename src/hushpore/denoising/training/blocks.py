@@ -1,0 +1,229 @@
+"""What the training learns from: the whole volume on the device, or blocks of it in turn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+
+from hushpore.denoising.images import Arrangement, Images
+from hushpore.denoising.regions import PLACES_BYTES
+from hushpore.device.backend import Backend
+from hushpore.device.prefetch import read_ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from hushpore.base.rescaled import Scaled
+    from hushpore.denoising.plane_reader import PlaneReader, Scale
+    from hushpore.denoising.regions import TrainingRegions
+    from hushpore.device.timing import StageTimer
+
+#: Steps for which a block is kept; reading it should then weigh little.
+STEPS_PER_BLOCK = 100
+
+#: On a GPU a block is kept for as many steps as the next takes to be read: some 2 GB are read a
+#: second, and 1,000 steps done. It has to be the same each time, so that neither is measured.
+_BYTES_PER_STEP = 2 << 20
+
+#: Share of the host's free memory that the blocks read ahead may take.
+_AHEAD_SHARE = 0.5
+
+#: Bytes a voxel takes beside its own while a block is normalised.
+_WORKING = 8
+
+
+@dataclass
+class BlockSampler:
+    """Blocks of a volume that does not fit into memory, one at a time, drawn at random.
+
+    A block is made of whole images in 2D, and of runs of slices in 3D. Which ones is decided by
+    the seed and the number of the block alone, so that a training that goes on from a checkpoint
+    meets the same. Where patches lie in regions, blocks are drawn by what these hold.
+
+    On a GPU the next block is read while one is trained on, and takes its place in the GPU's
+    memory, where steps that were captured find it. `close` ends the reading.
+    """
+
+    # the volume, what the network sees of it, its grey scale, and where to put it
+    source: PlaneReader
+    arrangement: Arrangement
+    scale: Scale
+    backend: Backend
+    timer: StageTimer
+    budget: float  # bytes that a block may take
+    min_rows: int  # rows of a patch: in 3D the slices that a block must have
+    seed: int  # start of the random numbers
+    regions: TrainingRegions | None = None  # where patches may lie; by default anywhere
+    # as `TrainingRegions.row_weights` returns it, where there are regions
+    weight: npt.NDArray[np.float64] | None = None
+    _number: int = -1
+    _images: Images | None = None
+    _upcoming: Iterator[_Raw] | None = None
+    _next: int = -1  # number of the block that is read ahead
+    _reading: ExitStack = field(default_factory=ExitStack)
+
+    def at(self, step: int) -> Images:
+        """Return the block for a step, counted from 0; reads it where it is another than before."""
+        number = step // self.steps_per_block
+        if self._images is None or number != self._number:
+            if not self.backend.is_cuda:
+                self._images = None  # its memory is needed for the next
+            with self.timer.stage("reading") as run:
+                raw = self._raw(number)
+                run.nbytes = sum(each.nbytes for each in raw.stored)
+            self._images, self._number = self._upload(raw), number
+        return self._images
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._reading.close()
+        self._upcoming = None
+
+    @cached_property
+    def steps_per_block(self) -> int:
+        """How many steps a block is kept for."""
+        if not self.backend.is_cuda:
+            return STEPS_PER_BLOCK
+        return max(STEPS_PER_BLOCK, self._bytes_to_read // _BYTES_PER_STEP)
+
+    @property
+    def _bytes_to_read(self) -> int:
+        depth, count = self._extent
+        voxels = count * self.arrangement.inputs * depth * math.prod(self.source.size[1:])
+        return voxels * self.source.bytes_a_voxel(0)
+
+    def in_volume(self, step: int, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return where in all images places (image, first voxel in it) of a step's block lie."""
+        chosen, rows, _ = self._drawn(step // self.steps_per_block)
+        return np.column_stack([chosen[corners[:, 0]], corners[:, 1] + rows.start, corners[:, 2:]])
+
+    def _raw(self, number: int) -> _Raw:
+        """Return what is read of a block; on a GPU the next is read from now on."""
+        if not self.backend.is_cuda or 2 * self._bytes_to_read > _AHEAD_SHARE * _free_on_host():
+            return self._read(number)
+        if self._upcoming is None or number != self._next:
+            self.close()
+            blocks = read_ahead(self._read, itertools.count(number), self.backend.choices)
+            self._upcoming = self._reading.enter_context(blocks)
+        self._next = number + 1
+        return next(self._upcoming)
+
+    def _read(self, number: int) -> _Raw:
+        chosen, rows, shares = self._drawn(number)
+        planes, part = self.arrangement.part(chosen)
+        stored = [each.stored(planes, rows) for each in self.source.scans]
+        return _Raw(stored, planes, part, chosen, rows, shares)
+
+    def _upload(self, raw: _Raw) -> Images:
+        with self.timer.stage("upload", nbytes=sum(each.nbytes for each in raw.stored)):
+            stored = [self.source.put(each, raw.planes, self.backend) for each in raw.stored]
+            channels = self.source.channels[raw.planes]
+            if self.backend.is_cuda:
+                images = self._replaced(stored, raw.part, channels)
+            else:
+                values = self.scale.normalise_scans(stored, channels)
+                images = Images.of(values, raw.part, len(stored))
+        if self.regions is None:
+            return images
+        with self.timer.stage("regions"):
+            places = self.regions.places(raw.chosen, raw.rows, raw.shares)
+            return replace(images, places=places.to(self.backend.device))
+
+    def _replaced(
+        self, stored: list[torch.Tensor], part: Arrangement, channels: npt.NDArray[np.int64]
+    ) -> Images:
+        """Put a block where the one before lies, plane by plane, without memory for both."""
+        images, room = self._images, self._extent[1] * self.arrangement.inputs
+        if images is None:
+            device, size = stored[0].device, stored[0].shape[1:]
+            planes = torch.zeros((len(stored) * room, *size), device=device)
+            images = Images.of(planes, part, len(stored))
+        elif len(part.members) == len(images.members):
+            images.members.copy_(torch.from_numpy(part.members))
+        else:
+            images = Images.of(images.planes, part, len(stored))
+        for number, planes in enumerate(stored):
+            for plane, (values, channel) in enumerate(zip(planes, channels, strict=True)):
+                normalised = self.scale.normalise(values[None], channel[None])
+                images.planes[number * room + plane].copy_(normalised[0])
+        return images
+
+    @cached_property
+    def _extent(self) -> tuple[int, int]:
+        """How many rows a block has, and of how many images at most."""
+        n_images, size = len(self.arrangement.members), self.source.size
+        a_voxel = self.source.bytes_a_voxel(_WORKING) * self.arrangement.inputs
+        if self.regions is not None:
+            a_voxel += PLACES_BYTES
+        fitting = max(int(self.budget / (math.prod(size[1:]) * a_voxel)), 1)
+        # one run of slices in several images costs as much memory as one long run in one
+        depth = size[0] if len(size) == 2 else min(size[0], max(self.min_rows, fitting))
+        return depth, max(1, min(n_images, fitting // depth))
+
+    def _drawn(
+        self, number: int
+    ) -> tuple[npt.NDArray[np.int64], slice, npt.NDArray[np.float64] | None]:
+        """Return the images of a block, its rows, and what weights within it are multiplied by."""
+        rng = np.random.default_rng((self.seed, number))
+        depth, count = self._extent
+        if self.weight is not None:
+            first_rows = depth - self.min_rows + 1
+            chosen, start, shares = draw_weighted_block(self.weight, first_rows, count, rng)
+            return chosen, slice(start, start + depth), shares
+        start = int(rng.integers(0, self.source.size[0] - depth + 1))
+        chosen = np.sort(rng.permutation(len(self.arrangement.members))[:count])
+        return chosen, slice(start, start + depth), None
+
+
+class _Raw(NamedTuple):
+    """A block as it was read."""
+
+    stored: list[npt.NDArray[Any] | Scaled]  # of each scan
+    planes: npt.NDArray[np.int64]
+    part: Arrangement  # its images, in terms of these planes
+    # see `BlockSampler._drawn`
+    chosen: npt.NDArray[np.int64]
+    rows: slice
+    shares: npt.NDArray[np.float64] | None
+
+
+def _free_on_host() -> int:
+    return Backend().free_memory()
+
+
+def draw_weighted_block(
+    weight: npt.NDArray[np.float64], fitting: int, count: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.float64]]:
+    """Draw a block so that, over many, patches are drawn from each place by its weight.
+
+    `weight`: float64, shape (n_images, n_first_rows): see
+    `hushpore.denoising.regions.TrainingRegions.row_weights`. `fitting`: first rows of patches that
+    fit into a block. `count`: images that are drawn for it; those drawn twice are taken once, with
+    double weight.
+    Returns: numbers of the images, in order; first row of the block; by what weights within it are
+    multiplied, float64, shape (images, fitting).
+    """
+    n_images, n_first = weight.shape
+    runs = n_first - fitting + 1
+    first = np.arange(n_first)
+    # a place in the middle lies in more runs of rows than one at an end
+    held_by = np.minimum(first, runs - 1) - np.maximum(first - fitting + 1, 0) + 1
+    in_run = sliding_window_view(weight / held_by, fitting, axis=1).sum(2)  # (n_images, runs)
+    total = in_run.sum(0)
+    start = int(rng.choice(runs, p=total / total.sum()))
+    of_images = in_run[:, start]
+    chosen, times = np.unique(
+        rng.choice(n_images, count, p=of_images / of_images.sum()), return_counts=True
+    )
+    shares = (times / of_images[chosen])[:, None] / held_by[start : start + fitting]
+    return chosen, start, shares

@@ -1,0 +1,319 @@
+"""The training loop: steps, curves, previews, checkpoints, and its end."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Attention, Batch, Event, Job, Metric, Preview, Progress, StopEarly
+from hushpore.denoising.images import Images
+from hushpore.denoising.inference.tiles import predict_images
+from hushpore.denoising.model import Architecture, build_network
+from hushpore.denoising.training.checkpoint import TrainingState
+from hushpore.denoising.training.schedule import ENDLESS, Schedule, learning_rate, to_parts
+from hushpore.denoising.training.step import BatchSampler, Learner
+from hushpore.device.readback import Readback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from hushpore.denoising.images import Arrangement
+    from hushpore.denoising.model import UNet
+    from hushpore.denoising.plane_reader import PlaneReader, Scale
+    from hushpore.denoising.settings import DenoiseSettings
+    from hushpore.denoising.trained_model import Model
+    from hushpore.denoising.training.checkpoint import Checkpoint
+    from hushpore.device.backend import Backend
+    from hushpore.device.timing import StageTimer
+
+#: Steps between two readings of the loss.
+LOG_INTERVAL = 25
+
+#: Seconds between two reported batches.
+BATCH_INTERVAL = 0.2
+
+#: Slices to either side that are denoised with the one that is shown, in 3D.
+_AROUND = 8
+
+
+@dataclass
+class TrainingLoop:
+    """One training: what it works with, and what it has come to."""
+
+    settings: DenoiseSettings  # steps, rate, time budget, seed
+    # where it runs, and its clock
+    backend: Backend
+    timer: StageTimer
+    images: Callable[[int], Images]  # returns the `Images` to learn from in a step
+    batch_sampler: BatchSampler  # what a step draws from them; its generator is part of the state
+    dtype: torch.dtype  # arithmetic of the network
+    # returns the `PreviewSlice` of the slice at a position on the volume's leading axes; of None
+    # the one in the middle
+    read_preview_slice: Callable[[tuple[int, ...] | None], PreviewSlice]
+    to_model: Callable[[UNet], Model]  # makes a `Model` of a network
+    # makes a `Batch` of a step and of `Learner.patch_losses`
+    to_batch: Callable[[int, npt.NDArray[np.float32]], Batch]
+    share: float  # of the whole job, for progress
+    # variance of the noise of the targets; None where it is not known
+    noise: float | None = None
+    # whether each validation sees the same patches: only then its curve can end the training
+    is_comparable: bool = True
+    notes: list[str] = field(default_factory=list)  # what was said
+    schedule: Schedule = field(init=False)  # how far it is at each step, as the settings ask for
+    preview_slice: PreviewSlice = field(init=False)  # what previews show
+    ended: str = field(default="", init=False)  # what has ended it, in words
+    _wanted: tuple[int, ...] | None = field(default=None, init=False)
+    _seen: tuple[int, ...] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.schedule = Schedule.of(self.settings)
+        self.preview_slice = self.read_preview_slice(None)
+
+    def start(self, architecture: Architecture) -> TrainingState:
+        """Return the state before the first step."""
+        weights = torch.Generator().manual_seed(self.settings.seed)
+        two = architecture.dimensions == 2
+        layout = torch.channels_last if two else torch.channels_last_3d
+        network = build_network(architecture, weights).to(self.backend.device)
+        network = network.to(memory_format=layout)  # type: ignore[call-overload]
+        maker = self.batch_sampler.pair_maker
+        if network.local_dct is not None and maker is not None and maker.noise is not None:
+            network.local_dct.set_noise(*maker.noise)
+        generator = self.batch_sampler.generator
+        assert generator is not None
+        total = torch.zeros((), device=self.backend.device)
+        return TrainingState(Learner(network, self.dtype, self.backend), generator, total)
+
+    def run(self, state: TrainingState, checkpoint: Checkpoint | None = None) -> Job:
+        """Train from a state on, to the last step or until `StopEarly`.
+
+        Yields: of the slice last named by an `Attention` that was sent in.
+        """
+        try:
+            yield from self._run(state, checkpoint)
+        except GeneratorExit:
+            # cancelled between two steps: what was learnt can be applied, or gone on from
+            self._keep(state, checkpoint)
+            raise
+        if self.batch_sampler.pair_maker is not None and state.step:
+            with self.timer.stage("validation"):
+                state.learner.fit_mean_and_shares(
+                    self.images(state.step - 1), self._fixed_batches()
+                )
+        self._keep(state, checkpoint)
+
+    def _keep(self, state: TrainingState, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is not None and state.step:
+            with self.timer.stage("checkpoint"):
+                model = self.to_model(state.learner.average)
+                checkpoint.save(state, model, self.batch_sampler.count)
+
+    def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
+        settings, learner = self.settings, state.learner
+        readback = Readback(self.backend, self.timer)
+        pace = PreviewPace(self.preview_slice, self.batch_sampler.voxels)
+        start = time.monotonic() - state.elapsed
+        self._look_at_curve(state)
+        fraction, batch_due = self.schedule.fraction_done(state.step, state.elapsed), start
+        while fraction < 1:
+            learner.keeps_patch_losses = start + state.elapsed >= batch_due
+            rate = learning_rate(fraction, settings.learning_rate)
+            with self.timer.stage("training", voxels=self.batch_sampler.voxels):
+                state.total += learner.step(
+                    self.images(state.step), self.batch_sampler, rate, state.step
+                )
+            state.step += 1
+            state.shares.append(to_parts(fraction))
+            state.elapsed = elapsed = time.monotonic() - start
+            if learner.keeps_patch_losses and learner.patch_losses is not None:
+                readback.push(("batch", state.step), learner.patch_losses)
+                learner.keeps_patch_losses, batch_due = False, start + elapsed + BATCH_INTERVAL
+            if state.step % LOG_INTERVAL == 0:
+                self._log_losses(state, readback)
+            try:
+                if state.logged_steps == state.step:
+                    yield self.timer.timing()
+                yield from self._report(readback.arrived(), state)
+                if self.schedule.is_check(state.step):
+                    # however late losses arrive, the same steps have the same rates
+                    yield from self._report(readback.drain(), state)
+                    self._look_at_curve(state)
+                fraction = self.schedule.fraction_done(state.step, elapsed)
+                if checkpoint is not None and checkpoint.due:
+                    yield from self._report(readback.drain(), state)
+                    self._keep(state, checkpoint)
+                sent = yield self._progress(state, fraction)
+                if isinstance(sent, Attention):
+                    self._wanted = sent.index
+                # after the progress of the step, so that a cancel need not wait for both
+                if pace.due(elapsed / state.step, elapsed):
+                    before = time.monotonic()
+                    with self.timer.stage("preview"):
+                        self._follow_attention()
+                        readback.push(("preview", self.preview_slice), self._preview(learner))
+                    pace.done(time.monotonic() - before, elapsed)
+                    yield from self._report(readback.arrived(), state)
+            except StopEarly:
+                self._note_early_end(state.step)
+                break
+        self.ended = self.ended or self.schedule.ending(state.step)
+        # a last mean over a few steps alone would jump
+        if state.step - state.logged_steps > LOG_INTERVAL // 2 or not state.logged_steps:
+            self._log_losses(state, readback)
+        yield self.timer.timing()
+        yield from self._report(readback.drain(), state)
+
+    def _log_losses(self, state: TrainingState, readback: Readback) -> None:
+        count = state.step - state.logged_steps
+        if not count:
+            return
+        # the same patches and blind spots each time, so that the curve is smooth
+        with self.timer.stage("validation"):
+            validation = state.learner.validate(self.images(state.step - 1), self._fixed_batches())
+        # both in one copy
+        readback.push(("losses", state.step), torch.stack([state.total / count, validation]))
+        state.logged_steps = state.step
+        state.total.zero_()
+
+    def _note_early_end(self, step: int) -> None:
+        most = self.schedule.most_steps
+        of = "" if most == ENDLESS or self.schedule.is_open else f" of {most:,}"
+        self.ended = "stopped by hand"
+        self.notes.append(f"Stopped early, after {step:,}{of} steps.")
+
+    def _look_at_curve(self, state: TrainingState) -> None:
+        """Let the validation loss decide whether the training comes to its end."""
+        if self.is_comparable:
+            # after `StopEarly` there is a point between two others
+            curve = [
+                point for point in state.curves.get("validation", []) if not point[0] % LOG_INTERVAL
+            ]
+            self.schedule = self.schedule.given(curve, self.noise)
+
+    def _fixed_batches(self) -> BatchSampler:
+        """Return what draws the same batches each time, and none of the training's own."""
+        generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
+        return replace(self.batch_sampler, generator=generator)
+
+    def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]], state: TrainingState) -> Job:
+        events: list[Event] = []
+        for (kind, step), value in arrived:
+            if kind == "preview":
+                # what was shown when it was asked for: by now it may be another slice
+                events.append(step.preview(value))
+                continue
+            if kind == "batch":
+                events.append(self.to_batch(step, value))
+                continue
+            if not np.isfinite(value).all():
+                raise InputError(
+                    "Training diverged: the loss is no longer a number. "
+                    "Choose a smaller learning_rate."
+                )
+            for name, each in zip(("loss", "validation"), value, strict=True):
+                state.curves.setdefault(name, []).append((step, float(each)))
+                events.append(Metric(name, step, float(each)))
+        # all is noted before the first of these, at which the job may be cancelled
+        yield from events
+
+    def _follow_attention(self) -> None:
+        """Turn to the slice that is being looked at."""
+        if self._wanted not in (None, self._seen):
+            self._seen = self._wanted
+            self.preview_slice = self.read_preview_slice(self._wanted)
+
+    def _preview(self, learner: Learner) -> torch.Tensor:
+        """Denoise the slice to be shown as well as the network can by now."""
+        architecture = learner.average.architecture
+        result = predict_images(
+            learner.average, self.preview_slice.image, dtype=self.dtype, architecture=architecture
+        )
+        return result[0, self.preview_slice.output].reshape(-1, *result.shape[-2:])[
+            self.preview_slice.row
+        ]
+
+    def _progress(self, state: TrainingState, fraction: float) -> Progress:
+        total, step = self.schedule.most_steps, state.step
+        # of a long budget nothing may be over after a step, by rounding
+        if self.schedule.time_budget is not None and fraction:
+            total = max(step, min(total, round(step / fraction)))
+        # what the device has finished, not what it has been asked to do
+        losses = state.curves.get("loss", [])
+        finished = losses[-1][0] if self.backend.is_cuda and losses else step
+        share = self.share * min(fraction, 1) * (finished / step)  # never beyond by rounding
+        return Progress("training", finished, total, "steps", share)
+
+
+@dataclass(frozen=True)
+class PreviewSlice:
+    """What previews show."""
+
+    image: Images  # one image, or in 3D a few slices of one
+    # which of the planes that it predicts, and which row of that
+    output: int
+    row: int
+    preview: Callable[[npt.NDArray[np.float32]], Preview]  # makes a `Preview` of a normalised slice
+
+
+def read_preview_slice(
+    source: PlaneReader,
+    arrangement: Arrangement,
+    scale: Scale,
+    backend: Backend,
+    at: tuple[int, ...] | None,
+) -> PreviewSlice:
+    """Read what is needed to show a slice.
+
+    `source`, `arrangement`, `scale`, `backend`: the volume, what the network sees of it, its grey
+    scale, and where to put it. `at`: where the slice lies on the volume's leading axes; by default
+    in the middle.
+    """
+    leading = source.volume.shape[:-2]
+    # of two middle slices the first: there a viewer opens the volume
+    number = (math.prod(leading) - 1) // 2
+    if at is not None and len(at) == len(leading) and leading:
+        number = int(np.ravel_multi_index(at, leading, mode="clip"))
+    plane, row, rows = number, 0, slice(None)
+    if len(source.size) == 3:
+        plane, z = divmod(number, source.size[0])
+        rows = slice(max(z - _AROUND, 0), min(z + _AROUND, source.size[0]))
+        row = z - rows.start
+    image, output = (int(each[plane]) for each in arrangement.predicted_by)
+    planes, part = arrangement.part(np.array([image]))
+    channels = source.channels
+    raw = source.put(source.stored(planes, rows), planes, backend)
+    images = Images.of(scale.normalise(raw, channels[planes]), part)
+    index = tuple(int(i) for i in np.unravel_index(number, (1, *leading))[1:])
+
+    def preview(value: npt.NDArray[np.float32]) -> Preview:
+        restored = scale.restore(value[None], channels[[plane]])[0]
+        return Preview("denoised", restored, index)
+
+    return PreviewSlice(images, output, row, preview)
+
+
+class PreviewPace:
+    """Lets previews take a twentieth of the time at most, and come once a second at most."""
+
+    def __init__(self, preview_slice: PreviewSlice, batch_voxels: int) -> None:
+        # prediction is the forward third of a training step
+        self._steps_each = preview_slice.image.planes[0].numel() / batch_voxels / 3
+        self._cost: float | None = None
+        self._last = 0.0
+
+    def due(self, step_seconds: float, now: float) -> bool:
+        """Whether a preview may be made now, `now` seconds into the training."""
+        cost = self._cost if self._cost is not None else self._steps_each * step_seconds
+        return now - self._last >= max(1.0, 20 * cost)
+
+    def done(self, cost: float, now: float) -> None:
+        """Remember what the preview took."""
+        self._cost, self._last = cost, now + cost

@@ -1,0 +1,484 @@
+"""One training step, without a single host read.
+
+Sampling, masking or pairing, the network, its gradient, the optimiser and the running average
+are queued on the device as they are written here; the whole step runs on PyTorch's ``meta`` device,
+where reading any value raises an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.denoising.masking import Replacement, draw_positions, mask_pixels, values_at
+from hushpore.denoising.model import SHARE_QUANTILES, beside
+from hushpore.patches.sampling import draw_corners, draw_orientations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hushpore.denoising.images import Images
+    from hushpore.denoising.model import UNet
+    from hushpore.device.backend import Backend
+
+#: Just below 32 MiB: the largest block by which the C library learns.
+_LARGE = 2**25 - 2**16
+
+#: Batches by which the shares of the input are found, and pixels whose quantiles are taken.
+_SHARE_BATCHES, _QUANTILES_OF = 8, 1 << 20
+
+#: Share of the noise's variance below which nothing is removed: it would be worth 0.09 dB.
+_NOTHING = 0.02
+
+#: Decay of the running average of the weights, once it has warmed up.
+AVERAGE_DECAY = 0.995
+
+
+class PairMaker(Protocol):
+    """Makes pairs of noisy patches, for a training that hides nothing.
+
+    The noise of the two of a pair is independent, so that one is predicted from the other without
+    it.
+    """
+
+    @property
+    def input_variance(self) -> float:
+        """Variance of the noise of an input, over that of what the network will be applied to."""
+
+    @property
+    def target_variance(self) -> float:
+        """Variance of the noise of a target, over the same."""
+
+    @property
+    def noise(self) -> tuple[float, float] | None:
+        """The noise of the scan, as `LocalDCT.set_noise` takes it; None where it is not asked."""
+
+    def pairs(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read patches, and make an input and a target of each.
+
+        `images`, `corners`, `orientations`: as for `Images.windows`.
+        Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
+        """
+
+
+@dataclass(frozen=True)
+class BatchSampler:
+    """What a training step draws."""
+
+    size: tuple[int, ...]  # spatial shape of a patch
+    count: int  # patches in a batch
+    share: float  # share of hidden pixels
+    generator: torch.Generator | None  # source of all random numbers, on the device of the image
+    # what hidden pixels are replaced by, and the direction of correlated noise
+    replacement: Replacement = field(default_factory=Replacement)
+    # makes inputs and targets, for a training that hides nothing
+    pair_maker: PairMaker | None = None
+
+    @property
+    def voxels(self) -> int:
+        """Number of voxels that go through the network in a step."""
+        return self.count * math.prod(self.size)
+
+    def corners(self, images: Images) -> torch.Tensor:
+        """Draw where the patches of a batch lie: int64, shape (count, 1 + len(size))."""
+        if images.places is not None:
+            return images.places.draw(self.count, self.generator)
+        return draw_corners(
+            images.shape, (1, *self.size), self.count, self.generator, images.device
+        )
+
+    def places(self, images: Images) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw where the patches of a batch lie, and how they are turned."""
+        corners = self.corners(images)
+        turned = draw_orientations(
+            self.count, len(self.size), self.generator, images.device,
+            exchange=self.replacement.line is None,
+        )  # fmt: skip
+        return corners, turned
+
+    def halved(self) -> BatchSampler | None:
+        """Return a sampler of half as many patches, or None where it is one already."""
+        return replace(self, count=self.count // 2) if self.count > 1 else None
+
+
+class Adam:
+    """Adam (https://arxiv.org/abs/1412.6980), as one operation over all weights.
+
+    PyTorch's own class comes to the same operation. On its first use it imports PyTorch's compiler,
+    which takes as long as PyTorch itself, before the first step of a training.
+
+    `moments`: for each of them what is kept: "step", "exp_avg" and "exp_avg_sq", as PyTorch names
+    them.
+    """
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.moments = [
+            {
+                "step": torch.zeros((), device=each.device),
+                "exp_avg": torch.zeros_like(each),
+                "exp_avg_sq": torch.zeros_like(each),
+            }
+            for each in self.parameters
+        ]
+        self._counts, self._first, self._second = (
+            [each[name] for each in self.moments] for name in ("step", "exp_avg", "exp_avg_sq")
+        )
+
+    def zero_grad(self) -> None:
+        """Let go of the gradients of the step before."""
+        for each in self.parameters:
+            each.grad = None
+
+    @torch.no_grad()
+    def step(self, rate: float | torch.Tensor) -> None:
+        """Change the weights by their gradients, all of which there must be.
+
+        `rate`: learning rate; on the device it can change while the step is replayed.
+        """
+        gradients = [each.grad for each in self.parameters if each.grad is not None]
+        update: Any = torch._fused_adam_  # two signatures, of which one is described
+        torch._foreach_add_(self._counts, 1)
+        update(
+            self.parameters, gradients, self._first, self._second, [], self._counts, lr=rate,
+            beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
+        )  # fmt: skip
+
+
+class RunningAverage:
+    """A running average of a network's weights and statistics.
+
+    `network`: what it is of. `average`: a copy of it, in which the average is.
+    """
+
+    def __init__(self, network: UNet, average: UNet) -> None:
+        # the fixed blur kernels are buffers too, and the same in both
+        self._of, self._in = _lists_of(network), _lists_of(average)
+
+    @torch.no_grad()
+    def update(self, weight: float | torch.Tensor) -> None:
+        """Take in the network as it is now.
+
+        `weight`: of what is new; on the device it can change while the step is replayed.
+        """
+        for present, average in zip(self._of, self._in, strict=True):
+            if isinstance(weight, torch.Tensor):
+                difference = torch._foreach_sub(present, average)
+                torch._foreach_mul_(difference, weight)
+                torch._foreach_add_(average, difference)
+            else:
+                torch._foreach_lerp_(average, present, weight)
+
+
+class LowPrecisionWeights:
+    """Copies of the weights of a network's convolutions in bfloat16, made by one operation a step.
+
+    The gradients are taken over by another. Else each weight is cast by itself, and each gradient
+    back: two operations for each of them in every step. What is computed is the same.
+    """
+
+    def __init__(self, network: UNet, dtype: torch.dtype) -> None:
+        names = [
+            name
+            for part, module in network.named_modules()
+            if isinstance(module, torch.nn.Conv2d | torch.nn.Conv3d) and module is not network.out
+            for name in (f"{part}.weight", f"{part}.bias")
+        ]
+        self._weights: list[torch.Tensor] = [network.get_parameter(name) for name in names]
+        self._copies = [each.detach().to(dtype).requires_grad_() for each in self._weights]
+        self._gradients = [torch.zeros_like(each) for each in self._weights]
+        self._features = _Features(network)
+        self._by_name = {
+            f"network.{name}": each for name, each in zip(names, self._copies, strict=True)
+        }
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the features of the network, computed with the weights as they are now."""
+        with torch.no_grad():
+            torch._foreach_copy_(self._copies, self._weights)
+        features: torch.Tensor = torch.func.functional_call(self._features, self._by_name, (x,))
+        return features
+
+    @torch.no_grad()
+    def take_gradients(self) -> None:
+        """Hand the gradients of the copies to the weights that they are of."""
+        torch._foreach_copy_(self._gradients, [_gradient_of(each) for each in self._copies])
+        for weight, gradient, copied in zip(
+            self._weights, self._gradients, self._copies, strict=True
+        ):
+            weight.grad, copied.grad = gradient, None
+
+
+class _Features(torch.nn.Module):
+    """The features of a network, for which other weights can be put in."""
+
+    def __init__(self, network: UNet) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.network.features(x)
+
+
+def _gradient_of(weight: torch.Tensor) -> torch.Tensor:
+    assert weight.grad is not None, "every weight was used"
+    return weight.grad
+
+
+class Learner:
+    """A network, the running average of its weights, and the optimiser.
+
+    `dtype`: float32, or bfloat16 for mixed precision. `backend`: where it is, for steps that are
+    captured there and replayed.
+    `keeps_patch_losses`: whether a step keeps the loss of each of its patches.
+    """
+
+    keeps_patch_losses = False
+    # float32, shape (batch, n_axes + 1), on the device: where each patch of the newest batch kept
+    # lies, as `BatchSampler.corners` says it, and its loss
+    patch_losses: torch.Tensor | None = None
+
+    def __init__(
+        self, network: UNet, dtype: torch.dtype = torch.float32, backend: Backend | None = None
+    ) -> None:
+        # Linux' C library gives memory back to the system, and takes it anew page by page in every
+        # step, once so much is free as twice the largest block that it has seen freed
+        torch.empty(_LARGE, dtype=torch.uint8)
+        self.network = network
+        self.average = copy.deepcopy(network).eval()
+        self.dtype = dtype
+        device = network.out.weight.device
+        self._replays = None if backend is None else backend.graph_replays("training steps")
+        # learning rate, and weight in the average; on the device they can change between replays
+        self._rate: float | torch.Tensor = 0.0
+        self._weight: float | torch.Tensor = 0.0
+        if self._replays is not None:
+            self._rate, self._weight = torch.zeros(2, device=device)
+        self.optimizer = Adam(network.parameters())
+        self._averaging = RunningAverage(network, self.average)
+        # else each weight is cast by itself
+        self._low = None if dtype == torch.float32 else LowPrecisionWeights(network, dtype)
+
+    def step(
+        self, images: Images, batch_sampler: BatchSampler, rate: float, step: int
+    ) -> torch.Tensor:
+        """Train on one batch and return its loss, as a tensor on the device.
+
+        `step`: number of this step, from 0.
+        """
+        # a short memory at first, so that the starting weights are soon forgotten
+        weight = 1 - min(AVERAGE_DECAY, (1 + step) / (10 + step))
+        if isinstance(self._rate, torch.Tensor) and isinstance(self._weight, torch.Tensor):
+            self._rate.fill_(rate)
+            self._weight.fill_(weight)
+        else:
+            self._rate, self._weight = rate, weight
+        if self._replays is None or self.keeps_patch_losses:
+            loss = self._train(images, batch_sampler)
+        else:
+            # blocks of a volume come and go; a reference does not keep them
+            key = (weakref.ref(images), batch_sampler.size, batch_sampler.count)
+            loss = self._replays.call(
+                key, lambda: self._train(images, batch_sampler), generator=batch_sampler.generator
+            )
+        return loss
+
+    def _train(self, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
+        loss = self._loss(self.network, images, batch_sampler)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self._low is not None:
+            self._low.take_gradients()
+        self.optimizer.step(self._rate)
+        self._averaging.update(self._weight)
+        return loss.detach()
+
+    @torch.no_grad()
+    def validate(self, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
+        """Return the loss of the averaged network on a batch, as a tensor on the device."""
+        return self._loss(self.average, images, batch_sampler)
+
+    @torch.no_grad()
+    def fit_mean_and_shares(self, images: Images, batch_sampler: BatchSampler) -> None:
+        """Put the mean of the averaged network right, and have it give back some of its input.
+
+        As much as lowers the loss most, after the mean grey value is put where that of the scan is.
+        A short training has not learnt all that there is, least of all where there is little noise:
+        then the scan itself is nearer to the image than what the network predicts, and a sum of
+        both nearer than either. The share of the input is the least-squares one over some batches,
+        whose targets have noise of their own: the noise of the input earns nothing. It depends on
+        how much the two differ round about, and on how much what is predicted varies there
+        (`UNet.activity`): at an edge or a small pore, whether it was learnt or not, more is given
+        back. What the network has learnt well is left as it is.
+
+        `images`, `batch_sampler`: as for `step`, with a `PairMaker`.
+        """
+        network, pair_maker = self.average, batch_sampler.pair_maker
+        assert pair_maker is not None
+        looked_at, applied = [], []
+        for _ in range(_SHARE_BATCHES):
+            corners, turned = batch_sampler.places(images)
+            inputs, targets = pair_maker.pairs(
+                images, corners, batch_sampler.size, turned, batch_sampler.generator
+            )
+            output = self._predicted(network, inputs, pair_maker.input_variance)
+            looked_at.append((network.own(inputs), targets, output))
+            # the network is applied to what has less noise than its inputs
+            scan = images.windows(corners, batch_sampler.size, turned)
+            applied.append((network.own(scan), self._predicted(network, scan)))
+        errors = torch.cat([(own - output).flatten(2).mean(2) for own, output in applied])
+        network.offset.copy_(_certain_mean(errors))
+        found = []
+        for own, targets, unshifted in looked_at:
+            output = network.shifted(unshifted)
+            difference = own - output
+            energy = network.activity(difference, output)
+            found.append([difference * (targets - output), difference.square(), energy])
+        product, square, energy = (torch.cat(each).flatten() for each in zip(*found, strict=True))
+        quantiles = torch.tensor(SHARE_QUANTILES, device=energy.device)
+        some = energy[:: max(1, len(energy) // _QUANTILES_OF)]
+        edges = torch.quantile(some, quantiles)[1:]
+        group = torch.bucketize(energy, edges)
+
+        def sums(values: torch.Tensor) -> torch.Tensor:
+            zero = torch.zeros(len(quantiles), device=values.device)
+            return zero.index_add_(0, group, values)
+
+        # of the difference, what is not the image's is noise, of which there was more in the input
+        # than there will be
+        earned = sums(product).clamp_min(0)
+        noise = (sums(square) - earned).clamp_min(0) / pair_maker.input_variance
+        shares = (earned / (earned + noise)).nan_to_num(0.0)
+        at = (sums(energy) / sums(torch.ones_like(energy))).nan_to_num(0.0)
+        network.input_shares.copy_(shares)
+        # where hardly any differ, groups are empty; they still have to lie one after the other
+        rising = 1e-3 * torch.arange(len(quantiles), device=at.device)
+        network.share_at.copy_(torch.cummax(at - rising, 0).values + rising)
+        # where shares are the best, what goes is as much as what is gained. Of next to nothing most
+        # is what the network does not know of the image
+        gone = torch.cat([network.removed(*each) for each in applied]).square().mean()
+        is_nothing = gone < _NOTHING * noise.sum() / len(energy)
+        network.input_shares.copy_(torch.where(is_nothing, 1.0, network.input_shares))
+
+    def _loss(self, network: UNet, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
+        draw, how = batch_sampler.generator, batch_sampler.replacement
+        corners, turned = batch_sampler.places(images)
+        if batch_sampler.pair_maker is not None:
+            inputs, targets = batch_sampler.pair_maker.pairs(
+                images, corners, batch_sampler.size, turned, draw
+            )
+            variance = batch_sampler.pair_maker.input_variance
+            output = self._predicted(network, inputs, variance)
+            errors = (output - targets).square().flatten(1).mean(1)
+            self._keep_patch_losses(corners, errors)
+            return errors.mean()
+        patches = images.windows(corners, batch_sampler.size, turned)  # (batch, inputs, *size)
+        positions = draw_positions(
+            batch_sampler.size, batch_sampler.share, batch_sampler.count, draw, images.device
+        )
+        # all planes that are predicted are hidden at the same places: their noise may be related
+        hidden_at = positions.repeat_interleave(images.outputs, 0)
+        first, last = images.first, images.first + images.outputs
+        noisy = patches[:, first:last].flatten(0, 1)  # (batch * outputs, *size)
+        hidden = mask_pixels(noisy, hidden_at, how, draw).view(
+            -1, images.outputs, *batch_sampler.size
+        )
+        inputs = torch.cat([patches[:, :first], hidden, patches[:, last:]], 1)
+        features = self._features_of(network, inputs)
+        found = network.output_at(features, positions).flatten(0, 1)
+        truth = values_at(noisy, hidden_at)
+        if self.keeps_patch_losses:
+            errors = (found.detach() - truth).square().view(batch_sampler.count, -1).mean(1)
+            self._keep_patch_losses(corners, errors)
+        return torch.nn.functional.mse_loss(found, truth)
+
+    def _predicted(
+        self, network: UNet, inputs: torch.Tensor, variance: float = 1.0
+    ) -> torch.Tensor:
+        """Return what comes out of inputs whose noise has so many times the scan's variance."""
+        start = network.start(inputs, math.sqrt(variance))
+        return network.output(self._features_of(network, beside(inputs, start)), start)
+
+    def _features_of(self, network: UNet, inputs: torch.Tensor) -> torch.Tensor:
+        compute = network.features
+        if network is self.network and self._low is not None:
+            compute = self._low.features
+        with mixed_precision(inputs.device.type, self.dtype):
+            return compute(channels_last(inputs))
+
+    def _keep_patch_losses(self, corners: torch.Tensor, errors: torch.Tensor) -> None:
+        if self.keeps_patch_losses:
+            # no axis has 2**24 voxels, up to which float32 counts
+            losses = errors.detach().float()[:, None]
+            self.patch_losses = torch.cat([corners.float(), losses], 1)
+
+
+def _certain_mean(values: torch.Tensor) -> torch.Tensor:
+    """Return the mean of each column; what is within two standard errors of zero is zero."""
+    mean, variance = values.mean(0), values.var(0, correction=0) / len(values)
+    return mean * (1 - 4 * variance / mean.square().clamp_min(1e-12)).clamp_min(0)
+
+
+def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
+    """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it.
+
+    Raises InputError if bfloat16 is asked for in 3D on a CPU without tiles of it: there PyTorch
+    2.13 trains differently each time, and now and then the loss is not a number, from the same seed
+    and weights.
+    """
+    # PyTorch has no public way to ask
+    has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
+    if dimensions == 3 and not backend.is_cuda:
+        if wanted == "bfloat16" and has_tiles:
+            return torch.bfloat16
+        if wanted == "bfloat16":
+            raise InputError(
+                "In 3D on a processor without tiles of bfloat16 (AMX), precision='bfloat16' is not "
+                "reliable in PyTorch; choose 'float32' or 'auto'."
+            )
+        return torch.float32
+    if wanted != "auto":
+        dtype: torch.dtype = getattr(torch, wanted)
+        return dtype
+    # without tiles of bfloat16 a step took 1.3 to 1.4 times as long as in float32, also where the
+    # processor has vectors of it (AVX512-BF16)
+    is_fast = has_tiles
+    if backend.is_cuda:
+        is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if is_fast else torch.float32
+
+
+def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which the network computes in `dtype`."""
+    if dtype == torch.float32:
+        return contextlib.nullcontext()
+    # no weight is used twice; what a cache holds would be gone when a captured step is replayed
+    return torch.autocast(device, dtype, cache_enabled=False)
+
+
+def channels_last(images: torch.Tensor) -> torch.Tensor:
+    """Return images (batch, channels, *size) with the channels last in memory, but on a Mac."""
+    if images.device.type == "mps":
+        return images.contiguous()
+    layout = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
+    return images.contiguous(memory_format=layout)
+
+
+def _lists_of(network: torch.nn.Module) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return the weights, and the statistics of batches."""
+    buffers = [buffer for name, buffer in network.named_buffers() if "running_" in name]
+    return list(network.parameters()), buffers

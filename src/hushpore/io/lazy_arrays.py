@@ -1,0 +1,333 @@
+"""Image stacks whose planes are read when they are asked for, all at once, or a slab at a time."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.formatting import readable_bytes
+from hushpore.io.input_limits import free_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from hushpore.io.input_limits import InputLimits
+
+
+#: Note about a stack that is damaged while others of the same folder are not.
+LEFT_OUT = "A series was left out. {}"
+#: Threads that read: one waits for the disk while another copies or decodes, without the
+#: interpreter's lock, and beyond a few threads the disk is the limit.
+THREADS = min(8, 2 * (os.cpu_count() or 1))
+#: Bytes that are asked for at once: of more the system reads all before it gives any, and the disk
+#: rests while they are copied; slices of 8 MB in files of their own took 1.5 times as long.
+_PIECE = 1 << 18
+#: Bytes of a slab, where one slice is not larger: what is freed of up to 32 MB the C library gives
+#: again, and larger arrays it takes from the system anew, page by page.
+SLAB = 32_000_000
+
+
+class DiskArray:
+    """An array on disk: has a shape and a type, and reads what an index touches.
+
+    It can stand wherever napari, dask or `hushpore.Volume` take an array; ``numpy.asarray`` reads
+    it whole.
+
+    `shape`: length of each axis.
+    `coarser`: of a pyramid the further levels.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.ndim = len(shape)
+        self.size = math.prod(shape)
+        self.nbytes = self.size * self.dtype.itemsize
+        self.coarser: tuple[Self, ...] = ()
+
+    @property
+    def levels(self) -> tuple[Self, ...]:
+        """Of a pyramid all levels, the finest one first; else itself alone."""
+        return (self, *self.coarser)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # nothing of it changes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("The values lie on disk: an array of them is always a copy.")
+        if self.nbytes > free_memory():
+            raise MemoryLimitError(
+                f"{readable_bytes(self.nbytes)} do not fit into memory. Read a part of them."
+            )
+        values = self[...]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if any(each is None or isinstance(each, list | np.ndarray) for each in keys):
+            raise IndexError("An array on disk takes numbers and slices only, one for each axis.")
+        if Ellipsis not in keys:
+            keys.append(Ellipsis)
+        place = keys.index(Ellipsis)
+        keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if len(keys) != self.ndim:
+            raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
+        try:
+            return self._read_part(keys)
+        except MemoryLimitError:
+            raise
+        except MemoryError as error:
+            raise MemoryLimitError(
+                f"A part of {self!r} does not fit into memory. Read a smaller one."
+            ) from error
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        """Return the values at an index of each axis."""
+        raise NotImplementedError
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape, and yield the number of planes read so far.
+
+        Closing the iterator stops the reading after the planes at hand.
+        """
+        raise NotImplementedError
+
+
+class PlaneStack(DiskArray):
+    """Planes on disk, read by several threads.
+
+    `numbers`: the plane at every position of the leading axes, for example ``arange(28)``.
+    `plane_shape`: rows and columns of every plane. `read`: ``read(number, out)`` fills the array
+    `out` with a plane; called from several threads.
+
+    >>> stack = PlaneStack(np.arange(3), (2, 2), np.dtype(int), lambda n, out: out.fill(n))
+    >>> stack.shape, stack[1:, 0, :].tolist()
+    ((3, 2, 2), [[1, 1], [2, 2]])
+    """
+
+    def __init__(
+        self,
+        numbers: npt.NDArray[np.integer[Any]],
+        plane_shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        read: Callable[[int, npt.NDArray[Any]], None],
+    ) -> None:
+        super().__init__((*numbers.shape, *plane_shape), dtype)
+        self._numbers = numbers
+        self._plane_shape = plane_shape
+        self._read = read
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        leading, within = tuple(keys[: self._numbers.ndim]), tuple(keys[self._numbers.ndim :])
+        numbers = self._numbers[leading]
+        flat = np.atleast_1d(numbers).ravel()
+        sample = np.empty(self._plane_shape, np.bool_)[within]
+        values = np.empty((len(flat), *sample.shape), self.dtype)
+        for _ in self._fill(flat, values, within):
+            pass
+        return values.reshape(np.shape(numbers) + sample.shape)
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape; see `DiskArray`."""
+        flat = values.reshape(self._numbers.size, *self._plane_shape)
+        return self._fill(self._numbers.ravel(), flat, ...)
+
+    def at_positions(self, key: tuple[int | slice, ...]) -> PlaneStack:
+        """Return the planes at positions of leading axes; nothing is read.
+
+        `key`: one for each axis; those within a plane are whole.
+        """
+        numbers = np.asarray(self._numbers[key[: self._numbers.ndim]])
+        return PlaneStack(numbers, self._plane_shape, self.dtype, self._read)
+
+    def as_boolean(self) -> PlaneStack:
+        """Return whether values, of uint8, are not 0."""
+
+        def read(number: int, out: npt.NDArray[Any]) -> None:
+            _read_boolean(functools.partial(self._read, number), out)
+
+        return PlaneStack(self._numbers, self._plane_shape, np.dtype(np.bool_), read)
+
+    def _fill(
+        self, numbers: npt.NDArray[Any], values: npt.NDArray[Any], within: Any
+    ) -> Iterator[int]:
+        stopped = threading.Event()
+
+        def fill(index: int) -> None:
+            if stopped.is_set():
+                return
+            try:
+                if within is ...:
+                    self._read(int(numbers[index]), values[index])
+                else:
+                    plane = np.empty(self._plane_shape, self.dtype)
+                    self._read(int(numbers[index]), plane)
+                    values[index] = plane[within]
+            except BaseException:
+                stopped.set()
+                raise
+
+        if len(numbers) == 1:
+            fill(0)
+            yield 1
+            return
+        pool = ThreadPoolExecutor(THREADS, "hushpore reads")
+        try:
+            tasks = [pool.submit(fill, index) for index in range(len(numbers))]
+            for done, task in enumerate(as_completed(tasks), start=1):
+                task.result()
+                yield done
+        finally:
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Stream(DiskArray):
+    """An array that is decoded from its beginning, as a whole: nothing is, until it is asked for.
+
+    `fill`: fills an array of this shape and type. `gate`: of the file.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        fill: Callable[[npt.NDArray[Any]], None],
+        gate: InputLimits,
+    ) -> None:
+        super().__init__(shape, dtype)
+        self._fill, self._gate = fill, gate
+        self._lock = threading.Lock()
+        self._whole: npt.NDArray[Any] | None = None
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        with self._lock:
+            if self._whole is None:
+                self._gate.require_room(self.nbytes)
+                values = np.empty(self.shape, self.dtype)
+                self._fill(values)
+                self._whole = values
+        return np.array(self._whole[tuple(keys)])
+
+    def as_boolean(self) -> Stream:
+        """Return whether values, of uint8, are not 0."""
+        fill = functools.partial(_read_boolean, self._fill)
+        return Stream(self.shape, np.dtype(np.bool_), fill, self._gate)
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape; see `DiskArray`."""
+        self._fill(values)
+        yield math.prod(self.shape[:-2])
+
+
+def _read_boolean(fill: Callable[[npt.NDArray[Any]], None], out: npt.NDArray[Any]) -> None:
+    """Fill an array with whether values that `fill` gives, of uint8, are not 0."""
+    stored = np.empty(out.shape, np.uint8)
+    fill(stored)
+    np.not_equal(stored, 0, out=out)
+
+
+def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
+    """Fill an array with values as they lie in a file, without a copy where nothing is swapped.
+
+    `dtype`: of the file, byte order included. `out`: of the same type in native order.
+    Raises InputError if the file ends before: it is read, and not mapped into memory, where a file
+    that somebody shortens meanwhile would end the program.
+    """
+    values = out if dtype == out.dtype and out.flags.c_contiguous else np.empty(out.shape, dtype)
+    # unbuffered, as the values go to where they are wanted, which a view of bytes describes
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        while room:
+            count = file.readinto(room[:_PIECE])
+            if not count:
+                raise InputError(
+                    f"{path.name} ends before its values do: it is incomplete, or was shortened "
+                    "while it was read. Copy or export it again."
+                )
+            room = room[count:]
+    if values is not out:
+        out[...] = values
+
+
+def uncompressed_planes(
+    path: Path,
+    offset: int,
+    dtype: np.dtype[Any],
+    numbers: npt.NDArray[np.integer[Any]],
+    plane_shape: tuple[int, ...],
+) -> PlaneStack:
+    """Return planes that lie in a file one behind the other, uncompressed.
+
+    `path`, `offset`, `dtype`: as for `read_uncompressed`. `numbers`, `plane_shape`: as for
+    `PlaneStack`.
+    """
+    step = math.prod(plane_shape) * dtype.itemsize
+
+    def read(number: int, out: npt.NDArray[Any]) -> None:
+        read_uncompressed(path, offset + number * step, dtype, out)
+
+    return PlaneStack(numbers, plane_shape, dtype.newbyteorder("="), read)
+
+
+def slabs(
+    data: Any, depth: int | None = None
+) -> Iterator[tuple[tuple[int | slice, ...], npt.NDArray[Any]]]:
+    """Yield the values of an array slab by slab, in order and each voxel once.
+
+    `data`: NumPy, dask, Zarr, a memory map, or planes on disk: has a shape and takes slices.
+    `depth`: length of a slab along the axis before those of a plane; by default as many as `SLAB`
+    bytes hold, and whole chunks where the array has chunks.
+    Yields: where the slab lies: ``data[index]``; in native byte order. All axes before the one that
+    is cut are dropped; an array without such an axis comes whole.
+
+    >>> [values.shape for _, values in slabs(np.zeros((2, 5, 4, 3)), depth=2)]
+    [(2, 4, 3), (2, 4, 3), (1, 4, 3), (2, 4, 3), (2, 4, 3), (1, 4, 3)]
+    """
+    shape = tuple(int(n) for n in data.shape)
+    cut = len(shape) - 3
+    if cut < 0:
+        yield (), in_native_order(data[...])
+        return
+    if depth is None:
+        size = math.prod(shape[cut + 1 :]) * np.dtype(data.dtype).itemsize
+        depth = max(1, SLAB // max(size, 1))
+        chunk = chunk_depth(data, cut)
+        depth = max(chunk, depth // chunk * chunk)
+    for leading in np.ndindex(shape[:cut]):
+        for start in range(0, shape[cut], depth):
+            index = (*leading, slice(start, min(start + depth, shape[cut])))
+            yield index, in_native_order(data[index])
+
+
+def in_native_order(values: Any) -> npt.NDArray[Any]:
+    """Return values as a C-contiguous array in native byte order, uncopied where they are one."""
+    array = np.asarray(values)
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+
+
+def chunk_depth(data: Any, axis: int) -> int:
+    """Return the length of the chunks along an axis, 1 where there are none."""
+    chunks = getattr(data, "chunks", None)
+    if not chunks or len(chunks) <= axis:
+        return 1
+    own = chunks[axis]
+    return int(own if isinstance(own, int | np.integer) else max(own))

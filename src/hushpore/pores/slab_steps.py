@@ -1,0 +1,472 @@
+"""The steps of a pore segmentation: each walks over the slabs of a stack once, or there and back.
+
+A step is a generator: it yields the share of it that is done after every slab, where it can be
+closed, and returns what it found. What it leaves behind lies in stacks (`hushpore.pores.slabs`).
+What is done to a slab is done by an engine: the CPU (`hushpore.pores.engine`); a GPU, to which
+slabs cross (`hushpore.pores.gpu.slabs`); or one that holds whole stacks, in one slab, so that
+nothing crosses between steps (`hushpore.pores.gpu.whole`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from contextlib import closing
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import part_of
+from hushpore.pores.engine import VoidCounts
+from hushpore.pores.geometry.thickness import LocalThickness, find_thickness
+from hushpore.pores.slabs import Slabs
+from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID, closed_bits, find_filled_in
+from hushpore.pores.void.rolling_ball import ball_around, outside_of_slices
+from hushpore.pores.void.threshold import Range
+from hushpore.pores.watershed.basins import Watershed, apply_labels
+from hushpore.pores.watershed.distance import carry, edge_plane
+from hushpore.pores.work import (
+    Threshold,
+    apply_mask,
+    check_hysteresis,
+    local_threshold,
+    require_sample,
+    require_solid,
+    threshold_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.engine import Engine, Pass
+    from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.slabs import Scratch, Stack
+    from hushpore.pores.void.grey import RoundedGrey
+    from hushpore.pores.void.local_threshold import LocalThreshold
+    from hushpore.pores.work import Work
+
+
+class Grey(NamedTuple):
+    """Grey values, and the one that parts pores from solid."""
+
+    values: Any  # as the engine has them
+    threshold: Threshold
+    local: LocalThreshold | None = None
+    rounded: RoundedGrey | None = None  # where sums take them
+
+
+def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
+    """Read what lies elsewhere into memory, a slab at a time, or as it is for an image."""
+    values = np.empty(volume.shape, volume.dtype.newbyteorder("="))
+    data: Any = volume.data
+    if volume.n_spatial == 2:
+        values[...] = data
+        yield 1.0
+        return volume.replace(values)
+    if hasattr(data, "read_into"):
+        # by several threads, which wait for each other at the end alone
+        for planes in data.read_into(values):
+            yield planes / slabs.depth
+        return volume.replace(values)
+    for first, last in slabs:
+        values[first:last] = data[first:last]
+        yield last / slabs.depth
+    return volume.replace(values)
+
+
+def find_grey_value(work: Work) -> Pass[Grey]:
+    """Find the threshold, or take the one that is given, and check the values."""
+    settings, engine = work.settings, work.engine
+    values = engine.grey(work.volume, work.slabs, work.choices, work.timer)
+    if values.dtype == np.bool_:
+        return Grey(values, Threshold(None), rounded=engine.rounded(values, 0, 1))
+    with_histogram = isinstance(settings.threshold, str) and not settings.is_local
+    (low, high, bad), histogram = yield from engine.survey(values, with_histogram, work.padding)
+    rounded = engine.rounded(values, low, high)
+    if settings.is_local:
+        among = Range(low, high, bad)
+        local = local_threshold(work.volume, settings, work.slabs.depth, among, work.padding)
+        return Grey(values, Threshold(None), local, rounded)
+    threshold = threshold_of(settings, low, high, histogram)
+    check_hysteresis(settings, threshold.value)
+    return Grey(values, threshold, rounded=rounded)
+
+
+def find_void(work: Work, grey: Grey) -> Pass[Stack]:
+    """Find the void beyond the threshold, with hysteresis where that is asked for.
+
+    Returns a stack of uint8, `SOLID`, `OPEN` and `FILLED_IN`.
+    """
+    values, threshold, local = grey.values, grey.threshold.value, grey.local
+    engine, bright = work.engine, work.settings.pores_are == "bright"
+    strict = None if threshold is None else work.settings.hysteresis
+    phase: Stack = engine.stack(work.scratch, "phase", work.shape, np.uint8)
+    parts = engine.parts((False,) * 3, work.slabs)
+    share = 1.0 if strict is None else 0.5
+    grey_parts = values.ahead(None if local is None else local.slices)
+    for (first, last), part in zip(work.slabs, grey_parts, strict=True):
+        room = phase.room(first, last)
+        if local is not None:
+            local.void(part, first, last, work.threads, room.view(np.bool_))
+        else:
+            room = engine.void(part, threshold, bright, room)
+        if work.padding is not None:
+            own = part if local is None else part[first - local.slices(first, last)[0] :]
+            room[find_filled_in(own[: last - first], work.padding, work.threads)] = FILLED_IN
+        phase.write(first, room)
+        if strict is not None:
+            parts.add_holding(room, part, strict, bright)
+        yield share * last / work.slabs.depth
+    if strict is not None:
+        # of what was marked, not of what reaches a face
+        yield from part_of(parts.classify(phase, OPEN, SOLID), 0.5, 1.0)
+    return phase
+
+
+def find_air(work: Work, phase: Stack) -> Pass[Any]:
+    """Mark the air around the sample.
+
+    Returns how many voxels of each slice (row, in 2D) are not of the sample.
+    """
+    engine = work.engine
+    if not work.has_air:
+        return np.zeros(work.volume.shape[0], np.int64)
+    if work.settings.sample_mask:
+        return (yield from _mask(work, phase))
+    if work.settings.removes_air:
+        require_solid(work.volume, not engine.is_all_void(phase, work.slabs))
+        if engine.holds_all:
+            engine.mark_outside(work, phase)
+        else:
+            ball = work.spacing, work.settings.ball_radius, work.is_slicewise
+            yield from mark_outside(phase, work.slabs, work.scratch, *ball, engine)
+    counts = []
+    for first, last in work.slabs:
+        part = phase.read(first, last)
+        lines = part[0] if work.volume.n_spatial == 2 else part
+        counts.append(engine.count_air(lines))
+    return _joined(counts)
+
+
+def mark_outside(
+    phase: Stack,
+    slabs: Slabs,
+    scratch: Scratch,
+    spacing: Sequence[float],
+    radius: float,
+    slicewise: bool,
+    engine: Engine,
+) -> Pass[None]:
+    """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
+
+    `phase`: (z, y, x), uint8: the void is `OPEN`, and the ball gets into what is filled in, too.
+    `spacing`: voxel size in z, y, x order. `radius`: of the ball, in voxels of the smallest
+    spacing. It fits where all solid voxels' centres are farther from its own, which is the centre
+    of a voxel. `slicewise`: whether every slice is taken for itself, with a disc instead of the
+    ball: for a sample that runs through from the first slice to the last, whose pores would be open
+    there.
+
+    Linear in the number of voxels: two distance transforms and one search for connected parts, in
+    a volume that is larger by the diameter of the ball (`outside_bytes`).
+    """
+    if slicewise:
+        for first, last in slabs:
+            part = phase.read(first, last)
+            outside = outside_of_slices(part != SOLID, spacing, radius, engine.threads)
+            part[outside & (part == OPEN)] = AIR
+            phase.write(first, part)
+            yield last / slabs.depth
+        return
+    ball = ball_around(phase.shape, spacing, radius, slicewise)
+    shape, limit = ball.shape, ball.limit
+    before, *inner = ball.inner[0].start, *ball.inner[1:]
+    thickness = shape[0] if len(slabs) == 1 else min(slabs.thickness, shape[0])
+    around = Slabs(shape[0], thickness, slabs.on_disk)
+    balls = scratch.stack("balls", shape, np.uint8)
+    for first, last in around:
+        part = phase.read(first - before, last - before)
+        room = balls.room(first, last)
+        room[...] = 1
+        place = max(first, before)
+        room[place - first :][: len(part)][:, *inner] = part != SOLID
+        balls.write(first, room)
+    steps = balls, around, scratch, spacing, (False,) * 3, engine
+    with closing(distances(*steps, within=limit)) as found:
+        for first, distance in found:
+            # where the ball fits
+            balls.write(first, (distance > limit).view(np.uint8))
+            yield 0.5 * (1 - first / around.depth)
+    parts = engine.parts((False, False, True), around)
+    for first, last in around:
+        parts.add(balls.read(first, last))
+    for _ in parts.classify(balls, OPEN, SOLID):
+        pass
+    for first, last in around:
+        # and where it does not get to
+        part = balls.read(first, last)
+        balls.write(first, np.bitwise_xor(part, 1, out=part))
+    with closing(distances(*steps, within=limit)) as found:
+        for first, distance in found:
+            place = max(first, before)
+            part = phase.read(place - before, first + len(distance) - before)
+            near = distance[place - first :][: len(part)][:, *inner] <= limit
+            part[near & (part == OPEN)] = AIR
+            phase.write(place - before, part)
+            yield 1 - 0.5 * first / around.depth
+    balls.close()
+
+
+def _joined(arrays: list[Any]) -> Any:
+    """Return arrays of slabs in one; of a single one, which may lie on a GPU, itself."""
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+
+
+def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
+    """Take void outside the mask of the sample as air; returns as `find_air`."""
+    mask = work.volume.auxiliary_of(work.settings, "sample_mask")
+    if tuple(mask.shape) != work.volume.shape:
+        raise InputError(
+            f"sample_mask needs labels or a mask of shape {work.volume.shape}; got points."
+        )
+    counts = []
+    for first, last in work.slabs:
+        part = phase.read(first, last)
+        outside = apply_mask(work, part, first, last)
+        phase.write(first, part)
+        lines = outside[0] if work.volume.n_spatial == 2 else outside
+        counts += [np.count_nonzero(line) for line in lines]
+        yield last / work.slabs.depth
+    return require_sample(work.volume, work.settings, np.array(counts, np.int64))
+
+
+def classify_void(work: Work, phase: Stack, air: Any) -> Pass[VoidCounts]:
+    """Tell open void from closed in the phase labels, and leave only what is asked for.
+
+    `air`: as `find_air` returns it.
+    """
+    engine, depth = work.engine, work.slabs.depth
+    parts = engine.parts(work.faces, work.slabs)
+    for first, last in work.slabs:
+        around = phase.read(first - 1, last + 1) if work.has_air else None
+        parts.add(phase.read(first, last), around, min(first, 1))
+        yield 0.5 * last / depth
+    totals = yield from part_of(parts.classify(phase, *work.phases_kept), 0.5, 1.0)
+    del parts
+    open_to_air: Any = 0
+    if work.has_air:
+        for first, last in work.slabs:
+            open_to_air = engine.air_crossings(phase.read(first, last + 1)) + open_to_air
+            if last < depth:
+                # but for those within the next slab
+                open_to_air -= engine.air_crossings(phase.read(last, last + 1))
+    return VoidCounts(totals, open_to_air, air)
+
+
+def distances(
+    phase: Stack,
+    slabs: Slabs,
+    scratch: Scratch,
+    spacing: Sequence[float],
+    solid_outside: Sequence[bool],
+    engine: Engine,
+    highest: int = 1,
+    out: Stack | None = None,
+    within: float = math.inf,
+) -> Generator[tuple[int, Any], None, None]:
+    """Find the squared distance in a stack slab by slab, from its last to its first.
+
+    `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: makes room for
+    one slice a slab. `spacing`, `solid_outside`, `within`: as for `squared_distance`. `engine`:
+    fills slabs. `out`: a stack of float32 that has room for all of them.
+    Yields: first slice of a slab, and its squared distance, float32; without `out` a later slab
+    overwrites it.
+    """
+    shape = (engine.under_way, slabs.thickness, *phase.shape[1:])
+    rooms = itertools.cycle(np.empty(shape, np.float32) if out is None else [])
+    # what comes from the slices before each slab but the first
+    carried = scratch.stack("carried", (len(slabs) - 1, *phase.shape[1:]), np.float32)
+    before = edge = edge_plane(phase.shape, solid_outside[0])
+    for slab, (first, last) in enumerate(slabs):
+        if last < slabs.depth:
+            before = carry(phase.read(first, last), before, engine.threads, highest)
+            carried.write(slab, before[None])
+
+    def parts() -> Iterator[tuple[int, int, list[Any]]]:
+        after = None
+        for slab in reversed(range(len(slabs))):
+            first, last = slabs[slab]
+            part = phase.read(first, last)
+            yield first, last, [part, carried.read(slab - 1, slab)[0] if slab else None, after]
+            if slab:
+                beyond = edge if after is None else after
+                after = carry(part, beyond, engine.threads, highest, back=True)
+
+    def steps() -> Iterator[tuple[int, Any]]:
+        for first, last, (part, before, after) in engine.ahead(parts(), itemgetter(2)):
+            room = next(rooms)[: last - first] if out is None else out.room(first, last)
+            given = part, room, before, after
+            yield first, engine.fill_distance(*given, spacing, solid_outside, highest, within)
+
+    with closing(engine.behind(steps())) as found:
+        yield from found
+    carried.close()
+
+
+def find_distance(work: Work, phase: Stack) -> Pass[Stack]:
+    """Find the squared distance to the solid, in the void; returns a stack of float32."""
+    engine, slabs = work.engine, work.slabs
+    distance: Stack = engine.stack(work.scratch, "distance", work.shape, np.float32)
+    room = None if slabs.on_disk else distance
+    how = work.spacing, work.solid_beyond, engine, work.highest_void, room
+    with closing(distances(phase, slabs, work.scratch, *how)) as found:
+        for first, part in found:
+            if work.has_air:
+                engine.clear_air(part, phase.read(first, first + len(part)))
+            distance.write(first, part)
+            yield 1 - first / slabs.depth
+    return distance
+
+
+class _SolidOf:
+    """The solid of a phase stack, as the void of another, whose walls are void and air."""
+
+    _TURNED = np.zeros(FILLED_IN + 1, np.uint8)
+    _TURNED[[SOLID, FILLED_IN]] = OPEN, FILLED_IN
+
+    def __init__(self, phase: Stack) -> None:
+        self._phase, self.shape = phase, phase.shape
+
+    def read(self, first: int, last: int) -> npt.NDArray[np.uint8]:
+        """Return some slices."""
+        turned: npt.NDArray[np.uint8] = self._TURNED[self._phase.read(first, last)]
+        return turned
+
+
+def find_local_thickness(
+    work: Work, phase: Stack, name: str, distance: Stack | None = None
+) -> Pass[LocalThickness]:
+    """Find the local thickness of the void or the solid.
+
+    `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up and
+    closed by what is found of the void.
+    """
+    if name == "solid":
+        # beyond the faces of the volume it goes on
+        settings = dataclasses.replace(work.settings, border_is_solid=False)
+        work = dataclasses.replace(work, settings=settings)
+        turned: Any = _SolidOf(phase)
+        distance = yield from part_of(find_distance(work, turned), 0.0, 0.1)
+    elif distance is None:
+        distance = yield from part_of(find_distance(work, phase), 0.0, 0.1)
+    thickness = work.scratch.stack(f"{name} thickness", work.shape, np.float32)
+    how = work.spacing, work.solid_beyond, work.threads
+    finding = find_thickness(distance, work.slabs, thickness, *how)
+    found = yield from part_of(finding, 0.1, 1.0)
+    distance.close()
+    return LocalThickness(thickness.array().reshape(work.volume.shape), *found)
+
+
+def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
+    """Keep of the phase labels where void is closed, a bit a voxel; see `closed_bits`.
+
+    Once distances are known that is all that is needed of them. A GPU that holds all keeps them.
+    """
+    if work.engine.holds_all:
+        return phase
+    depth, height, width = phase.shape
+    closed = work.scratch.stack("closed", (depth, height, -(-width // 8)), np.uint8)
+    for first, last in work.slabs:
+        room = closed.room(first, last)
+        closed.write(first, closed_bits(phase.read(first, last), work.threads, room))
+        yield last / depth
+    return closed
+
+
+class UnstitchedBasins(NamedTuple):
+    """Basins of each slab, whose exits still have to be stitched."""
+
+    stack: Stack  # int32: basins, but for exits that `found` has to relabel
+    found: Watershed
+    peaks: Any  # int64: flat index of each basin's peak
+
+
+def find_basins(work: Work, distance: Stack) -> Pass[UnstitchedBasins]:
+    """Find the basins of the distance map."""
+    engine, plane = work.engine, math.prod(work.shape[1:])
+    basins = engine.stack(work.scratch, "basins", work.shape, np.int32)
+    found = Watershed(work.slabs.depth, engine.watershed_slab, faces_only=work.faces_only)
+    peaks = []
+
+    def read() -> Iterator[tuple[int, int, Any]]:
+        for first, last in work.slabs:
+            yield first, last, distance.read(*found.slices(first, last))
+
+    def steps() -> Iterator[tuple[int, int, Any]]:
+        for first, last, heights in engine.ahead(read(), lambda part: part[2:]):
+            low, high = found.slices(first, last)
+            pointers = basins.room(low, high)
+            yield first, last, found.find(heights, pointers, first - low, last - low)
+
+    with closing(engine.behind(steps())) as found_parts:
+        for first, last, part in found_parts:
+            found.connect(part)
+            basins.write(first, part.basins)
+            peaks.append(part.peaks + first * plane)
+            yield last / work.slabs.depth
+    found.join()
+    return UnstitchedBasins(basins, found, _joined(peaks))
+
+
+def measure_basins(
+    work: Work,
+    unstitched: UnstitchedBasins,
+    closed: Stack,
+    distance: Stack,
+    grey: RoundedGrey | None,
+) -> Pass[Any]:
+    """Measure all basins and find where they touch; stitches their stack.
+
+    Returns what `Engine.graph` makes the graph of, once `closed` and `distance` are closed, so that
+    there is room for it.
+    """
+    engine = work.engine
+    tables = engine.tables(work.shape, unstitched.peaks, faces_only=work.faces_only)
+    basins, found = unstitched.stack, unstitched.found
+
+    def stitched() -> Iterator[tuple[int, int, list[Any]]]:
+        for slab, (first, last) in enumerate(work.slabs):
+            part = basins.read(first, last + 1)
+            own = part[: last - first]
+            found.relabel_exits(slab, own, work.threads)
+            basins.write(first, own)
+            if last < work.slabs.depth:
+                found.relabel_exits(slab + 1, part[last - first :], work.threads)
+            values = [] if grey is None else [grey.read(first, last)]
+            yield first, last, [part, distance.read(first, last + 1), *values]
+
+    with closing(engine.ahead(stitched(), itemgetter(2))) as parts:
+        for first, last, (part, heights, *values) in parts:
+            tables.add(part, heights, work.threads, first, last, *values)
+            tables.add_closed(part[: last - first], closed.read(first, last), work.threads)
+            yield last / work.slabs.depth
+    return tables
+
+
+def write_labels(
+    basins: Stack,
+    label_of: npt.NDArray[np.int32],
+    slabs: Slabs,
+    labels: Stack,
+    threads: KernelThreads,
+) -> Pass[None]:
+    """Write the label of each basin in its place, in a stack of int32."""
+    for first, last in slabs:
+        room = labels.room(first, last)
+        labels.write(first, apply_labels(basins.read(first, last), label_of, threads, room))
+        yield last / slabs.depth

@@ -1,0 +1,291 @@
+"""What lies around a sample, found quickly in some of the grey values: air, and filled-in voxels.
+
+A scan may show a whole core in air, a block cut out of one, or a foam whose void reaches all faces.
+What tells them apart is seen along lines: where there is air around a sample, whole bundles of
+lines go through the volume without meeting any solid, at its rim, and wider than any way through
+the pores. So the solid of some slices is projected along each axis, and a disc a quarter as wide as
+the volume is rolled over its silhouette from outside, into which pores do not let it.
+
+Voxels outside a round field of view are often filled in with one value, which is no grey value of
+anything. They are known by that: one value, around the rest, with nothing like it beside them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.void.threshold import two_groups
+from hushpore.pores.void.thumbnail import (
+    BLUNT,
+    DISC,
+    Thumbnail,
+    axes_of,
+    histogram_of,
+    is_around,
+    make_thumbnail,
+    roll,
+    rolled,
+    spread,
+    threshold_of,
+    void_of,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+#: Distance of the grey values of solid from those of air, in widths of the middle 80 % of these.
+_EVEN = 2.5
+
+#: Share of a sample that a ball may take where a much larger one does not get.
+_TAKEN = 0.1
+
+#: Share of what a ball leaves that may be void where it takes more than that.
+_HOLLOW = 0.25
+
+#: Width of ways into which it may get all the same, in radii of the ball.
+_WIDE = 3.0
+
+#: Places in the solid of which a drift of its grey is found at the least.
+_FEWEST = 1000
+
+#: And about at most: more take time, and tell nothing more.
+_SAMPLED = 20_000
+
+#: Median deviations from the middle up to which the grey of a place counts for a drift.
+_ODD = 8.0
+
+#: Blocks along each axis by which a drift is told from a coarse texture.
+_BLOCKS = 6
+
+#: How much larger a drift is than what blocks deviate from it.
+_CLEAR = 4.0
+
+#: Drift, as a share of what parts the solid from the void, that is worth a word.
+_UNEVEN = 0.15
+
+#: How many times as much void a wider ball leaves that is worth a word.
+_CUT_OFF = 1.1
+
+
+class Exterior(NamedTuple):
+    """What lies around a sample, and what to do with it."""
+
+    treatment: str  # ``"keep"``, ``"remove"`` or ``"remove-slicewise"``, as the setting says it
+    radius: float  # of the ball that finds the air, in voxels
+    share: float = 0.0  # which share of the volume is left out, about
+    padding: float | None = None  # value of voxels that are filled in; None where none are
+    kept: float = 0.0  # which share of the volume is air that counts, about
+    gain: float = 1.0  # how many times as much of the sample is void for a ball as wide as may be
+    widest: float = 0.0  # its radius; 0 where that makes no odds
+    drift: float = 0.0  # of the solid's grey, for what parts it from the void; 0 where it is little
+    groups: tuple[float, float] | None = None  # grey values of the void, if they are of two groups
+
+    def apply(self, settings: PoreSettings) -> PoreSettings:
+        """Return settings that say themselves what to do with the air."""
+        return dataclasses.replace(settings, exterior=self.treatment, ball_radius=self.radius)
+
+
+def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
+    """Return some grey values of a sample, and none of what is around it.
+
+    `volume`: 2D or 3D. `slices`: how many are read at most, of four at least.
+    Returns: (n,), of the type of the volume.
+    """
+    from scipy import ndimage
+
+    small = make_thumbnail(volume, slices - 3)
+    settings = PoreSettings()
+    around = find_exterior(volume, settings, small)
+    left_out = small.padded
+    if around.treatment != "keep":
+        void = void_of(small, settings)
+        assert void is not None, "there is air"
+        left_out = left_out | rolled(void | left_out, small, around.radius)
+    # the rim is neither
+    left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
+    values: npt.NDArray[Any] = small.values[~left_out]
+    # of one value alone nothing would be seen
+    return values if values.size and values.min() < values.max() else small.values.ravel()
+
+
+def find_exterior(
+    volume: Volume, settings: PoreSettings, thumbnail: Thumbnail | None = None
+) -> Exterior:
+    """Find what lies around the sample of a volume, 2D or 3D, whose void settings describe.
+
+    `thumbnail`: of the volume, where it is at hand.
+    Returns: what to do: what the settings say, where they say it; else ``"keep"`` where nothing is
+    found, no threshold is, or a mask says what the sample is. What is filled in is left out too,
+    but where air is kept.
+    """
+    small = thumbnail or make_thumbnail(volume)
+    outside = settings.exterior if settings.removes_air else "keep"
+    nothing = Exterior(outside, settings.ball_radius)
+    padded = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
+    if settings.sample_mask or not np.isfinite(small.means).all():
+        return padded
+    void = void_of(small, settings)
+    drift = 0.0 if void is None or settings.is_local else _find_drift(void, small)
+    padded = padded._replace(drift=drift)
+    found = padded
+    if void is not None and not settings.removes_air:
+        found = _find_air(void | small.padded, small, padded)
+    radius = 0.0 if found.treatment == "keep" else found.radius
+    groups = None if void is None else _find_groups(void, small, settings, radius)
+    if settings.keeps_all:
+        # it is done as it is asked for, and said
+        kept = 0.0 if found.treatment == "keep" else found.share
+        return nothing._replace(kept=kept, drift=drift, groups=groups)
+    return found._replace(groups=groups)
+
+
+def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
+    """Return by how much the grey of the solid differs from place to place, as by beam hardening.
+
+    As a share of what parts it from the void: of a parabola through its grey values, from where
+    one in twenty is lower to where one in twenty is higher. 0 where that is little, or cannot be
+    told.
+    """
+    from scipy import ndimage
+
+    values = small.values
+    measured = ~small.padded
+    # beside void they are in part of that
+    solid = ndimage.binary_erosion(~void & measured, np.ones((1, 3, 3), np.bool_))
+    places = np.argwhere(solid)
+    places = places[:: max(1, len(places) // _SAMPLED)]
+    dark = values[void & measured]
+    if values.dtype == np.bool_ or len(places) < _FEWEST or not dark.size:
+        return 0.0
+    grey = values[tuple(places.T)].astype(np.float64)
+    middle = float(np.median(grey))
+    # some grains of another material are no drift
+    usual = np.abs(grey - middle) <= _ODD * np.median(np.abs(grey - middle))
+    at = places / (np.array([max(n, 2) for n in values.shape]) - 1.0) - 0.5
+    design = np.column_stack([np.ones(len(at)), at, at**2])
+    fitted = design @ np.linalg.lstsq(design[usual], grey[usual])[0]
+    low, high = np.percentile(fitted, (5, 95))
+    # nor is it where blocks differ from that as much: they are of a coarse texture
+    block = np.minimum((_BLOCKS * (at + 0.5)).astype(np.int64), _BLOCKS - 1)
+    block = np.ravel_multi_index(tuple(block[usual].T), (_BLOCKS,) * 3)
+    voxels = np.bincount(block)
+    left = np.bincount(block, (grey - fitted)[usual])[voxels > 0]
+    texture = math.sqrt(np.sum(left**2 / voxels[voxels > 0]) / voxels.sum())
+    apart = abs(middle - float(np.median(dark.astype(np.float64))))
+    if high - low < _CLEAR * texture:
+        return 0.0
+    drift = float(high - low) / apart if apart else 0.0
+    return drift if drift >= _UNEVEN else 0.0
+
+
+def _find_groups(
+    void: npt.NDArray[np.bool_], small: Thumbnail, settings: PoreSettings, radius: float
+) -> tuple[float, float] | None:
+    """Return where the grey values of the pores lie, if a method left two groups of them.
+
+    `radius`: of the ball that finds the air around the sample; 0 where there is none. Air and pores
+    of few voxels are two groups, too, and are looked at apart.
+    """
+    from scipy import ndimage
+
+    if not isinstance(settings.threshold, str) or settings.is_local or settings.phases != 2:
+        return None
+    threshold = threshold_of(small, settings)
+    if threshold is None:
+        return None
+    places = slice(None) if not radius else spread(len(void))
+    values, padded, void = small.values[places], small.padded[places], void[places]
+    outside = np.zeros(void.shape, np.bool_)
+    if radius:
+        outside = rolled(void | padded, small, radius)
+    solid = ~void & ~padded
+    # beside solid they are in part of that, which is no group
+    pure = ndimage.binary_erosion(void, np.ones((1, 3, 3), np.bool_), border_value=1) & ~padded
+    for part in (pure & ~outside, pure & outside):
+        if part.any() and solid.any():
+            histogram = histogram_of(values[part | solid])
+            found = two_groups(histogram, threshold, settings.pores_are == "bright")
+            if found is not None:
+                return found
+    return None
+
+
+def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Exterior) -> Exterior:
+    """Return what to do with the air around a sample; `nothing` where there is none."""
+    from scipy import ndimage
+
+    padded = small.padded
+    if void.all() or not any(is_around(void, padded, at, small.spacing) for at in axes_of(void)):
+        return nothing
+    radius, outside, places, hull, widest = _fitting_ball(void, small, nothing.radius)
+    # means beside what is filled in, or solid, are in part of that
+    mixed = ndimage.binary_dilation(padded[places], np.ones((1, 5, 5), np.bool_))
+    mixed |= ndimage.binary_dilation(~void[places], np.ones((1, 3, 3), np.bool_))
+    shown = small.means[places], outside & ~mixed, ~void[places]
+    if small.values.dtype != np.bool_ and not _is_even(*shown):
+        return nothing
+    # whole slices may be filled in
+    ends = np.flatnonzero(~padded.all(axis=(1, 2)))[[0, -1]]
+    is_cut = small.depth > 1 and not void[ends].all()
+    way = "remove-slicewise" if is_cut else "remove"
+    measured = ~padded[places]
+    own, wide = (
+        np.count_nonzero(void[places] & part) / max(int(np.count_nonzero(part)), 1)
+        for part in (measured & ~outside, measured & hull)
+    )
+    around = nothing._replace(treatment=way, radius=radius, share=float(outside.mean()))
+    if wide < _CUT_OFF * own or not own:
+        return around
+    return around._replace(gain=float(wide / own), widest=widest)
+
+
+def _fitting_ball(
+    void: npt.NDArray[np.bool_], small: Thumbnail, radius: float
+) -> tuple[float, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.bool_], float]:
+    """Return the radius of a ball that does not get inside the sample, and what it covers.
+
+    That in some slices, with their places in the thumbnail; and what in these a ball leaves that
+    is as wide as may be, with its radius.
+
+    A ball that fits through the pores of a foam gets far into it, and leaves struts that are
+    thinner than what it takes. Twice the radius is tried instead, and so on.
+    """
+    from scipy import ndimage
+
+    sides = small.spacing[1:]
+    places = spread(len(void))
+    planes = void[places]
+    widest = DISC * min(n * side for n, side in zip(void.shape[1:], sides, strict=True))
+    hull = ~np.stack([roll(plane, sides, widest) for plane in planes])
+    depth = np.stack([ndimage.distance_transform_edt(each, sampling=sides) for each in planes])
+    while True:
+        ball = max(radius, BLUNT * min(sides))
+        left = ~rolled(planes, small, radius)
+        taken = hull & ~left
+        if np.count_nonzero(taken) <= _TAKEN * np.count_nonzero(hull) or 2 * radius > widest:
+            break
+        thick = np.stack([ndimage.distance_transform_edt(each, sampling=sides) for each in left])
+        width = np.percentile(depth[taken], 90)
+        is_wide = width >= _WIDE * ball
+        is_full = np.count_nonzero(planes & left) <= _HOLLOW * np.count_nonzero(left)
+        if np.percentile(thick[left], 90) >= width and (is_wide or is_full):
+            break
+        radius *= 2
+    return radius, ~left, places, hull, widest
+
+
+def _is_even(
+    values: npt.NDArray[np.float32], air: npt.NDArray[np.bool_], solid: npt.NDArray[np.bool_]
+) -> bool:
+    """Whether air is of one grey value, and not the darker side of a ground of uneven grey."""
+    if not air.any() or not solid.any():
+        return True
+    low, middle, high = np.percentile(values[air], (10, 50, 90))
+    return bool(abs(np.median(values[solid]) - middle) >= _EVEN * (high - low))

@@ -1,0 +1,260 @@
+"""What was read: enough to read it again, and to tell whether it is still the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from hushpore.base.errors import InputError
+from hushpore.base.formatting import METRES, readable_unit, unit_of
+from hushpore.device.backend import choose_backend
+from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
+from hushpore.io.points import read_points
+from hushpore.io.resample import resampled, with_places
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from hushpore.base.settings import Settings
+    from hushpore.base.volume import Volume
+
+    T = TypeVar("T", bound=Settings)
+
+#: By which a note of a voxel size that was given is known.
+GIVEN = "was given by the user"
+
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+#: What stands for the name of a scan in names of files that go with it.
+_PATTERN = re.compile(r"\{name(?:%(?P<end>[^{}]+))?\}")
+_VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<unit>[^\W\d_]+)")
+
+
+@dataclass(frozen=True)
+class ScanRecipe:
+    """An image stack on disk, and how it is read.
+
+    `path`: a file or folder, as `hushpore.read` takes it. `series`: which one of several; empty for
+    the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on time
+    and channel axes, each as ``"t=0"``. `voxel_size`: size of a voxel where the file does not say
+    it, or says it wrong: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``. `trust`: read it even
+    where it takes far more memory than its bytes, as for `hushpore.read`.
+    """
+
+    path: str
+    series: str = ""
+    resample: bool = False
+    at: tuple[str, ...] = ()
+    voxel_size: str = ""
+    trust: bool = False
+
+    @classmethod
+    def of(cls, known: Mapping[str, Any]) -> Self:
+        """Return the source that a record tells of (`to_dict`).
+
+        Raises InputError if it does not tell of one.
+        """
+        if not known.get("path"):
+            raise InputError(
+                "The record does not say which file or folder was read: it was an array or a "
+                "layer. Save that as a file, and make the result of it; that can be made again."
+            )
+        names = {field.name for field in dataclasses.fields(cls)}
+        values = {name: known[name] for name in names & set(known)}
+        return cls(**{**values, "at": tuple(values.get("at", ()))})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, the path absolute, with the `stamp` of the files."""
+        place = str(Path(self.path).expanduser().resolve())
+        known = {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
+        for name in ("voxel_size", "trust"):
+            if not known[name]:
+                del known[name]
+        return known
+
+    def stamp(self) -> dict[str, Any]:
+        """Return what tells whether files have changed without reading them.
+
+        Returns: ``files``: how many; ``bytes``: their sizes together; ``stamp``: a fingerprint of
+        names, sizes and times of change. Empty where there are none.
+        """
+        place = Path(self.path).expanduser().resolve()
+        digest, count, total = hashlib.blake2b(digest_size=16), 0, 0
+        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+        for file in files:
+            if not file.is_file():
+                continue
+            state = file.stat()
+            name = file.relative_to(place.parent).as_posix()
+            digest.update(
+                f"{name}\0{state.st_size}\0{state.st_mtime_ns}\n".encode(errors="surrogateescape")
+            )
+            count, total = count + 1, total + state.st_size
+        return {"files": count, "bytes": total, "stamp": digest.hexdigest()} if count else {}
+
+    def changes_since(self, origin: Mapping[str, Any]) -> list[str]:
+        """Return a note if the files are not what they were; `origin`: `to_dict` of then."""
+        now = self.stamp()
+        if all(origin.get(name) == value for name, value in now.items()) and now:
+            return []
+        return [
+            f"The files of {Path(self.path).name} were changed or removed while they were worked "
+            "on: the result may be neither of what was there before nor of what is there now."
+        ]
+
+    def read(self, device: str | None = None) -> Volume:
+        """Read it into memory.
+
+        `device`: where all values will go, as for `hushpore.device.backend.choose_backend`: the
+        memory is such that they are copied there fastest.
+        Raises InputError, MissingPackageError: as for `hushpore.read`; if a position is not one of
+        the volume.
+        """
+        empty = None if device is None else choose_backend(device).empty
+        series = self.series or None
+        return self.arrange(read(self.path, series=series, empty=empty, trust=self.trust))
+
+    def describe(self) -> Volume:
+        """Return what `read` would, but with all values on disk; raises as that does."""
+        return self.arrange(choose(describe(self.path, trust=self.trust), self.series))
+
+    def arrange(self, volume: Volume) -> Volume:
+        """Do with a volume what is asked for beside reading it; values on disk stay there.
+
+        Raises InputError if a voxel size or a position is not one, or does not fit the volume.
+        """
+        if self.voxel_size:
+            volume = with_voxel_size(volume, self.voxel_size)
+        if self.resample and is_uneven(volume):
+            volume = resampled(volume) if is_on_disk(volume) else resample_evenly(volume)
+        for position in self.at:
+            axis, _, number = position.partition("=")
+            try:
+                index = int(number)
+            except ValueError:
+                raise InputError(
+                    f"--at {position}: expected an axis and a number, for example t=0."
+                ) from None
+            volume = volume.at(**{axis: index})
+        return volume
+
+
+def with_voxel_size(volume: Volume, text: str) -> Volume:
+    """Return a volume with the voxel size that a text says, and a note of it.
+
+    `text`: one number for all axes, or one for each of z, y, x (in 2D y, x), and a unit.
+    Raises InputError if it cannot be understood, or does not fit the volume.
+    """
+    found = _VOXEL_SIZE.fullmatch(text.strip())
+    unit = None if found is None else unit_of(found["unit"])
+    numbers = [] if found is None else [float(number) for number in found["numbers"].split(",")]
+    if unit is None or unit[0] not in METRES or not all(0 < number < inf for number in numbers):
+        raise InputError(
+            f"voxel size {text!r}: expected a number, or one for each of z,y,x, and a unit "
+            f"({', '.join(METRES)}): 15.4um, or 5,0.49,0.49mm."
+        )
+    if len(numbers) not in (1, volume.n_spatial):
+        raise InputError(
+            f"voxel size {text!r} has {len(numbers)} numbers, but {volume.name} has "
+            f"{volume.n_spatial} axes in space: give one number, or one for each."
+        )
+    name, factor = unit
+    each = numbers * volume.n_spatial if len(numbers) == 1 else numbers
+    sizes = " x ".join(f"{factor * number:g}" for number in numbers)
+    note = f"The voxel size {sizes} {readable_unit(name)} {GIVEN}"
+    if volume.unit in METRES:
+        before = " x ".join(f"{size:g}" for size in volume.spacing)
+        note += f"; the file says {before} {readable_unit(volume.unit)}"
+    spacing = tuple(factor * number for number in each)
+    return dataclasses.replace(
+        volume,
+        spacing=spacing,
+        unit=name,
+        origin=(),
+        notes=[*volume.notes, f"{note}."],
+        metadata=with_places(volume.metadata, spacing[0] / volume.spacing[0]),
+    )
+
+
+def files_of(settings: Iterable[Settings]) -> list[str]:
+    """Return the files that settings name and that are read: masks, points, models."""
+    return [
+        value
+        for each in settings
+        for opt in each.options()
+        if (opt.auxiliary or opt.path == "file") and (value := str(getattr(each, opt.name)))
+    ]
+
+
+def origin_of(source: ScanRecipe, settings: Iterable[Settings]) -> dict[str, Any]:
+    """Return what a record keeps of what is read: the source, and stamps of files beside it.
+
+    `others`: by their paths, where settings name any.
+    """
+    others = {path: ScanRecipe(path).stamp() for path in files_of(settings)}
+    return {**source.to_dict(), **({"others": others} if others else {})}
+
+
+def attach_files(volume: Volume, settings: Settings, source: ScanRecipe | None = None) -> Volume:
+    """Read the files that settings name, and return the volume with them beside it.
+
+    `source`: how the volume was read; another scan of the same thing is read in the same way, and
+    masks are trusted as it was.
+    Raises InputError if a file cannot be read, or the other scan is the same file.
+    """
+    missing: dict[str, Any] = {}
+    for opt in settings.options():
+        path = getattr(settings, opt.name) if opt.auxiliary else ""
+        if not path or path in volume.auxiliary:
+            continue
+        if "scan" in opt.auxiliary:
+            if volume.source and _is_same_place(path, volume.source):
+                raise InputError(
+                    f"{opt.name} names {path}, which is the scan itself. Give another scan of the "
+                    "same thing: a repeated one, or the other half of the projections."
+                )
+            missing[path] = dataclasses.replace(source or ScanRecipe(""), path=path).read()
+        elif Path(path).suffix.lower() == ".csv":
+            missing[path] = read_points(path)
+        else:
+            missing[path] = read(path, trust=source is not None and source.trust).data
+    auxiliary = {**volume.auxiliary, **missing}
+    return dataclasses.replace(volume, auxiliary=auxiliary) if missing else volume
+
+
+def settings_for(settings: T, scan: str | os.PathLike[str]) -> T:
+    """Return settings in which names of files with ``{name}`` are those that go with a scan.
+
+    ``{name}`` stands for the name of the scan without its ending, ``{name%_even}`` for that without
+    ``_even`` at its end. They lie in the folder of the scan, and have its ending where none is
+    given.
+    """
+    named = {
+        opt.name: str(_beside(Path(scan), value))
+        for opt in settings.options()
+        if opt.auxiliary and _PATTERN.search(value := getattr(settings, opt.name))
+    }
+    return dataclasses.replace(settings, **named) if named else settings
+
+
+def _beside(scan: Path, pattern: str) -> Path:
+    scan = scan.expanduser().resolve()
+    name, ending = scan.name, ""
+    if not scan.is_dir() or scan.suffix == ".zarr":
+        is_ome = scan.suffixes[-2:-1] == [".ome"]
+        ending = "".join(scan.suffixes[-2 if is_ome else -1 :])
+        name = name.removesuffix(ending)
+
+    filled = _PATTERN.sub(lambda match: name.removesuffix(match["end"] or ""), pattern)
+    found = (scan.parent / filled).resolve()
+    with_ending = found.with_name(found.name + ending)
+    return with_ending if with_ending.exists() and not found.exists() else found
+
+
+def _is_same_place(first: str, second: str) -> bool:
+    return Path(first).expanduser().resolve() == Path(second).expanduser().resolve()
