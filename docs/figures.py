@@ -34,12 +34,12 @@ PICTURES = {
 
 #: Packages of hushpore behind a name by which a job is called; others are imported by their own.
 BEHIND = {
-    "denoise": ("n2v2",),
+    "denoise": ("denoising",),
     "segment_pores": ("pores",),
     "pores": ("pores",),
     "measure_phases": ("pores",),
     "sample_patches": ("patches",),
-    "run_demo": ("n2v2", "pores"),
+    "run_demo": ("denoising", "pores"),
     "add_plugin_dock_widget": ("viewer",),
 }
 

@@ -22,7 +22,7 @@ def test_a_record_says_what_was_done_to_what_and_is_plain_json() -> None:
     )
     assert json.loads(json.dumps(provenance)) == provenance
     assert provenance["hushpore"] == __version__
-    assert provenance["settings"]["h"] == 1.0
+    assert provenance["settings"]["merge_height"] == 1.0
     assert provenance["timings"] == {"distance": 1.5}
     assert provenance["peak_memory"] == {"host": 3_000_000_000, "device": 500}
     assert provenance["notes"] == ["slice 3 missing", "merged"]

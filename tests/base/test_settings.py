@@ -163,7 +163,7 @@ def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
     [
         (
             "pores",
-            "Let it count as pore (outside='keep').",
+            "Let it count as pore (exterior='keep').",
             "('Air around sample' = Count as pore)",
         ),
         ("pores", "Leave it out (tortuosity=False).", "('Geodesic tortuosity' = off)"),

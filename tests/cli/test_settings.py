@@ -38,7 +38,7 @@ def used(scan: Path, *words: object) -> dict[str, Any]:
 def test_a_file_stands_in_for_defaults_and_flags_win(scan: Path, tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text(
-        '[pores]\nh = 2\nthreshold = 450\nborder_is_solid = true\nhysteresis = "none"\n'
+        '[pores]\nmerge_height = 2\nthreshold = 450\nborder_is_solid = true\nhysteresis = "none"\n'
         "[denoise]\nsteps = 7\n"
     )
     found = used(scan, "--settings", file)
@@ -97,7 +97,7 @@ def test_settings_that_do_not_fit_are_one_clear_line(
 
 def test_a_file_and_a_preset_at_once_are_refused(scan: Path, tmp_path: Path) -> None:
     presets.save_preset("bread", "pores", JOBS["pores"].settings(merge_height=3))
-    (tmp_path / "s.toml").write_text("[pores]\nh = 1")
+    (tmp_path / "s.toml").write_text("[pores]\nmerge_height = 1")
     words = ("--settings", tmp_path / "s.toml", "--preset", "bread")
     done = call("pores", scan, "-o", tmp_path / "out", *words)
     assert done.exit_code == 2

@@ -122,7 +122,7 @@ def merge_in_slabs(stack: Stack, thickness: int, h: float) -> np.ndarray:
     reach=st.sampled_from([1, 4, 12, DEPTH]),
     levels=st.sampled_from([3, 9, 60]),
     thickness=st.integers(2, DEPTH),
-    merge_height=st.sampled_from([0.0, 0.3, 1.0, 2.5]),
+    h=st.sampled_from([0.0, 0.3, 1.0, 2.5]),
 )
 @settings(max_examples=300, deadline=None)
 def test_slabs_merge_as_the_whole(
@@ -134,7 +134,7 @@ def test_slabs_merge_as_the_whole(
     np.testing.assert_array_equal(merge_in_slabs(stack, thickness, h), expected)
 
 
-@pytest.mark.parametrize("merge_height", [0.0, 0.5])
+@pytest.mark.parametrize("h", [0.0, 0.5])
 def test_what_reaches_no_face_stays(h: float) -> None:
     stack = Stack(1, 60, 3, 60)
     left, becomes = contract(stack.slab(8, 16), h)

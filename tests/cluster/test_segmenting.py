@@ -195,7 +195,7 @@ def test_a_mask_of_the_sample_is_read_in_blocks(
     if is_file:
         np.save(path.parent / "core.npy", mask)
         named = str(path.parent / "core.npy")
-        assert_same(run(path, client, 7, sample_mask=named, mode="open"), expected)
+        assert_same(run(path, client, 7, sample_mask=named, pore_type="open"), expected)
         return
     volume = dataclasses.replace(open_zarr(path)[0], auxiliary={"core": mask})
     folder, settings = path.with_name("result"), PoreSettings(sample_mask="core", pore_type="open")

@@ -52,14 +52,16 @@ def test_a_result_is_old_once_a_package_that_its_benchmark_runs_was_changed(tmp_
     git("init", "-q")
     commit("benchmarks/_part.py", "from hushpore.device.memory import free")
     commit("benchmarks/one.py", "from benchmarks._part import a\nhushpore.denoise(a)")
-    for name in ("n2v2", "device", "pores"):
+    for name in ("denoising", "device", "pores"):
         measured = commit(f"src/hushpore/{name}/a.py", "")
     packages = figures["packages_of"]("one", tmp_path)
-    assert packages == ["src/hushpore/device", "src/hushpore/denoising"]
+    assert packages == ["src/hushpore/denoising", "src/hushpore/device"]
     commit("src/hushpore/pores/a.py", "another")
     assert age(measured) == age(f"{measured}-dirty") == ""
     commit("src/hushpore/device/a.py", "another")
-    assert age(measured).startswith("**Old**: since then one commit has changed `src/hushpore/dev")
+    assert age(measured).startswith(
+        "**Old**: since then one commit has changed `src/hushpore/denoising`"
+    )
     commit("src/hushpore/denoising/a.py", "another")
     assert "2 commits have" in age(f"{measured}-dirty")
     assert age("unknown") == ""

@@ -52,7 +52,7 @@ def test_every_command_line_on_a_page_is_understood(
     page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("s.toml").write_text("[pores]\nh = 0.5\n", encoding="utf-8")
+    Path("s.toml").write_text("[pores]\nmerge_height = 0.5\n", encoding="utf-8")
     words = shlex.split(line)[1:]
     context = command.make_context("hushpore", list(words))
     _, chosen, rest = command.resolve_command(context, words)

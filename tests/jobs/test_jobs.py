@@ -43,7 +43,11 @@ def test_settings_may_be_an_object_a_mapping_or_left_out() -> None:
     [
         ("denoice", {}, "no job 'denoice'. Available: denoise, pores, phases, patches"),
         ("pores", {"tresh": 1}, "no setting 'tresh' here. Available: threshold"),
-        ("pores", {"merge_height": -1}, "h must be 'auto' or a number of at least 0; got -1"),
+        (
+            "pores",
+            {"merge_height": -1},
+            "merge_height must be 'auto' or a number of at least 0; got -1",
+        ),
     ],
 )
 def test_what_is_not_known_is_refused_at_once(

@@ -286,7 +286,7 @@ def test_the_size_distribution_counts_every_pore_and_its_volume(scan: np.ndarray
 # merging again
 
 
-@pytest.mark.parametrize("merge_height", [0.0, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("h", [0.0, 0.3, 1.0, 5.0])
 def test_merging_again_is_the_same_as_running_again(scan: np.ndarray, h: float) -> None:
     first = hushpore.segment_pores(scan, minimum_voxels=5)
     again = hushpore.segment_pores(scan, minimum_voxels=5, merge_height=h)
@@ -302,7 +302,7 @@ def test_merging_again_is_the_same_as_running_again(scan: np.ndarray, h: float) 
 
 
 def test_merging_again_refuses_a_height_below_zero(scan: np.ndarray) -> None:
-    with pytest.raises(InputError, match="h must be"):
+    with pytest.raises(InputError, match="merge_height must be"):
         hushpore.segment_pores(scan).remerge(-1)
 
 

@@ -188,7 +188,7 @@ def test_what_cannot_be_segmented_is_refused(threads, values, said):
 
 
 @pytest.mark.parametrize("filled_in", [False, True])
-@pytest.mark.parametrize("exterior", ["auto", "keep", "remove-slicewise"])
+@pytest.mark.parametrize("outside", ["auto", "keep", "remove-slicewise"])
 @pytest.mark.parametrize("threshold", ["otsu", 600.0, "sauvola"])
 def test_air_around_the_sample_is_left_out_as_the_job_leaves_it_out(
     threads, outside, threshold, filled_in

@@ -211,7 +211,7 @@ def test_what_cannot_be_run_is_said_before_any_work(tmp_path: Path) -> None:
 
 def test_the_command_fails_if_a_scan_does_and_takes_settings_from_a_file(tmp_path: Path) -> None:
     scans = make_scans(tmp_path / "scans", 3, broken=[1])
-    (tmp_path / "s.toml").write_text("[pores]\nthreshold = 500\nmode = 'closed'\n")
+    (tmp_path / "s.toml").write_text("[pores]\nthreshold = 500\npore_type = 'closed'\n")
     words = ["batch", f"{scans}/*.tif", "-o", str(tmp_path / "out"), "--no-denoise"]
     done = CliRunner().invoke(command, [*words, "--settings", str(tmp_path / "s.toml")])
     assert done.exit_code == 1

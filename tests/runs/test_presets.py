@@ -94,11 +94,11 @@ def test_the_defaults_are_comments_that_explain() -> None:
     ("text", "words"),
     [
         ("[pores]\nhh = 1", r"s\.toml, \[pores\]: There is no setting 'hh' here. Available: thre"),
-        ("[pores]\nmode = 'opn'", "mode must be 'all', 'open', 'closed'; got 'opn'"),
+        ("[pores]\npore_type = 'opn'", "pore_type must be 'all', 'open', 'closed'; got 'opn'"),
         ("[pore]\nh = 1", r"'pore' is not a table of settings. Available: \[denoise\], \[pores\]"),
         ("h = 1", "'h' is not a table"),
-        ("[pores]\nh = ", "are not TOML"),
-        ("[pores]\nh = true", "h must be 'auto' or a number"),
+        ("[pores]\nmerge_height = ", "are not TOML"),
+        ("[pores]\nmerge_height = true", "merge_height must be 'auto' or a number"),
         ("[denoise]\npatch_depth = 'none'", "patch_depth must be a whole number"),
     ],
 )
@@ -209,7 +209,7 @@ def test_names_of_layers_files_and_people_are_never_kept() -> None:
     assert remembered("denoise", DENOISE) == DENOISE()
 
 
-@pytest.mark.parametrize("text", ["[pores", "", "pores = 3", "[pores]\nh = 'wide'\nwarp = 9\n"])
+@pytest.mark.parametrize("text", ["[pores", "", "pores = 3", "[pores]\nmerge_height = 'wide'\nwarp = 9\n"])
 def test_a_damaged_file_or_one_of_another_version_does_no_harm(text: str) -> None:
     remember("pores", PORES(merge_height=2.5))
     LAST_USED.file.write_text(text)
@@ -256,7 +256,7 @@ def test_a_grey_value_is_of_one_scan_and_is_not_kept() -> None:
     remember("pores", PORES(threshold="li"))
     assert remembered("pores", PORES) == PORES(threshold="li")
     # nor taken from a file that holds one
-    LAST_USED.file.write_text("[pores]\nthreshold = 300.0\nh = 2.0\n")
+    LAST_USED.file.write_text("[pores]\nthreshold = 300.0\nmerge_height = 2.0\n")
     assert remembered("pores", PORES) == PORES(merge_height=2.0)
 
 

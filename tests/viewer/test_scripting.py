@@ -54,7 +54,7 @@ def median(volume, settings, backend):
     while settings.size == 15:
         yield Progress("filtering", 1, 2, "slices", 0.5)
     yield Note("It is not learnt.")
-    values = median_filter(np.asarray(volume.data), settings.size, mode=settings.pore_type)
+    values = median_filter(np.asarray(volume.data), settings.size, mode=settings.mode)
     return Filtered(volume.replace(values), {"job": "median", "settings": settings.to_dict()})
 
 
@@ -237,7 +237,7 @@ def test_every_field_can_be_read_out_to_someone_who_does_not_see_it(qtbot, viewe
 
 def test_magicguis_own_widgets_serve_where_they_can(viewer):
     form = SettingsForm(PoreSettings, viewer=viewer)
-    kinds = {"mode": ComboBox, "local_window_by_slice": CheckBox}
+    kinds = {"pore_type": ComboBox, "local_window_by_slice": CheckBox}
     for name, kind in kinds.items():
         assert isinstance(form[name], kind)
     by_name = {each.name: each for each in Preferences.options()}

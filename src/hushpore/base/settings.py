@@ -262,7 +262,7 @@ class Settings:
     def as_in_a_form(cls, message: str) -> str:
         """Return a message with the names and words that a form has for those of Python.
 
-        ``outside='keep'`` becomes ``'Air around sample' = Count as pore``, ``patch_size``
+        ``exterior='keep'`` becomes ``'Air around sample' = Count as pore``, ``patch_size``
         ``'Patch size'``. A name that is a common word, too, is taken for a setting only where
         something is set to it or must be.
         """

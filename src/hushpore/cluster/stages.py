@@ -345,7 +345,7 @@ class _Segmentation:
             marks = peaks, np.arange(peaks.size)
             merged_by = {"peaks": peaks.size}
         marked = None if marks is None else marks[0]
-        how = {"merge_height": height.merge_height, "purpose": "pores"}
+        how = {"h": height.merge_height, "purpose": "pores"}
         yield from self._slabs("merge", "merging", 0.75, marked=marked, **how)
         self._remove("undecided-*.arrays")
         crossings, border_crossings = np.zeros((2, 13), np.int64)
@@ -377,7 +377,7 @@ class _Segmentation:
 
     def _find_peaks(self, basins_before: list[int]) -> Generator[Event, Any, npt.NDArray[Any]]:
         """Find the basins that hold a peak by the rule of SNOW; returns their numbers, sorted."""
-        how: dict[str, Any] = {"merge_height": 0.0, "purpose": "flat"}
+        how: dict[str, Any] = {"h": 0.0, "purpose": "flat"}
         yield from self._slabs("merge flat", "merging", 0.742, marked=None, **how)
         levels = yield from self._unite(0.743, **how)
         of_basins: dict[str, Any] = {

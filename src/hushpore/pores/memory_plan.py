@@ -90,7 +90,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         raise InputError(
             f"A ball of radius {settings.ball_radius:g} voxels needs more room around a slice "
             f"of {volume.name} than can be indexed. Set a smaller one (ball_radius), or "
-            "have the air count as pore (outside='keep')."
+            "have the air count as pore (exterior='keep')."
         )
     if 5 * slice_voxels > _MOST:
         raise InputError(

@@ -338,16 +338,16 @@ class PoreSettings(Settings):
         is_local = self.is_local
         unless(
             is_local,
-            "window local_window_by_slice sauvola_k",
+            "local_window local_window_by_slice sauvola_k",
             "for the thresholds Sauvola and Niblack",
         )
         # what is refused can be set back
         unless(self.threshold == "otsu" or self.phases > 2, "phases", "for the threshold Otsu")
         unless(not is_local or self.hysteresis is not None, "hysteresis", "the threshold is local")
         unless(self.exterior != "keep", "ball_radius", "the air outside is kept")
-        unless(not self.sample_mask, "outside ball_radius", "a mask says what the sample is")
+        unless(not self.sample_mask, "exterior ball_radius", "a mask says what the sample is")
         why = "SNOW splits pores by its peaks (Watershed merging)"
-        unless(self.merging == "height", "h merge_overlapping", why)
+        unless(self.merging == "height", "merge_height merge_overlapping", why)
         unless(not self.markers, "h merge_overlapping merging", "pores are split by markers")
         if known.get("is_void"):
             unless(False, " ".join(_OF_GREYS), "the layer is the void itself, without grey values")

@@ -232,7 +232,7 @@ def require_solid(volume: Volume, is_solid: bool) -> None:
     if not is_solid:
         raise InputError(
             f"There is no solid in {volume.name}, so no sample that air could be around. "
-            "Set another threshold, or have the air count as pore (outside='keep')."
+            "Set another threshold, or have the air count as pore (exterior='keep')."
         )
 
 

@@ -128,7 +128,7 @@ def test_whatever_crosses_the_void_is_that_of_the_host(
         return
     middle = float(np.median(np.asarray(volume.data)))
     low = middle - 0.5 * float(np.asarray(volume.data, float).std())
-    assert_equal(emulated, volume, threads, threshold=middle, hysteresis=low, mode="closed")
+    assert_equal(emulated, volume, threads, threshold=middle, hysteresis=low, pore_type="closed")
 
 
 @pytest.mark.parametrize("threshold", [-1e9, -0.5, 0.0, 99.5, 255.0, 1e9])

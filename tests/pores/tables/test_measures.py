@@ -134,11 +134,13 @@ def test_surface_and_axes_are_right_in_voxels_of_any_shape() -> None:
     assert pore.surface_area == pytest.approx(1600 * np.pi, rel=0.01)
     ellipsoid = Volume((z / 30) ** 2 + (y / 20) ** 2 + (x / 10) ** 2 <= 1, spacing=spacing)
     (pore,) = hushpore.segment_pores(ellipsoid, merge_height=5).pores.itertuples()
-    lengths = (pore.length_major, pore.length_medium, pore.length_minor)
+    lengths = (pore.axis_length_major, pore.axis_length_intermediate, pore.axis_length_minor)
     assert lengths == pytest.approx((60, 40, 20), rel=0.01)
-    assert (pore.axis_z, pore.axis_y, pore.axis_x) == pytest.approx((1, 0, 0), abs=1e-6)
-    assert pore.elongation == pytest.approx(1 / 3, abs=0.01)
-    assert pore.flatness == pytest.approx(1 / 2, abs=0.01)
+    assert (pore.axis_direction_z, pore.axis_direction_y, pore.axis_direction_x) == pytest.approx(
+        (1, 0, 0), abs=1e-6
+    )
+    assert pore.elongation_ratio == pytest.approx(2 / 3, abs=0.01)
+    assert pore.flatness_ratio == pytest.approx(1 / 2, abs=0.01)
     # surface of an ellipsoid after Knud Thomsen, good to 1.1 %; few of the directions between
     # voxels of this shape come near to its normals
     mean = (((30 * 20) ** 1.6075 + (30 * 10) ** 1.6075 + (20 * 10) ** 1.6075) / 3) ** (1 / 1.6075)
@@ -155,11 +157,11 @@ def test_an_ellipse_has_its_perimeter_axes_and_direction(angle: float) -> None:
     # Ramanujan's approximation
     perimeter = np.pi * (3 * 90 - np.sqrt((3 * 60 + 30) * (60 + 3 * 30)))
     assert pore.surface_area == pytest.approx(perimeter, rel=0.03)
-    lengths = (pore.length_major, pore.length_medium, pore.length_minor)
+    lengths = (pore.axis_length_major, pore.axis_length_intermediate, pore.axis_length_minor)
     assert lengths == pytest.approx((120, 60, 60), rel=0.01)
-    assert abs(pore.axis_y * np.sin(turn) + pore.axis_x * np.cos(turn)) == pytest.approx(
-        1, abs=1e-3
-    )
+    assert abs(
+        pore.axis_direction_y * np.sin(turn) + pore.axis_direction_x * np.cos(turn)
+    ) == pytest.approx(1, abs=1e-3)
 
 
 def test_axes_agree_with_scikit_image(scattered: np.ndarray) -> None:
@@ -168,7 +170,9 @@ def test_axes_agree_with_scikit_image(scattered: np.ndarray) -> None:
     regions = {region.label: region for region in regionprops(result.labels, spacing=SPACING)}
     for row in large.itertuples():
         # which takes voxels for points
-        assert row.length_major == pytest.approx(regions[row.label].axis_major_length, rel=0.03)
+        assert row.axis_length_major == pytest.approx(
+            regions[row.label].axis_major_length, rel=0.03
+        )
 
 
 def test_a_pore_of_a_few_voxels_has_a_size_and_no_shape() -> None:

@@ -232,7 +232,7 @@ def test_a_field_of_view_in_bytes_is_known_and_a_corner_of_it_where_it_is_stated
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("exterior", ["keep", "remove-slicewise"])
+@pytest.mark.parametrize("outside", ["keep", "remove-slicewise"])
 def test_what_is_filled_in_is_left_out_where_it_is_said_what_the_sample_is(
     outside: str, masked: bool
 ) -> None:

@@ -51,7 +51,7 @@ def expected_threshold(image: np.ndarray, method: str, window: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("method", LOCAL_METHODS)
-@pytest.mark.parametrize("local_window", [(5, 9, 7), (1, 11, 11), (3, 1, 1), (25, 5, 5)])
+@pytest.mark.parametrize("window", [(5, 9, 7), (1, 11, 11), (3, 1, 1), (25, 5, 5)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16])
 def test_whole_numbers_get_the_threshold_of_scikit_image(
     dtype: type, window: tuple[int, int, int], method: str, threads: KernelThreads

@@ -133,7 +133,7 @@ def ball_with_holes(balls: Balls) -> tuple[np.ndarray, np.ndarray]:
     return ~balls(shape, centre, 36) | holes, holes
 
 
-@pytest.mark.parametrize("exterior", ["remove", "remove-slicewise"])
+@pytest.mark.parametrize("outside", ["remove", "remove-slicewise"])
 def test_porosity_of_a_ball_in_air_is_the_share_of_its_holes(balls: Balls, outside: str) -> None:
     void, holes = ball_with_holes(balls)
     result = hushpore.segment_pores(Volume(void, spacing=0.5, unit="mm"), exterior=outside)

@@ -141,14 +141,14 @@ def test_the_highest_peak_stands_for_its_pore(graph: BasinGraph, h: float) -> No
         assert graph.peak_squared_distance[pore] == graph.peak_squared_distance[root == pore].max()
 
 
-@pytest.mark.parametrize("merge_height", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("h", [0.0, 1.0, 100.0])
 def test_basins_that_do_not_touch_never_merge(h: float) -> None:
     graph = make_graph([5, 5, 7, 7], [(1, 2, 5), (3, 4, 7)])
     assert merge_by_height(graph, h).tolist() == [0, 1, 1, 3, 3]
 
 
 @pytest.mark.parametrize(
-    ("radii", "n_spatial", "typical", "merge_height"),
+    ("radii", "n_spatial", "typical", "h"),
     [
         ([4.5, 1], 3, 4.5, 0.1 + 0.4 * 5 / 7),
         # by volume one ball outweighs seven of half its radius, but not nine; by area not five
@@ -170,7 +170,7 @@ def test_a_height_is_found_by_the_size_of_pores_that_open_into_each_other(
 
 
 @pytest.mark.parametrize(
-    ("edges", "n_spatial", "apart", "merge_height"),
+    ("edges", "n_spatial", "apart", "h"),
     [
         ([], 3, 1, 0.5),
         # of balls of 1 and 2 times the radius; half of them have all

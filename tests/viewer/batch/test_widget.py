@@ -192,7 +192,7 @@ def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, 
     worker = widget.run()
     assert worker.waits_for is before
     worker.cancel()
-    input_limits.set()
+    open_gate.set()
     qtbot.waitUntil(lambda: not widget.is_running)
 
 

@@ -20,7 +20,7 @@ SOON = 10_000
 def complete(result):
     """Give a stand-in the columns that real results have too."""
     pores, throats = result.pores, result.throats
-    for column in ("inscribed_diameter", "surface_area", "elongation"):
+    for column in ("inscribed_diameter", "surface_area", "elongation_ratio"):
         pores[column] = pores["equivalent_diameter"] * 0.5
     pores["coordination_number"] = 1
     throats["inscribed_diameter"] = throats["area"]

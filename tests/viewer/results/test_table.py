@@ -52,7 +52,14 @@ def test_columns_are_as_narrow_as_two_lines_of_their_titles(view):
 
 
 def test_names_of_columns_are_written_in_words():
-    names = ["num_voxels", "bbox_z_start", "is_open", "axis_z", "touches_border", "axis_num_is"]
+    names = [
+        "num_voxels",
+        "bbox_z_start",
+        "is_open",
+        "axis_direction_z",
+        "touches_border",
+        "axis_num_is",
+    ]
     assert [measure_of(name).heading for name in names] == [
         "Number of voxels",
         "Bounding box z start",

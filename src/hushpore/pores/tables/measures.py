@@ -50,8 +50,8 @@ _IN_WORDS = {
     "^num_": "number of ",
     "^bbox_": "bounding box ",
     "^is_": "",
-    "^length_(.*)": r"\1 axis length",
-    "^axis_(.)$": r"axis direction \1",
+    "^axis_length_(.*)": r"\1 axis length",
+    "^axis_direction_(.)$": r"axis direction \1",
 }
 
 
@@ -170,35 +170,36 @@ PORES: list[Measure[PoreSums]] = [
     ),
     *(
         _each(
-            f"length_{name}",
+            f"axis_length_{name}",
             1,
-            f"{which} axis of the ellipsoid (ellipse in 2D) of the same second moments.",
+            f"{which} axis length of the ellipsoid (ellipse in 2D) with the same second moments.",
             lambda pores, place=place: pores.lengths[:, place],
             is_shape=True,
         )
         for place, (name, which) in enumerate(
-            {"major": "Longest", "medium": "Middle", "minor": "Shortest"}.items()
+            {"major": "Major", "intermediate": "Intermediate", "minor": "Minor"}.items()
         )
     ),
     Measure(
-        "elongation",
+        "elongation_ratio",
         0,
-        "1 - medium/major axis: 0 for a ball, towards 1 for a needle.",
-        lambda pores: 1 - pores.lengths[:, 1] / pores.lengths[:, 0],
+        "Intermediate over major axis length (Zingg's b/a): 1 for a ball, near 0 for a needle.",
+        lambda pores: pores.lengths[:, 1] / pores.lengths[:, 0],
         is_shape=True,
     ),
     _each(
-        "flatness",
+        "flatness_ratio",
         0,
-        "1 - minor/medium axis: 0 for a ball, towards 1 for a plate; in 2D 0.",
-        lambda pores: 1 - pores.lengths[:, 2] / pores.lengths[:, 1],
+        "Minor over intermediate axis length (Zingg's c/b): 1 for a ball, near 0 for a plate; "
+        "1 in 2D.",
+        lambda pores: pores.lengths[:, 2] / pores.lengths[:, 1],
         is_shape=True,
     ),
     *(
         _each(
-            f"axis_{axis}",
+            f"axis_direction_{axis}",
             0,
-            f"Direction of the longest axis, a unit vector: its part along {axis}.",
+            f"Direction of the major axis: {axis} component of its unit vector.",
             lambda pores, place=place: pores.axis[:, place],
             is_shape=True,
         )
