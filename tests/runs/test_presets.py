@@ -209,7 +209,9 @@ def test_names_of_layers_files_and_people_are_never_kept() -> None:
     assert remembered("denoise", DENOISE) == DENOISE()
 
 
-@pytest.mark.parametrize("text", ["[pores", "", "pores = 3", "[pores]\nmerge_height = 'wide'\nwarp = 9\n"])
+@pytest.mark.parametrize(
+    "text", ["[pores", "", "pores = 3", "[pores]\nmerge_height = 'wide'\nwarp = 9\n"]
+)
 def test_a_damaged_file_or_one_of_another_version_does_no_harm(text: str) -> None:
     remember("pores", PORES(merge_height=2.5))
     LAST_USED.file.write_text(text)

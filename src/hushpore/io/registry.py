@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hushpore.base.atomic import new_file, write_through
 from hushpore.base.errors import import_optional
+from hushpore.base.extensions import Registry
 from hushpore.io import folders
 from hushpore.io.folders import PEEK, first_files
 
@@ -86,8 +87,7 @@ class Reader(Format):
 #: What has no extension, as many scanners write DICOM (and a DICOMDIR), or a number as its name.
 _NAMELESS = (*("[!.]" * length for length in range(1, 17)), "[12].[0-9]*.[0-9]*.[0-9]*")
 
-#: The formats by name, in the order in which a file is held against them.
-READERS: dict[str, Reader] = {
+_READERS: dict[str, Reader] = {
     # first, because the 128 bytes before its mark are free and may look like a TIFF
     "dicom": Reader(
         title="DICOM",
@@ -165,6 +165,9 @@ READERS: dict[str, Reader] = {
     ),
 }
 
+#: The formats that are read, by name, in the order in which a file is held against them.
+READERS = Registry("readers", Reader, _READERS)
+
 
 def _nothing() -> None:
     """Do nothing."""
@@ -233,8 +236,7 @@ class Exporter(Format):
         return tuple(dict.fromkeys(Path(f"a{end}").suffix for end in self.endings))
 
 
-#: The formats that are written, by name.
-EXPORTERS: dict[str, Exporter] = {
+_EXPORTERS: dict[str, Exporter] = {
     "openpnm": Exporter(
         title="OpenPNM",
         of="pores",
@@ -296,6 +298,9 @@ EXPORTERS: dict[str, Exporter] = {
         content="an image with its voxel size, in blocks and with a pyramid",
     ),
 }
+
+#: The formats that are written, by name.
+EXPORTERS = Registry("exporters", Exporter, _EXPORTERS)
 
 
 def exporters_of(what: str) -> dict[str, Exporter]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
+from hushpore.base.extensions import Registry
 from hushpore.base.preferences import preferred
 from hushpore.base.settings import Settings
 from hushpore.base.volume import Volume, VolumeLike, as_volume
@@ -155,7 +156,8 @@ _IN_MEMORY = (
 )
 _MODEL_CHECK = "hushpore.denoising.tensor_file:check_file_target"
 
-JOBS: dict[str, JobDescription] = {
+#: The jobs by name.
+JOBS = Registry("jobs", JobDescription, {
     "denoise": JobDescription(
         "Denoise",
         "hushpore.denoising.settings:DenoiseSettings",
@@ -234,7 +236,7 @@ JOBS: dict[str, JobDescription] = {
             ),
         ),
     ),
-}  # fmt: skip
+})  # fmt: skip
 
 #: The jobs of ``hushpore run`` and of a batch, one after another.
 CHAIN = ("denoise", "pores")

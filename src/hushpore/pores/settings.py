@@ -348,7 +348,9 @@ class PoreSettings(Settings):
         unless(not self.sample_mask, "exterior ball_radius", "a mask says what the sample is")
         why = "SNOW splits pores by its peaks (Watershed merging)"
         unless(self.merging == "height", "merge_height merge_overlapping", why)
-        unless(not self.markers, "merge_height merge_overlapping merging", "pores are split by markers")
+        unless(
+            not self.markers, "merge_height merge_overlapping merging", "pores are split by markers"
+        )
         if known.get("is_void"):
             unless(False, " ".join(_OF_GREYS), "the layer is the void itself, without grey values")
         return reasons

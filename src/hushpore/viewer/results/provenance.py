@@ -125,7 +125,7 @@ def provenance_of(layer: Any) -> dict[str, Any]:
 def _heading(name: str, provenance: Mapping[str, Any]) -> str:
     text = f"<b>{html.escape(name)}</b>"
     job = provenance.get("job")
-    if job in JOBS:
+    if isinstance(job, str) and job in JOBS:
         return f"{text} was made by <b>{html.escape(JOBS[job].title)}</b>"
     return f"{text} was read from a file" if provenance else text
 
