@@ -35,7 +35,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
     """
 
     def __init__(self, group: str, kind: type[T], entries: dict[str, T]) -> None:
-        self._group, self._kind, self._entries = f"hushpore.{group}", kind, entries
+        self._group = ".".join(("hushpore", group))
+        self._kind, self._entries = kind, entries
         self._is_complete = False
 
     def __getitem__(self, name: str) -> T:
