@@ -182,3 +182,24 @@ def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
 )
 def test_a_message_names_settings_as_the_form_does(job: str, message: str, expected: str) -> None:
     assert expected in JOBS[job].settings.as_in_a_form(message)
+
+
+@pytest.mark.parametrize(
+    ("job", "message", "expected"),
+    [
+        ("pores", "Count it as pore (exterior='keep').", "Count it as pore (--exterior keep)."),
+        ("pores", "To swap them, use pores_are=bright.", "To swap them, use --pores-are bright."),
+        ("pores", "Leave it out (tortuosity=False).", "Leave it out (--no-tortuosity)."),
+        ("phases", "Set are_labels=True.", "Set --are-labels."),
+        ("pores", "The sample_mask 'a' is empty.", "The --sample-mask 'a' is empty."),
+        ("pores", "or set phases to 2.", "or set --phases to 2."),
+        ("denoise", "Train longer (steps).", "Train longer (--steps)."),
+        ("denoise", "steps must be 8 or None; got 0.", "--steps must be 8 or none; got 0."),
+        ("denoise", "method must be 'auto'; got 'n2v'.", "--method must be 'auto'; got 'n2v'."),
+        ("denoise", "context=4 needs 9 slices.", "--context 4 needs 9 slices."),
+        # names that are also common words
+        ("pores", "The window of phases h is outside.", "The window of phases h is outside."),
+    ],
+)
+def test_a_message_names_settings_by_their_flags(job: str, message: str, expected: str) -> None:
+    assert JOBS[job].settings.as_flags(message) == expected

@@ -141,7 +141,7 @@ def test_a_model_that_cannot_be_packaged_is_refused_before_it_is_trained(
         refused = call(*words, *quick, *flags)
         assert refused.exit_code == 1
         assert f"sees {count} slice" in refused.output
-        assert "Set context=0" in refused.output
+        assert "--context 0" in refused.output
     write_image(tmp_path / "two.tif", Volume(np.ones((2, 4, 40, 40), np.uint8), axes="czyx"))
     refused = call(*words[:1], tmp_path / "two.tif", *words[2:], *QUICK, "--context", "0")
     assert "sees the 2 channels each by itself" in refused.output
@@ -193,7 +193,7 @@ def test_labels_are_no_scan_but_markers_and_masks(scan: Path, tmp_path: Path) ->
         for command_of, said in (
             (("pores", path, "-o", tmp_path / "out", *words), "a boolean volume"),
             (("denoise", path, "-o", tmp_path / "out.tif", *QUICK), "Give the scan"),
-            (("phases", path, "-o", tmp_path / "out"), "are_labels=True"),
+            (("phases", path, "-o", tmp_path / "out"), "--are-labels"),
         ):
             refused = call(*command_of)
             assert refused.exit_code == 1
@@ -374,7 +374,9 @@ def test_a_mistake_of_ours_is_one_line_too(
     monkeypatch.setattr("hushpore.cli.job_commands.start", broken)
     done = call("pores", scan, "-o", tmp_path / "out")
     assert done.exit_code == 70
-    assert done.stderr.splitlines()[-1].startswith("hushpore: Unexpected KeyError: 'surprise'")
+    assert done.stderr.splitlines()[-1].startswith(
+        "hushpore: Unexpected error, KeyError: 'surprise'."
+    )
 
 
 def test_want_of_memory_is_no_mistake_of_ours(
@@ -405,6 +407,6 @@ def test_an_interrupt_leaves_nothing_behind(
     before = sorted(tmp_path.rglob("*"))
     done = call("run", scan, "-o", tmp_path / "out")
     assert done.exit_code == 130
-    assert "Cancelled; nothing was left half-written." in done.output
+    assert "Cancelled; no incomplete files remain." in done.output
     assert closed
     assert sorted(tmp_path.rglob("*")) == before

@@ -57,7 +57,7 @@ def test_a_preset_does_the_same(scan: Path) -> None:
     assert used(scan, "--preset", "crumb")["merge_height"] == 3
     listed = call("settings", "--list")
     assert "crumb: pores\n" in listed.output
-    assert "Bread: pores (ships with hushpore)\n" in listed.output
+    assert "Bread: pores (included with hushpore)\n" in listed.output
     assert used(scan, "--preset", "Bread")["ball_radius"] == 25
 
 
@@ -82,7 +82,7 @@ def test_every_command_takes_the_written_defaults(scan: Path, tmp_path: Path, na
     ("text", "words"),
     [
         ("[pores]\nhh = 1", "There is no setting 'hh' here"),
-        ("[denoise]\nsteps = 7", "hold no table [pores], but denoise"),
+        ("[denoise]\nsteps = 7", "need a table [pores] for this command, but contain [denoise]"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_clear_line(
@@ -101,7 +101,7 @@ def test_a_file_and_a_preset_at_once_are_refused(scan: Path, tmp_path: Path) -> 
     words = ("--settings", tmp_path / "s.toml", "--preset", "bread")
     done = call("pores", scan, "-o", tmp_path / "out", *words)
     assert done.exit_code == 2
-    assert "not both" in done.output
+    assert "cannot be combined" in done.output
 
 
 def test_no_two_jobs_of_one_command_have_a_setting_of_the_same_name() -> None:

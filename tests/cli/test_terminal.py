@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from hushpore import Volume
+from hushpore.base.errors import InputError
 from hushpore.base.events import Job, Note, Progress, StageTime, StopEarly, Timing
-from hushpore.cli.terminal import Measured, drive
+from hushpore.cli.commands import hushpore
+from hushpore.cli.flags import in_flags
+from hushpore.cli.job_commands import job_command
+from hushpore.cli.terminal import TimingRecorder, drive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -104,13 +110,51 @@ def slowly() -> Volume:
 
 
 def test_slow_reading_is_named_as_what_takes_the_time(capsys: pytest.CaptureFixture[str]) -> None:
-    measured = Measured(timings=True, trace=None, overwrite=False)
-    assert measured.read(slowly).shape == (1, 1000, 1000)
-    measured.listen("Segment pores", Timing({"basins": StageTime(1, 0.01, 0.01)}, 0.01))
-    measured.listen("Other", Timing({"training": StageTime(1, 0.01, 0.01)}, 0.01))
-    measured.show()
+    recorder = TimingRecorder(timings=True, trace=None, overwrite=False)
+    assert recorder.read(slowly).shape == (1, 1000, 1000)
+    recorder.listen("Segment pores", Timing({"basins": StageTime(1, 0.01, 0.01)}, 0.01))
+    recorder.listen("Other", Timing({"training": StageTime(1, 0.01, 0.01)}, 0.01))
+    recorder.show()
     pores, other = capsys.readouterr().err.split("Other")
     assert "reading files" in pores
     assert "Reading takes" in pores
     assert "GB/s" in pores
     assert "reading" not in other
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Choose one with volume.at(t=0).", "Choose one with --at t=0."),
+        ("Choose one with volume.at(t=0, c=1).", "Choose one with --at t=0 --at c=1."),
+        (
+            "Choose another with series= (the others: a).",
+            "Choose another with --series (the others: a).",
+        ),
+        ("Allow it with trust=True.", "Allow it with --trust."),
+        (
+            "Use a local threshold (threshold='sauvola').",
+            "Use a local threshold (--threshold sauvola).",
+        ),
+        ("Choose a smaller patch_size.", "Choose a smaller patch_size."),
+    ],
+)
+def test_a_message_names_the_flags_of_its_command(message: str, expected: str) -> None:
+    assert in_flags(message, job_command("pores", ["pores"])) == expected
+    assert in_flags(message) == message
+
+
+def test_a_note_names_the_flags_of_the_running_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted(*_: object, **__: object) -> Job:
+        yield Note("Two values only. To swap them, use pores_are='bright'.")
+        raise InputError("x is a time series. Choose one image with volume.at(t=0).")
+
+    monkeypatch.setattr("hushpore.cli.job_commands.start", noted)
+    np.save(tmp_path / "a.npy", np.zeros((3, 4, 5), np.uint8))
+    words = ["pores", str(tmp_path / "a.npy"), "-o", str(tmp_path / "out"), "--device", "cpu"]
+    done = CliRunner().invoke(hushpore, words, prog_name="hushpore")
+    assert done.exit_code == 1
+    assert "To swap them, use --pores-are bright." in done.stderr
+    assert done.stderr.endswith("Choose one image with --at t=0.\n")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, Union, get_args, get_origin, get_ty
 from hushpore.base.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True)
@@ -109,20 +109,42 @@ class Option:
         return {"True": "on", "False": "off", "None": "none"}.get(code, self.in_words(word))
 
     def named_in(self, message: str) -> str:
-        """Return a message with the name and the words of a form for those of Python."""
+        """Return a message with the label and the choices of a form instead of Python names."""
+
+        def assigned(value: str) -> str:
+            return f"'{self.label}' = {self.value_in_words(value)}"
+
+        named = self._renamed(message, f"'{self.label}'", assigned)
+        if named == message:
+            return message
+        return re.sub(r"'(\w+)'", lambda found: f"'{self.in_words(found[1])}'", named)
+
+    def as_flag_in(self, message: str) -> str:
+        """Return a message with the command-line flag instead of Python names."""
+
+        def assigned(value: str) -> str:
+            switches = {"True": self.flag, "False": self.flag.replace("--", "--no-", 1)}
+            if bool in self.types and value in switches:
+                return switches[value]
+            word = "none" if value == "None" else value.strip("'")
+            return f"{self.flag} {word}"
+
+        named = self._renamed(message, self.flag, assigned)
+        return message if named == message else re.sub(r"\bNone\b", "none", named)
+
+    def _renamed(self, message: str, name: str, assigned: Callable[[str], str]) -> str:
+        """Return a message with another name for the setting.
+
+        `name`: replaces the name alone. `assigned`: returns the text that replaces ``name=value``,
+        given the value as Python writes it.
+        """
+        # a name of one word is common English, too: "method", "names"
         is_word = "_" not in self.name
         start = r"(?:^|(?<=[.;:] )|(?<=[Ss]et )|(?<=\())" if is_word else ""
         end = r"(?= must | to |: |\))" if is_word else ""
-
-        def value(found: re.Match[str]) -> str:
-            return f"'{self.label}' = {self.value_in_words(found[1])}"
-
-        def quoted(found: re.Match[str]) -> str:
-            return f"'{self.in_words(found[1])}'"
-
-        named = re.sub(rf"\b{self.name}=('[^']*'|[\w.+-]*\w)", value, message)
-        named = re.sub(rf"{start}\b{self.name}\b{end}", f"'{self.label}'", named)
-        return named if named == message else re.sub(r"'(\w+)'", quoted, named)
+        value = r"('[^']*'|[\w.+-]*\w)"
+        message = re.sub(rf"\b{self.name}={value}", lambda found: assigned(found[1]), message)
+        return re.sub(rf"{start}\b{self.name}\b{end}", name, message)
 
     def check(self, value: Any) -> Any:
         """Return `value` as the type that the setting holds; paths are absolute.
@@ -260,14 +282,25 @@ class Settings:
 
     @classmethod
     def as_in_a_form(cls, message: str) -> str:
-        """Return a message with the names and words that a form has for those of Python.
+        """Return a message with the labels and choices of a form instead of Python names.
 
-        ``exterior='keep'`` becomes ``'Air around sample' = Count as pore``, ``patch_size``
-        ``'Patch size'``. A name that is a common word, too, is taken for a setting only where
-        something is set to it or must be.
+        ``exterior='keep'`` becomes ``'Air around sample' = Count as pore``, and ``patch_size``
+        becomes ``'Patch size'``. A name that is also a common word is replaced only where it is
+        set to a value, stands alone in parentheses, or comes before 'must' or a colon.
         """
         for opt in cls.options():
             message = opt.named_in(message)
+        return message
+
+    @classmethod
+    def as_flags(cls, message: str) -> str:
+        """Return a message with command-line flags instead of Python names.
+
+        ``exterior='keep'`` becomes ``--exterior keep``, and ``patch_size`` becomes
+        ``--patch-size``; names are recognised as in `as_in_a_form`.
+        """
+        for opt in cls.options():
+            message = opt.as_flag_in(message)
         return message
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""The command line: the same jobs as in napari, for a terminal, a script or a server."""
+"""Command line: the jobs of the napari plugin for terminals, scripts and servers."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """Run the command line, as the command ``hushpore`` does."""
+    """Run the command ``hushpore``."""
     from hushpore.cli.commands import hushpore
 
     hushpore(prog_name="hushpore")

@@ -1,4 +1,4 @@
-"""The command ``hushpore``: its group, which turns errors into one line, and what is no job."""
+"""The command ``hushpore``: the group, its error messages, and the commands that run no job."""
 
 from __future__ import annotations
 
@@ -15,11 +15,18 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import NO_MEMORY, HushporeError
-from hushpore.cli.flags import JobCommand, reading_flags, timings_flag, trace_flag, trust_flag
+from hushpore.cli.flags import (
+    JobCommand,
+    in_flags,
+    reading_flags,
+    timings_flag,
+    trace_flag,
+    trust_flag,
+)
 from hushpore.cli.job_commands import batch_command, job_command
 from hushpore.cli.result_commands import compare_command, export_command, rerun_command
 from hushpore.cli.settings import preferences_command, settings_command
-from hushpore.cli.terminal import Measured, drive, echo
+from hushpore.cli.terminal import TimingRecorder, drive, echo
 from hushpore.device.memory import is_out_of_memory
 from hushpore.io.registry import READERS, titles
 from hushpore.jobs import BATCHES, CHAIN, JOBS
@@ -27,27 +34,27 @@ from hushpore.jobs import BATCHES, CHAIN, JOBS
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
-#: Exit status of what the user can put right.
+#: Exit status after an error that the user can correct.
 USER_ERROR = 1
 
-#: Exit status of a mistake of hushpore: EX_SOFTWARE of sysexits.h.
-OUR_ERROR = 70
+#: Exit status after a bug in hushpore: EX_SOFTWARE of sysexits.h.
+INTERNAL_ERROR = 70
 
-#: Exit status after Ctrl+C: 128 and the number of SIGINT, as shells have it.
+#: Exit status after Ctrl+C: 128 plus the number of SIGINT, as in shells.
 CANCELLED = 130
 
 
 class _Commands(click.Group):
-    """Turns every error into one clear line and an exit status."""
+    """Group of all commands; reports every error as one line and an exit status."""
 
     command_class = JobCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, those of jobs among them."""
+        """Return the names of all commands, including one for each job."""
         return sorted({*super().list_commands(ctx), *JOBS, *BATCHES, "run"})
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return a command; those of jobs are made when they are asked for."""
+        """Return a command; the commands of jobs are built on demand."""
         if name in JOBS:
             return job_command(name, [name])
         if name in BATCHES:
@@ -65,18 +72,19 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            # of a pipe that nobody reads any more click says nothing
+            # click handles these itself, and stays silent after a closed pipe
             raise
         except KeyboardInterrupt:
-            # of a batch, and of a job on a cluster, results that were complete are kept
-            _fail("Cancelled; nothing was left half-written.", CANCELLED)
+            # a batch, and a job on a cluster, keep the results that were complete
+            _fail("Cancelled; no incomplete files remain.", CANCELLED)
         except HushporeError as error:
-            _fail(str(error), USER_ERROR)
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            _fail(in_flags(str(error), command), USER_ERROR)
         except OSError as error:
             if os.environ.get("HUSHPORE_DEBUG"):
                 raise
             _drop_output()
-            where = error.filename or "the terminal or the file that output goes to"
+            where = error.filename or "standard output"
             _fail(f"{error.strerror or error}: {where}.", USER_ERROR)
         except Exception as error:
             if os.environ.get("HUSHPORE_DEBUG"):
@@ -84,46 +92,49 @@ class _Commands(click.Group):
             if is_out_of_memory(error):
                 _fail(NO_MEMORY, USER_ERROR)
             _fail(
-                f"Unexpected {type(error).__name__}: {error} "
-                "(this is a mistake of hushpore; HUSHPORE_DEBUG=1 shows where it happened)",
-                OUR_ERROR,
+                f"Unexpected error, {type(error).__name__}: {error}. This is a bug in hushpore; "
+                "please report it with the traceback that HUSHPORE_DEBUG=1 prints.",
+                INTERNAL_ERROR,
             )
 
 
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="To begin: hushpore demo, hushpore gui --sample, or hushpore run SCAN -o result. Each "
-    "command explains itself: hushpore run --help.",
+    epilog="To begin: hushpore demo, hushpore gui --sample, or hushpore run SCAN -o result. Help "
+    "for a command: hushpore run --help.",
 )
 @click.version_option(__version__, prog_name="hushpore")
 def hushpore() -> None:
-    """Denoise X-ray CT stacks without clean data, and count their pores."""
+    """Denoise X-ray CT stacks without clean reference data, and count and measure their pores."""
 
 
 @hushpore.command(
-    short_help="Say what is in a file or folder: stacks, sizes, oddities.",
-    epilog=f"Reads {titles(READERS.values(), 'and')}.",
+    short_help="List the image stacks in a file or folder.",
+    epilog=f"Supported formats: {titles(READERS.values(), 'and')}.",
 )
 @click.argument("path", required=False)
-@click.option("--series", metavar="N|NAME", help="Tell of one image stack only.")
+@click.option("--series", metavar="N|NAME", help="List this image stack only, by number or name.")
 @trust_flag
-@click.option("--device", is_flag=True, help="Say what jobs would run on, and why.")
+@click.option("--device", is_flag=True, help="Show the device that jobs run on, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def info(path: str | None, series: str | None, trust: bool, device: bool, as_json: bool) -> None:
-    """Say what is in PATH: image stacks with shape, voxel size, type and oddities.
+    """List the image stacks in PATH, with shape, voxel size, data type and problems.
 
-    From the headers alone. Where there are several, each has a number, which --series takes.
+    Only headers are read. If there are several stacks, they are numbered for --series.
     """
     if path is None and not device:
-        raise click.UsageError("Give a PATH, or --device.")
+        raise click.UsageError("A PATH or --device is needed.")
     found: dict[str, Any] = {}
     if device:
         from hushpore.device.backend import choose_backend
 
         backend = choose_backend()
-        known = {"name": backend.name, "reason": backend.reason, "details": backend.details()}
-        found["device"] = known
+        found["device"] = {
+            "name": backend.name,
+            "reason": backend.reason,
+            "details": backend.details(),
+        }
     if path is not None:
         from hushpore.io import choose, describe
 
@@ -141,7 +152,7 @@ def info(path: str | None, series: str | None, trust: bool, device: bool, as_jso
     _list(found.get("volumes", []))
 
 
-@hushpore.command("convert", short_help="Write a stack as OME-Zarr, whatever its size.")
+@hushpore.command("convert", short_help="Convert a stack of any size to OME-Zarr.")
 @click.argument("path")
 @click.argument("output")
 @reading_flags
@@ -149,12 +160,14 @@ def info(path: str | None, series: str | None, trust: bool, device: bool, as_jso
     "--memory-budget",
     type=float,
     metavar="GB",
-    help="Memory that reading and writing may take; by default a quarter of what is free.",
+    help="Memory limit for reading and writing.  [default: a quarter of the free memory]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing OME-Zarr folder.")
 @timings_flag
 @trace_flag
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON, no bar.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON, without a progress bar."
+)
 def convert_command(
     path: str,
     output: str,
@@ -165,45 +178,51 @@ def convert_command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Write the stack in PATH as OME-Zarr, for what is larger than memory or goes to a cluster.
+    """Convert the stack in PATH to OME-Zarr, for scans larger than memory or for a cluster.
 
-    OUTPUT is a folder, usually named .ome.zarr. Slices are read some at a time; levels of lower
-    resolution are added for viewing. Killed and started again, it goes on from what was written.
+    OUTPUT is a folder, usually named .ome.zarr. The slices are read in small groups, and lower
+    resolutions are added for viewing. After an interruption the same command resumes the
+    conversion.
     """
     from hushpore.runs.convert import converting
     from hushpore.runs.scan_recipe import ScanRecipe
 
-    measured = Measured(timings, trace, overwrite)
+    recorder = TimingRecorder(timings, trace, overwrite)
     source = ScanRecipe(path, **reading)
-    work = converting(path, output, source, memory_budget, overwrite, others=measured.files)
-    listen = functools.partial(measured.listen, "Convert")
+    work = converting(path, output, source, memory_budget, overwrite, others=recorder.files)
+    listen = functools.partial(recorder.listen, "Convert")
     done = drive(work, "Convert", quiet=as_json, listen=listen)
-    measured.show()
+    recorder.show()
     if as_json:
         echo(json.dumps({**dataclasses.asdict(done), "path": str(done.path)}, indent=2))
     else:
-        echo(f"{done.summary}\nWritten: {done.path}")
+        echo(f"{in_flags(done.summary)}\nWritten: {done.path}")
 
 
-@hushpore.command(short_help="Show the whole way on a phantom of known truth.")
+@hushpore.command(short_help="Denoise and segment a phantom with known pores.")
 @click.argument("volume", required=False)
-@click.option("-o", "--output", default="demo", show_default=True, help="Folder to write.")
-@click.option("--overwrite", is_flag=True, help="Replace an earlier demo.")
-@click.option("--time-budget", default=70.0, show_default=True, help="Seconds of training.")
-@click.option("--device", default="auto", show_default=True, metavar="DEVICE", help="As in run.")
+@click.option("-o", "--output", default="demo", show_default=True, help="Folder for the results.")
+@click.option("--overwrite", is_flag=True, help="Replace the results of an earlier demo.")
+@click.option("--time-budget", default=70.0, show_default=True, help="Training time, in seconds.")
+@click.option(
+    "--device", default="auto", show_default=True, metavar="DEVICE", help="As for the command run."
+)
 def demo(volume: str | None, output: str, overwrite: bool, time_budget: float, device: str) -> None:
-    """Show the whole way on a phantom of known truth, or on the stack VOLUME."""
+    """Denoise and segment a phantom with known pores, or the stack VOLUME.
+
+    For the phantom the result is compared with the true pores.
+    """
     from hushpore.cli.demo import run_demo
 
     run_demo(volume, Path(output), overwrite=overwrite, time_budget=time_budget, device=device)
 
 
-@hushpore.command(short_help="Open napari with the widgets of hushpore.")
+@hushpore.command(short_help="Open napari with the hushpore widgets.")
 @click.argument("paths", nargs=-1)
 @click.option("--sample", is_flag=True, help="Open the foam phantom.")
 def gui(paths: tuple[str, ...], sample: bool) -> None:
-    """Open napari with the stacks in PATHS and the widgets of hushpore."""
-    # nothing of napari is imported before it is asked for
+    """Open napari with the stacks in PATHS and the hushpore widgets."""
+    # other commands must not import napari
     import_module("hushpore.viewer.launch").open_viewer(paths, sample=sample)
 
 
@@ -214,16 +233,16 @@ for _command in (
 
 
 def _list(volumes: list[dict[str, Any]]) -> None:
-    """Print a line for each image stack with its notes, and last the notes of them all."""
+    """Print each image stack with its notes, then the notes that all stacks share."""
     from hushpore.io.loading import split_notes
 
     shared, own = split_notes([volume["notes"] for volume in volumes])
     for number, (volume, notes) in enumerate(zip(volumes, own, strict=True), start=1):
         echo(f"{f'{number} ' * (len(volumes) > 1)}{volume['name']}: {volume['facts']}")
         for note in notes:
-            echo(f"  - {note}")
+            echo(f"  - {in_flags(note)}")
     for note in shared:
-        echo(f"- {note}")
+        echo(f"- {in_flags(note)}")
 
 
 def _describe(volume: Volume) -> dict[str, Any]:
@@ -237,7 +256,7 @@ def _describe(volume: Volume) -> dict[str, Any]:
 
 
 def _drop_output() -> None:
-    """Let go of what cannot be written, so that it is not tried again when the program ends."""
+    """Discard output that cannot be written, so that Python does not try again at exit."""
     try:
         sys.stdout.flush()
     except OSError:

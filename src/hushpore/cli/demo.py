@@ -1,4 +1,4 @@
-"""The demonstration: from a noisy scan to a pore table, checked against the truth."""
+"""Demonstration: from a noisy phantom to a pore table, compared with the true pores."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from hushpore.cli.flags import in_flags
 from hushpore.cli.terminal import drive, echo
 from hushpore.io import read
 from hushpore.io.dicom import write_series
@@ -29,55 +30,55 @@ if TYPE_CHECKING:
 def run_demo(
     path: str | None, folder: Path, overwrite: bool, time_budget: float, device: str
 ) -> None:
-    """Denoise and segment the phantom, or a stack of the user's, and print what came out.
+    """Denoise and segment the phantom, or a stack of the user, and print the results.
 
     `path`: the user's stack; None for the phantom, which is written as a DICOM series and read
     back. `device`: as for `hushpore.denoise`.
     """
     require_apart([check_target(folder, overwrite)], [path] if path else [])
-    begun = time.monotonic()
+    start_time = time.monotonic()
     phantom = None if path else foam_phantom()
     noisy = _through_dicom(phantom.volume) if phantom else read(path or "")
     echo(f"{noisy.name}: {noisy.facts}")
     for note in noisy.notes:
-        echo(f"  - {note}")
+        echo(f"  - {in_flags(note)}")
     denoised = drive(start("denoise", noisy, {"time_budget": time_budget}, device), "Denoise")
-    found = drive(start("pores", denoised.volume, {}, device), "Segment pores")
+    pores = drive(start("pores", denoised.volume, {}, device), "Segment pores")
     accuracy: dict[str, Any] = {}
     if phantom:
-        without = drive(start("pores", noisy, {}, device), "Segment pores, noisy")
+        pores_noisy = drive(start("pores", noisy, {}, device), "Segment pores, noisy")
         accuracy = {
-            "noisy": _accuracy(phantom, noisy, without),
-            "denoised": _accuracy(phantom, denoised.volume, found),
+            "noisy": _accuracy(phantom, noisy, pores_noisy),
+            "denoised": _accuracy(phantom, denoised.volume, pores),
             "truth": _truth(phantom),
         }
     write_result(
-        folder, [denoised, found], noisy, extra={"accuracy": accuracy}, overwrite=overwrite
+        folder, [denoised, pores], noisy, extra={"accuracy": accuracy}, overwrite=overwrite
     )
     if accuracy:
         _print_table(accuracy)
-    echo(found.summary)
-    echo(f"Written: {folder}/ in {time.monotonic() - begun:.0f} s")
+    echo(pores.summary)
+    echo(f"Written: {folder}/ in {time.monotonic() - start_time:.0f} s")
 
 
 def _through_dicom(volume: Volume) -> Volume:
-    """Write a volume as a DICOM series and read it back, as a scanner's export would come."""
+    """Write a volume as a DICOM series and read it back, like the export of a scanner."""
     with tempfile.TemporaryDirectory() as scratch:
         series = Path(scratch) / "series"
         write_series(volume, series)
         return read(series)
 
 
-def _accuracy(phantom: Phantom, volume: Volume, found: Any) -> dict[str, float]:
-    """Hold a volume and its pores against the phantom's truth."""
+def _accuracy(phantom: Phantom, volume: Volume, pores: Any) -> dict[str, float]:
+    """Compare a volume and its pores with the true ones of the phantom."""
     clean = phantom.clean.array().astype(np.float64)
     error = np.mean((volume.array() - clean) ** 2)
     return {
         "psnr": float(10 * np.log10(np.ptp(clean) ** 2 / error)),
-        "pores": len(found.pores),
-        "porosity": found.porosity,
-        "median_diameter": found.provenance["result"]["median_diameter"],
-        "voxels_right": float(np.mean((found.labels > 0) == phantom.void)),
+        "pores": len(pores.pores),
+        "porosity": pores.porosity,
+        "median_diameter": pores.provenance["result"]["median_diameter"],
+        "correct_voxels": float(np.mean((pores.labels > 0) == phantom.void)),
     }
 
 
@@ -88,7 +89,7 @@ def _truth(phantom: Phantom) -> dict[str, float]:
         "pores": phantom.n_pores,
         "porosity": phantom.porosity,
         "median_diameter": float(np.median(diameters)),
-        "voxels_right": 1.0,
+        "correct_voxels": 1.0,
     }
 
 
@@ -98,12 +99,12 @@ def _print_table(accuracy: dict[str, dict[str, float]]) -> None:
         "pores": ("pores", "{:,}"),
         "porosity": ("porosity", "{:.1%}"),
         "median_diameter": ("median diameter", "{:.3g}"),
-        "voxels_right": ("voxels right", "{:.2%}"),
+        "correct_voxels": ("correct voxels", "{:.2%}"),
     }
     table = Table("", *accuracy, box=box.SIMPLE_HEAD)
     for key, (name, form) in rows.items():
-        values = (form.format(known[key]) if key in known else "" for known in accuracy.values())
-        # per cent are written with a space everywhere
+        values = (form.format(each[key]) if key in each else "" for each in accuracy.values())
+        # a space before the per cent sign, as everywhere
         values = (value.replace("%", " %") for value in values)
         table.add_row(name, *values)
     for column in table.columns[1:]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,36 +16,42 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Option, Settings
 
-#: Where flags stand in the help that are of no job.
+#: Section of the help for flags that do not belong to a job.
 _OWN = "Options"
+
+#: Python code in messages about reading a scan, by the flag that replaces it.
+_READING = {
+    "at": re.compile(r"\b\w+\.at\((?P<positions>[^)]*)\)"),
+    "series": re.compile(r"\bseries="),
+    "trust": re.compile(r"\btrust=True\b"),
+}
 
 #: Flags of several commands.
 device_flag = click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE",
-    help="Where to run: auto, cpu, cuda, cuda:1 and so on, cuda:all (a worker for each GPU), or "
-    "mps (Apple's GPU).",
+    help="Device to run on: auto, cpu, cuda (or cuda:1 and so on), cuda:all (one worker per GPU), "
+    "or mps (Apple GPU).",
 )  # fmt: skip
-timings_flag = click.option(
-    "--timings", is_flag=True, help="Print where the time went, stage by stage."
-)
+timings_flag = click.option("--timings", is_flag=True, help="Print the time taken by each stage.")
 trust_flag = click.option(
     "--trust", is_flag=True,
-    help="Read what is compressed more than 1,000:1 or has more than 100,000 frames or pages.",
+    help="Also read files compressed more than 1,000:1 or with more than 100,000 frames or pages "
+    "(only from a source that you trust).",
 )  # fmt: skip
 trace_flag = click.option(
-    "--trace", metavar="FILE", help="Write a time line (.json) that https://ui.perfetto.dev opens."
+    "--trace", metavar="FILE", help="Write a timeline (.json) for https://ui.perfetto.dev."
 )
 
 
 class SettingType(click.ParamType):  # type: ignore[type-arg]
-    """Reads a setting from text, with the setting's own checks and messages."""
+    """Click type of one setting: uses the checks and error messages of the setting."""
 
     def __init__(self, option: Option) -> None:
         self.option = option
         self.name = option.name
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Show the choices, or what is expected."""
+        """Return the choices, or the kind of value."""
         if self.option.auxiliary:
             return "FILE"
         if self.option.choices:
@@ -52,11 +60,11 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
         return "TEXT" if str in self.option.types else "NUMBER"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value, or fail with what would have been accepted."""
+        """Return the checked value; fail with the accepted values otherwise."""
         try:
             found = self.option.parse(value) if isinstance(value, str) else value
         except InputError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(self.option.as_flag_in(str(error)), param, ctx)
         if not self.option.auxiliary or not found or "{name" in found:
             return found
         # a record must name the file wherever it is read
@@ -64,18 +72,19 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
 
 
 class SettingOption(click.Option):
-    """A flag that stands in the help under the name of its job."""
+    """A flag for one setting, listed in the help under the name of its job."""
 
-    def __init__(self, *words: Any, section: str, **known: Any) -> None:
+    def __init__(self, *words: Any, setting: Option, section: str, **known: Any) -> None:
         super().__init__(*words, **known)
+        self.setting = setting
         self.section = section
 
 
 class JobCommand(click.Command):
-    """Parts its help: what is the command's own, then each job's settings, the usual ones first."""
+    """Command with its help in sections: its own flags, then each job's, common ones first."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags."""
+        """Write one section of flags after another."""
         sections: dict[str, list[tuple[str, str]]] = {_OWN: []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
@@ -87,10 +96,10 @@ class JobCommand(click.Command):
 
 
 def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any], Any]:
-    """Decorate a command with one flag for each setting, in the help under the title of a job."""
+    """Return a decorator that adds one flag per setting, listed under the title of a job."""
 
     def decorate(command: Any) -> Any:
-        # as in a form: what matters most first
+        # the same order as in a form
         options = sorted(settings.options(), key=lambda option: option.more)
         for option in reversed(options):
             section = f"{title}, more" if title and option.more else title or _OWN
@@ -101,32 +110,69 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
 
 
 def reading_flags(command: Any) -> Any:
-    """Add the options that say how a scan is read (`hushpore.runs.scan_recipe.ScanRecipe`)."""
+    """Add the flags for reading a scan (`hushpore.runs.scan_recipe.ScanRecipe`)."""
     for decorator in (
         trust_flag,
         click.option(
             "--voxel-size", default="", metavar="SIZE",
-            help="Where the file says none, or a wrong one: 15.4um, or z,y,x: 5,0.49,0.49mm.",
+            help="Voxel size, if the file gives none or a wrong one: 15.4um, or as z,y,x: "
+            "5,0.49,0.49mm.",
         ),
         click.option(
             "--at", multiple=True, metavar="AXIS=N",
-            help="Work on one position of a time or channel axis, for example --at t=0.",
+            help="Position on a time or channel axis, for example --at t=0; repeat for more axes.",
         ),
         click.option(
             "--resample", is_flag=True,
-            help="Where slices are uneven or missing, interpolate them to an even spacing first.",
+            help="Interpolate unevenly spaced or missing slices to an even spacing first.",
         ),
         click.option(
             "--series", default="", metavar="N|NAME",
-            help="Which image stack of a scan, as info lists them; else the largest.",
+            help="Image stack to use, by its number or name in the output of info.  [default: the "
+            "largest]",
         ),
     ):  # fmt: skip
         command = decorator(command)
     return command
 
 
+def in_flags(message: str, command: click.Command | None = None) -> str:
+    """Return a message of the library with the flags of a command instead of Python names.
+
+    Parameters
+    ----------
+    message : str
+        For example ``"Use a local threshold (threshold='sauvola')."``.
+    command : click.Command, optional
+        By default the command that is running; without one the message stays as it is.
+
+    Returns
+    -------
+    str
+        For example ``"Use a local threshold (--threshold sauvola)."``.
+    """
+    if command is None:
+        context = click.get_current_context(silent=True)
+        if context is None:
+            return message
+        command = context.command
+    for param in command.params:
+        if isinstance(param, SettingOption):
+            message = param.setting.as_flag_in(message)
+    names = {param.name for param in command.params}
+    for name, pattern in _READING.items():
+        if name in names:
+            message = pattern.sub(functools.partial(_reading_flag, name), message)
+    return message
+
+
+def _reading_flag(name: str, found: re.Match[str]) -> str:
+    positions = found.groupdict().get("positions") or ""
+    return " ".join(f"--{name} {part}".strip() for part in positions.split(", "))
+
+
 def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:
-    """Pick the settings of one job out of all the flags of a command."""
+    """Return the settings of one job, picked from all flags of a command."""
     return kind.of({option.name: flags[option.name] for option in kind.options()})
 
 
@@ -138,6 +184,6 @@ def _flag(option: Option, section: str) -> Callable[[Any], Any]:
     else:
         names, kind = option.flag, SettingType(option)
     return click.option(
-        names, option.name, cls=SettingOption, section=section,
+        names, option.name, cls=SettingOption, setting=option, section=section,
         type=kind, default=option.default, show_default=option.default != "", help=help,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The commands that run jobs, made from the dictionary of jobs: one a job, a chain, a batch."""
+"""Commands that run jobs, built from `hushpore.jobs.JOBS`: single jobs, chains and batches."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hushpore.base.errors import InputError
 from hushpore.cli.flags import (
     JobCommand,
     device_flag,
+    in_flags,
     reading_flags,
     settings_flags,
     settings_from,
@@ -20,7 +21,7 @@ from hushpore.cli.flags import (
     trace_flag,
 )
 from hushpore.cli.settings import settings_sources
-from hushpore.cli.terminal import Measured, drive, echo
+from hushpore.cli.terminal import TimingRecorder, drive, echo
 from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
 
@@ -36,26 +37,28 @@ if TYPE_CHECKING:
 
     Decorator = Callable[[Any], Any]
 
-#: Of every command that runs jobs on one scan.
+#: Flags of every command that runs jobs on one scan.
 _COMMON = (
     device_flag,
     reading_flags,
     trace_flag,
     timings_flag,
     click.option("--overwrite", is_flag=True, help="Replace an existing result."),
-    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, no bar."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as JSON, without a progress bar."
+    ),
 )  # fmt: skip
 _CLUSTER = (
     click.option(
         "--cluster", metavar="PLACE",
-        help="Run on the workers of dask.distributed: local:N (processes of this machine), "
-        "cuda:all (one for each GPU of it), tcp://HOST:PORT or tls://HOST:PORT (a scheduler), or a "
+        help="Run on dask.distributed workers: local:N (N processes on this machine), cuda:all "
+        "(one per GPU of this machine), tcp://HOST:PORT or tls://HOST:PORT (a scheduler), or a "
         "scheduler file.",
     ),
     click.option(
         "--cluster-memory", type=float, metavar="GB",
-        help="What each process of local:N or cuda:all may take; by default its share of what is "
-        "free.",
+        help="Memory limit of each process of local:N or cuda:all.  [default: an equal share of "
+        "the free memory]",
     ),
 )  # fmt: skip
 
@@ -65,8 +68,8 @@ def job_command(
 ) -> click.Command:
     """Return a command that runs jobs on a scan, one after another, and writes the result.
 
-    `jobs`: keys of `hushpore.jobs.JOBS`; one alone has the flags of its extra files, too.
-    `short_help`, `help`: what it does; by default what the entry of the job says.
+    `jobs`: keys of `hushpore.jobs.JOBS`; for a single job the command also has the flags of its
+    extra files. `short_help`, `help`: texts of the command; by default those of the first job.
     """
     kinds = [JOBS[job] for job in jobs]
     extras = kinds[0].extras if len(jobs) == 1 else ()
@@ -80,7 +83,7 @@ def job_command(
         click.argument("path"),
         click.option(
             "-o", "--output", required=True, metavar="OUT" if one_image else "DIR",
-            help="TIFF or OME-Zarr (.zarr) to write." if one_image else "Folder to write.",
+            help="TIFF or OME-Zarr (.zarr) to write." if one_image else "Folder for the results.",
         ),
         *(click.option(extra.flag, metavar="FILE", help=extra.help) for extra in extras),
         *(settings_flags(kind.settings, kind.title) for kind in kinds),
@@ -94,9 +97,9 @@ def job_command(
 
 
 def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Command:
-    """Return a command that sends many scans through jobs with the same settings.
+    """Return a command that runs jobs on many scans with the same settings.
 
-    `jobs`: keys of `hushpore.jobs.JOBS`; each but the last can be left out. `name`: of the command.
+    `jobs`: keys of `hushpore.jobs.JOBS`; all but the last are optional. `name`: its name.
     """
     kinds = {job: JOBS[job] for job in jobs}
 
@@ -137,7 +140,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
         else:
             for state in done.states:
                 if state.state == "failed":
-                    echo(f"Failed: {state.name}: {state.message}", err=True)
+                    echo(f"Failed: {state.name}: {in_flags(state.message)}", err=True)
             echo(f"{done.summary}.\nWritten: {done.folder / 'summary.csv'}")
             if groups and (done.folder / GROUPS).is_file():
                 echo(f"Written: {done.folder / GROUPS}, with a plot in {PICTURE}")
@@ -147,19 +150,19 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
     decorators: list[Decorator] = [
         click.argument("scans", nargs=-1, required=True),
         click.option(
-            "-o", "--output", required=True, metavar="DIR", help="Folder for all results."
+            "-o", "--output", required=True, metavar="DIR", help="Folder for the results."
         ),
         *(
             click.option(
                 f"--{job}/--no-{job}", _with(job), default=True, show_default=True,
-                help=f"{kinds[job].title} each scan before the next step.",
+                help=f"{kinds[job].title} each scan first.",
             )
             for job in jobs[:-1]
         ),
         click.option(
             "--jobs", "n_jobs", default=1, show_default=True, metavar="N",
             type=click.IntRange(min=1),
-            help="How many scans at once, in processes of their own, as far as memory allows.",
+            help="Number of scans processed in parallel, as far as memory allows.",
         ),
         *(settings_flags(kind.settings, kind.title) for kind in kinds.values()),
         settings_sources(*jobs),
@@ -167,35 +170,38 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
         device_flag,
         click.option(
             "--overwrite", is_flag=True,
-            help="Make results again that are of other settings or of a scan that has changed.",
+            help="Replace results made with other settings or from a scan that has changed since.",
         ),
         click.option(
-            "--groups", default="", metavar="WHAT",
-            help="Compare scans by groups, in groups.csv and groups.png: 'folder' for the folders "
-            "that they lie in, or a CSV file with columns name and group.",
+            "--groups", default="", metavar="folder|FILE",
+            help="Compare groups of scans, in groups.csv and groups.png: 'folder' groups them by "
+            "their folders; a CSV file has the columns name and group.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, no bar."),
+        click.option(
+            "--json", "as_json", is_flag=True,
+            help="Print the summary as JSON, without a progress bar.",
+        ),
     ]  # fmt: skip
     made = click.command(
         name,
         cls=JobCommand,
-        short_help=f"{JOBS[jobs[-1]].title} of many scans with the same settings, resumable.",
-        help="Send all SCANS (files, folders, wildcards in quotes) through the same settings: "
+        short_help=f"{JOBS[jobs[-1]].title} of many scans with the same settings.",
+        help="Process all SCANS (files, folders, wildcards in quotes) with the same settings: "
         f"{', then '.join(JOBS[job].title.lower() for job in jobs)}.\n\n"
-        "Writes a result folder a scan, and summary.csv across them. A scan that fails does not "
-        "stop the others. Started again, it skips what is done. Ends with status 1 if a scan "
-        "failed.",
+        "Writes a result folder for each scan and summary.csv for all of them. A scan that fails "
+        "does not stop the others. Run again, the command skips finished scans. The exit status is "
+        "1 if a scan failed.",
     )
     return made(_decorated(command, decorators))
 
 
 def _with(job: str) -> str:
-    """Return the name of the flag that says whether a batch has a step."""
+    """Return the parameter name of the flag that switches a step of a batch on or off."""
     return f"with_{job}"
 
 
 def _decorated(command: Any, decorators: Sequence[Decorator]) -> Any:
-    # the first stands first in the help
+    # in reverse, so that the help lists the first one first
     for decorate in reversed(decorators):
         command = decorate(command)
     return command
@@ -211,66 +217,66 @@ def _run(
     source = ScanRecipe(
         path, flags["series"], flags["resample"], flags["at"], flags["voxel_size"], flags["trust"]
     )
-    asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
-    files = {extra: load(extra.checker)(file, overwrite) for extra, file in asked.items()}
+    requested = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
+    files = {extra: load(extra.checker)(file, overwrite) for extra, file in requested.items()}
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}
     inputs = [path, *files_of(steps.values())]
-    measured = Measured(flags["timings"], flags["trace"], overwrite)
-    others = [*files.values(), *measured.files]
+    recorder = TimingRecorder(flags["timings"], flags["trace"], overwrite)
+    others = [*files.values(), *recorder.files]
     target = check_result_target(output, jobs, overwrite, inputs=inputs, others=others)
     before: Volume | None = None
     if flags["device"] == ALL_GPUS and "cluster" in flags:
         if flags["cluster"] not in (None, ALL_GPUS):
             raise InputError(
-                f"--device {ALL_GPUS} starts workers of its own and cannot go with --cluster "
-                f"{flags['cluster']}. Use one of the two; of --cluster each worker takes --device."
+                f"--device {ALL_GPUS} starts its own workers and cannot be combined with --cluster "
+                f"{flags['cluster']}. Use only one of the two."
             )
         flags = {**flags, "cluster": ALL_GPUS}
     if flags.get("cluster"):
         for extra in files:
             if extra.not_on_cluster:
                 raise InputError(f"{extra.flag} {extra.not_on_cluster}")
-        result = _run_on_cluster(steps, source, target, flags, measured)
+        result = _run_on_cluster(steps, source, target, flags, recorder)
     else:
-        _refuse_unread(jobs[0], source, steps[jobs[0]])
+        _check_unread(jobs[0], source, steps[jobs[0]])
         origin = source.to_dict()
-        before = volume = _read(source, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None)
+        before = volume = _read(source, recorder, flags["device"] if JOBS[jobs[0]].on_gpu else None)
         results = []
         with chained(flags["device"]) as backend_of:
             for job, settings in steps.items():
                 attached = attach_files(volume, settings, source)
-                _refuse_extras(files, attached, settings)
-                _say_time(job, settings, volume, flags)
+                _check_extras(files, attached, settings)
+                _print_expected_time(job, settings, volume, flags)
                 work = start(job, attached, settings, backend_of(job))
-                result = _drive(work, job, flags, measured)
+                result = _drive(work, job, flags, recorder)
                 if JOBS[job].keep_time:
                     load(JOBS[job].keep_time)(settings, flags["device"], result.provenance)
                 results.append(result)
                 volume = result.volume if JOBS[job].gives else volume
         changes = source.changes_since(origin)
         for change in changes:
-            echo(f"Warning: {change}", err=True)
-        noted: dict[str, Any] = {"notes": changes} if changes else {}
+            echo(f"Warning: {in_flags(change)}", err=True)
+        record: dict[str, Any] = {"notes": changes} if changes else {}
         target = write_result(
-            target, results, before, source=origin, extra=noted, overwrite=overwrite
+            target, results, before, source=origin, extra=record, overwrite=overwrite
         )
     for extra, file in files.items():
         load(extra.writer)(file, result, before, overwrite)
-    measured.show()
+    recorder.show()
     if flags["as_json"]:
         echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
     else:
-        echo(f"{result.summary}\nWritten: {target}")
+        echo(f"{in_flags(result.summary)}\nWritten: {target}")
 
 
-def _refuse_unread(job: str, source: ScanRecipe, settings: Settings) -> None:
-    """Raise what the job would once all values are there, for some scans minutes later."""
+def _check_unread(job: str, source: ScanRecipe, settings: Settings) -> None:
+    """Run the checks of the job before the scan is read, which can take minutes."""
     if check := JOBS[job].check:
         load(check)(source.describe(), settings)
 
 
-def _refuse_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settings) -> None:
-    """Raise what the writers of further files would, once the job has run for nothing."""
+def _check_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settings) -> None:
+    """Run the checks of the extra files before the job instead of after it."""
     for extra in extras:
         if extra.check:
             load(extra.check)(volume, settings)
@@ -278,7 +284,7 @@ def _refuse_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settin
 
 def _run_on_cluster(
     steps: Mapping[str, Settings], source: ScanRecipe, target: Path, flags: dict[str, Any],
-    measured: Measured,
+    recorder: TimingRecorder,
 ) -> Any:  # fmt: skip
     scan: ScanRecipe | str = source
     for job, settings in steps.items():
@@ -289,31 +295,33 @@ def _run_on_cluster(
             flags["cluster"], scan, place, settings, device=flags["device"],
             memory=flags["cluster_memory"], overwrite=flags["overwrite"], trust=source.trust,
         )  # fmt: skip
-        result = _drive(work, job, flags, measured)
+        result = _drive(work, job, flags, recorder)
         if not is_last:
             echo(f"Written: {place}", err=True)
-            # of which there is one series, whatever those of the scan are called
+            # the denoised file holds one series, so `series` no longer applies
             scan = str(place)
     return result
 
 
-def _say_time(job: str, settings: Settings, volume: Volume, flags: dict[str, Any]) -> None:
-    """Say how long a job will take, where one like it was run here before."""
+def _print_expected_time(
+    job: str, settings: Settings, volume: Volume, flags: dict[str, Any]
+) -> None:
+    """Print the expected time of a job, if a similar one has run on this computer before."""
     if JOBS[job].expected_time and not flags["as_json"]:
-        said = load(JOBS[job].expected_time)(settings, volume, flags["device"])
-        if said:
-            echo(said, err=True)
+        expected = load(JOBS[job].expected_time)(settings, volume, flags["device"])
+        if expected:
+            echo(in_flags(expected), err=True)
 
 
-def _drive(work: Job, job: str, flags: dict[str, Any], measured: Measured) -> Any:
+def _drive(work: Job, job: str, flags: dict[str, Any], recorder: TimingRecorder) -> Any:
     title = JOBS[job].title
-    listen = functools.partial(measured.listen, title)
+    listen = functools.partial(recorder.listen, title)
     return drive(work, title, quiet=flags["as_json"], listen=listen)
 
 
-def _read(source: ScanRecipe, measured: Measured, device: str | None = None) -> Volume:
-    """Read a scan, of which all values go to `device`, if it is given."""
-    volume = measured.read(lambda: source.read(device))
+def _read(source: ScanRecipe, recorder: TimingRecorder, device: str | None = None) -> Volume:
+    """Read a scan into memory, ready for transfer to `device` if one is given."""
+    volume = recorder.read(lambda: source.read(device))
     for note in volume.notes:
-        echo(f"Note: {note}", err=True)
+        echo(f"Note: {in_flags(note)}", err=True)
     return volume

@@ -1,4 +1,4 @@
-"""The commands on results: make one again, compare two, write one for another program."""
+"""Commands for results: reproduce one, compare two, export one to another program."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ from pathlib import Path
 import click
 
 from hushpore.base.safe_text import as_csv
-from hushpore.cli.flags import device_flag, trust_flag
+from hushpore.cli.flags import device_flag, in_flags, trust_flag
 from hushpore.cli.terminal import drive, echo
 from hushpore.io.registry import exporters_of
 from hushpore.runs.pore_result import export
 
 FORMATS = exporters_of("pores")
 EXPORT_HELP = (
-    "Write the pore result, or the regions of phases, in the folder RESULT for another program.\n\n"
+    "Export the pores, or the regions of phases, in the folder RESULT to another program.\n\n"
 ) + " ".join(
     f"{name}: {each.content} ({', '.join(each.endings)})." for name, each in FORMATS.items()
 )
 
 
-@click.command("rerun", short_help="Make a result again, and say whether it is the same.")
+@click.command("rerun", short_help="Reproduce a result and check that it is identical.")
 @click.argument("result", metavar="RESULT")
-@click.option("-o", "--output", required=True, metavar="OUT", help="Where the new result goes.")
+@click.option(
+    "-o", "--output", required=True, metavar="OUT", help="New result: a folder, or an image file."
+)
 @device_flag
-@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON, no bar.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the outcome as JSON, without a progress bar."
+)
 @click.option("--overwrite", is_flag=True, help="Replace an existing result in OUT.")
 @trust_flag
 def rerun_command(
     result: str, output: str, device: str, as_json: bool, overwrite: bool, trust: bool
 ) -> None:
-    """Make RESULT, a folder or a denoised image, again from the record of it, and compare.
+    """Reproduce RESULT, a folder or a denoised image, from its record, and compare the two.
 
-    Reads the same scan, after a look at its fingerprint, and runs the same jobs with the same
-    settings. Says whether the result is identical (images to the bit, tables to nine digits), or
-    what differs; ends with status 2 where it does.
+    Checks the fingerprint of the scan, then runs the same jobs with the same settings. Reports
+    whether the results are identical (images bit by bit, tables to nine digits) or what differs;
+    the exit status is 2 if they differ.
     """
     from hushpore.runs.rerun import rerun
 
@@ -46,30 +50,30 @@ def rerun_command(
         found = {"identical": done.identical, "differences": done.differences}
         echo(json.dumps({"written": str(done.written), **found}, indent=2))
     else:
-        echo(f"{done.summary}\nWritten: {done.written}")
+        echo(f"{in_flags(done.summary)}\nWritten: {done.written}")
     if not done.identical:
         sys.exit(2)
 
 
-@click.command("compare", short_help="Say how two results of pores or phases differ.")
+@click.command("compare", short_help="Compare two pore results or two phase results.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("-o", "--output", metavar="FILE", help="Picture of both (.png).")
-@click.option("--csv", metavar="FILE", help="Write the table as CSV.")
+@click.option("-o", "--output", metavar="FILE", help="Figure that shows both results (.png).")
+@click.option("--csv", metavar="FILE", help="CSV file for the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def compare_command(
     a: str, b: str, output: str | None, csv: str | None, as_json: bool, overwrite: bool
 ) -> None:
-    """Say how the results in the folders A and B differ: two of pores, or two of phases.
+    """Compare the results in the folders A and B: two pore results, or two phase results.
 
-    Totals and medians side by side, and of the distributions the distance (ks, Kolmogorov-Smirnov,
-    0: alike, 1: no overlap), the test of Mann and Whitney (p), and a 95 % interval of the
-    difference of medians (low, high). Pores of one scan are not independent samples: tests and
-    intervals look surer than they are.
+    The table lists totals and medians side by side. For each distribution it gives the
+    Kolmogorov-Smirnov distance (ks; 0: identical, 1: no overlap), the p value of the Mann-Whitney
+    test (p), and a 95 % confidence interval for the difference of the medians (low, high). Pores of
+    one scan are not independent samples, so p values and intervals are too optimistic.
 
-    Phases are compared by their names: share, surface, thickness and regions of each, and the areas
-    at which they touch.
+    Phases are matched by name: the table lists volume fraction, surface, thickness and regions of
+    each phase, and the contact areas between phases.
     """
     from hushpore.base.atomic import new_file
     from hushpore.io.output_target import check_target, require_apart
@@ -104,14 +108,14 @@ def compare_command(
         echo(f"Written: {file}", err=True)
 
 
-@click.command("export", short_help="Write a pore result for another program.", help=EXPORT_HELP)
+@click.command("export", short_help="Export a pore result to another program.", help=EXPORT_HELP)
 @click.argument("result", metavar="RESULT")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 @click.option(
     "--to",
     type=click.Choice(list(FORMATS)),
     default=None,
-    help="Format; by default what the name of FILE says.",
+    help="File format.  [default: from the extension of FILE]",
 )
 @click.option(
     "--label",
@@ -119,14 +123,14 @@ def compare_command(
     type=int,
     multiple=True,
     metavar="N",
-    help="For a surface: this pore only; may be given several times.",
+    help="For a surface: export this pore only; repeat for more pores.",
 )
-@click.option("--apart", is_flag=True, help="For a surface: close each pore by itself.")
+@click.option("--apart", is_flag=True, help="For a surface: give each pore its own closed surface.")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def export_command(
     result: str, output: str, to: str | None, labels: tuple[int, ...], apart: bool, overwrite: bool
 ) -> None:
-    """Write a pore result for another program."""
+    """Export a pore result to another program."""
     for file in export(
         result, output, to or "", labels=labels or None, apart=apart, overwrite=overwrite
     ):

@@ -1,4 +1,4 @@
-"""Settings and preferences: where a command takes them from, and the commands that show them."""
+"""Settings files, presets and preferences: their flags, and the commands that show them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from hushpore.base.errors import InputError
+from hushpore.base.formatting import readable_count
 from hushpore.base.preferences import (
     Preferences,
     in_force,
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def settings_sources(*jobs: str) -> Callable[[Any], Any]:
-    """Decorate a command with ``--settings`` and ``--preset`` for the flags of some jobs.
+    """Return a decorator that adds ``--settings`` and ``--preset`` for some jobs to a command.
 
-    What they hold stands in for the defaults of flags, and a flag that is given wins.
+    Their values replace the defaults of the flags; flags given by the user take precedence.
     """
 
     def take(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -48,10 +49,10 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
 
     def decorate(command: Any) -> Any:
         for name, metavar, help in (
-            ("--preset", "NAME", "Settings saved under a name; flags win over them."),
-            ("--settings", "FILE", "Settings from a TOML file; flags win over them."),
+            ("--preset", "NAME", "Saved settings to use; flags take precedence."),
+            ("--settings", "FILE", "TOML file with settings; flags take precedence."),
         ):
-            # eager: before any flag looks for its default
+            # eager: read before any flag takes its default
             command = click.option(
                 name, metavar=metavar, help=help, is_eager=True, expose_value=False, callback=take
             )(command)
@@ -62,35 +63,41 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
 
 def _stand_in(ctx: click.Context, jobs: tuple[str, ...], found: Mapping[str, Settings]) -> None:
     if ctx.default_map:
-        raise click.UsageError("Give --settings or --preset, not both.")
+        raise click.UsageError("--settings and --preset cannot be combined; use one of them.")
     if not set(jobs) & set(found):
         tables = " or ".join(f"[{job}]" for job in jobs)
-        raise InputError(f"The settings hold no table {tables}, but {', '.join(found) or 'none'}.")
+        there = ", ".join(f"[{job}]" for job in found) or "no table at all"
+        raise InputError(
+            f"The settings need a table {tables} for this command, but contain {there}. Add that "
+            "table, or choose other settings."
+        )
     ctx.default_map = {}
     for job in set(jobs) & set(found):
         defaults = type(found[job])().to_dict()
         ctx.default_map |= {
             name: "none" if value is None else value
             for name, value in found[job].to_dict().items()
-            # a flag of yes and no has no word for neither
+            # click cannot express None for a flag that is on or off
             if value != defaults[name]
         }
 
 
-@click.command("settings", short_help="Write all settings, explained, as a file.")
-@click.option("-o", "--output", metavar="FILE", help="TOML file to write; else it is printed.")
-@click.option("--preset", metavar="NAME", help="Those of a preset, not the defaults.")
+@click.command("settings", short_help="Write all settings, with explanations, to a file.")
+@click.option("-o", "--output", metavar="FILE", help="TOML file to write.  [default: print]")
+@click.option(
+    "--preset", metavar="NAME", help="Write the settings of a preset instead of the defaults."
+)
 @click.option("--list", "listed", is_flag=True, help="List the presets.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def settings_command(output: str | None, preset: str | None, listed: bool, overwrite: bool) -> None:
-    """Write all settings with their defaults, explained, as a file for --settings."""
+    """Write all settings with their defaults and explanations, as a file for --settings."""
     if listed:
         for name in presets.shipped_presets():
-            echo(f"{name}: {', '.join(presets.read_preset(name))} (ships with hushpore)")
+            echo(f"{name}: {', '.join(presets.read_preset(name))} (included with hushpore)")
         names = presets.list_presets()
         for name in names:
             echo(f"{name}: {', '.join(presets.read_preset(name))}")
-        echo(f"{len(names)} in {presets.presets_folder()}", err=True)
+        echo(f"{readable_count(len(names), 'preset')} in {presets.presets_folder()}", err=True)
         return
     chosen = presets.read_preset(preset or presets.DEFAULT)
     if output is None:
@@ -99,21 +106,21 @@ def settings_command(output: str | None, preset: str | None, listed: bool, overw
         echo(f"Written: {presets.write_settings(output, chosen, overwrite)}")
 
 
-@click.command("preferences", short_help="Say or change what jobs use where nothing is asked for.")
+@click.command("preferences", short_help="Show or change the defaults of all commands.")
 @settings_flags(Preferences)
-@click.option("--reset", is_flag=True, help="Put all back to their defaults first.")
-@click.option("--forget", is_flag=True, help="Forget what widgets were last run with.")
+@click.option("--reset", is_flag=True, help="Reset all preferences to their defaults first.")
+@click.option("--forget", is_flag=True, help="Forget the settings of the last run in napari.")
 @click.option(
-    "--clean", is_flag=True, help="Remove temporary files of programs that run no longer."
+    "--clean", is_flag=True, help="Remove temporary files left behind by crashed programs."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def preferences_command(
     reset: bool, forget: bool, clean: bool, as_json: bool, **flags: Any
 ) -> None:
-    """Say what jobs use where nothing is asked for, and why; with flags, change it.
+    """Show the defaults of all commands and where they come from; with flags, change them.
 
-    A flag of a command wins over the environment variable, this over the preference. What was left
-    over by programs that were killed is listed, too.
+    A flag of a command takes precedence over the environment variable, and the variable over the
+    preference. Temporary files left behind by crashed programs are listed as well.
     """
     ctx = click.get_current_context()
     given = {
@@ -130,21 +137,30 @@ def preferences_command(
     removed = remove_left_over() if clean else []
     folders = temporary_folders()
     left = [folder for folder in folders if folder.is_left_over]
-    known = in_force()
+    preferences = in_force()
     if as_json:
-        there = {"folder": str(scratch_folder()), "bytes": sum(one.nbytes for one in folders)}
-        there |= {"left_over": [str(one.path) for one in left]}
-        there |= {"removed": [str(one.path) for one in removed]}
-        found = {"file": str(preferences_file()), "preferences": known, "temporary_files": there}
-        echo(json.dumps(found, indent=2))
+        temporary = {
+            "folder": str(scratch_folder()),
+            "bytes": sum(one.nbytes for one in folders),
+            "left_over": [str(one.path) for one in left],
+            "removed": [str(one.path) for one in removed],
+        }
+        report = {
+            "file": str(preferences_file()),
+            "preferences": preferences,
+            "temporary_files": temporary,
+        }
+        echo(json.dumps(report, indent=2))
         return
-    for name, entry in known.items():
+    for name, entry in preferences.items():
         value = "none" if entry["value"] in (None, "") else entry["value"]
-        wins = "" if entry["variable"] in entry["reason"] else f"; {entry['variable']} would win"
-        echo(f"{name} = {value}  ({entry['reason']}{wins})")
+        override = (
+            "" if entry["variable"] in entry["reason"] else f"; override: {entry['variable']}"
+        )
+        echo(f"{name} = {value}  ({entry['reason']}{override})")
     if removed:
         echo(f"Removed: {in_words(removed)}")
-    echo(f"Temporary files, new ones in {scratch_folder()}: {in_words(folders)}")
+    echo(f"Temporary files ({scratch_folder()}): {in_words(folders)}")
     for one in left:
-        echo(f"  left over: {one.path} (--clean removes it)")
-    echo(f"Kept in {preferences_file()}", err=True)
+        echo(f"  left behind: {one.path} (remove with --clean)")
+    echo(f"Preferences file: {preferences_file()}", err=True)

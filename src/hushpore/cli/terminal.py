@@ -1,4 +1,4 @@
-"""What a command says in a terminal: text, the progress of a job, and where its time went."""
+"""Terminal output of a command: text, the progress of a job, and timings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hushpore.base.atomic import new_file
 from hushpore.base.events import Driver, Note, StopEarly, Timing
 from hushpore.base.events import Progress as Done
 from hushpore.base.safe_text import harmless
+from hushpore.cli.flags import in_flags
 from hushpore.device.breakdown import timing_table
 from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text, without characters that a terminal would obey."""
+    """Print a text, with control characters escaped."""
     click.echo(harmless(text), err=err, nl=nl)
 
 
@@ -42,10 +43,27 @@ def drive(
 ) -> Any:
     """Run a job to its end with a progress bar on standard error, and return its result.
 
-    `job`: as `hushpore.start` makes it, or another that yields events; closed whatever happens, an
-    interrupt included.
-    Raises KeyboardInterrupt: at the second interrupt; at the first where the job cannot end early
-    with what it has.
+    Parameters
+    ----------
+    job : generator
+        A job from `hushpore.start`, or any other generator of events. It is always closed, even
+        after an interrupt.
+    title : str
+        Shown in front of the progress bar.
+    quiet : bool, optional
+        Show neither the bar nor the notes.
+    listen : callable, optional
+        Called with every event.
+
+    Returns
+    -------
+    object
+        The result of the job.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At the second Ctrl+C; at the first one if the job cannot end early with a result.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -63,12 +81,12 @@ def drive(
         try:
             for event in driver:
                 if is_ending:
-                    # a job that cannot end early has raised
+                    # a job that cannot end early has raised StopEarly by now
                     bar.console.print("Ending early; press Ctrl+C again to cancel.")
                 if listen is not None:
                     listen(event)
                 if isinstance(event, Done):
-                    # per cent are said already
+                    # the bar shows the percentage already
                     is_count = event.total and event.unit != "%"
                     count = f"{event.done:,}/{event.total:,} {event.unit}" if is_count else ""
                     bar.update(
@@ -78,9 +96,9 @@ def drive(
                         count=count,
                     )
                 elif isinstance(event, Note):
-                    told = harmless(("Warning: " if event.warning else "") + event.message)
-                    # a bracket is a bracket here, and no colour
-                    bar.console.print(told, markup=False)
+                    message = ("Warning: " if event.warning else "") + in_flags(event.message)
+                    # brackets in a message are not colour markup
+                    bar.console.print(harmless(message), markup=False)
                 is_ending = interrupts.taken()
                 driver.answer = StopEarly() if is_ending else None
         except StopEarly:
@@ -90,7 +108,7 @@ def drive(
 
 
 class _Interrupts:
-    """Keeps the first Ctrl+C for the job to be told of between two events; the second is raised."""
+    """Holds the first Ctrl+C back until the job's next event; the second one is raised."""
 
     def __init__(self) -> None:
         self._waiting = False
@@ -106,7 +124,7 @@ class _Interrupts:
         self._restore()
 
     def taken(self) -> bool:
-        """Whether there was an interrupt that has not been answered yet."""
+        """Return whether Ctrl+C was pressed since the last call."""
         waiting, self._waiting = self._waiting, False
         return waiting
 
@@ -120,17 +138,27 @@ class _Interrupts:
             self._before = None
 
 
-class Measured:
-    """Times the reading of files and listens to the jobs of a command.
+class TimingRecorder:
+    """Records the time that a command takes to read files and to run its jobs.
 
-    `timings`: print a table for each job at the end. `trace`: file for the time line, whose name
-    ends in ``.json``. `overwrite`: whether that file may be replaced.
-    Raises OutputError if the file cannot be written.
+    Parameters
+    ----------
+    timings : bool
+        Print a table for each job at the end.
+    trace : str or None
+        Timeline file to write; its name ends in ``.json``.
+    overwrite : bool
+        Replace an existing timeline file.
 
     Attributes
     ----------
     files : list of pathlib.Path
-        What it will write: that of the time line, where there is one.
+        Files to be written: the timeline, if requested.
+
+    Raises
+    ------
+    OutputError
+        If the timeline file cannot be written.
     """
 
     def __init__(self, timings: bool, trace: str | None, overwrite: bool) -> None:
@@ -144,7 +172,7 @@ class Measured:
         self._read = Timing()
 
     def read(self, reads: Callable[[], Volume]) -> Volume:
-        """Return what a function reads from files; the job that comes first counts its time."""
+        """Call a function that reads a volume, and add its time to that of the first job."""
         with self._timer.stage("reading files") as run:
             volume = reads()
             run.nbytes = volume.nbytes
@@ -153,13 +181,13 @@ class Measured:
         return volume
 
     def listen(self, title: str, event: Event) -> None:
-        """Take in an event of the job of that title."""
+        """Record an event of the job with this title."""
         self._trace.add(event)
         if isinstance(event, Timing):
             self._newest[title] = event
 
     def show(self) -> None:
-        """Print the tables and write the time line, where they were asked for."""
+        """Print the tables and write the timeline, if requested."""
         if self._timings:
             read = self._read
             for title, timing in self._newest.items():
