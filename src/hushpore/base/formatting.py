@@ -40,7 +40,7 @@ def readable_unit(unit: str, power: int = 1) -> str:
     ('µm', 'µm³', 'px')
     """
     sign = {"um": "µm", "pixel": "px"}.get(unit, unit)
-    return sign + {1: "", 2: "²", 3: "³", -1: "⁻¹"}[power]
+    return sign + {1: "", 2: "²", 3: "³", -1: "⁻¹", -3: "⁻³"}[power]
 
 
 def readable_number(value: float, digits: int = 3) -> str:

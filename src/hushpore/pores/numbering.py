@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.pores.tables.material import material_totals
 from hushpore.pores.tables.measures import pore_columns, reach_a_face, throat_columns
 from hushpore.pores.tables.totals import RELIABLE
 from hushpore.pores.watershed.merging import (
@@ -185,6 +186,7 @@ def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> d
     diameter = table["equivalent_diameter"]
     return {
         **void,
+        **material_totals(void, table, volume),
         "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
         "count": len(diameter),
         "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),

@@ -272,10 +272,9 @@ def _scale(first: PoreResult | PhaseTables, second: PoreResult | PhaseTables) ->
 
 def unit_in_words(unit: str) -> str:
     """Write the unit of a quantity as people do: µm² for ``um^2``, which files have."""
-    if unit.startswith("1/"):
-        return readable_unit(unit.removeprefix("1/"), -1)
-    length, _, power = unit.partition("^")
-    return readable_unit(length, int(power or 1)) if length else ""
+    length, _, power = unit.removeprefix("1/").partition("^")
+    sign = -1 if unit.startswith("1/") else 1
+    return readable_unit(length, sign * int(power or 1)) if length else ""
 
 
 def _names(first: str, second: str) -> tuple[str, str]:
@@ -283,4 +282,4 @@ def _names(first: str, second: str) -> tuple[str, str]:
 
 
 def _unit(unit: str, power: int) -> str:
-    return {0: "", 1: unit, 2: f"{unit}^2", 3: f"{unit}^3", -1: f"1/{unit}"}[power]
+    return {0: "", 1: unit, -1: f"1/{unit}", -3: f"1/{unit}^3"}.get(power, f"{unit}^{power}")

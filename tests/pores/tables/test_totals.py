@@ -21,7 +21,7 @@ from hushpore.runs.compare import compare
 if TYPE_CHECKING:
     from pathlib import Path
 
-UNITS = {0: "", 1: "um", -1: "um^-1"}
+UNITS = {0: "", 1: "um", -1: "um^-1", -3: "um^-3"}
 EVERYTHING = PoreSettings(local_thickness="both", tortuosity=True, intervals=True)
 
 

@@ -29,6 +29,12 @@ from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.geometry.surface import crofton_area, surface_area
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.tables.merged_sums import PoreSums, ThroatSums
+from hushpore.pores.tables.positions import (
+    axial_positions,
+    face_distances,
+    radial_positions,
+    zingg_classes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -195,6 +201,16 @@ PORES: list[Measure[PoreSums]] = [
         lambda pores: pores.lengths[:, 2] / pores.lengths[:, 1],
         is_shape=True,
     ),
+    _each(
+        "zingg_class",
+        0,
+        "Zingg's shape class, from the two ratios with the limit 2/3: 1 disc, 2 equant, 3 blade, "
+        "4 rod.",
+        lambda pores: zingg_classes(
+            pores.lengths[:, 1] / pores.lengths[:, 0], pores.lengths[:, 2] / pores.lengths[:, 1]
+        ),
+        is_shape=True,
+    ),
     *(
         _each(
             f"axis_direction_{axis}",
@@ -213,6 +229,33 @@ PORES: list[Measure[PoreSums]] = [
             lambda pores, place=place: pores.centroid[:, place],
         )
         for place, axis in enumerate("zyx")
+    ),
+    _each(
+        "axial_position",
+        0,
+        "Place of the centre of mass along z, as a share of the height of the volume: 0 at the "
+        "first face, 1 at the last.",
+        lambda pores: axial_positions(pores.mean, pores.volume),
+    ),
+    _each(
+        "radial_position",
+        1,
+        "Distance of the centre of mass from the axis along z through the middle of the slices.",
+        lambda pores: radial_positions(pores.mean, pores.volume),
+    ),
+    _each(
+        "face_distance",
+        1,
+        "Distance from the bounding box of the pore to the nearest face of the volume; 0 if it "
+        "reaches one.",
+        lambda pores: face_distances(pores.bounds, pores.volume),
+    ),
+    Measure(
+        "nearest_distance",
+        1,
+        "Distance from the centre of mass to that of the nearest other pore; empty (NaN) if there "
+        "is one pore only.",
+        lambda pores: pores.nearest_distance,
     ),
     Measure(
         "coordination_number",
@@ -347,7 +390,8 @@ def columns_without_rows() -> dict[str, npt.NDArray[Any]]:
     label, whole, real = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32)
     sums, bounds = np.zeros((0, len(SUMS)), np.int64), np.zeros((0, 6), np.int32)
     crossings, place = np.zeros((0, N_DIRECTIONS), np.int64), np.zeros((0, 3), np.int64)
-    pores = PoreSums(label, sums, bounds, crossings, real, whole, whole, volume)
+    far = np.zeros(0, np.float64)
+    pores = PoreSums(label, sums, bounds, crossings, real, whole, whole, far, volume)
     throats = ThroatSums(label, label, crossings, real, place, volume)
     return {**_columns(THROATS, throats), **_columns(PORES, pores)}
 

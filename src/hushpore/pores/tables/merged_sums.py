@@ -11,6 +11,8 @@ import numpy as np
 
 from hushpore.pores.geometry.sums import SUMS, add_rows, counting, index_of
 from hushpore.pores.geometry.surface import surface_area
+from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.tables.positions import nearest_distances
 from hushpore.pores.watershed.graph import number_keys, widest_ways
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class PoreSums:
         (pores,), int64: voxels of closed void.
     coordination_number : numpy.ndarray
         (pores,), int64: how many other pores each touches.
+    nearest_distance : numpy.ndarray
+        (pores,), float64: from the centre of mass to that of the nearest other pore.
     volume : Volume
         What was segmented, for spacing and origin.
     grey_step : float
@@ -56,6 +60,7 @@ class PoreSums:
     peak_squared_distance: npt.NDArray[np.float32]
     closed_voxels: npt.NDArray[np.int64]
     coordination_number: npt.NDArray[np.int64]
+    nearest_distance: npt.NDArray[np.float64]
     volume: Volume
     grey_step: float = 1.0
     minimum_shape_voxels: int = 1
@@ -87,6 +92,11 @@ class PoreSums:
         add_rows(graph.crossings, label, crossings)
         closed_voxels = np.zeros(count + 1, np.int64)
         np.add.at(closed_voxels, label, graph.closed_voxels)
+        voxels, *places = (sums[1:, index_of(name)] for name in ("voxels", "z", "y", "x"))
+        n_spatial = volume.n_spatial
+        centres = np.stack(places, axis=-1)[:, -n_spatial:] / voxels[:, None]
+        with KernelThreads() as threads:
+            nearest = nearest_distances(centres * np.asarray(volume.spacing), threads.count)
         return cls(
             np.arange(1, count + 1, dtype=np.int32),
             sums[1:],
@@ -95,6 +105,7 @@ class PoreSums:
             graph.peak_squared_distance[numbering.root],
             closed_voxels[1:],
             coordination_number,
+            nearest,
             volume,
             graph.grey_step,
             minimum_shape_voxels,

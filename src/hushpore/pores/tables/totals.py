@@ -37,7 +37,7 @@ class Total:
     title : str
         In words, as it stands in a table.
     unit_power : int
-        Power of the unit of length: 0 none, 1 length, -1 one over a length.
+        Power of the unit of length: 0 none, 1 length, -1 one over a length, -3 one over a volume.
     is_share : bool
         Whether it is a share, shown in per cent.
     is_compared : bool
@@ -111,6 +111,26 @@ TOTALS: list[Total] = [
     Total("void_thickness_deviation", "Its standard deviation, of the pores", 1),
     Total("solid_thickness", "Mean local thickness of the solid", 1),
     Total("solid_thickness_deviation", "Its standard deviation, of the solid", 1),
+    Total("pore_density", "Pores in a volume", -3),
+    Total("solid_specific_surface", "Surface of the solid over its volume", -1),
+    Total("plate_number", "Walls in a length, by the plate model", -1),
+    Total("wall_number", "Walls in a length, from the local thickness", -1),
+    *(
+        Total(f"{phase}_shape_index", f"Plate-rod index of the {of} (plates 2, rods 4, balls 6)")
+        for phase, of in (("void", "pores"), ("solid", "solid"))
+    ),
+    *(
+        Total(
+            f"orientation_{number}{end}",
+            f"Orientation tensor, {what} {number}{along}",
+            is_compared=not end,
+        )
+        for number in (1, 2, 3)
+        for end, what, along in (
+            ("", "eigenvalue", ""),
+            *((f"_{axis}", "eigenvector", f", {axis}") for axis in "zyx"),
+        )
+    ),
     Total("merge_height", "Watershed merge height (voxels)", is_compared=False),
     Total("threshold", "Threshold (grey value)", is_compared=False),
     *(
@@ -153,7 +173,7 @@ def totals_columns(result: Mapping[str, Any]) -> dict[str, list[Any]]:
     ['', 'um^-1']
     """
     unit = str(result.get("unit", "pixel"))
-    units = {0: "", 1: unit, -1: f"{unit}^-1"}
+    units = {0: "", 1: unit, -1: f"{unit}^-1", -3: f"{unit}^-3"}
     held = [total for total in TOTALS if result.get(total.name) is not None]
     return {
         "name": [total.name for total in held],
