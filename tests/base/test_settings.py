@@ -164,11 +164,11 @@ def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
         (
             "pores",
             "Let it count as pore (exterior='keep').",
-            "('Air around sample' = Count as pore)",
+            "('Surrounding air' = Count as pore)",
         ),
         ("pores", "Leave it out (tortuosity=False).", "('Geodesic tortuosity' = off)"),
         ("pores", "The sample_mask 'a' is empty.", "The 'Sample mask' 'a' is empty."),
-        ("pores", "or set phases to 2.", "or set 'Number of phases' to 2."),
+        ("pores", "or use otsu_classes=2.", "or use 'Otsu classes' = 2."),
         (
             "denoise",
             "method must be 'auto'; got 'n2v'.",
@@ -192,7 +192,7 @@ def test_a_message_names_settings_as_the_form_does(job: str, message: str, expec
         ("pores", "Leave it out (tortuosity=False).", "Leave it out (--no-tortuosity)."),
         ("phases", "Set are_labels=True.", "Set --are-labels."),
         ("pores", "The sample_mask 'a' is empty.", "The --sample-mask 'a' is empty."),
-        ("pores", "or set phases to 2.", "or set --phases to 2."),
+        ("pores", "or use otsu_classes=2.", "or use --otsu-classes 2."),
         ("denoise", "Train longer (steps).", "Train longer (--steps)."),
         ("denoise", "steps must be 8 or None; got 0.", "--steps must be 8 or none; got 0."),
         ("denoise", "method must be 'auto'; got 'n2v'.", "--method must be 'auto'; got 'n2v'."),

@@ -233,7 +233,8 @@ def test_the_help_names_the_settings_of_each_job_apart_the_usual_ones_first() ->
         text.index(words)
         for words in (
             "Options:", "--voxel-size", "Denoise:", "--time-budget", "Denoise, more:",
-            "--patch-size", "Segment pores:", "--threshold", "Segment pores, more:", "--phases",
+            "--patch-size", "Segment pores:", "--threshold", "Segment pores, more:",
+            "--otsu-classes",
         )
     ]  # fmt: skip
     assert places == sorted(places)

@@ -106,7 +106,7 @@ def test_blocks_of_any_thickness_give_the_same_bits(
 #: What a cluster does as one machine does.
 DONE: list[dict[str, Any]] = [
     {"threshold": 130, "hysteresis": 40, "memory_budget": 1.0},
-    {"phases": 3, "merge_overlapping": False, "merge_height": 0.2},
+    {"otsu_classes": 3, "merge_overlapping": False, "merge_height": 0.2},
     {"exterior": "remove-slicewise", "ball_radius": 3, "pore_type": "open"},
     {"exterior": "remove", "ball_radius": 3.5, "border_is_solid": True},
     {"exterior": "remove", "ball_radius": 12, "pore_type": "closed"},

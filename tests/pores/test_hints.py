@@ -21,15 +21,15 @@ def said(name, known=None, **settings):
 
 
 def test_a_number_says_how_many_voxels_are_darker():
-    assert said("threshold", threshold=-500.0) == "10 % of the voxels are darker."
-    assert said("threshold", threshold=0.0) == "30 % of the voxels are darker."
-    assert said("threshold", threshold=-5.0, pores_are="bright").startswith("90 % of the voxels")
+    assert said("threshold", threshold=-500.0) == "10 % of all voxels are darker."
+    assert said("threshold", threshold=0.0) == "30 % of all voxels are darker."
+    assert said("threshold", threshold=-5.0, pores_are="bright").startswith("90 % of all voxels")
 
 
 def test_a_method_says_which_number_it_finds():
     settings = PoreSettings()
     GREYS.find(settings)
-    assert said("threshold") == "Otsu: -1000 HU; 10 % of the voxels are darker."
+    assert said("threshold") == "Otsu -1000 HU: 10 % of all voxels are darker."
 
 
 def test_nothing_is_said_of_a_threshold_that_is_not_known_yet():
@@ -43,7 +43,7 @@ def test_of_two_values_it_is_said_which_is_pore():
         said("threshold", {"greys": mask}, threshold=0.0, pores_are=phase)
         for phase in ("dark", "bright")
     )
-    assert dark.endswith("There are two values only, 0 and 1: 0 is pore (Pores are).")
+    assert dark.endswith("The image has only two values, 0 and 1; 0 is pore (Pores are).")
     assert bright.endswith("1 is pore (Pores are).")
     assert "two values" not in said("threshold", threshold=0.0)
 
@@ -51,7 +51,7 @@ def test_of_two_values_it_is_said_which_is_pore():
 def test_a_sample_is_called_one():
     sample = GreySurvey(GREYS.histogram, GREYS.range, 0.01)
     text = said("threshold", {"greys": sample}, threshold=0.0)
-    assert text == "30 % of the voxels of a sample are darker."
+    assert text == "30 % of all sampled voxels are darker."
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_sample_is_called_one():
 def test_a_number_beyond_all_grey_values_is_pointed_out(threshold, pores_are, begins):
     text = said("threshold", threshold=threshold, pores_are=pores_are)
     assert text.startswith(f"{begins.capitalize()} voxels are")
-    assert text.endswith("from -1000 to 200 HU.")
+    assert text.endswith("(grey values range from -1000 to 200 HU).")
 
 
 def test_a_method_that_fails_says_why():
@@ -78,7 +78,7 @@ def test_the_stricter_threshold_must_be_stricter():
     assert (
         said("hysteresis", threshold=0.0, hysteresis=50.0) == "Must be below the threshold, 0 HU."
     )
-    assert said("hysteresis", threshold=0.0, hysteresis=-500.0).startswith("10 % of the voxels")
+    assert said("hysteresis", threshold=0.0, hysteresis=-500.0).startswith("10 % of all voxels")
 
 
 def test_the_merge_height_is_said_as_a_length():
@@ -86,8 +86,8 @@ def test_the_merge_height_is_said_as_a_length():
     assert "at least 6 voxels narrower" in said("merge_height", merge_height=3.0)
     assert "at least 12 µm narrower" in said("merge_height", {"volume": volume}, merge_height=3.0)
     assert "split pores" in said("merge_height", merge_height=0.2)
-    assert "0.5 evens out" in said("merge_height", merge_height=0.5)
-    assert "narrower necks" in said("merge_height")
+    assert "0.5 voxels smooths out" in said("merge_height", merge_height=0.5)
+    assert said("merge_height") == "Chosen from the pore size; shown with the result."
 
 
 def unused(**settings):
@@ -97,8 +97,8 @@ def unused(**settings):
 def test_settings_without_effect_say_what_they_are_for():
     assert set(unused()) == {"local_window", "local_window_by_slice", "sauvola_k"}
     assert "ball_radius" in unused(exterior="keep")
-    assert {"phases", "hysteresis"} <= set(unused(threshold="sauvola"))
-    assert unused(merging="snow")["merge_height"].startswith("Not used: SNOW splits pores")
+    assert {"otsu_classes", "hysteresis"} <= set(unused(threshold="sauvola"))
+    assert unused(merging="snow")["merge_height"].startswith("Not used: SNOW merges basins")
     assert {"merge_height", "merging"} <= set(unused(markers="seeds"))
     assert {"exterior", "ball_radius"} <= set(unused(sample_mask="disc", exterior="remove"))
     assert "ball_radius" not in unused(exterior="remove")
@@ -108,7 +108,7 @@ def test_settings_without_effect_say_what_they_are_for():
 
 
 def test_what_a_job_would_refuse_can_be_set_back():
-    assert "phases" not in unused(threshold="li", phases=3)
+    assert "otsu_classes" not in unused(threshold="li", otsu_classes=3)
     assert "hysteresis" not in unused(threshold="niblack", hysteresis=3.0)
 
 

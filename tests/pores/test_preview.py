@@ -31,7 +31,7 @@ DTYPES = {
 
 SETTINGS = {
     "a method": PoreSettings(),
-    "a method for three phases": PoreSettings(phases=3),
+    "a method for three classes": PoreSettings(otsu_classes=3),
     "a number": PoreSettings(threshold=130.5),
     "bright pores": PoreSettings(threshold="li", pores_are="bright"),
     "a local threshold": PoreSettings(threshold="sauvola", local_window=15),
@@ -53,7 +53,7 @@ def test_the_void_of_a_slice_is_that_of_the_job(grey, threads, dtype, how):
     greys = survey(values, threads)
     seen = SliceVoid(Volume(values))
     for z in (0, 4, 8):
-        phase = seen.phase((z,), settings, greys)
+        phase = seen.void_state((z,), settings, greys)
         np.testing.assert_array_equal(phase == VOID, labels[z] > 0)
         assert (phase <= VOID).all()
 
@@ -62,12 +62,12 @@ def test_of_an_image_and_of_an_array_on_disk_too(grey, threads):
     da = pytest.importorskip("dask.array")
     values = grey.astype(np.float32)
     greys = survey(values, threads)
-    expected = SliceVoid(Volume(values)).phase((4,), PoreSettings(), greys)
+    expected = SliceVoid(Volume(values)).void_state((4,), PoreSettings(), greys)
     lazy = Volume(da.from_array(values, chunks=(1, 20, 20)))
-    np.testing.assert_array_equal(SliceVoid(lazy).phase((4,), PoreSettings(), greys), expected)
+    np.testing.assert_array_equal(SliceVoid(lazy).void_state((4,), PoreSettings(), greys), expected)
     labels = hushpore.segment_pores(values[4]).labels
     image = Volume(values[4])
-    found = SliceVoid(image).phase((), PoreSettings(), survey(values[4], threads))
+    found = SliceVoid(image).void_state((), PoreSettings(), survey(values[4], threads))
     np.testing.assert_array_equal(found == VOID, labels > 0)
 
 
@@ -76,7 +76,7 @@ def test_of_the_integers_of_a_scanner_too(grey, threads):
     greys = survey(scan, threads)
     assert greys.share == 1.0
     assert greys.find(PoreSettings()) == hushpore.segment_pores(scan).threshold
-    found = SliceVoid(Volume(scan)).phase((4,), PoreSettings(), greys)
+    found = SliceVoid(Volume(scan)).void_state((4,), PoreSettings(), greys)
     np.testing.assert_array_equal(found == VOID, scan[4] <= greys.find(PoreSettings()))
 
 
@@ -87,7 +87,7 @@ def test_of_one_image_among_several(grey, threads):
     greys = result_of(survey_greys(volume, threads))
     assert greys.share == 1.0
     assert greys.histogram.counts.sum() == values.size
-    found = SliceVoid(volume).phase((1, 3), settings, greys)
+    found = SliceVoid(volume).void_state((1, 3), settings, greys)
     np.testing.assert_array_equal(found == VOID, values[1, 3] <= -300)
 
 
@@ -98,7 +98,7 @@ def test_hysteresis_shows_what_is_void_for_certain_and_what_may_be(grey, threads
     seen = SliceVoid(Volume(grey))
     doubtful = 0
     for z in range(len(grey)):
-        phase = seen.phase((z,), settings, greys)
+        phase = seen.void_state((z,), settings, greys)
         np.testing.assert_array_equal(phase > 0, grey[z] <= -100)
         assert (labels[z][phase == VOID] > 0).all()
         doubtful += np.count_nonzero(phase == WEAK)
@@ -124,7 +124,7 @@ def test_a_method_that_finds_nothing_says_so_and_shows_no_void(grey, threads):
     greys = survey(two, threads)
     settings = PoreSettings(threshold="minimum")
     assert isinstance(greys.find(settings), InputError)
-    assert SliceVoid(Volume(two)).phase((0,), settings, greys) is None
+    assert SliceVoid(Volume(two)).void_state((0,), settings, greys) is None
 
 
 def test_the_share_that_is_darker_is_counted(grey, threads):
@@ -170,7 +170,7 @@ def test_values_beyond_a_sample_are_void_or_solid_all_the_same(grey, threads, mo
     monkeypatch.setattr(preview, "SAMPLE", 40 * 44)
     greys = survey(values, threads)
     assert greys.range.low > 0
-    phase = SliceVoid(Volume(values)).phase((0,), settings, greys)
+    phase = SliceVoid(Volume(values)).void_state((0,), settings, greys)
     assert (phase[:5, :5] == VOID).all()
 
 
@@ -205,7 +205,7 @@ def test_air_around_the_sample_is_left_out_as_the_job_leaves_it_out(
     greys = survey(scan, threads)
     void = SliceVoid(Volume(scan))
     for z in (0, 5, 11):
-        np.testing.assert_array_equal(void.phase((z,), settings, greys), job.labels[z] > 0)
+        np.testing.assert_array_equal(void.void_state((z,), settings, greys), job.labels[z] > 0)
     if settings.is_local:
         return
     assert greys.find(settings) == job.threshold

@@ -83,8 +83,8 @@ def test_the_page_tells_totals_settings_and_fingerprint(found: Pores) -> None:
     assert f"{100 * found.porosity:.1f} %" in words
     assert words[words.index("Pores") + 1] == "2"
     assert fingerprint(found.labels) in words
-    row = words.index("Pores at the edge")
-    assert words[row + 1 : row + 3] == ["Leave out", "Keep"]
+    row = words.index("Edge pores")
+    assert words[row + 1 : row + 3] == ["Exclude", "Keep"]
     assert page_of(found).count("<tr class=changed>") == 1
     assert "Equivalent diameter (µm)" in words
 

@@ -41,7 +41,7 @@ import numpy as np
 
 from hushpore.pores.parallel import kernel
 from hushpore.pores.watershed.graph import count_peaks, number_keys
-from hushpore.pores.watershed.merging import find_near
+from hushpore.pores.watershed.merging import find_overlapping
 from hushpore.pores.watershed.snow import find_in_slab
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def begin_merging(
     settings, volume = blocks.plan.settings, blocks.plan.volume
     if settings.merges_overlapping:
         peaks = table["peak"], peak_squared_distance
-        near = find_near(*peaks, *rows, volume.shape, volume.spacing)
+        near = find_overlapping(*peaks, *rows, volume.shape, volume.spacing)
         saddle = np.where(near & is_way, np.float32(np.inf), saddle)
     radius = np.sqrt(peak_squared_distance.astype(np.float64))
     contacts = table["contacts"].sum(axis=1)

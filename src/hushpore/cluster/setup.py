@@ -99,7 +99,7 @@ def check_settings(volume: Volume, settings: PoreSettings, thickness: int | None
 def _of_the_whole(settings: PoreSettings) -> str:
     """Return what is asked for that slabs do not give, in words."""
     wants = {
-        "local thickness (local_thickness)": bool(settings.thick_phases),
+        "local thickness (local_thickness)": bool(settings.thickness_of),
         "tortuosity (tortuosity)": settings.tortuosity,
         "intervals (intervals)": settings.intervals,
     }

@@ -39,7 +39,7 @@ from hushpore.pores.notes import (
     warnings_of,
 )
 from hushpore.pores.numbering import (
-    basins_left_out,
+    excluded_basins,
     totals_of,
 )
 from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
@@ -52,8 +52,9 @@ from hushpore.pores.void.threshold import require_steps
 from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
 from hushpore.pores.watershed.snow import middle_of, widest
 from hushpore.pores.work import (
+    NO_AIR,
     Threshold,
-    VoidPhases,
+    VoidTotals,
     check_hysteresis,
     local_threshold,
     require_sample,
@@ -157,7 +158,7 @@ class _Segmentation:
             has_one = np.isin(root, marked)
             own = marker[np.searchsorted(marked, root[has_one])]
             group_of[1:][has_one] = np.unique(own, return_inverse=True)[1] + 1
-        left_out = basins_left_out(graph, self.settings, self.volume)
+        left_out = excluded_basins(graph, self.settings, self.volume)
         number = number_pores if found.marks is None else number_groups
         numbering = number(graph, group_of, self.settings.minimum_voxels, left_out)
         save_arrays(
@@ -170,7 +171,7 @@ class _Segmentation:
             pores, throats = tables.result()
         write_table(self.content, "profile", profile_of(self.volume, sample, pore_voxels))
         walls = walls_of(found.crossings, found.border_crossings)
-        void = VoidPhases(*parts.voxels, parts.components, sample, share)
+        void = VoidTotals(*parts.voxels, parts.components, sample, share)
         known = void_totals(void, threshold, walls, graph, self.volume)
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},
@@ -269,7 +270,7 @@ class _Segmentation:
             if settings.sample_mask:
                 require_sample(self.volume, settings, air)
             elif not air.any():
-                problem = "No air was found outside the sample: the ball cannot reach any."
+                problem = NO_AIR
                 yield from self._note(problem, warning=True)
         elif self.padded.size:
             sample -= self.padded

@@ -234,7 +234,7 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
 
     def paint(gpu: Gpu | None) -> Report:
         phase = blocks.read(source, first, last)
-        paint_parts(blocks, slab, phase, shared_open, blocks.work.phases_kept, gpu)
+        paint_parts(blocks, slab, phase, shared_open, blocks.work.states_kept, gpu)
         blocks.write("void", slab, phase)
         _begin_along_z(blocks, slab, phase)
         return {}

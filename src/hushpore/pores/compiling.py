@@ -28,7 +28,7 @@ from hushpore.pores.void.components import OPEN, Components, find_runs
 from hushpore.pores.watershed.basins import apply_labels, watershed_slab
 from hushpore.pores.watershed.distance import carry, edge_plane, squared_distance
 from hushpore.pores.watershed.graph import Tables
-from hushpore.pores.watershed.merging import _merge, find_near, merge_by_height, number_pores
+from hushpore.pores.watershed.merging import _merge, find_overlapping, merge_by_height, number_pores
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -77,7 +77,7 @@ def compile_tables(faces_only: bool) -> None:
         tables.add(basins, np.ones(_SHAPE, np.float32), threads)
         graph = tables.graph()
         ends = graph.peak, graph.peak_squared_distance, graph.a, graph.b
-        near = find_near(*ends, _SHAPE, volume.spacing)
+        near = find_overlapping(*ends, _SHAPE, volume.spacing)
         numbering = number_pores(graph, merge_by_height(graph, 0.5, near), 1, None)
         pore_columns(graph, numbering, volume, throat_columns(graph, numbering, volume), 1)
         euler_of_slab(basins, len(basins), threads, faces_only)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from hushpore.pores.uncertainty.intervals import Certainty
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
-    from hushpore.pores.work import Threshold, VoidPhases
+    from hushpore.pores.work import Threshold, VoidTotals
 
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
@@ -122,7 +122,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             given.resident.release()
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
         found = yield from _segment(work, backend, stages, notes)
-    share = found.segmented.void.share_outside
+    share = found.segmented.void.exterior_share
     for warning in warnings_of(volume, settings, exterior, share):
         notes.append(warning)
         yield Note(warning, warning=True)
@@ -225,7 +225,7 @@ def _pores_of(
     """Return the result with its record, of settings as they were given."""
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
     volume = found.work.volume
-    around = outside_totals(exterior, found.void.share_outside)
+    around = outside_totals(exterior, found.void.exterior_share)
     totals = totals_of(merged, volume, {**known, **around})
     how = given, device, timing, notes
     provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
@@ -279,7 +279,7 @@ def _find_thickness(
     """Find the local thickness of what is asked for; the distance in the void is used up."""
     thickness: dict[str, LocalThickness] = {}
     distance = found.distance
-    for name in found.work.settings.thick_phases:
+    for name in found.work.settings.thickness_of:
         assert found.phase is not None, "it was kept for this"
         finding = find_local_thickness(found.work, found.phase, name, distance)
         thickness[name] = yield from stages.run("thickness", finding, 0.93)
@@ -364,7 +364,7 @@ def _check(volume: Volume) -> None:
 
 
 def void_totals(
-    phases: VoidPhases,
+    phases: VoidTotals,
     threshold: Threshold,
     walls: npt.NDArray[np.int64],
     graph: BasinGraph,
@@ -442,7 +442,7 @@ def warm_up_kind(
         merging="snow" if settings.markers else settings.merging,
         connectivity=settings.connectivity,
         # of one phase as of both
-        local_thickness="solid" if settings.thick_phases else "none",
+        local_thickness="solid" if settings.thickness_of else "none",
         # on disk there is none
         tortuosity=settings.tortuosity and not on_disk,
     )

@@ -98,7 +98,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
             "segmented. Crop it, or bin it 2 x 2 x 2."
         )
     # of the grey values one slab is worked on, and the next one read
-    a_voxel = BYTES_IN_SLAB + BYTES_OF_THICKNESS * bool(settings.thick_phases)
+    a_voxel = BYTES_IN_SLAB + BYTES_OF_THICKNESS * bool(settings.thickness_of)
     a_slice = slice_voxels * (a_voxel + 2 * volume.dtype.itemsize)
     beside = slice_voxels * BYTES_IN_SLICE
     if settings.is_local:
@@ -114,7 +114,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         )
     thickness = min(thickness, depth, _MOST // slice_voxels - 4)
     # diameters of each phase, and once another distance
-    more = 4 * (len(settings.thick_phases) + 1) if settings.thick_phases else 0
+    more = 4 * (len(settings.thickness_of) + 1) if settings.thickness_of else 0
     check_disk(math.prod(stacked) * (BYTES_ON_DISK + more))
     return _even(depth, thickness, on_disk=True)
 
@@ -150,8 +150,8 @@ def bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     """Return the memory that a segmentation takes that has no temporary files, but for tables."""
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
-    needed = count * (BYTES_A_VOXEL + BYTES_OF_THICKNESS * len(settings.thick_phases))
-    diameters = 4 * len(settings.thick_phases)
+    needed = count * (BYTES_A_VOXEL + BYTES_OF_THICKNESS * len(settings.thickness_of))
+    diameters = 4 * len(settings.thickness_of)
     if settings.tortuosity:
         # with basins and labels
         needed = max(needed, count * (8 + diameters + BYTES_OF_WAYS))

@@ -1,4 +1,4 @@
-"""What a pore job warns of, from its settings and from what lies around the sample."""
+"""Warnings of a pore segmentation about its settings, grey values and surrounding air."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.void.exterior import Exterior
 
-#: Share of the air that is expected below which it was not found.
+#: Fraction of the expected air; if less was excluded, a warning says so.
 _FAR_OFF = 0.6
 
 
 def warnings_of(
     volume: Volume, settings: PoreSettings, exterior: Exterior, share: float
 ) -> list[str]:
-    """Return what is to be said where settings change nothing, or the air is not as looked for.
+    """Return warnings about unused settings, uneven grey values and the exterior.
 
-    `settings`: as they were given. `share`: of the volume, which was left out.
+    `settings`: as given by the user. `share`: fraction of the volume that was excluded.
     """
     unused = settings.unused_of_void() if volume.dtype == np.bool_ else {}
     found = []
     if unused:
         found.append(
-            f"{volume.name} is boolean, the void itself: what is true is pore, and "
-            f"{', '.join(f'{name} = {value}' for name, value in unused.items())} had no effect. "
-            "Invert it where pores are false."
+            f"{volume.name} is a boolean mask of the void (True is pore), so "
+            f"{', '.join(f'{name}={value!r}' for name, value in unused.items())} had no effect. "
+            "Invert the mask if its pores are False."
         )
     elif (
         volume.dtype != np.bool_
@@ -36,23 +36,23 @@ def warnings_of(
         and settings.odd_window != settings.local_window
     ):
         found.append(
-            f"The window of the local threshold was taken as {settings.odd_window} voxels, not "
-            f"{settings.local_window}: it has a voxel in its middle."
+            f"The window of the local threshold was changed from {settings.local_window} to "
+            f"{settings.odd_window} voxels, since it must be odd."
         )
     if exterior.drift:
         found.append(
-            f"The grey of the solid differs across the sample by about "
-            f"{100 * exterior.drift:.0f} % of what parts it from the pores, as by beam "
-            "hardening: one threshold takes too little for pore in one place and too much in "
-            "another. Correct the scan, or take a threshold for each place (threshold = sauvola)."
+            "The grey value of the solid drifts across the sample by "
+            f"{100 * exterior.drift:.0f} % of the contrast between solid and pores (beam "
+            "hardening, for example), so a single threshold finds too few pores in some places and "
+            "too many in others. Correct the scan, or use a local threshold (threshold='sauvola')."
         )
     if exterior.groups is not None:
         first, second = exterior.groups
         found.append(
-            f"Grey values that count as pore are of two groups, about {first:.4g} and about "
-            f"{second:.4g}: the threshold may part a third material from pores and solid. If only "
-            f"the {settings.pores_are}er ones are pores set the number of phases to 3, or a "
-            "threshold between the two; what is no sample, as a holder, a sample mask leaves out."
+            f"The pore voxels form two groups of grey values, about {first:.4g} and "
+            f"{second:.4g}, so a third material may be counted as pore. If only the "
+            f"{settings.pores_are}er group is pore, use otsu_classes=3 or a threshold between the "
+            "two groups; exclude a sample holder with a sample mask (sample_mask)."
         )
     return found + _warnings_of_air(settings, exterior, share)
 
@@ -63,22 +63,22 @@ def _warnings_of_air(settings: PoreSettings, exterior: Exterior, share: float) -
     found = []
     if exterior.radius != settings.ball_radius:
         found.append(
-            f"The ball that finds the air around the sample has a radius of "
-            f"{exterior.radius:g} voxels here: with {settings.ball_radius:g} it gets into "
-            "the pores (Rolling ball radius)."
+            f"The rolling-ball radius (ball_radius) was raised from {settings.ball_radius:g} to "
+            f"{exterior.radius:g} voxels so that the ball stays out of the pores."
         )
     if share < _FAR_OFF * exterior.share:
+        toward_solid = "lower" if settings.pores_are == "bright" else "higher"
         found.append(
-            f"There seems to be air around the sample, about {100 * exterior.share:.0f} % of "
-            f"the volume, but only {100 * share:.1f} % could be told from its pores: noise in the "
-            "air is taken for solid. Denoise the scan first, or set the threshold lower."
+            f"About {100 * exterior.share:.0f} % of the volume looks like surrounding air, but "
+            f"only {100 * share:.1f} % could be excluded, because noise in the air passes for "
+            f"solid. Denoise the scan first, or use a {toward_solid} threshold."
         )
     if exterior.widest:
         found.append(
-            "Pores that open at the surface of the sample count only as far as the ball that finds "
-            f"the air does not get into them: with a radius of {exterior.widest:.0f} voxels in "
-            f"place of {exterior.radius:g} (Rolling ball radius) there would be about "
-            f"{exterior.gain:.2f} times as much of them, and in a round sample there is more "
-            "still. A sample mask says for certain what belongs to it."
+            "Pores open to the surface of the sample are counted only where the rolling ball "
+            f"(radius {exterior.radius:g} voxels) cannot enter. With a radius of "
+            f"{exterior.widest:.0f} voxels (ball_radius={exterior.widest:.0f}) their volume would "
+            f"be about {exterior.gain:.2f} times as large, and larger still in a round sample. A "
+            "sample mask (sample_mask) defines the sample exactly."
         )
     return found

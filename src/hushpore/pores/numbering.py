@@ -1,4 +1,4 @@
-"""How basins are merged into pores, numbered, and put into tables."""
+"""Merging of basins into pores, numbering of the pores, and their tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hushpore.pores.tables.measures import pore_columns, reach_a_face, throat_co
 from hushpore.pores.tables.totals import RELIABLE
 from hushpore.pores.watershed.merging import (
     Numbering,
-    find_near,
+    find_overlapping,
     height_of,
     merge_by_height,
     merge_to_markers,
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:
-    """Return which pore each basin belongs to, however they were merged."""
+    """Return the assignment of basins to the pores of given labels."""
     label_of = np.zeros(graph.count + 1, np.int32)
     label_of[1:] = labels.reshape(-1)[graph.peak[1:]]
-    # of each pore the basin with the highest peak comes last
+    # the basin with the highest peak of each pore comes last
     order = np.lexsort((graph.peak_squared_distance, label_of))
     last = np.flatnonzero(np.diff(label_of[order], append=-1))
     root = order[last].astype(np.int32)
@@ -46,22 +46,21 @@ def number_basins(
     volume: Volume,
     snow_peaks: npt.NDArray[np.bool_] | None = None,
 ) -> Numbering:
-    """Merge basins, to the peaks where these are given or else by height, and number the pores."""
-    left_out = basins_left_out(graph, settings, volume)
+    """Merge basins into pores, by SNOW peaks if given, else by merge height, and number them."""
+    excluded = excluded_basins(graph, settings, volume)
     if snow_peaks is None:
-        near = near_peaks(graph, volume) if settings.merges_overlapping else None
-        root = merge_by_height(
-            graph, height_of(graph, settings.merge_height, volume.n_spatial).merge_height, near
-        )
-        return number_pores(graph, root, settings.minimum_voxels, left_out)
+        overlapping = overlapping_peaks(graph, volume) if settings.merges_overlapping else None
+        height = height_of(graph, settings.merge_height, volume.n_spatial).merge_height
+        root = merge_by_height(graph, height, overlapping)
+        return number_pores(graph, root, settings.minimum_voxels, excluded)
     group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
-    return number_groups(graph, group, settings.minimum_voxels, left_out)
+    return number_groups(graph, group, settings.minimum_voxels, excluded)
 
 
-def near_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_]:
-    """Return which edges join peaks that are no farther from each other than from the solid."""
+def overlapping_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_]:
+    """Return which edges join basins with overlapping maximal balls (edges,)."""
     peaks = graph.peak, graph.peak_squared_distance
-    return find_near(*peaks, graph.a, graph.b, volume.shape, volume.spacing)
+    return find_overlapping(*peaks, graph.a, graph.b, volume.shape, volume.spacing)
 
 
 def number_by_markers(
@@ -69,11 +68,11 @@ def number_by_markers(
 ) -> tuple[Numbering, dict[str, Any]]:
     """Merge basins to markers, see `Pores.remerge_to_markers`, and number the pores.
 
-    Returns what the record says of it, too.
+    Returns: the numbering, and the entry of the record about the merging.
     """
     group = merge_to_markers(graph, marks.lowest)
-    left_out = basins_left_out(graph, settings, volume)
-    numbering = number_groups(graph, group, settings.minimum_voxels, left_out)
+    excluded = excluded_basins(graph, settings, volume)
+    numbering = number_groups(graph, group, settings.minimum_voxels, excluded)
     return numbering, {"markers": int(np.unique(marks.lowest[marks.lowest > 0]).size)}
 
 
@@ -83,16 +82,16 @@ def merged_by(
     volume: Volume,
     snow_peaks: npt.NDArray[np.bool_] | None = None,
 ) -> dict[str, Any]:
-    """Return what the record says of the merging."""
+    """Return the entry of the record about the merging."""
     if snow_peaks is None:
         return height_of(graph, settings.merge_height, volume.n_spatial).to_dict()
     return {"peaks": int(np.count_nonzero(snow_peaks))}
 
 
-def basins_left_out(
+def excluded_basins(
     graph: BasinGraph, settings: PoreSettings, volume: Volume
 ) -> npt.NDArray[np.bool_] | None:
-    """Return the basins at the faces of the volume, where their pores are not wanted."""
+    """Return the basins at the faces of the volume if edge pores are excluded, else None."""
     if settings.edge_pores == "keep":
         return None
     at_face = reach_a_face(graph.bounds, volume)
@@ -106,7 +105,7 @@ def measured(
     settings: PoreSettings,
     volume: Volume,
 ) -> Pass[dict[str, Any]]:
-    """Return the tables of pores that basins were merged into, one at a time, as in `Pores`."""
+    """Measure the pores, and return their tables by the names that they have in `Pores`."""
     throats = throat_columns(graph, numbering, volume)
     yield 0.5
     pores = pore_columns(graph, numbering, volume, throats, settings.minimum_shape_voxels)
@@ -117,27 +116,28 @@ def measured(
 
 
 def whole_markers(given: Any) -> npt.NDArray[Any]:
-    """Return markers as whole numbers: points lie between voxels, and a mask is of its parts."""
+    """Return markers as integers: points rounded to voxels, a mask as connected components."""
     markers: npt.NDArray[Any] = np.asarray(given)
     if markers.dtype == np.bool_:
         from scipy import ndimage
 
-        parts: npt.NDArray[np.int32] = ndimage.label(markers, np.ones((3,) * markers.ndim))[0]
-        return parts
+        components: npt.NDArray[np.int32]
+        components = ndimage.label(markers, np.ones((3,) * markers.ndim))[0]
+        return components
     return np.rint(markers).astype(np.int64) if markers.dtype.kind == "f" else markers
 
 
 class Marks(NamedTuple):
-    """Where markers lie in the void."""
+    """Positions of markers in the void."""
 
-    lowest: npt.NDArray[np.int32]  # in each basin, 1 to n; 0 where there is none, and in row 0
-    voxels: int  # that are marked
-    in_solid: int  # of these outside the void, where they mark nothing
-    is_negative: bool  # whether a marker is below zero
+    lowest: npt.NDArray[np.int32]  # number of the lowest marker in each basin, from 1; 0 if none
+    voxels: int  # marked voxels
+    in_solid: int  # marked voxels outside the void
+    is_negative: bool  # whether any marker is below zero
 
 
 def mark_basins(markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int) -> Marks:
-    """Return which of `count` basins hold a marker; `basins`: of the shape of the volume."""
+    """Return the markers in `count` basins; `basins`: labels in the shape of the volume."""
     if markers.shape == basins.shape and markers.dtype.kind in "iu":
         place = np.nonzero(markers)
         number = markers[place]
@@ -146,7 +146,7 @@ def mark_basins(markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count:
         place = tuple(markers.T)
         number = np.arange(1, len(markers) + 1)
     basin = basins[place]
-    # labels may be any numbers: their ranks fit int32
+    # labels can be any integers; their ranks fit int32
     rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
     lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
     np.minimum.at(lowest, basin, rank.astype(np.int32))
@@ -157,31 +157,31 @@ def mark_basins(markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count:
 
 
 def require_points(markers: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Raise `InputError` where markers that are no labels are no points (n, axes) in a volume."""
+    """Raise InputError unless markers are points (n, axes) inside a volume of this shape."""
     if markers.ndim != 2 or markers.shape[1] != len(shape) or markers.dtype.kind not in "iu":
         raise InputError(
-            f"Markers are whole numbers: labels of shape {shape}, or points of shape "
+            f"Markers must be whole numbers: labels of shape {shape}, or points of shape "
             f"(n, {len(shape)}); got {markers.dtype} of shape {markers.shape}."
         )
     outside = ((markers < 0) | (markers >= shape)).any(axis=1)
     if outside.any():
         raise InputError(
             f"{int(outside.sum())} of {len(markers)} markers lie outside the volume of shape "
-            f"{shape}; the first is at {tuple(markers[outside][0].tolist())}."
+            f"{shape}; the first is at {tuple(markers[outside][0].tolist())}. Remove or move them."
         )
 
 
 def require_in_void(voxels: int, in_solid: int, is_negative: bool) -> None:
-    """Raise `InputError` where no voxel is marked, or one outside the void or with less than 1."""
+    """Raise InputError unless markers exist, lie in the void and are numbered from 1."""
     if voxels == 0 or in_solid or is_negative:
         raise InputError(
-            f"Markers are needed in the void, numbered from 1; got {voxels} marked voxels, "
-            f"{in_solid} of them outside the void."
+            f"Markers must lie in the void and be numbered from 1; got {voxels} marked voxels, "
+            f"{in_solid} of them outside the void. Move the markers, or change the threshold."
         )
 
 
 def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:
-    """Return all figures of the record."""
+    """Return all totals of the record."""
     table, throats = merged["_pore_columns"], merged["_throat_columns"]
     diameter = table["equivalent_diameter"]
     return {

@@ -38,7 +38,7 @@ from hushpore.pores.slab_steps import (
     measure_basins,
     read_values,
 )
-from hushpore.pores.work import Threshold, VoidPhases, void_phases_of
+from hushpore.pores.work import Threshold, VoidTotals, void_totals_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -150,7 +150,7 @@ class Segmented(NamedTuple):
     work: Work  # its volume in memory, where it was read into it
     backend: Backend
     threshold: Threshold
-    void: VoidPhases
+    void: VoidTotals
     basins: Stack
     graph: BasinGraph
     distance: Stack | None  # in the void, where it is needed further
@@ -275,7 +275,7 @@ class Pipeline:
         left = engine.bring(work.scratch, "distance", distance) if settings.keeps_distance else None
         if self._void is not None and kept is None:
             self._void.phase.close()
-        phases = void_phases_of(work, counts)
+        phases = void_totals_of(work, counts)
         if of_host is None:
             # not before, as it may be found once more
             yield from self._warn(threshold.problem)

@@ -241,18 +241,27 @@ class Pores:
         """What else may be done about what was found: with other settings, in a few words."""
         found, totals = [], self.provenance["result"]
         if phases := phases_in_words(totals, self._settings):
-            found.append(Offer(phases, "Turn it round", {"pores_are": other_phase(self._settings)}))
+            found.append(
+                Offer(phases, "Swap pores and solid", {"pores_are": other_phase(self._settings)})
+            )
         around = outside_in_words(totals, bool(self._settings.sample_mask))
         if totals["air_kept_share"]:
-            found.append(Offer(around, "Leave it out", {"exterior": "auto"}))
+            found.append(Offer(around, "Exclude it", {"exterior": "auto"}))
         elif around and totals["padding_value"] is None:
-            found.append(Offer(around, "Count it as pore", {"exterior": "keep"}))
+            found.append(Offer(around, "Include it", {"exterior": "keep"}))
         if tiny := totals["tiny_pores"]:
             sentence = noise_in_words(totals) or (
                 f"{tiny:,} of {totals['count']:,} pores {'has' if tiny == 1 else 'have'} fewer "
-                f"than {RELIABLE} voxels: their shape is not reliable."
+                f"than {RELIABLE} voxels, so {'its' if tiny == 1 else 'their'} shape is not "
+                "reliable."
             )
-            found.append(Offer(sentence, "Leave them out", {"minimum_voxels": RELIABLE}))
+            found.append(
+                Offer(
+                    sentence,
+                    "Exclude it" if tiny == 1 else "Exclude them",
+                    {"minimum_voxels": RELIABLE},
+                )
+            )
         return tuple(found)
 
     def files(self) -> ResultFiles:

@@ -1,4 +1,4 @@
-"""Settings of the pore segmentation, and in sentences for a form what they come to for a volume."""
+"""Settings of the pore segmentation, with the hints and reasons that a form shows beside them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Names of methods that are not spelled as names are.
+#: Spelling of the methods that `str.capitalize` gets wrong.
 _SPELLED = {"isodata": "IsoData"}
 
-#: Methods that find a threshold for every voxel.
+#: Methods with a threshold for each voxel.
 LOCAL_METHODS = ("sauvola", "niblack")
-_LOCAL = " and ".join(LOCAL_METHODS)
 
-#: Settings that are about grey values, of which the void itself has none.
-_OF_GREYS = (
+#: Settings of grey values, which a boolean volume (the void itself) does not use.
+_GREY_SETTINGS = (
     "threshold",
-    "phases",
+    "otsu_classes",
     "hysteresis",
     "local_window",
     "local_window_by_slice",
@@ -32,9 +31,9 @@ _OF_GREYS = (
     "pores_are",
 )
 
-#: Merge height up to which the steps of voxels in a surface part pores: of a ball on a grid the
-#: distance map has side peaks of up to half a voxel.
-_STEPS = 0.5
+#: Merge height below which voxel steps in a surface split pores: the distance map of a ball on a
+#: grid has side peaks of up to half a voxel.
+_GRID_STEP = 0.5
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,9 @@ class PoreSettings(Settings):
 
     threshold: str | float = option(
         "otsu",
-        "Grey value between pore and solid: a method that finds it, or a number. Sauvola and "
-        "Niblack find one for each voxel from its neighbourhood, for scans of uneven brightness.",
+        "Grey value that separates pores from solid: a number, or the method that finds it. "
+        "Sauvola and Niblack find a threshold for each voxel from its neighbourhood, for scans of "
+        "uneven brightness.",
         choices=(*METHODS, *LOCAL_METHODS),
         choice_labels=(
             *(_SPELLED.get(name, name.capitalize()) for name in METHODS),
@@ -52,27 +52,28 @@ class PoreSettings(Settings):
         ),
         grey_value=True,
     )
-    phases: int = option(
+    otsu_classes: int = option(
         2,
-        "How many materials Otsu tells apart by their grey values, pores among them; pores are the "
-        "darkest (brightest).",
-        label="Number of phases",
+        "Number of classes into which Otsu divides the grey values; pores are the darkest "
+        "(brightest) class. Raise it for samples of several materials.",
+        label="Otsu classes",
         minimum=2,
         maximum=5,
         more=True,
     )
     hysteresis: float | None = option(
         None,
-        "A second, stricter threshold against specks of noise: void is kept only where a connected "
-        "part of it passes this one too. None: not used.",
+        "Second, stricter threshold against specks of noise: a connected component of void is kept "
+        "only if at least one of its voxels also passes this threshold. Default: not used.",
         label="Hysteresis threshold",
         more=True,
         grey_value=True,
     )
     local_window: int = option(
         51,
-        "Edge of the window around a voxel that Sauvola and Niblack look at; larger than the "
-        "largest pore. Along each axis an odd number of voxels that is near it is taken.",
+        "Edge length of the window around each voxel from which Sauvola and Niblack find its "
+        "threshold. Choose it larger than the largest pore. Rounded to an odd number of voxels "
+        "along each axis.",
         label="Local threshold window",
         unit="voxels",
         minimum=3,
@@ -82,14 +83,14 @@ class PoreSettings(Settings):
     )
     local_window_by_slice: bool = option(
         False,
-        "Take that window within the slice alone, and not as a cube.",
-        label="Local threshold by slice",
+        "Use a 2D window within the slice instead of a cube.",
+        label="In-slice window",
         more=True,
     )
     sauvola_k: float = option(
         0.2,
-        "Factor k of Sauvola and Niblack: how much the standard deviation in the window lowers the "
-        "threshold. The greater, the less is pore.",
+        "Factor k of Sauvola and Niblack: how strongly the standard deviation in the window lowers "
+        "the threshold. Higher k: less void.",
         label="Local threshold k",
         minimum=-1,
         maximum=1,
@@ -105,42 +106,41 @@ class PoreSettings(Settings):
     )
     pore_type: str = option(
         "all",
-        "all: the whole void; open: what is connected to a face of the volume, or to the air "
-        "outside the sample; closed: what is not.",
-        label="Open or closed pores",
+        "Void to segment. all: open and closed void; open: void connected to a face of the volume "
+        "or to the air around the sample; closed: void without such a connection.",
+        label="Pore type",
         choices=("all", "open", "closed"),
         choice_labels=("All", "Open only", "Closed only"),
     )
     exterior: str = option(
         "auto",
-        "The air around the sample, and what is filled in around a scan with one value. auto: "
-        "where a quick look at the volume finds some it is left out; keep: it counts as pore; "
-        "remove: it is no pore, and porosity is a share of the sample; remove-slicewise: the same "
-        "slice by slice, for a sample that runs through from the first slice to the last.",
-        label="Air around sample",
+        "Air around the sample, and padding of one grey value around a scan. auto: excluded where "
+        "a quick check of the volume finds any; keep: counted as pore; remove: always excluded, so "
+        "that porosity is a fraction of the sample; remove-slicewise: excluded slice by slice, for "
+        "a sample that extends from the first slice to the last.",
+        label="Surrounding air",
         choices=("auto", "keep", "remove", "remove-slicewise"),
         choice_labels=(
-            "Leave out",
+            "Exclude if found",
             "Count as pore",
-            "Always leave out",
-            "Slice by slice",
+            "Always exclude",
+            "Exclude by slice",
         ),
     )
     sample_mask: str = option(
         "",
-        "Labels or a mask, above 0 in the sample: void elsewhere is no pore, and porosity is a "
-        "share of the sample. Takes the place of looking for the air outside.",
+        "Labels or a mask, above 0 inside the sample: void outside it is not counted, and porosity "
+        "is a fraction of the sample. Replaces the search for the air around the sample.",
         label="Sample mask",
         auxiliary=("labels",),
         more=True,
     )
     ball_radius: float = option(
         10.0,
-        "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
-        "sample: openings about twice as wide count as outside, narrower ones as pores. "
-        "Where the air is looked for first, it is made larger if it would get into the pores of a "
-        "foam.",
-        label="Rolling ball radius",
+        "Radius of the ball (slice by slice: the disc) that is rolled over the sample to find the "
+        "air around it: openings wider than about twice the radius count as air, narrower ones as "
+        "pores. Raised automatically if the ball would enter the pores, as in a foam.",
+        label="Rolling-ball radius",
         unit="voxels",
         minimum=1,
         step=1,
@@ -148,9 +148,9 @@ class PoreSettings(Settings):
     )
     merging: str = option(
         "height",
-        "How basins of the watershed are merged into pores. height: where the neck between them is "
-        "narrower by less than the merge height; snow: to the peaks that PoreSpy's SNOW finds, and "
-        "void too narrow for a peak is left out.",
+        "How watershed basins are merged into pores. height: if the neck between them is narrower "
+        "than the smaller one by less than the merge height; snow: to the peaks of PoreSpy's SNOW "
+        "algorithm, which excludes void too narrow for a peak.",
         label="Watershed merging",
         choices=("height", "snow"),
         choice_labels=("Merge height", "SNOW (PoreSpy)"),
@@ -158,28 +158,28 @@ class PoreSettings(Settings):
     )
     markers: str = option(
         "",
-        "Points, labels, or a mask of which each connected part is one: pores grow from them and "
-        "are split where they meet; void that none reaches is left out. Takes the place of "
-        "merging.",
+        "Points, labels or a mask (each connected component is one marker): one pore grows from "
+        "each marker, and pores are split where they meet; void that no marker reaches is "
+        "excluded. Replaces merging.",
         label="Watershed markers",
         auxiliary=("labels", "points"),
         more=True,
     )
     connectivity: str = option(
         "all",
-        "Which voxels are connected, within a pore and between pores. all: the 26 neighbours of a "
-        "voxel (8 in an image); faces: the 6 (4) that share a face with it.",
+        "Which neighbouring voxels are connected, within a pore and between pores. all: all 26 "
+        "neighbours of a voxel (8 in 2D); faces: only the 6 (4) that share a face with it.",
         choices=("all", "faces"),
         choice_labels=("26 neighbours (2D: 8)", "6 neighbours (2D: 4)"),
         more=True,
     )
     merge_height: str | float = option(
         "auto",
-        "Neighbouring pores merge where the neck between them is less than this much narrower, in "
-        "radius, than the smaller of the two. The larger, the fewer pores are split. auto: by the "
-        "typical radius of the pores, 0.1 voxels up to 3.25, and rising to 0.5 at 5; the nearer to "
-        "0.5, the more of them lie apart, and 0.5 where half do.",
-        label="Watershed merge height",
+        "Merge height h: neighbouring pores are merged if the radius of the neck between them is "
+        "less than this below the radius of the smaller pore. Higher: fewer, larger pores. "
+        "auto: 0.1 to 0.5 voxels, chosen from the typical pore radius and the fraction of isolated "
+        "pores.",
+        label="Merge height",
         choices=("auto",),
         choice_labels=("Auto",),
         unit="voxels",
@@ -188,77 +188,77 @@ class PoreSettings(Settings):
     )
     merge_overlapping: bool = option(
         True,
-        "Neighbouring pores whose widest places are no farther from each other than from the solid "
-        "are one, whatever the merge height: rough walls and noise part such. Otherwise the merge "
-        "height alone decides.",
-        label="Join near peaks",
+        "Also merge neighbouring pores whose centres are closer to each other than to the solid, "
+        "so that their maximal balls overlap, whatever the merge height. Rough walls and noise "
+        "create such pairs.",
+        label="Merge overlapping pores",
         more=True,
     )
     minimum_voxels: int = option(
         1,
-        "Pores of fewer voxels are left out. Below 8 voxels the shape of a pore is that of the "
-        "grid.",
+        "Exclude pores of fewer voxels; raise it to exclude specks of noise. Below 8 voxels, shape "
+        "only reflects the voxel grid.",
         label="Smallest pore",
         unit="voxels",
         minimum=1,
     )
     minimum_shape_voxels: int = option(
         8,
-        "Pores of fewer voxels have no shape but that of the grid: their columns of shape "
-        "(inscribed diameter, surface, sphericity, axes, elongation, flatness) are empty. 1: all "
-        "are filled.",
-        label="Shape measured from",
+        "Leave the shape columns (inscribed diameter, surface area, sphericity, axes, elongation, "
+        "flatness) empty for pores of fewer voxels, whose shape only reflects the voxel grid. "
+        "1: measure the shape of all pores.",
+        label="Smallest measured shape",
         unit="voxels",
         minimum=1,
         more=True,
     )
     edge_pores: str = option(
         "keep",
-        "Pores that reach a face of the volume and are cut by it. keep: they count; remove: they "
-        "are left out of labels, tables and porosity.",
-        label="Pores at the edge",
+        "Pores cut by a face of the volume. keep: counted; remove: excluded from labels, tables "
+        "and porosity.",
+        label="Edge pores",
         choices=("keep", "remove"),
-        choice_labels=("Keep", "Leave out"),
+        choice_labels=("Keep", "Exclude"),
         more=True,
     )
     border_is_solid: bool = option(
         False,
-        "Take what lies beyond the volume for solid when pores are split. Otherwise pores that are "
-        "cut by its faces go on there.",
-        label="Solid beyond the volume",
+        "Treat the volume boundary as a wall when pores are split. Otherwise, pores cut by it are "
+        "assumed to continue beyond it.",
+        label="Solid boundary",
         more=True,
     )
     local_thickness: str = option(
         "none",
-        "Local thickness, for every voxel the diameter of the largest ball that fits and covers "
-        "it: pore and wall thickness (trabecular separation and thickness). It takes several times "
-        "as long as the pores themselves.",
+        "Local thickness: for each voxel, the diameter of the largest inscribed ball that contains "
+        "it. Gives pore and wall thickness (trabecular separation and thickness). Takes several "
+        "times as long as the segmentation.",
         label="Local thickness",
         choices=("none", "void", "solid", "both"),
-        choice_labels=("Not measured", "Of the pores", "Of the solid", "Of both"),
+        choice_labels=("Not measured", "Pores", "Solid", "Pores and solid"),
         more=True,
     )
     tortuosity: bool = option(
         False,
-        "Geodesic tortuosity along each axis: how much longer than straight the shortest ways "
-        "through the pores are, from the first slice to the last. It takes several times as long "
-        "as the pores themselves, and a volume that fits into memory.",
+        "Geodesic tortuosity along each axis: length of the shortest paths through the pores from "
+        "the first slice to the last, relative to the straight distance. Takes several times as "
+        "long as the segmentation; the volume must fit into memory.",
         label="Geodesic tortuosity",
         more=True,
     )
     intervals: bool = option(
         False,
-        "How sure porosity, number of pores and median diameter are: of each an interval for that "
-        "of the material, from thresholds and merge heights that the scan cannot tell apart and "
-        "from how its parts differ; and how large a part is representative (REV). Takes about "
-        "four times as long. Of scans that fit into memory, on a cluster into that of a worker.",
-        label="90 % intervals",
+        "Uncertainty intervals (90 %) of porosity, number of pores and median diameter, and the "
+        "edge length of a representative elementary volume (REV), from equally plausible "
+        "thresholds and merge heights and from sub-volumes. Takes about four times as long; the "
+        "scan must fit into memory (on a cluster, into that of one worker).",
+        label="Uncertainty and REV",
         more=True,
     )
     memory_budget: float | None = option(
         None,
-        "Memory that may be used beyond the scan itself. What needs more is worked on slab by "
-        "slab, with temporary files, to the same result. None: what is free.",
+        "Memory to use besides the scan itself. Volumes that need more are processed slab by slab "
+        "with temporary files, with the same result. Default: all free memory.",
         label="Memory limit",
         unit="GB",
         minimum=0.001,
@@ -267,60 +267,59 @@ class PoreSettings(Settings):
 
     @property
     def is_local(self) -> bool:
-        """Whether every voxel has a threshold of its own."""
+        """Whether the threshold is local: one for each voxel."""
         return self.threshold in LOCAL_METHODS
 
     @property
     def odd_window(self) -> int:
-        """The window that is taken: one with a voxel in its middle."""
+        """The local window rounded to an odd number of voxels, so that it has a centre voxel."""
         return 2 * round((self.local_window - 1) / 2) + 1
 
     @property
-    def thick_phases(self) -> tuple[str, ...]:
-        """Phases of which the local thickness is measured: ``"void"``, ``"solid"``."""
-        phases = ("void", "solid")
-        return tuple(each for each in phases if self.local_thickness in (each, "both"))
+    def thickness_of(self) -> tuple[str, ...]:
+        """What the local thickness is measured of: ``"void"``, ``"solid"``, both or neither."""
+        return tuple(each for each in ("void", "solid") if self.local_thickness in (each, "both"))
 
     @property
     def keeps_void(self) -> bool:
-        """Whether the void is measured once more when its pores are known."""
-        return bool(self.thick_phases) or self.intervals
+        """Whether the void is needed again after the pores are found."""
+        return bool(self.thickness_of) or self.intervals
 
     @property
     def keeps_distance(self) -> bool:
-        """Whether the distances in the void are needed once more when its basins are known."""
-        return self.by_snow or "void" in self.thick_phases
+        """Whether the distance map of the void is needed again after its basins are found."""
+        return self.by_snow or "void" in self.thickness_of
 
     @property
     def by_snow(self) -> bool:
-        """Whether pores are parted by the peaks of SNOW."""
+        """Whether basins are merged to the peaks of SNOW."""
         return self.merging == "snow" and not self.markers
 
     @property
     def merges_overlapping(self) -> bool:
-        """Whether pores are merged by height, and where peaks are near each other whatever that."""
+        """Whether basins with overlapping maximal balls are merged whatever the merge height."""
         return self.merge_overlapping and self.merging == "height" and not self.markers
 
     @property
     def removes_air(self) -> bool:
-        """Whether a ball finds the air around the sample; with ``"auto"`` that is not decided."""
+        """Whether a rolling ball finds the exterior; False for ``"auto"``, which is undecided."""
         return self.exterior.startswith("remove") and not self.sample_mask
 
     @property
     def keeps_all(self) -> bool:
-        """Whether every voxel counts, also air and what is filled in."""
+        """Whether all voxels count, including air and padding around the sample."""
         return self.exterior == "keep" and not self.sample_mask
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what values come to.
+        """Return a hint for each setting whose value needs explaining; see `Settings.hints`.
 
         ``greys`` may be a `hushpore.pores.preview.GreySurvey`.
         """
         greys, volume = known.get("greys"), known.get("volume")
-        said = {"merge_height": _merging(self, volume)}
+        said = {"merge_height": _merge_height_hint(self, volume)}
         if self.is_local:
             said["threshold"] = (
-                f"Each voxel has its own threshold, from a window of {self.odd_window} voxels "
+                f"Each voxel gets its own threshold, from a window of {self.odd_window} voxels "
                 "around it (Local threshold window)."
             )
         elif greys is not None:
@@ -328,55 +327,58 @@ class PoreSettings(Settings):
         return {name: text for name, text in said.items() if text}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing; ``is_void`` says that no grey value counts."""
+        """Return why settings have no effect, by name; ``is_void``: the volume is the void."""
         reasons: dict[str, str] = {}
 
         def unless(is_used: bool, names: str, why: str) -> None:
             if not is_used:
-                reasons.update(dict.fromkeys(names.split(), f"Not used: {why}."))
+                reasons.update(dict.fromkeys(names.split(), why))
 
         is_local = self.is_local
         unless(
             is_local,
             "local_window local_window_by_slice sauvola_k",
-            "for the thresholds Sauvola and Niblack",
+            "Only used with Threshold = Sauvola or Niblack.",
         )
-        # what is refused can be set back
-        unless(self.threshold == "otsu" or self.phases > 2, "phases", "for the threshold Otsu")
-        unless(not is_local or self.hysteresis is not None, "hysteresis", "the threshold is local")
-        unless(self.exterior != "keep", "ball_radius", "the air outside is kept")
-        unless(not self.sample_mask, "exterior ball_radius", "a mask says what the sample is")
-        why = "SNOW splits pores by its peaks (Watershed merging)"
-        unless(self.merging == "height", "merge_height merge_overlapping", why)
+        # a value that the job refuses stays enabled, so that it can be set back
         unless(
-            not self.markers, "merge_height merge_overlapping merging", "pores are split by markers"
+            self.threshold == "otsu" or self.otsu_classes > 2,
+            "otsu_classes",
+            "Only used with Threshold = Otsu.",
         )
+        unless(
+            not is_local or self.hysteresis is not None,
+            "hysteresis",
+            "Not used with a local threshold.",
+        )
+        unless(self.exterior != "keep", "ball_radius", "Not used: surrounding air is kept.")
+        unless(not self.sample_mask, "exterior ball_radius", "Not used: a sample mask is given.")
+        why = "Not used: SNOW merges basins to its own peaks (Watershed merging)."
+        unless(self.merging == "height", "merge_height merge_overlapping", why)
+        why = "Not used: pores grow from the markers (Watershed markers)."
+        unless(not self.markers, "merge_height merge_overlapping merging", why)
         if known.get("is_void"):
-            unless(False, " ".join(_OF_GREYS), "the layer is the void itself, without grey values")
+            why = "Not used: the layer is a mask of the void, without grey values."
+            unless(False, " ".join(_GREY_SETTINGS), why)
         return reasons
 
     def unused_of_void(self) -> dict[str, Any]:
-        """Return settings that are not the defaults and change nothing of a boolean volume."""
+        """Return the grey-value settings that differ from their defaults: unused for a mask."""
         given, usual = self.to_dict(), type(self)().to_dict()
-        return {name: given[name] for name in _OF_GREYS if given[name] != usual[name]}
+        return {name: given[name] for name in _GREY_SETTINGS if given[name] != usual[name]}
 
 
-def _merging(settings: PoreSettings, volume: Volume | None) -> str:
+def _merge_height_hint(settings: PoreSettings, volume: Volume | None) -> str:
     h = settings.merge_height
     if settings.markers or settings.merging != "height":
         return ""
     if isinstance(h, str):
-        return (
-            "Small pores are split at narrower necks than large ones; the result says which "
-            "height was taken, and why."
-        )
-    if h < _STEPS:
-        return f"Below {_STEPS:g}, steps of single voxels in the surface split pores, too."
-    if h > _STEPS:
+        return "Chosen from the pore size; shown with the result."
+    if h < _GRID_STEP:
+        return f"Below {_GRID_STEP:g} voxels, single-voxel steps in the surface split pores, too."
+    if h > _GRID_STEP:
         size = f"{2 * h:g} voxels"
         if volume is not None and volume.unit != "pixel":
             size = f"{2 * h * min(volume.spacing):.3g} {readable_unit(volume.unit)}"
-        return (
-            f"Pores are split only at necks at least {size} narrower than the smaller of the two."
-        )
-    return f"{h:g} evens out steps of voxels; with more, fewer pores are split."
+        return f"Pores are split only at necks at least {size} narrower than the smaller pore."
+    return f"{h:g} voxels smooths out single-voxel steps; higher values split fewer pores."

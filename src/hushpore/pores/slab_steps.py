@@ -256,7 +256,7 @@ def classify_void(work: Work, phase: Stack, air: Any) -> Pass[VoidCounts]:
         around = phase.read(first - 1, last + 1) if work.has_air else None
         parts.add(phase.read(first, last), around, min(first, 1))
         yield 0.5 * last / depth
-    totals = yield from part_of(parts.classify(phase, *work.phases_kept), 0.5, 1.0)
+    totals = yield from part_of(parts.classify(phase, *work.states_kept), 0.5, 1.0)
     del parts
     open_to_air: Any = 0
     if work.has_air:

@@ -139,7 +139,7 @@ def test_a_threshold_beyond_all_values_is_said_as_on_the_host(
     for dtype in (np.uint8, np.float32):
         volume = Volume(np.clip(smooth() * 60 + 128, 0, 255).astype(dtype))
         found = assert_equal(emulated, volume, threads, threshold=threshold)
-        assert ("nothing is separated" in found.problem) == (threshold not in (0.0, 99.5))
+        assert ("separates nothing" in found.problem) == (threshold not in (0.0, 99.5))
 
 
 def voids() -> dict[str, np.ndarray]:
@@ -242,7 +242,7 @@ def test_the_air_outside_is_that_of_the_host(
 
 def test_a_void_without_a_sample_is_refused(emulated: Any, threads: KernelThreads) -> None:
     emulated.run_threads("forward")
-    with pytest.raises(InputError, match="no sample that air could be around"):
+    with pytest.raises(InputError, match="no sample that air could surround"):
         found_by(Volume(np.ones(SHAPE, bool)), PoreSettings(exterior="remove"), threads, emulated)
 
 

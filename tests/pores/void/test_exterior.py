@@ -161,7 +161,7 @@ def test_a_ball_that_would_get_into_a_foam_in_air_is_made_larger() -> None:
     assert result.provenance["result"]["ball_radius"] > 10
     assert result.provenance["settings"]["ball_radius"] == 10
     assert result.porosity == pytest.approx(1 - foam.sum() / core(56).sum(), abs=0.12)
-    assert any("has a radius of" in note for note in result.notes)
+    assert any("ball_radius) was raised from 10 to" in note for note in result.notes)
 
 
 FIELD_OF_VIEW = (np.hypot(y, x) < 63) & EVERYWHERE
@@ -187,7 +187,7 @@ def test_what_is_filled_in_is_never_void(share: float, value: int) -> None:
     assert result.provenance["result"]["sample_voxels"] == pytest.approx(
         FIELD_OF_VIEW.sum(), rel=1e-3
     )
-    assert result.summary.startswith(f"What is filled in with the value {value} (24 % of the")
+    assert result.summary.startswith(f"Padding around the scan (value {value}, 24 % of the")
 
 
 def in_bytes(solid: np.ndarray) -> np.ndarray:
@@ -243,12 +243,12 @@ def test_what_is_filled_in_is_left_out_where_it_is_said_what_the_sample_is(
     if outside == "keep" and not masked:
         # every voxel counts
         assert (result.labels > 0)[~FIELD_OF_VIEW].all()
-        assert result.summary.startswith("Air around the sample (about")
+        assert result.summary.startswith("Surrounding air (about")
         return
     assert result.threshold == hushpore.segment_pores(image).threshold
     assert result.porosity == pytest.approx(SMALL[sample].mean(), abs=0.01)
     if masked:
-        said = "What is filled in with the value -3024 was left out. Porosity"
+        said = "Padding around the scan (value -3024) was excluded. Porosity"
         assert result.summary.startswith(said)
 
 
@@ -260,7 +260,7 @@ def test_air_within_what_is_filled_in_is_left_out_too(radius: float) -> None:
     assert (around.treatment, around.padding) == ("remove-slicewise", -3024)
     result = hushpore.segment_pores(image)
     assert result.porosity == pytest.approx(SMALL[sample].mean(), abs=0.01)
-    assert result.summary.startswith("Air around the sample and what is filled in with the value")
+    assert result.summary.startswith("Surrounding air and padding (value -3024), ")
 
 
 @pytest.mark.parametrize("noise", [0, 40])
@@ -314,9 +314,9 @@ def test_a_solid_whose_grey_drifts_is_told(bowl: float) -> None:
     image = scan(core(60) & ~holes(0.15, 3), wall=wall, noise=200)
     assert found(image).drift == (pytest.approx(abs(bowl), abs=0.08) if bowl else 0)
     notes = hushpore.segment_pores(image).notes
-    assert any("grey of the solid differs" in note for note in notes) == bool(bowl)
+    assert any("solid drifts across the sample" in note for note in notes) == bool(bowl)
     local = hushpore.segment_pores(image, threshold="sauvola")
-    assert not any("grey of the solid differs" in note for note in local.notes)
+    assert not any("solid drifts across the sample" in note for note in local.notes)
 
 
 @pytest.mark.parametrize("grains", [4, 12])
@@ -332,7 +332,7 @@ def test_void_at_the_surface_that_the_ball_takes_is_told_where_it_is_much(
     void, sample = holes(0.4, size), core(50)
     result = hushpore.segment_pores(scan(sample & ~void))
     assert (result.porosity < 0.93 * void[sample].mean()) == is_told
-    assert any("open at the surface" in note for note in result.notes) == is_told
+    assert any("open to the surface" in note for note in result.notes) == is_told
 
 
 @pytest.mark.parametrize("name", ["a core", "a core wider than the scan", "a potato"])
@@ -370,7 +370,7 @@ def test_the_porosity_of_a_sample_in_air_is_that_of_the_sample(name: str) -> Non
     assert totals["exterior_share"] == pytest.approx(1 - sample.mean(), abs=0.05)
     assert result.provenance["settings"]["exterior"] == "auto"
     share = f"{100 * totals['exterior_share']:.{0 if totals['exterior_share'] >= 0.1 else 1}f}"
-    assert result.summary.startswith(f"Air around the sample ({share} % of the volume) was left")
+    assert result.summary.startswith(f"Surrounding air ({share} % of the volume) was excl")
 
 
 def test_what_was_decided_is_what_asking_for_it_gives(
@@ -411,7 +411,7 @@ def test_noise_that_is_taken_for_solid_is_said() -> None:
 def test_the_first_number_of_a_core_of_concrete_is_right_without_a_setting_changed() -> None:
     core = sample_data.core_phantom()
     result = hushpore.segment_pores(core.volume)
-    assert result.summary.startswith("Air around the sample (47 % of the volume) was left out.")
+    assert result.summary.startswith("Surrounding air (47 % of the volume) was excluded.")
     assert result.porosity == pytest.approx(core.porosity, abs=0.004)
     # and was wrong by more than ten times
     assert hushpore.segment_pores(core.volume, exterior="keep").porosity > 0.45

@@ -210,7 +210,7 @@ def test_a_window_in_one_slice_sees_nothing_of_the_others(threads: KernelThreads
     np.testing.assert_array_equal(one.labels > 0, alone[0])
 
 
-@pytest.mark.parametrize(("setting", "value"), [("hysteresis", 50.0), ("phases", 3)])
+@pytest.mark.parametrize(("setting", "value"), [("hysteresis", 50.0), ("otsu_classes", 3)])
 def test_what_has_no_meaning_with_a_local_threshold_is_refused(setting: str, value: float) -> None:
     with pytest.raises(InputError, match="sauvola"):
         hushpore.segment_pores(uneven_scan(), threshold="sauvola", **{setting: value})

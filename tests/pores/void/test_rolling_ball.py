@@ -247,11 +247,11 @@ def test_no_air_outside_is_said() -> None:
     result = hushpore.segment_pores(void, exterior="remove")
     np.testing.assert_array_equal(result.labels, kept.labels)
     assert result.porosity == kept.porosity
-    assert "No air was found outside" in result.notes[0]
+    assert "No air was found around the sample" in result.notes[0]
 
 
 def test_nothing_but_air_is_refused() -> None:
-    with pytest.raises(InputError, match=r"no solid in .*Set another threshold"):
+    with pytest.raises(InputError, match=r"no solid in .*Choose another threshold"):
         hushpore.segment_pores(np.ones((5, 6, 7), bool), exterior="remove")
 
 

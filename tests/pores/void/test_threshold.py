@@ -109,7 +109,7 @@ def test_several_phases_are_those_of_scikit_images_multi_otsu(
 
 def test_only_otsu_knows_several_phases(threads: KernelThreads) -> None:
     image = two_phases(1, 80, 170, 18, 0.5).astype(np.uint8)
-    with pytest.raises(InputError, match="Only the method 'otsu' knows 3 phases"):
+    with pytest.raises(InputError, match="Only threshold='otsu' can find 3 classes"):
         find_threshold(make_histogram(image, threads), "li", 3)
 
 
@@ -195,9 +195,9 @@ def test_two_minerals_of_the_solid_are_no_pores(threads: KernelThreads) -> None:
 
 def test_a_porosity_of_two_materials_is_told() -> None:
     image = materials((0.4, PORE), (0.2, BINDER), (0.4, GRAIN), noise=4)
-    default, three = (hushpore.segment_pores(image, phases=n) for n in (2, 3))
+    default, three = (hushpore.segment_pores(image, otsu_classes=n) for n in (2, 3))
     (note,) = default.notes
-    assert "two groups, about 10" in note
+    assert "two groups of grey values, about 10" in note
     assert default.porosity == pytest.approx(0.6, abs=0.06)
     assert three.porosity == pytest.approx(0.4, abs=0.06)
     assert three.notes == ()
@@ -207,5 +207,5 @@ def test_grains_of_metal_for_which_all_else_is_pore_are_told() -> None:
     image = materials((0.12, PORE), (0.88, GRAIN), noise=4)
     image[10:18, 10:18, 10:18] = image[30:38, 50:58, 40:48] = 4000
     (note,) = hushpore.segment_pores(image).notes
-    assert "two groups, about 1" in note
-    assert hushpore.segment_pores(image, phases=3).porosity == pytest.approx(0.12, abs=0.04)
+    assert "two groups of grey values, about 1" in note
+    assert hushpore.segment_pores(image, otsu_classes=3).porosity == pytest.approx(0.12, abs=0.04)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hushpore.pores.watershed.graph import BasinGraph
 from hushpore.pores.watershed.merging import (
     find_height,
-    find_near,
+    find_overlapping,
     height_of,
     merge_by_height,
     merge_to_markers,
@@ -87,7 +87,7 @@ def test_peaks_are_near_that_lie_no_farther_from_each_other_than_from_the_solid(
     a, b = rng.integers(0, count, (2, 2000)).astype(np.int32)
     apart = np.linalg.norm((place[a] - place[b]) * np.array(spacing), axis=1) / unit
     flat = np.ravel_multi_index(tuple(place.T), shape)
-    found = find_near(flat, radius**2, a, b, shape, spacing)
+    found = find_overlapping(flat, radius**2, a, b, shape, spacing)
     lowest = np.minimum(radius[a], radius[b])
     # but for what rounding decides
     sure = np.abs(apart - lowest) > 1e-4
@@ -100,7 +100,9 @@ def test_peaks_as_far_from_each_other_as_from_the_solid_are_near() -> None:
     peaks = np.array([0, 2 * 100 + 2 * 10 + 1])
     for squared, expected in ((9, True), (8.99, False)):
         distances = np.array([25, squared], np.float32)
-        assert find_near(peaks, distances, *pair, (9, 10, 10), (1, 1, 1)).tolist() == [expected]
+        assert find_overlapping(peaks, distances, *pair, (9, 10, 10), (1, 1, 1)).tolist() == [
+            expected
+        ]
 
 
 @st.composite
@@ -165,7 +167,7 @@ def test_a_height_is_found_by_the_size_of_pores_that_open_into_each_other(
     row = [(i, i + 1, 0.5) for i in range(1, len(radii))]
     found = height_of(make_graph(radii, row), "auto", n_spatial)
     assert (found.radius, found.merge_height) == (pytest.approx(typical), pytest.approx(h))
-    assert f"the typical radius is {typical:.3g} voxels" in found.reason
+    assert f"typical pore radius {typical:.3g} voxels" in found.reason
     assert height_of(make_graph(radii, []), 0.7, n_spatial).to_dict() == {"merge_height": 0.7}
 
 
@@ -183,15 +185,15 @@ def test_the_more_pores_lie_apart_the_more_merge(
     edges: list[tuple[int, int, float]], n_spatial: int, apart: float, h: float
 ) -> None:
     found = height_of(make_graph([1, 1, 2], edges), "auto", n_spatial)
-    assert (found.apart, found.merge_height) == (pytest.approx(apart), pytest.approx(h))
-    assert found.to_dict()["apart_share"] == found.apart
-    assert f"{100 * found.apart:.0f} % of the pores, by volume, touch no other" in found.reason
+    assert (found.isolated, found.merge_height) == (pytest.approx(apart), pytest.approx(h))
+    assert found.to_dict()["isolated_share"] == found.isolated
+    assert f"{100 * found.isolated:.0f} % of the pore volume is isolated" in found.reason
 
 
 def test_pores_lie_apart_where_they_touch_over_edges_of_voxels_and_only_faces_are_ways() -> None:
     graph = make_graph([1, 1, 2], [(1, 3, 1), (2, 3, 1)])
     graph.saddle[1] = -1
-    assert height_of(graph, "auto", 3).apart == pytest.approx(1 / 10)
+    assert height_of(graph, "auto", 3).isolated == pytest.approx(1 / 10)
 
 
 def test_a_height_is_found_without_pores_and_without_solid() -> None:

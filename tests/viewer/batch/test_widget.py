@@ -78,7 +78,7 @@ def test_each_scan_is_listed_once_and_taken_off_again(widget, scans):
     widget.add(scans[:1])
     assert widget.scans.value == scans
     assert column(widget, 0) == ["bad", "one", "two"]
-    said = "Air around the sample (47 % of the volume) was left out. Porosity 4.1 % of the sample"
+    said = "Surrounding air (47 % of the volume) was excluded. Porosity 4.1 % of the sample"
     widget.scans.native.show_states({"one": State("one", "done", 1.0, said)})
     assert column(widget, 2)[1] == "Porosity 4.1 % of the sample"
     widget.scans.native.topLevelItem(0).setSelected(True)

@@ -54,9 +54,9 @@ def test_what_is_wrong_with_a_setting_is_said_in_the_words_of_the_form(qtbot, wi
     widget.form.hysteresis.value = 1e6
     run(qtbot, widget)
     assert "must be stricter" in widget._result.text()
-    widget.form.update({"hysteresis": None, "threshold": "li", "phases": 3})
+    widget.form.update({"hysteresis": None, "threshold": "li", "otsu_classes": 3})
     run(qtbot, widget)
-    assert "or set 'Number of phases' to 2" in html.unescape(widget._result.text())
+    assert "or use 'Otsu classes' = 2" in html.unescape(widget._result.text())
 
 
 def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):
@@ -254,17 +254,17 @@ def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
     widget.layer.value = core
     run(qtbot, widget)
     text = widget._result.text()
-    assert text.startswith("Air around the sample (56 % of the volume) was left out. ")
+    assert text.startswith("Surrounding air (56 % of the volume) was excluded. ")
     assert widget.result.porosity == pytest.approx(55 / (12 * np.pi * 30**2), rel=0.02)
-    assert "Count it as pore" in text
+    assert "Include it" in text
     widget._result.linkActivated.emit("offer 0")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
     assert widget.exterior.value == "keep"
     text = widget._result.text()
-    assert text.startswith("Air around the sample (about 52 % of the volume) counts as pore. ")
+    assert text.startswith("Surrounding air (about 52 % of the volume) was counted as pore. ")
     assert widget.result.porosity > 0.5
     # and back
-    assert "Leave it out" in text
+    assert "Exclude it" in text
     widget._result.linkActivated.emit("offer 0")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
     assert widget.exterior.value == "auto"
@@ -277,8 +277,8 @@ def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
     widget.layer.value = core
     run(qtbot, widget)
     text = widget._result.text()
-    assert "1 of 3 pores has fewer than 8 voxels: their shape is not reliable." in text
-    assert "Leave them out" in text
+    assert "1 of 3 pores has fewer than 8 voxels, so its shape is not reliable." in text
+    assert "Exclude it" in text
     widget._result.linkActivated.emit("offer 1")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
     assert widget.minimum_voxels.value == 8
@@ -289,9 +289,9 @@ def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
 def test_the_choices_about_air_are_in_plain_words(widget):
     box = widget.form.exterior.native
     words = [box.itemText(row) for row in range(box.count())]
-    assert words == ["Leave out", "Count as pore", "Always leave out", "Slice by slice"]
+    assert words == ["Exclude if found", "Count as pore", "Always exclude", "Exclude by slice"]
     # where it is explained, too
     assert "Count as pore: it " in box.toolTip()
     widget.exterior.value = "remove"
-    assert box.currentText() == "Always leave out"
+    assert box.currentText() == "Always exclude"
     assert widget.form.value.exterior == "remove"

@@ -16,7 +16,7 @@ from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.void.thumbnail import make_thumbnail
-from hushpore.pores.work import Threshold
+from hushpore.pores.work import NO_AIR, Threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -73,7 +73,7 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
         return Found(labels, limits, sample, around)
     problem = ""
     if not air.any():
-        problem = "No air was found outside the sample: the ball cannot reach any."
+        problem = NO_AIR
     return Found(labels, limits, sample, around, void, problem)
 
 
@@ -87,7 +87,7 @@ def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] |
     inside: npt.NDArray[np.bool_] = np.asarray(mask) > 0
     if not inside.any():
         name = settings.sample_mask
-        raise InputError(f"The sample_mask {name!r} is empty: no voxel of it is above 0.")
+        raise InputError(f"The sample_mask {name!r} is empty: it has no voxel above 0.")
     return inside.reshape((1,) * (3 - inside.ndim) + inside.shape)
 
 

@@ -92,7 +92,7 @@ TOTALS: list[Total] = [
     Total("median_diameter", "Median equivalent diameter", 1, is_compared=False),
     Total("specific_surface", "Specific surface", -1),
     *(
-        Total(f"{phase}_chord_length_{axis}", f"Mean chord of the {of} along {axis}", 1)
+        Total(f"{phase}_chord_length_{axis}", f"Mean chord length of the {of} along {axis}", 1)
         for phase, of in (("void", "pores"), ("solid", "solid"))
         for axis in "zyx"
     ),
@@ -101,20 +101,20 @@ TOTALS: list[Total] = [
     *(
         Total(
             f"percolating_fraction_{axis}",
-            f"Void connected from face to face along {axis}",
+            f"Percolating void along {axis}",
             is_share=True,
         )
         for axis in "zyx"
     ),
     *(Total(f"tortuosity_{axis}", f"Geodesic tortuosity along {axis}") for axis in "zyx"),
     Total("void_thickness", "Mean local thickness of the pores", 1),
-    Total("void_thickness_deviation", "Its standard deviation, of the pores", 1),
+    Total("void_thickness_deviation", "Local thickness of the pores, standard deviation", 1),
     Total("solid_thickness", "Mean local thickness of the solid", 1),
-    Total("solid_thickness_deviation", "Its standard deviation, of the solid", 1),
-    Total("pore_density", "Pores in a volume", -3),
-    Total("solid_specific_surface", "Surface of the solid over its volume", -1),
-    Total("plate_number", "Walls in a length, by the plate model", -1),
-    Total("wall_number", "Walls in a length, from the local thickness", -1),
+    Total("solid_thickness_deviation", "Local thickness of the solid, standard deviation", 1),
+    Total("pore_density", "Pore number density", -3),
+    Total("solid_specific_surface", "Specific surface of the solid (per solid volume)", -1),
+    Total("plate_number", "Wall number (plate model)", -1),
+    Total("wall_number", "Wall number (local thickness)", -1),
     *(
         Total(f"{phase}_shape_index", f"Plate-rod index of the {of} (plates 2, rods 4, balls 6)")
         for phase, of in (("void", "pores"), ("solid", "solid"))
@@ -131,7 +131,7 @@ TOTALS: list[Total] = [
             *((f"_{axis}", "eigenvector", f", {axis}") for axis in "zyx"),
         )
     ),
-    Total("merge_height", "Watershed merge height (voxels)", is_compared=False),
+    Total("merge_height", "Merge height (voxels)", is_compared=False),
     Total("threshold", "Threshold (grey value)", is_compared=False),
     *(
         Total(f"{name}_{end}", f"{title}, 90 % interval {word}", power, share, is_compared=False)
@@ -142,9 +142,9 @@ TOTALS: list[Total] = [
         )
         for end, word in (("low", "from"), ("high", "to"))
     ),
-    Total("threshold_low", "Thresholds that cannot be told apart, from", is_compared=False),
-    Total("threshold_high", "Thresholds that cannot be told apart, to", is_compared=False),
-    Total("rev_edge_length", "Representative edge length (REV)", 1, is_compared=False),
+    Total("threshold_low", "Plausible thresholds, from", is_compared=False),
+    Total("threshold_high", "Plausible thresholds, to", is_compared=False),
+    Total("rev_edge_length", "REV edge length", 1, is_compared=False),
 ]
 
 
@@ -244,8 +244,8 @@ def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:
         return ""
     pore, solid = reversed(values) if settings.pores_are == "bright" else values
     return (
-        f"There are two values only: {pore:g} was taken as pore, {solid:g} as solid; "
-        f"pores_are={other_phase(settings)} turns it round."
+        f"The image has only two values: {pore:g} was taken as pore and {solid:g} as solid. To "
+        f"swap them, use pores_are={other_phase(settings)!r}."
     )
 
 
@@ -257,27 +257,27 @@ def other_phase(settings: PoreSettings) -> str:
 def outside_in_words(
     result: Mapping[str, Any], by_mask: bool = False, kept_as: str = "pore"
 ) -> str:
-    """Return in a sentence what was done about what is around a sample; empty where it is nothing.
+    """Return a sentence on the treatment of the exterior; empty if there is nothing to report.
 
-    `result`: the totals of a record. `by_mask`: whether a mask says what the sample is; what that
-    leaves out is known to whoever gave it. `kept_as`: what air counts as that is not left out.
+    `result`: the totals of a record. `by_mask`: whether a sample mask is given, in which case the
+    user knows what it excludes. `kept_as`: what air counts as that is not excluded.
     """
     share, padding = result.get("exterior_share", 0.0), result.get("padding_value")
-    kept = result.get("air_kept_share")
     sentences = []
-    if kept:
+    if kept := result.get("air_kept_share"):
         about = f"about {readable_percent(kept)} of the volume"
-        sentences.append(f"Air around the sample ({about}) counts as {kept_as}.")
-    left_out = []
-    if share and not by_mask and result["exterior"] != "keep":
-        left_out.append("air around the sample")
+        sentences.append(f"Surrounding air ({about}) was counted as {kept_as}.")
+    of_volume = f"{readable_percent(share)} of the volume"
+    has_air = bool(share) and not by_mask and result["exterior"] != "keep"
     if share and padding is not None:
-        left_out.append(f"what is filled in with the value {padding:g}")
-    if left_out:
-        what = " and ".join(left_out)
-        of_volume = "" if by_mask else f" ({readable_percent(share)} of the volume)"
-        were = "were" if left_out[1:] else "was"
-        sentences.append(f"{what[0].upper()}{what[1:]}{of_volume} {were} left out.")
+        value = f"value {padding:g}"
+        if has_air:
+            sentences.append(f"Surrounding air and padding ({value}), {of_volume}, were excluded.")
+        else:
+            what = value if by_mask else f"{value}, {of_volume}"
+            sentences.append(f"Padding around the scan ({what}) was excluded.")
+    elif has_air:
+        sentences.append(f"Surrounding air ({of_volume}) was excluded.")
     return " ".join(sentences)
 
 
@@ -290,7 +290,6 @@ def noise_in_words(result: Mapping[str, Any]) -> str:
     if tiny < _FEW or 2 * tiny <= count:
         return ""
     return (
-        f"Most pores, {tiny:,} of {count:,}, have fewer than {RELIABLE} voxels: their number may "
-        "be that of noise. Denoise the scan first, set a stricter threshold, or take "
-        f"{RELIABLE} voxels as the smallest pore."
+        f"{tiny:,} of the {count:,} pores have fewer than {RELIABLE} voxels and may be noise. "
+        f"Denoise the scan first, use a stricter threshold, or set minimum_voxels={RELIABLE}."
     )

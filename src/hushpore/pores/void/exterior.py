@@ -195,7 +195,7 @@ def _find_groups(
     """
     from scipy import ndimage
 
-    if not isinstance(settings.threshold, str) or settings.is_local or settings.phases != 2:
+    if not isinstance(settings.threshold, str) or settings.is_local or settings.otsu_classes != 2:
         return None
     threshold = threshold_of(small, settings)
     if threshold is None:

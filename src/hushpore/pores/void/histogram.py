@@ -1,6 +1,6 @@
-"""Histograms of grey values, and the threshold between pore and solid that a method finds in one.
+"""Histograms of grey values, and global threshold methods.
 
-The histogram is all that a method looks at, so that a volume need not be in memory in one piece.
+A method needs only the histogram, so the volume need not fit into memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Bins at most for methods that look at each level, or whose time grows with a power of the bins.
+#: Maximum number of bins for methods that visit each level or scale with a power of the bins.
 _COARSE = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How often each grey value occurs."""
+    """Histogram of grey values."""
 
     counts: npt.NDArray[np.int64]  # (bins,), int64
     centers: npt.NDArray[np.float64]  # (bins,), float64: the grey value of each bin
@@ -47,24 +47,22 @@ class Histogram:
 
 
 def find_threshold(
-    histogram: Histogram, method: str, phases: int = 2, bright: bool = False
+    histogram: Histogram, method: str, classes: int = 2, bright: bool = False
 ) -> float:
-    """Return the threshold that a method finds; values up to it are the dark phase.
+    """Return the threshold that a method finds; values up to it are the dark class.
 
-    `method`: one of `METHODS`. `phases`: number of grey phases; above 2 for ``otsu`` only (Liao,
-    Chen and Chung, 2001). `bright`: which of several thresholds: the highest, else the lowest.
-    Raises InputError if the method finds no threshold in this histogram, or does not know more than
-    two phases.
+    `method`: one of `METHODS`. `classes`: number of grey-value classes; above 2 for ``otsu`` only
+    (Liao, Chen and Chung, 2001). `bright`: return the highest of several thresholds instead of the
+    lowest.
+    Raises InputError if the method finds no threshold in this histogram, or does not support more
+    than two classes.
     """
-    if phases > 2 and method != "otsu":
-        raise InputError(
-            f"Only the method 'otsu' knows {phases} phases; got {method!r}. "
-            "Choose 'otsu', or set phases to 2."
-        )
+    if classes > 2 and method != "otsu":
+        raise InputError(only_otsu(classes, method))
     try:
-        if phases > 2:
+        if classes > 2:
             coarse = histogram.coarser(_COARSE)
-            found = _by_scikit_image("multiotsu", coarse, classes=phases)
+            found = _by_scikit_image("multiotsu", coarse, classes=classes)
             return found[-1 if bright else 0]
         return METHODS[method](histogram)
     except (RuntimeError, IndexError, ValueError) as error:
@@ -74,12 +72,20 @@ def find_threshold(
         ) from None
 
 
+def only_otsu(classes: int, method: str) -> str:
+    """Return the message that a method other than Otsu cannot find several classes."""
+    return (
+        f"Only threshold='otsu' can find {classes} classes; got threshold={method!r}. "
+        "Use threshold='otsu' or otsu_classes=2."
+    )
+
+
 def _otsu(histogram: Histogram) -> float:
-    """Largest variance between the phases: https://doi.org/10.1109/TSMC.1979.4310076."""
+    """Largest variance between the classes: https://doi.org/10.1109/TSMC.1979.4310076."""
     histogram = histogram.trimmed()
     counts, centers = histogram.counts.astype(np.float64), histogram.centers
     weight = np.cumsum(counts)
-    # values far from zero would take the digits of what is between the phases
+    # relative to the first value: a large offset would cost precision
     moment = np.cumsum(counts * (centers - centers[0]))
     dark, bright = weight[:-1], weight[-1] - weight[:-1]
     apart = moment[:-1] / dark - (moment[-1] - moment[:-1]) / bright
@@ -89,7 +95,7 @@ def _otsu(histogram: Histogram) -> float:
 def _li(histogram: Histogram) -> float:
     """Minimum cross-entropy: https://doi.org/10.1016/S0167-8655(98)00057-9."""
     counts, centers = histogram.counts, histogram.centers
-    # as in scikit-image the values are shifted to start at 0, so that their logarithms exist
+    # shifted to start at 0, as in scikit-image, so that the logarithms exist
     base = centers[0]
     grey = centers - base
     tolerance = (grey[1] - grey[0]) / 2
@@ -103,14 +109,14 @@ def _li(histogram: Histogram) -> float:
         dark = moment[split] / weight[split]
         bright = (moment[-1] - moment[split]) / (weight[-1] - weight[split])
         if dark == 0:
-            # the darkest level alone: its logarithm has no value, and this is as low as it goes
+            # only the darkest level is left: log(0) is undefined, and the threshold cannot go lower
             break
         threshold = (dark - bright) / (np.log(dark) - np.log(bright))
     return float(threshold + base)
 
 
 def _triangle(histogram: Histogram) -> float:
-    """Farthest below the line from the longer tail's end up to the peak (Zack, 1977).
+    """Largest distance below the line from the end of the longer tail to the peak (Zack, 1977).
 
     https://doi.org/10.1177/25.7.70454
     """
@@ -125,8 +131,8 @@ def _triangle(histogram: Histogram) -> float:
 
 
 def _by_scikit_image(name: str, histogram: Histogram, **options: Any) -> list[float]:
-    """Return the thresholds that a function of scikit-image finds, rising."""
-    # loaded where it is needed: that takes longer than a small volume
+    """Return the thresholds that a function of scikit-image finds, in ascending order."""
+    # imported late: the import takes longer than segmenting a small volume
     from skimage import filters
 
     find = getattr(filters, f"threshold_{name}")
@@ -135,19 +141,20 @@ def _by_scikit_image(name: str, histogram: Histogram, **options: Any) -> list[fl
 
 
 def _minimum(histogram: Histogram) -> float:
-    """The lowest place between two peaks: https://doi.org/10.1111/j.1749-6632.1965.tb11715.x.
+    """Minimum between two peaks: https://doi.org/10.1111/j.1749-6632.1965.tb11715.x.
 
-    The histogram is smoothed until two peaks are left; of thousands of levels that takes more
-    than the iterations that it is given.
+    The histogram is smoothed until two peaks are left; with thousands of levels the allowed number
+    of iterations is not enough.
     """
     return _by_scikit_image("minimum", histogram.coarser(_COARSE))[0]
 
 
-#: Methods that find one threshold for the whole volume: the highest grey value of the dark phase,
-#: as scikit-image's functions of these names. The first three are written out here: it has Li's
-#: and the triangle for images alone, and sums up Otsu's counts in 32 bits, by which every third
-#: histogram of two Gaussians and 1e8 voxels gets another threshold (scikit-image 0.26), of a
-#: smaller variance. One that finds none raises RuntimeError, IndexError or ValueError.
+#: Global threshold methods, which return the highest grey value of the dark class, as do the
+#: functions of these names in scikit-image. The first three are implemented here: scikit-image
+#: accepts only images for Li and triangle, and adds up Otsu's counts in 32 bits, so that every
+#: third histogram of two Gaussians and 1e8 voxels gets a threshold of smaller variance
+#: (scikit-image 0.26). A method that finds no threshold raises RuntimeError, IndexError or
+#: ValueError.
 METHODS: dict[str, Callable[[Histogram], float]] = {
     "otsu": _otsu,
     "li": _li,

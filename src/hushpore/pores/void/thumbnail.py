@@ -148,14 +148,14 @@ def void_of(small: Thumbnail, settings: PoreSettings) -> npt.NDArray[np.bool_] |
 
 def threshold_of(small: Thumbnail, settings: PoreSettings) -> float | None:
     """Return the threshold of a thumbnail, roughly; None where a method finds none."""
-    method, phases = settings.threshold, settings.phases
+    method, classes = settings.threshold, settings.otsu_classes
     if not isinstance(method, str):
         return float(method)
     if settings.is_local:
-        method, phases = "otsu", 2
+        method, classes = "otsu", 2
     try:
         histogram = histogram_of(small.values[~small.padded])
-        return find_threshold(histogram, method, phases, settings.pores_are == "bright")
+        return find_threshold(histogram, method, classes, settings.pores_are == "bright")
     except InputError:
         return None
 

@@ -1,13 +1,13 @@
-"""Merging basins into pores, on their graph alone, and numbering these.
+"""Merging of watershed basins into pores, on their graph, and numbering of the pores.
 
-The edges are taken from the widest neck to the narrowest. Two basins become one pore where the
-lower of their peaks rises above the neck by no more than a height h; radii are compared, in
-voxels of the smallest spacing. The higher peak stands for the merged pore.
+Edges are processed from the widest neck to the narrowest. Two basins are merged if the lower of
+their peaks rises above the neck by at most the merge height h; radii are compared, in voxels of the
+smallest spacing. The higher peak represents the merged pore.
 
-Peaks that are no farther from each other than from the solid may be taken for one, whatever h: each
-lies in the ball about the other, and the neck between them counts as infinitely wide. Rough walls,
-and noise that is left, part such peaks. SNOW trims them, and to Silin and Patzek the lower one is
-a slave of the higher.
+Basins with overlapping maximal balls, whose peaks are no farther from each other than from the
+solid, can be merged whatever h: the neck between them counts as infinitely wide. Rough walls and
+residual noise create such peaks. SNOW trims them; Silin and Patzek call the smaller ball the slave
+of the larger.
 
 References
 ----------
@@ -34,45 +34,44 @@ if TYPE_CHECKING:
 
     from hushpore.pores.watershed.graph import BasinGraph
 
-#: The height that is found by itself: the least up to one typical radius, the most from another on,
-#: and straight between them, all in voxels; and the nearer to the most, the more pores lie apart,
-#: up to this share of them. Where small pores open into each other their windows are hardly
-#: narrower than they are; where pores lie apart, two basins that touch are one.
+#: Automatic merge height, in voxels: `LEAST` up to a typical pore radius of `SMALL`, `MOST` from
+#: `LARGE` on, and linear in between; raised towards `MOST` by the share of isolated pores, which
+#: reaches it at `ISOLATED`. Windows between small connected pores are hardly narrower than the
+#: pores; where most pores are isolated, two basins that touch are usually one pore.
 LEAST, MOST = 0.1, 0.5
 SMALL, LARGE = 3.25, 5.0
-APART = 0.5
+ISOLATED = 0.5
 
 
 @dataclass(frozen=True)
 class ChosenHeight:
-    """A merge height, and what it was chosen by.
+    """A merge height, and the figures that it was chosen from.
 
-    `h`: in voxels of the smallest spacing. `radius`: the typical radius of the pores, likewise;
-    None where the height was given. `apart`: share of the pores, by volume, that touch no other.
+    `merge_height`: in voxels of the smallest spacing. `radius`: typical pore radius, in the same
+    unit; None if the height was given. `isolated`: share of the pore volume in isolated pores.
     """
 
     merge_height: float
     radius: float | None = None
-    apart: float = 0.0
+    isolated: float = 0.0
 
     @property
     def reason(self) -> str:
-        """Why it is that, in a sentence; empty where it was given."""
+        """Sentence on why this height was chosen; empty if it was given."""
         if self.radius is None:
             return ""
         h = float(f"{self.merge_height:.2g}")
-        between = f", between {LEAST:g} for small pores that touch and {MOST:g} for the others"
-        why = {LEAST: ", its least", MOST: ", its most"}.get(h, between)
+        ends = {LEAST: ", its minimum", MOST: ", its maximum"}
         return (
-            f"Auto takes {h:g} voxels{why}: the typical radius is {self.radius:.3g} voxels, and "
-            f"{readable_percent(self.apart)} of the pores, by volume, touch no other."
+            f"Auto used {h:g} voxels{ends.get(h, '')} (typical pore radius {self.radius:.3g} "
+            f"voxels; {readable_percent(self.isolated)} of the pore volume is isolated)."
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the record says of the merging."""
+        """Return the entries of the record about the merging."""
         if self.radius is None:
             return {"merge_height": self.merge_height}
-        found = {"typical_radius": self.radius, "apart_share": self.apart}
+        found = {"typical_radius": self.radius, "isolated_share": self.isolated}
         return {"merge_height": self.merge_height, **found, "why": self.reason}
 
 
@@ -80,19 +79,19 @@ def find_height(
     h: str | float,
     squared_distances: npt.NDArray[np.float32],
     counts: npt.NDArray[np.int64],
-    apart: npt.NDArray[np.int64],
+    isolated: npt.NDArray[np.int64],
     n_spatial: int,
 ) -> ChosenHeight:
-    """Return the merge height that is meant by a setting.
+    """Return the merge height for a setting and the peaks of all basins.
 
-    It depends on how many basins have which distance at their peak, and how many of these touch no
-    other, and not on where they are: blocks of a cluster add up their counts, and find the same.
+    It depends only on the counts of basins by peak distance, so the blocks of a cluster can add up
+    their counts and get the same height.
 
-    `h`: a height in voxels, or ``"auto"``: by the typical radius, the median of the distances at
-    the peaks of basins, weighted by the volume (in 2D the area) of balls as large; and by the share
-    of that volume in basins that touch no other; before any merges, and of all that there are.
-    `squared_distances`: (n,), float32: that basins have at their peak, sorted, each once. `counts`,
-    `apart`: (n,), int64: how many, and how many of these touch no other.
+    `h`: a height in voxels, or ``"auto"``: chosen from the typical pore radius (median peak
+    distance of the basins before merging, weighted by the volume, in 2D area, of balls of that
+    radius) and from the share of that volume in isolated basins. `squared_distances`: (n,),
+    float32: distinct squared peak distances, ascending. `counts`, `isolated`: (n,), int64: number
+    of basins with each, and of isolated basins among them.
     """
     if not isinstance(h, str):
         return ChosenHeight(h)
@@ -100,31 +99,31 @@ def find_height(
     size = radius**n_spatial
     share = np.cumsum(counts * size)
     if not share.size or not np.isfinite(share[-1]):
-        # there is no pore, or no solid
+        # no pores, or no solid
         return ChosenHeight(MOST)
     typical = float(radius[np.searchsorted(share, share[-1] / 2)])
     height = float(np.interp(typical, (SMALL, LARGE), (LEAST, MOST)))
-    lies_apart = float((apart * size).sum() / share[-1])
-    height = float(np.interp(lies_apart, (0, APART), (height, MOST)))
-    return ChosenHeight(height, typical, lies_apart)
+    alone = float((isolated * size).sum() / share[-1])
+    height = float(np.interp(alone, (0, ISOLATED), (height, MOST)))
+    return ChosenHeight(height, typical, alone)
 
 
 def height_of(graph: BasinGraph, h: str | float, n_spatial: int) -> ChosenHeight:
-    """Return the merge height that is meant by a setting, for basins; see `find_height`."""
+    """Return the merge height for a setting and the basins of a graph; see `find_height`."""
     return find_height(h, *graph.peaks, n_spatial)
 
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Which pore each basin belongs to."""
+    """Assignment of basins to pores."""
 
-    # (basins + 1,), int32: label of each basin's pore; 0 for solid and for pores left out
+    # (basins + 1,), int32: label of each basin's pore; 0 for solid and excluded pores
     label_of: npt.NDArray[np.int32]
-    # (pores,), int32: the basin with the highest peak of each pore, in the order of labels
+    # (pores,), int32: basin with the highest peak of each pore, in the order of labels
     root: npt.NDArray[np.int32]
 
 
-def find_near(
+def find_overlapping(
     peak: npt.NDArray[np.int64],
     squared_distance: npt.NDArray[np.float32],
     a: npt.NDArray[np.integer[Any]],
@@ -135,46 +134,46 @@ def find_near(
     """Return which pairs of peaks are no farther from each other than from the solid.
 
     `peak`, `squared_distance`: (n,), int64 and float32: flat index in a volume of this shape, and
-    squared distance from the solid in squared voxels of the smallest spacing. `a`, `b`: (pairs,),
-    integers: rows of both. `spacing`: voxel size along each axis.
+    squared distance to the solid in squared voxels of the smallest spacing. `a`, `b`: (pairs,),
+    integers: rows of the two peaks of each pair. `spacing`: voxel size along each axis.
     Returns: (pairs,), bool.
     """
-    near = np.empty(a.size, np.bool_)
-    sides = np.array(shape, np.int64)
-    _find_near(peak, squared_distance, a, b, sides, np.array(spacing) / min(spacing), near)
-    return near
+    overlaps = np.empty(a.size, np.bool_)
+    sides, steps = np.array(shape, np.int64), np.array(spacing) / min(spacing)
+    _find_overlapping(peak, squared_distance, a, b, sides, steps, overlaps)
+    return overlaps
 
 
 def merge_by_height(
-    graph: BasinGraph, h: float, near: npt.NDArray[np.bool_] | None = None
+    graph: BasinGraph, h: float, overlapping: npt.NDArray[np.bool_] | None = None
 ) -> npt.NDArray[np.int32]:
-    """Merge basins that stand out from each other by at most `h`.
+    """Merge basins of which the lower peak rises above the neck by at most `h`.
 
     `graph`: basins 1 to n and their edges. `h`: merge height in voxels of the smallest spacing,
-    compared with radii. `near`: (edges,), bool: which join basins that are one whatever `h`.
-    Returns: (n + 1,), int32: for each basin, the basin that stands for its pore; 0 for 0.
+    compared with radii. `overlapping`: (edges,), bool: edges whose basins are merged whatever `h`.
+    Returns: (n + 1,), int32: for each basin, the basin that represents its pore; 0 for 0.
 
-    Among equally wide necks those with more contacts come first, then those of the lower basins,
-    so that the result is one and the same whatever order the edges were found in.
+    Among equally wide necks those with more contacts come first, then those of lower basin numbers,
+    so that the result does not depend on the order in which edges were found.
     """
     radius = np.sqrt(graph.peak_squared_distance.astype(np.float64))
     neck = np.sqrt(np.maximum(graph.saddle, 0).astype(np.float64))
     order = graph.by_neck
-    if near is not None:
-        neck[near] = np.inf
-        order = np.concatenate([order[near[order]], order[~near[order]]])
+    if overlapping is not None:
+        neck[overlapping] = np.inf
+        order = np.concatenate([order[overlapping[order]], order[~overlapping[order]]])
     parent = np.arange(radius.size, dtype=np.int32)
     _merge(parent, radius, graph.a, graph.b, neck, order, float(h))
     return parent
 
 
 def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Merge basins so that every pore holds one marker: a watershed flooded from markers.
+    """Merge basins into one pore for each marker: a watershed flooded from markers.
 
     `graph`: basins 1 to n and their edges. `marked`: (n + 1,), int32: number of the marker in each
-    basin, 0 where there is none.
-    Returns: (n + 1,), int32: number of the marker whose pore each basin belongs to; 0 where no
-    marker can be reached.
+    basin; 0 if it has none.
+    Returns: (n + 1,), int32: number of the marker whose pore each basin belongs to; 0 if no
+    marker reaches it.
 
     References
     ----------
@@ -193,13 +192,13 @@ def number_pores(
     minimum_voxels: int,
     left_out: npt.NDArray[np.bool_] | None,
 ) -> Numbering:
-    """Number the pores from 1, in the order in which their peaks lie in memory.
+    """Number the pores from 1, by the flat index of their peaks.
 
-    `root_of`: (n + 1,), int32: the basin that stands for the pore of each basin. `minimum_voxels`:
+    `root_of`: (n + 1,), int32: the basin that represents the pore of each basin. `minimum_voxels`:
     pores of fewer voxels get label 0. `left_out`: (n + 1,), bool: pores that hold one of these
     basins get label 0.
     """
-    # basins are numbered in that order, and so are their roots
+    # basins, and so their roots, are numbered in that order
     return Numbering(*_number(graph, root_of, minimum_voxels, left_out))
 
 
@@ -209,13 +208,13 @@ def number_groups(
     minimum_voxels: int,
     left_out: npt.NDArray[np.bool_] | None,
 ) -> Numbering:
-    """Number the pores from 1, in the order of the groups that their basins were given.
+    """Number the pores from 1, in the order of the groups of their basins.
 
-    `group_of`: (n + 1,), int32: the group of each basin, from 1; 0 for what belongs to none. The
-    others as for `number_pores`.
+    `group_of`: (n + 1,), int32: the group of each basin, from 1; 0 for basins without one. Other
+    parameters as for `number_pores`.
     """
     label_of, kept = _number(graph, group_of, minimum_voxels, left_out)
-    # of each group the highest peak, and of equal ones the first
+    # the highest peak of each group; of equal peaks the first
     order = np.lexsort((-graph.peak_squared_distance, group_of))
     first = order[np.searchsorted(group_of[order], kept)]
     return Numbering(label_of, first.astype(np.int32))
@@ -227,7 +226,7 @@ def _number(
     minimum_voxels: int,
     left_out: npt.NDArray[np.bool_] | None,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the label of each basin, and which groups got one, in the order of labels."""
+    """Return the label of each basin, and the groups that got a label, in the order of labels."""
     voxels = np.bincount(group_of, graph.voxels)
     voxels[0] = -1
     if left_out is not None:
@@ -239,14 +238,14 @@ def _number(
 
 
 @kernel
-def _find_near(
+def _find_overlapping(
     peak: npt.NDArray[np.int64],
     squared_distance: npt.NDArray[np.float32],
     a: npt.NDArray[np.integer[Any]],
     b: npt.NDArray[np.integer[Any]],
     shape: npt.NDArray[np.int64],
     step: npt.NDArray[np.float64],
-    near: npt.NDArray[np.bool_],
+    overlaps: npt.NDArray[np.bool_],
 ) -> None:
     for i in range(a.size):
         first, second = peak[a[i]], peak[b[i]]
@@ -256,7 +255,7 @@ def _find_near(
             squared += along * along
             first //= shape[axis]
             second //= shape[axis]
-        near[i] = squared <= min(squared_distance[a[i]], squared_distance[b[i]])
+        overlaps[i] = squared <= min(squared_distance[a[i]], squared_distance[b[i]])
 
 
 @kernel

@@ -185,5 +185,5 @@ def _find(
     with KernelThreads(1) as threads:
         for threshold in thresholds:
             labels += make_void(values, threshold, True, threads)
-    labels[void.left_out(index, how, greys)] = 0
+    labels[void.excluded(index, how, greys)] = 0
     return labels

@@ -177,7 +177,9 @@ class PlotsWidget(LayerTrackingWidget):
         """Draw a figure of cubes of the sample by their edge."""
         table = view.tables.rev
         if table is None or figure not in table:
-            self._say("Not measured for this layer: choose\n'90 % intervals' in 'Segment pores'.")
+            self._say(
+                "Not measured for this layer: tick\n'Uncertainty and REV' in 'Segment pores'."
+            )
             return
         self.canvas.numbers = table
         settled = view.tables.totals.get("rev_edge_length")

@@ -57,7 +57,7 @@ def _find(
     index: tuple[int, ...],
 ) -> Job:
     yield from prepare_kernels(settings)
-    phase = void.phase(index, settings, greys)
+    phase = void.void_state(index, settings, greys)
     # of no threshold it is said elsewhere
     return np.zeros(target.volume.shape[-2:], np.uint8) if phase is None else phase
 

@@ -113,7 +113,7 @@ class MergeHeight(QWidget):
             "between them is less than this much narrower, in radius, than the smaller of the two. "
             "The result changes at once, without a run; the form keeps the height for the next."
         )
-        words = {"toolTip": tip, "accessibleName": "Watershed merge height of the result"}
+        words = {"toolTip": tip, "accessibleName": "Merge height of the result"}
         self._slider = QSlider(
             Qt.Orientation.Horizontal, maximum=round(MOST / STEP), pageStep=4, **words,
             valueChanged=self._slider_moved, sliderReleased=self._record_height,
