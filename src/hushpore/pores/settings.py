@@ -115,7 +115,7 @@ class PoreSettings(Settings):
     exterior: str = option(
         "auto",
         "Air around the sample, and padding of one grey value around a scan. auto: excluded where "
-        "a quick check of the volume finds any; keep: counted as pore; remove: always excluded, so "
+        "a quick check of the volume finds any; keep: never excluded; remove: always excluded, so "
         "that porosity is a fraction of the sample; remove-slicewise: excluded slice by slice, for "
         "a sample that extends from the first slice to the last.",
         label="Surrounding air",

@@ -178,7 +178,7 @@ def test_air_around_a_sample_is_left_out() -> None:
     sample = int(disc.sum()) * 20
     assert found.provenance["result"]["sample_voxels"] == pytest.approx(sample, rel=0.01)
     assert found.phases["num_voxels"][0] == 20 * 16
-    assert "Air around the sample" in found.summary
+    assert "Surrounding air (50 % of the volume) was excluded." in found.summary
 
 
 def test_a_phase_without_voxels_is_said() -> None:
@@ -218,7 +218,11 @@ def test_settings_that_say_nothing_are_refused(settings: dict[str, Any], words: 
         (np.arange(-1, 8).reshape(3, 3), {"are_labels": True}, "holds the label -1"),
         (np.arange(16).reshape(4, 4), {"are_labels": True}, "15 different labels above 0"),
         (np.zeros((4, 4), int), {"are_labels": True}, "no label above 0"),
-        (np.arange(16.0).reshape(4, 4), {"sample_mask": np.zeros((4, 4))}, "is empty: no voxel"),
+        (
+            np.arange(16.0).reshape(4, 4),
+            {"sample_mask": np.zeros((4, 4))},
+            "is empty: it has no voxel",
+        ),
     ],
 )
 def test_what_cannot_be_told_apart_is_refused(

@@ -56,7 +56,7 @@ def test_what_is_wrong_with_a_setting_is_said_in_the_words_of_the_form(qtbot, wi
     assert "must be stricter" in widget._result.text()
     widget.form.update({"hysteresis": None, "threshold": "li", "otsu_classes": 3})
     run(qtbot, widget)
-    assert "or use 'Otsu classes' = 2" in html.unescape(widget._result.text())
+    assert "or 'Otsu classes' = 2" in html.unescape(widget._result.text())
 
 
 def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):
@@ -268,7 +268,7 @@ def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
     widget._result.linkActivated.emit("offer 0")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
     assert widget.exterior.value == "auto"
-    assert widget._result.text().startswith("Air around the sample (56 %")
+    assert widget._result.text().startswith("Surrounding air (56 %")
 
 
 def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
@@ -291,7 +291,7 @@ def test_the_choices_about_air_are_in_plain_words(widget):
     words = [box.itemText(row) for row in range(box.count())]
     assert words == ["Exclude if found", "Count as pore", "Always exclude", "Exclude by slice"]
     # where it is explained, too
-    assert "Count as pore: it " in box.toolTip()
+    assert "Count as pore: never excluded" in box.toolTip()
     widget.exterior.value = "remove"
     assert box.currentText() == "Always exclude"
     assert widget.form.value.exterior == "remove"
