@@ -24,7 +24,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 HEAD = """# Licences of what hushpore needs
 
 hushpore itself is under the [BSD 3-Clause licence](https://opensource.org/license/bsd-3-clause).
-These are the packages that it needs, with `all`, `cluster`, `nifti`, `parquet` and `zarr`, and
+These are the packages that it needs, with `all`, `cluster`, `formats`, `nifti`, `parquet` and
+`zarr`, and
 what these need in turn, as their metadata states. Those that hushpore names itself are in bold.
 With `all` comes PyQt6 (GPL): a program that is passed on together with it falls under its terms;
 hushpore itself needs no particular Qt binding. `python docs/licences.py` writes this page.
@@ -38,7 +39,8 @@ def direct() -> set[str]:
     """Return the names of the packages that the project names itself."""
     known = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = [each for name, each in known["optional-dependencies"].items() if name not in LEFT_OUT]
-    return {name_of(each) for each in itertools.chain(known["dependencies"], *extras)}
+    named = {name_of(each) for each in itertools.chain(known["dependencies"], *extras)}
+    return named - {"hushpore"}  # which all names for the sake of its extras
 
 
 def name_of(requirement: str) -> str:

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 #: Files and folders that are looked at to tell what a folder holds.
 PEEK = 24
 #: What systems put into folders.
-_OF_SYSTEMS = ("thumbs.db", "desktop.ini")
+_OF_SYSTEMS = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 _DIGITS = re.compile(r"(\d+)")
 _BEGINNING = 1 << 16  # bytes of a file that tell what it is, and hold the header of a slice
 #: Bytes of the beginning of a file that a mark is looked for in.
 START = 348
 TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 NUMPY = b"\x93NUMPY"
+_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+# lengths of the header of a BMP, which follows the 14 bytes of the file's
+_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 # the first group of a data set without preamble: 0002 or 0008, either byte order
 _BARE_DICOM = (b"\x02\x00\x00\x00", b"\x08\x00\x00\x00", b"\x08\x00\x05\x00", b"\x08\x00\x08\x00")
 _BARE_DICOM_BIG = (b"\x00\x08\x00\x00", b"\x00\x08\x00\x05", b"\x00\x08\x00\x08")
@@ -35,6 +38,8 @@ _ZARR = ("zarr.json", ".zgroup", ".zarray")
 META_IMAGE = re.compile(rb"\s*(ObjectType\s*=\s*Image|NDims\s*=|Comment\s*=)")
 #: How the names of raw files end.
 RAW = (".raw", ".bin", ".vol", ".dat")
+#: How the names of the headers end that scanners put beside raw files.
+HEADERS = (".vgi", ".xtekct", ".pcr", ".vol.info")
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -123,7 +128,9 @@ def shortened(names: Sequence[str], limit: int = 3) -> str:
 def is_dicom(start: bytes, path: Path) -> bool:
     """Whether it is DICOM, with its mark or without the 128 bytes and the mark before the data."""
     # what a JSON file beside it describes may begin with any bytes
-    return start[128:132] == b"DICM" or (_is_bare_dicom(start) and sidecar_of(path) is None)
+    return start[128:132] == b"DICM" or (
+        _is_bare_dicom(start) and sidecar_of(path) is None and header_beside(path) is None
+    )
 
 
 def is_nifti(start: bytes, path: Path) -> bool:
@@ -131,6 +138,13 @@ def is_nifti(start: bytes, path: Path) -> bool:
     if start[:2] == b"\x1f\x8b":
         return path.name.lower().endswith(".nii.gz")
     return start[344:348] == b"n+1\0" or start[4:8] == b"n+2\0"
+
+
+def is_picture(start: bytes, path: Path) -> bool:
+    """Whether it is PNG, JPEG or BMP; of the last the two letters alone are too weak."""
+    if start[:2] == b"BM":
+        return int.from_bytes(start[14:18], "little") in _BMP_HEADERS
+    return start.startswith(_PICTURES)
 
 
 def is_zarr(start: bytes, path: Path) -> bool:
@@ -145,6 +159,20 @@ def sidecar_of(path: Path) -> Path | None:
     for sidecar in (path.with_suffix(".json"), path.with_name(path.name + ".json")):
         if sidecar.is_file():
             return sidecar
+    return None
+
+
+def header_beside(path: Path) -> Path | None:
+    """Return the scanner's header of a raw file, or the path itself if it is such a header."""
+    if path.name.lower().endswith(HEADERS):
+        return path
+    if path.suffix.lower() not in RAW:
+        return None
+    for ending in HEADERS:
+        for each in (ending, ending.upper()):
+            header = path.with_name(path.stem + each)
+            if header.is_file():
+                return header
     return None
 
 

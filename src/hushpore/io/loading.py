@@ -20,7 +20,14 @@ from hushpore.base.events import Driver, Progress
 from hushpore.base.rescaled import Scaled, held
 from hushpore.base.safe_text import harmless
 from hushpore.base.volume import Volume
-from hushpore.io.folders import files_below, natural_key, read_beginnings_ahead, shortened
+from hushpore.io.folders import (
+    HEADERS,
+    files_below,
+    header_beside,
+    natural_key,
+    read_beginnings_ahead,
+    shortened,
+)
 from hushpore.io.input_limits import free_memory, trusting
 from hushpore.io.lazy_arrays import LEFT_OUT, DiskArray
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
@@ -39,10 +46,12 @@ if TYPE_CHECKING:
     #: Makes an array of a shape and dtype.
     Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
-#: Pictures that people drop by mistake.
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+#: Pictures in formats without grey values of a scan.
+_PICTURES = (".gif", ".webp", ".heic", ".svg")
 #: Share of the free memory above which a stack stays on disk.
 MEMORY_SHARE = 0.5
+#: Pictures for each TIFF, from which a folder is one of pictures.
+_MANY = 8
 _HEADERS = 0.1  # share of the time that headers take
 #: Stacks that are preselected at most; a study of thirty would fill the screen with layers.
 MOST = 6
@@ -95,12 +104,9 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
     """Open the slices among some files; those that their names order only right in `places`."""
     read_beginnings_ahead(files)
     kinds = [(path, kind_of_one(path)) for path in files]
-    for name, reader in READERS.items():
-        if not reader.slices_by:
-            continue
+    for name in _kinds_of_slices([kind for _, kind in kinds]):
+        reader = READERS[name]
         own = [path for path, kind in kinds if kind == name]
-        if not own:
-            continue
         here = [path for path in own if reader.slices_by == "header" or path.parent in places]
         if not here:
             where = sorted({str(path.parent.relative_to(folder)) for path in own})
@@ -110,10 +116,42 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
             )
         others = [path for path, kind in kinds if kind != name]
         return (yield from _read(reader, reader.read_slices, here, folder, others))
+    single = _single_files([(path, kind) for path, kind in kinds if kind is not None])
+    if len(single) == 1:
+        path, kind = single[0]
+        return (yield from _read(READERS[kind], READERS[kind].read, path))
+    if single:
+        names = shortened([path.name for path, _ in single])
+        raise InputError(
+            f"The folder {folder} holds {len(single)} images, but no slices: {names}. Open one of "
+            "these files."
+        )
     raise InputError(
         f"The folder {folder} holds no image stack: none of its {len(files)} files "
         f"({shortened([path.name for path in files])}) is {_titles_of_slices()}."
     )
+
+
+def _kinds_of_slices(kinds: Sequence[str | None]) -> list[str]:
+    """Return the formats of slices that are among some files, the one to read first."""
+    found = [name for name, reader in READERS.items() if reader.slices_by and name in kinds]
+    by_name = [name for name in found if READERS[name].slices_by == "name"]
+    if found[:1] == by_name[:1] and by_name:
+        # one TIFF beside a stack of pictures is no stack; some figures beside TIFFs are none either
+        most = max(by_name, key=kinds.count)
+        if kinds.count(most) >= _MANY * kinds.count(found[0]):
+            return [most]
+    return found
+
+
+def _single_files(found: Sequence[tuple[Path, str]]) -> list[tuple[Path, str]]:
+    """Return files with a stack each; of a header and its raw file the header."""
+    headers = {path for path, _ in found if path.name.lower().endswith(HEADERS)}
+    return [
+        (path, kind)
+        for path, kind in found
+        if path in headers or header_beside(path) not in headers
+    ]
 
 
 def _read(reader: Reader, function: Function, *what: Any) -> Opening:

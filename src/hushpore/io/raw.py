@@ -20,6 +20,7 @@ from hushpore.io.folders import sidecar_of
 from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import Stream, uncompressed_planes
 from hushpore.io.libraries import explained_damage
+from hushpore.io.raw_names import layout_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +42,16 @@ _ODD_HEADER = (
     "The header of {name} ends where none does that NumPy wrote: see whether its shape, its type "
     "and its order are right."
 )
+_ANY_WRAPPER = 32 + zlib.MAX_WBITS  # of zlib (MetaImage) or gzip (NRRD)
+_BY_NAME = (
+    "Shape {x} x {y} x {z} (x, y, z){kind} and byte order ({order}-endian) were guessed from the "
+    "name of the file; its size agrees. If the image looks wrong, write them to {json}."
+)
 _PIECE = 1 << 20  # compressed bytes that are read at once
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Where the voxels of a file begin, and what they are; shape in the order of the axes."""
 
     path: Path
@@ -56,7 +62,7 @@ class _Layout:
 
 
 def open_raw(path: Path) -> Volume:
-    """Open a raw file that has a JSON file of the same name beside it.
+    """Open a raw file by the JSON file of the same name beside it, else by its own name.
 
     The JSON file states ``shape`` and ``dtype`` as NumPy does, and where known ``spacing``,
     ``unit``, ``axes`` and ``offset`` (bytes before the first voxel).
@@ -65,13 +71,14 @@ def open_raw(path: Path) -> Volume:
     Raises InputError if the header cannot be understood, or the file is smaller than it states.
     """
     sidecar = sidecar_of(path)
-    assert sidecar is not None  # what marks a raw file
+    if sidecar is None:
+        return _open_by_name(path)
     with _explain_header(sidecar):
         if sidecar.stat().st_size > _LONGEST_HEADER:
             raise ValueError(f"it is longer than {_LONGEST_HEADER} bytes")
         stated = json.loads(read_text(sidecar))
         shape = tuple(_whole(n) for n in stated["shape"])
-        raw = _Layout(path, _whole(stated.get("offset", 0)), np.dtype(str(stated["dtype"])), shape)
+        raw = Layout(path, _whole(stated.get("offset", 0)), np.dtype(str(stated["dtype"])), shape)
         known: dict[str, Any] = {key: str(stated[key]) for key in ("unit", "axes") if key in stated}
         if "spacing" in stated:
             steps = stated["spacing"]
@@ -79,14 +86,32 @@ def open_raw(path: Path) -> Volume:
             known["spacing"] = tuple(float(_number(step)) for step in each)
         elif "unit" in known:
             known["notes"] = [_NO_SIZE.format(unit=known["unit"])]
-        return _volume(raw, path, **known)
+        return volume_of_layout(raw, path, **known)
+
+
+def _open_by_name(path: Path) -> Volume:
+    named = layout_by_name(path)
+    if named is None:
+        raise InputError(f"{path.name} was changed while it was read. Open it again.")
+    z, y, x = named.shape
+    dtype = np.dtype(named.dtype)
+    note = _BY_NAME.format(
+        x=x, y=y, z=z, kind=f", type ({dtype.name})", json=path.with_suffix(".json").name,
+        order="big" if dtype.byteorder == ">" else "little",
+    )  # fmt: skip
+    known: dict[str, Any] = {"notes": [note]}
+    if named.spacing:
+        known |= {"spacing": (named.spacing,) * 3, "unit": named.unit}
+        note += f" The voxel size, {named.spacing:g} {named.unit}, is from the name, too."
+        known["notes"] = [note]
+    return volume_of_layout(Layout(path, 0, dtype, named.shape), path, **known)
 
 
 def open_meta_image(path: Path) -> Volume:
     """Open a MetaImage, its values on disk unless they are compressed; as `open_raw`."""
     with _explain_header(path):
         raw, known = _read_header(path)
-        return _volume(raw, path, **known)
+        return volume_of_layout(raw, path, **known)
 
 
 def open_npy(path: Path) -> Volume:
@@ -96,10 +121,10 @@ def open_npy(path: Path) -> Volume:
     ):
         # for what its header says; of the mapping itself nothing is read
         mapped: Any = np.load(path, allow_pickle=False, mmap_mode="r")
-    raw = _Layout(path, mapped.offset, mapped.dtype, mapped.shape)
+    raw = Layout(path, mapped.offset, mapped.dtype, mapped.shape)
     notes = [] if mapped.offset % _ALIGNMENT == 0 else [_ODD_HEADER.format(name=path.name)]
     if not mapped.flags.c_contiguous:
-        turned = _values(_Layout(path, mapped.offset, mapped.dtype, mapped.shape[::-1]))
+        turned = _values(Layout(path, mapped.offset, mapped.dtype, mapped.shape[::-1]))
 
         def fill(out: npt.NDArray[Any]) -> None:
             out[...] = np.asarray(turned).T
@@ -107,15 +132,16 @@ def open_npy(path: Path) -> Volume:
         native = mapped.dtype.newbyteorder("=")
         values = Stream(mapped.shape, native, fill, limits_for(path))
         return Volume(values, name=path.stem, notes=[*notes, *_rest_notes(raw)])
-    return _volume(raw, path, notes)
+    return volume_of_layout(raw, path, notes)
 
 
-def _volume(raw: _Layout, path: Path, notes: Sequence[str] = (), **known: Any) -> Volume:
+def volume_of_layout(raw: Layout, path: Path, notes: Sequence[str] = (), **known: Any) -> Volume:
+    """Return the volume that lies in a file in a certain layout; its values stay on disk."""
     values = _values(raw)
     return Volume(values, name=path.stem, notes=[*notes, *_rest_notes(raw)], **known)
 
 
-def _rest_notes(raw: _Layout) -> list[str]:
+def _rest_notes(raw: Layout) -> list[str]:
     """Say that more lies in a file than its header tells of; a stream may have any length."""
     if raw.compressed:
         return []
@@ -152,7 +178,7 @@ def _explain_header(header: Path) -> AbstractContextManager[None]:
     )
 
 
-def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
+def _read_header(path: Path) -> tuple[Layout, dict[str, Any]]:
     with path.open("rb") as file:
         start = file.read(_LONGEST_HEADER)
     stated: dict[str, str] = {}
@@ -177,11 +203,11 @@ def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     order = ">" if big.lower() == "true" else "<"
     shape = tuple(int(n) for n in reversed(stated["DimSize"].split()))
     dtype = np.dtype(order + _TYPES[stated["ElementType"]])
-    data, offset = _data_file(path, stated["ElementDataFile"], at)
+    data, offset = data_file(path, stated["ElementDataFile"], at)
     skipped = int(stated.get("HeaderSize", 0))
     if skipped < 0:
         offset = data.stat().st_size - math.prod(shape) * dtype.itemsize
-    raw = _Layout(
+    raw = Layout(
         data, offset + max(skipped, 0), dtype, shape,
         stated.get("CompressedData", "False").lower() == "true",
     )  # fmt: skip
@@ -207,7 +233,11 @@ def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     return raw, known
 
 
-def _data_file(path: Path, name: str, after_header: int) -> tuple[Path, int]:
+def data_file(path: Path, name: str, after_header: int) -> tuple[Path, int]:
+    """Return the file that a header names, in its own folder, and where its values begin.
+
+    Raises InputError if it is not there, or lies elsewhere.
+    """
     if name.upper() == "LOCAL":
         return path, after_header
     # a header that was sent to you must not make other files of yours be read
@@ -221,7 +251,7 @@ def _data_file(path: Path, name: str, after_header: int) -> tuple[Path, int]:
     return data, 0
 
 
-def _values(raw: _Layout) -> Any:
+def _values(raw: Layout) -> Any:
     size = raw.path.stat().st_size
     needed = math.prod(raw.shape) * raw.dtype.itemsize
     n_axes = len(raw.shape)
@@ -249,11 +279,11 @@ def _values(raw: _Layout) -> Any:
     return uncompressed_planes(raw.path, raw.offset, raw.dtype, numbers, raw.shape[-2:])
 
 
-def _inflate(raw: _Layout, out: npt.NDArray[Any]) -> None:
+def _inflate(raw: Layout, out: npt.NDArray[Any]) -> None:
     """Fill an array from a compressed stream; never more than is stated, whatever it expands to."""
     values = out if out.flags.c_contiguous else np.empty(raw.shape, out.dtype)
     room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-    stream = zlib.decompressobj()
+    stream = zlib.decompressobj(_ANY_WRAPPER)
     try:
         with raw.path.open("rb") as file:
             file.seek(raw.offset)

@@ -23,6 +23,7 @@ from hushpore.base.errors import import_optional
 from hushpore.base.extensions import Registry
 from hushpore.io import folders
 from hushpore.io.folders import PEEK, first_files
+from hushpore.io.raw_names import layout_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,15 +154,87 @@ _READERS: dict[str, Reader] = {
         understood="`.mhd` with its raw file beside it, `.mha`; compressed or not",
         voxel_size="`ElementSpacing`, in mm",
     ),
+    "nrrd": Reader(
+        title="NRRD",
+        matches=lambda start, path: start.startswith(b"NRRD000"),
+        read="hushpore.io.nrrd:open_nrrd",
+        patterns=("*.nrrd", "*.nhdr"),
+        package="nrrd",
+        extra="formats",
+        understood="`.nrrd`, `.nhdr` with its data file beside it; raw or gzip",
+        voxel_size="`space directions` or `spacings`, in `space units`, else mm",
+    ),
+    "hdf5": Reader(
+        title="HDF5",
+        matches=lambda start, path: start.startswith(b"\x89HDF\r\n\x1a\n"),
+        read="hushpore.io.hdf5:open_hdf5",
+        patterns=("*.h5", "*.hdf5", "*.hdf", "*.nxs", "*.nx"),
+        package="h5py",
+        extra="formats",
+        understood="every data set of 2 to 5 axes is a series, that of Data Exchange and NeXus "
+        "first; projections are named and left out; compressions of h5py and hdf5plugin",
+        voxel_size="`element_size_um`, `voxel_size`, `pixel_size` with a unit, axes of NXdata",
+    ),
+    "txm": Reader(
+        title="Zeiss TXM",
+        matches=lambda start, path: (
+            start.startswith(b"\xd0\xcf\x11\xe0") and path.suffix.lower() in (".txm", ".txrm")
+        ),
+        read="hushpore.io.scanners.txm:open_txm",
+        patterns=("*.txm", "*.txrm"),
+        package="olefile",
+        extra="formats",
+        understood="`.txm`; projections (`.txrm`) are refused",
+        voxel_size="`pixelsize`, in µm",
+    ),
+    "isq": Reader(
+        title="Scanco ISQ",
+        matches=lambda start, path: start.startswith(b"CTDATA-HEADER_V1"),
+        read="hushpore.io.scanners.isq:open_isq",
+        patterns=("*.isq", "*.isq;1"),
+        understood="`.isq`, as attenuation coefficients in 1/cm",
+        voxel_size="the header",
+    ),
+    "picture": Reader(
+        title="picture slices",
+        matches=folders.is_picture,
+        read="hushpore.io.pictures:open_picture",
+        patterns=("*.bmp", "*.png", "*.jpg", "*.jpeg"),
+        slices_by="name",
+        read_slices="hushpore.io.pictures:open_pictures",
+        package="PIL",
+        extra="formats",
+        understood="BMP, PNG and JPEG, one slice a file, in grey or with equal colours; SkyScan "
+        "folders with their `.log`",
+        voxel_size="a SkyScan `.log` beside the slices (also of TIFF slices)",
+    ),
+    "header": Reader(
+        title="scanner volumes",
+        matches=lambda start, path: (
+            bool(start)
+            and folders.sidecar_of(path) is None
+            and folders.header_beside(path) is not None
+        ),
+        read="hushpore.io.scanners.vendor_headers:open_with_header",
+        patterns=("*.vgi", "*.xtekct", "*.pcr", "*.vol.info"),
+        understood="raw voxels beside a header of Volume Graphics (`.vgi`), Nikon X-Tek "
+        "(`.xtekct`), GE phoenix (`.pcr`) or PyHST (`.vol.info`)",
+        voxel_size="the header",
+    ),
     "raw": Reader(
         title="raw voxels",
-        matches=lambda start, path: folders.sidecar_of(path) is not None,
+        matches=lambda start, path: (
+            folders.sidecar_of(path) is not None or layout_by_name(path) is not None
+        ),
         read="hushpore.io.raw:open_raw",
         patterns=tuple(f"*{ending}" for ending in folders.RAW),
-        hint="a JSON file of the same name must lie beside it and state their shape and type, as "
-        "docs/formats.md says",
-        understood="`.raw`, `.bin`, `.vol`, `.dat` with a JSON file beside it (below)",
-        voxel_size="the JSON file",
+        hint="their shape and type are not known. Put the scanner's header beside the file (.vgi, "
+        '.xtekct, .pcr, .vol.info), or a JSON file of the same name: {"shape": [z, y, x], "dtype": '
+        '"<u2", "spacing": [z, y, x], "unit": "um"}; or give them in the name, as in '
+        "scan_512x512x400_uint16.raw (x, y, z)",
+        understood="`.raw`, `.bin`, `.vol`, `.dat` with a JSON file beside it (below), or with "
+        "shape and type in the name (`bread_512x512x400_16bit.raw`)",
+        voxel_size="the JSON file, or the name",
     ),
 }
 

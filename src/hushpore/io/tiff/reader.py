@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import itertools
 import math
 import os
 import re
@@ -21,6 +20,8 @@ from hushpore.base.volume import Volume
 from hushpore.io.input_limits import CONSENT, InputLimits, limits_for
 from hushpore.io.lazy_arrays import PlaneStack, Stream
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
+from hushpore.io.scanners.skyscan import with_log
+from hushpore.io.slice_stacks import SliceStack, stacks_by_name, without_strays
 from hushpore.io.tiff.planes import (
     explained,
     layout_notes,
@@ -83,12 +84,20 @@ def read_tiff_folder(
             stacks += read_tiff(path)
         else:
             groups.setdefault(key, []).append(path)
-    slices = [_stack(group, key, folder.resolve().name) for key, group in groups.items()]
+    keys = {path: key for key, group in groups.items() for path in group}
+    parted = [stacks_by_name(group) for group in groups.values()]
+    own, notes = without_strays(parted) if parted else ([], [])
+    names = [folder.resolve().name if len(parted) == len(own) else stack.name for stack in own]
+    slices = [
+        _stack(stack, keys[stack.files[0]], name) for stack, name in zip(own, names, strict=True)
+    ]
     volumes = [*slices, *stacks]
-    if len(volumes) == 1:
-        return volumes
-    note = f"The folder holds {len(volumes)} image stacks by shape and type; each is read alone."
-    return [volume.replace(volume.data, notes=[note, *volume.notes]) for volume in volumes]
+    if len(volumes) > 1:
+        notes.append(
+            f"The folder holds {len(volumes)} image stacks by name, shape and type; each is read "
+            "alone."
+        )
+    return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
 
 
 @contextmanager
@@ -108,8 +117,8 @@ def _slice_key(path: Path) -> tuple[Any, ...] | None:
         return (*page.shape, str(page.dtype)) if len(tif.pages) == 1 else None
 
 
-def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
-    *shape, dtype = key
+def _stack(stack: SliceStack, key: tuple[Any, ...], name: str) -> Volume:
+    files, (*shape, dtype) = stack.files, key
     if len(shape) != 2:
         raise InputError(f"{files[0].name} has shape {tuple(shape)}; a slice has two axes, y x.")
     with captured_warnings("tifffile") as messages, _opened(files[0]) as tif:
@@ -127,9 +136,8 @@ def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
         return _volume(PlaneStack(np.array(0), tuple(shape), native, read), "yx", size,
                        files[0].stem, notes)  # fmt: skip
     planes = PlaneStack(np.arange(len(files)), tuple(shape), native, read)
-    return _volume(
-        planes, "zyx", size, name, [*notes, *_missing_numbers(files), *_log_notes(messages)]
-    )
+    said = [*notes, *stack.notes, *_log_notes(messages)]
+    return with_log(_volume(planes, "zyx", size, name, said), stack)
 
 
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
@@ -410,22 +418,3 @@ def _log_notes(messages: list[str]) -> list[str]:
     """Turn what tifffile logged into a note, without its object names."""
     plain = {re.sub(r"<tifffile[^>]*>\s*", "", message) for message in messages}
     return [f"TIFF: {message}" for message in sorted(plain)]
-
-
-def _missing_numbers(files: Sequence[Path]) -> list[str]:
-    numbers = [re.findall(r"\d+", path.stem)[-1:] for path in files]
-    values = [int(found[0]) for found in numbers if found]
-    if len(values) != len(files) or values != sorted(set(values)):
-        return []
-    step = min(b - a for a, b in itertools.pairwise(values))
-    # numbers far apart, such as dates, count nothing
-    if (values[-1] - values[0]) // step > 2 * len(values):
-        return []
-    missing = sorted(set(range(values[0], values[-1], step)) - set(values))
-    if not missing or any((value - values[0]) % step for value in values):
-        return []
-    shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
-    return [
-        f"{readable_count(len(missing), 'slice')} missing by the file names: {shown}. "
-        "The volume closes up there."
-    ]

@@ -1,0 +1,147 @@
+"""NRRD files to volumes: the header by pynrrd, the values as raw files are read."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.formatting import unit_of
+from hushpore.io.libraries import captured_warnings, explained_damage
+from hushpore.io.raw import Layout, data_file, volume_of_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hushpore.base.volume import Volume
+
+_TYPES = {
+    "i1": ("signed char", "int8", "int8_t"),
+    "u1": ("uchar", "unsigned char", "uint8", "uint8_t"),
+    "i2": ("short", "short int", "signed short", "signed short int", "int16", "int16_t"),
+    "u2": ("ushort", "unsigned short", "unsigned short int", "uint16", "uint16_t"),
+    "i4": ("int", "signed int", "int32", "int32_t"),
+    "u4": ("uint", "unsigned int", "uint32", "uint32_t"),
+    "i8": ("longlong", "long long", "long long int", "signed long long", "int64", "int64_t"),
+    "u8": ("ulonglong", "unsigned long long", "unsigned long long int", "uint64", "uint64_t"),
+    "f4": ("float",),
+    "f8": ("double",),
+}
+_SPATIAL = ("domain", "space", "")  # kinds of an axis along which voxels lie
+_NO_UNIT = "The header gives no unit; millimetres are assumed, as in 3D Slicer."
+_NO_SIZE = "The header gives no voxel size; the voxel size is not known."
+
+
+def open_nrrd(path: Path) -> Volume:
+    """Open an NRRD volume, attached (``.nrrd``) or detached (``.nhdr``); values stay on disk.
+
+    Parameters
+    ----------
+    path : Path
+        The header file. A detached data file must lie in the same folder.
+
+    Returns
+    -------
+    Volume
+        Axes z, y, x, with time before them. Oblique directions are not applied.
+
+    Raises
+    ------
+    InputError
+        If the header is damaged, the data file is missing or too small, the encoding is text or
+        bzip2, or a voxel has several values.
+    """
+    import nrrd
+
+    with explained_damage(partial(_damaged, path)), captured_warnings("nrrd"):
+        with path.open("rb") as file:
+            header: dict[str, Any] = dict(nrrd.read_header(file))
+            start = file.tell()
+        layout = _layout(path, header, start)
+        known = _geometry(header, len(layout.shape))
+    return volume_of_layout(layout, path, **known)
+
+
+def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:
+    stated = str(header["type"]).lower()
+    kind = next((name for name, words in _TYPES.items() if stated in words), None)
+    if kind is None:
+        raise InputError(f"{path.name} holds {stated!r} values; grey values are needed.")
+    sizes = [int(size) for size in header["sizes"]]
+    kinds = [str(each or "").lower() for each in header.get("kinds") or [""] * len(sizes)]
+    if kinds and kinds[0] not in _SPATIAL and sizes[0] > 1:
+        raise InputError(
+            f"{path.name} has {sizes[0]} values a voxel ({kinds[0]}), but one is needed. Save each "
+            "component as an image of its own."
+        )
+    encoding = str(header.get("encoding", "raw")).lower()
+    if encoding not in ("raw", "gzip", "gz"):
+        raise InputError(
+            f"{path.name} has the encoding {encoding!r}; raw and gzip are read. Save it again as "
+            "one of these, as 3D Slicer does."
+        )
+    name = header.get("data file") or header.get("datafile")
+    data, offset = (path, start) if name is None else data_file(path, str(name), 0)
+    lines = int(header.get("line skip", header.get("lineskip", 0)) or 0)
+    skip = int(header.get("byte skip", header.get("byteskip", 0)) or 0)
+    compressed = encoding != "raw"
+    if lines < 0 or skip < -1 or (compressed and (skip or lines)):
+        raise InputError(f"{path.name}: line skip {lines} and byte skip {skip} are not read.")
+    if lines:
+        with data.open("rb") as file:
+            file.seek(offset)
+            for _ in range(min(lines, 10_000)):
+                file.readline(1 << 20)
+            offset = file.tell()
+    order = ">" if str(header.get("endian", "little")).lower() == "big" else "<"
+    dtype = np.dtype(order + kind)
+    # the first axis is the fastest
+    shape = tuple(reversed(sizes))
+    if skip == -1:
+        offset = data.stat().st_size - math.prod(shape) * dtype.itemsize
+    return Layout(data, offset + max(skip, 0), dtype, shape, compressed)
+
+
+def _geometry(header: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
+    """Return voxel size, origin and notes; of the last three axes of an array in C order."""
+    n_spatial = min(n_axes, 3)
+    directions = header.get("space directions")
+    notes: list[str] = []
+    origin: tuple[float, ...] = ()
+    if directions is not None:
+        rows = [None if row is None else np.asarray(row, float) for row in directions]
+        vectors = [row for row in rows if row is not None and np.isfinite(row).all()]
+        steps = [float(np.linalg.norm(row)) for row in vectors][::-1]
+        along = [np.count_nonzero(np.abs(row) > 1e-6 * np.abs(row).max()) for row in vectors]
+        place = header.get("space origin")
+        if any(count != 1 for count in along):
+            notes.append("The volume is oblique; z, y, x are those of the stack.")
+        elif place is not None and len(place) == n_spatial:
+            axes = [int(np.argmax(np.abs(row))) for row in vectors][::-1]
+            origin = tuple(float(place[axis]) for axis in axes)
+    else:
+        found = [float(each) for each in header.get("spacings", ())]
+        steps = found[::-1]
+    steps = steps[-n_spatial:]
+    if len(steps) != n_spatial or not all(math.isfinite(step) and step > 0 for step in steps):
+        return {"notes": [*notes, _NO_SIZE]}
+    units = [str(each) for each in header.get("space units") or header.get("units") or ()]
+    unit = next((each for each in units if each.strip(' "')), "")
+    named = unit_of(unit.strip(' "')) if unit else ("mm", 1.0)
+    if not unit:
+        notes.append(_NO_UNIT)
+    if named is None:
+        return {"notes": [*notes, f"The unit {unit!r} is not known; nor is the voxel size."]}
+    known = {"spacing": tuple(step * named[1] for step in steps), "unit": named[0], "notes": notes}
+    return known | ({"origin": origin} if len(origin) == n_spatial else {})
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path.name} is damaged or incomplete and cannot be read as NRRD "
+        f"({type(error).__name__}: {error}). Copy or export it again."
+    )

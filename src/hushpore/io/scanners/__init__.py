@@ -1,0 +1,1 @@
+"""Files of laboratory scanners and their reconstruction programs."""

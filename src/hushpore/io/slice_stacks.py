@@ -1,0 +1,229 @@
+"""Slices in files of their own: which belong to one stack, and in which order, by their names."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hushpore.base.formatting import readable_count
+from hushpore.io.folders import natural_key, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_SEPARATORS = "_-. "
+#: Slices of a stack beside which a file of another name is no slice of it.
+_LEAST = 3
+#: The same, where the file also has another shape or type.
+_LEAST_OTHER_SHAPE = 8
+_NO_ORDER = (
+    "The order of the slices cannot be told from their names; they were stacked in alphabetical "
+    "order. Rename them with running numbers if that is wrong."
+)
+
+
+@dataclass(frozen=True)
+class SliceStack:
+    """Files of one stack, in order."""
+
+    files: tuple[Path, ...]
+    prefix: str  # what their names have before the running number
+    notes: tuple[str, ...] = ()
+    suffix: str = ""  # and after it
+
+    @property
+    def name(self) -> str:
+        """What their names share, without separators at the ends."""
+        return (self.prefix.rstrip(_SEPARATORS) + self.suffix).strip(_SEPARATORS) or self.prefix
+
+
+def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
+    """Part files of one shape and type into stacks, by their names.
+
+    Names that differ in a running number belong together. Numbers may have a minus sign, decimals,
+    or no zero padding, or be hexadecimal.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Image files with one slice each, in any order.
+
+    Returns
+    -------
+    list of SliceStack
+        Each file is in one of them; a file whose name fits no other is a stack of its own. Where
+        no name has a running number all files are one stack in alphabetical order, which a note
+        says.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> found = stacks_by_name([Path(f"z{z:g}mm.tif") for z in (1, 0.5, 0, 1.5)])
+    >>> [path.stem for path in found[0].files]
+    ['z0mm', 'z0.5mm', 'z1mm', 'z1.5mm']
+    """
+    files = sorted(files, key=natural_key)
+    if len(files) == 1:
+        return [SliceStack((files[0],), files[0].stem)]
+    in_hexadecimal = _hexadecimal(files)
+    if in_hexadecimal is not None:
+        return [in_hexadecimal]
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for path in files:
+        groups.setdefault((path.parent, _NUMBER.sub("#", path.stem.lower())), []).append(path)
+    if len(groups) == len(files):
+        return [SliceStack(tuple(files), "", (_NO_ORDER,))]
+    stacks = [stack for group in groups.values() for stack in _numbered(group)]
+    return _with_unnumbered_first(stacks)
+
+
+def without_strays(
+    by_shape: Sequence[Sequence[SliceStack]],
+) -> tuple[list[SliceStack], list[str]]:
+    """Leave out single files beside a stack: flat fields, previews, thumbnails.
+
+    Parameters
+    ----------
+    by_shape : sequence of sequences of SliceStack
+        The stacks of each shape and type that a folder holds.
+
+    Returns
+    -------
+    stacks : list of SliceStack
+        Those that are kept.
+    notes : list of str
+        Names the files that were left out.
+    """
+    most = max(len(stack.files) for group in by_shape for stack in group)
+    kept: list[SliceStack] = []
+    strays: list[str] = []
+    for group in by_shape:
+        alike = max(len(stack.files) for stack in group)
+        for stack in group:
+            is_single = len(stack.files) == 1
+            if is_single and (alike >= _LEAST or most >= _LEAST_OTHER_SHAPE):
+                strays.append(stack.files[0].name)
+            else:
+                kept.append(stack)
+    if not strays:
+        return kept, []
+    count = readable_count(len(strays), "file")
+    verb = "is no slice" if len(strays) == 1 else "are no slices"
+    return kept, [f"{count} {verb} by name or shape and left out: {shortened(strays)}."]
+
+
+def _numbered(group: list[Path]) -> list[SliceStack]:
+    """Order files whose names differ in numbers only, and part them where one number repeats."""
+    texts = [_NUMBER.findall(path.stem) for path in group]
+    columns = [_values(column) for column in zip(*texts, strict=True)]
+    varying = [i for i, column in enumerate(columns) if len(set(column)) > 1]
+    if not varying:
+        return [SliceStack((path,), path.stem) for path in group]
+    # the running number has the most values; of several such the last
+    running = max(varying, key=lambda i: (len(set(columns[i])), i))
+    others = [i for i in varying if i != running]
+    parts: dict[tuple[tuple[float, ...], ...], list[int]] = {}
+    for row in range(len(group)):
+        parts.setdefault(tuple(columns[i][row] for i in others), []).append(row)
+    seen = [{columns[running][row] for row in rows} for rows in parts.values()]
+    if len(parts) > 1 and sum(map(len, seen)) == len(set.union(*seen)):
+        # the number goes on from one part to the next: dates, or folders of one scan
+        rows = sorted(range(len(group)), key=lambda row: tuple(columns[i][row] for i in varying))
+        return [_stack(group, rows, columns[running], running)]
+    return [
+        _stack(
+            group, sorted(rows, key=lambda row: columns[running][row]), columns[running], running
+        )
+        for _, rows in sorted(parts.items())
+    ]
+
+
+def _stack(
+    group: list[Path], rows: list[int], numbers: list[tuple[float, ...]], running: int
+) -> SliceStack:
+    files = tuple(group[row] for row in rows)
+    place = list(_NUMBER.finditer(files[0].stem))[running]
+    whole = [numbers[row][0] for row in rows if len(numbers[row]) == 1]
+    notes = _missing(whole) if len(whole) == len(rows) else []
+    stem = files[0].stem
+    return SliceStack(files, stem[: place.start()], tuple(notes), stem[place.end() :])
+
+
+def _values(column: Sequence[str]) -> list[tuple[float, ...]]:
+    """Return the numbers at one place of all names, as they are to be sorted."""
+    has_minus = [text.startswith("-") for text in column]
+    # where all have one it separates
+    texts = [text.lstrip("-") for text in column] if all(has_minus) else list(column)
+    decimals = [text.partition(".")[2] for text in texts]
+    if all(decimals) and len({len(each) for each in decimals}) > 1:
+        numbers = sorted({float(text) for text in texts})
+        steps = [after - before for before, after in itertools.pairwise(numbers)]
+        if steps and not math.isclose(min(steps), max(steps), rel_tol=1e-6):
+            # 1.9 and 1.10: two numbers with a point between
+            return [tuple(float(part) for part in text.split(".")) for text in texts]
+    return [(float(text),) for text in texts]
+
+
+def _hexadecimal(files: Sequence[Path]) -> SliceStack | None:
+    """Return all files as one stack if their names end in consecutive hexadecimal numbers."""
+    stems = [path.stem.lower() for path in files]
+    same = (len(set(letters)) == 1 for letters in zip(*stems, strict=False))
+    start = sum(itertools.takewhile(bool, same))
+    ends = [stem[start:] for stem in stems]
+    width = len(ends[0])
+    if len(files) < _LEAST or not 1 <= width <= 8 or {len(end) for end in ends} != {width}:
+        return None
+    if not all(re.fullmatch(r"[0-9a-f]+", end) for end in ends):
+        return None
+    if all(end.isdecimal() for end in ends) or not any(end[-1].isdecimal() for end in ends):
+        return None
+    order = sorted(range(len(files)), key=lambda i: int(ends[i], 16))
+    values = [int(ends[i], 16) for i in order]
+    if values != list(range(values[0], values[0] + len(values))):
+        return None
+    return SliceStack(tuple(files[i] for i in order), files[0].stem[:start])
+
+
+def _with_unnumbered_first(stacks: list[SliceStack]) -> list[SliceStack]:
+    """Put ``slice.tif`` before ``slice1.tif``."""
+    singles = {
+        (each.files[0].parent, each.files[0].stem.lower()): each
+        for each in stacks
+        if len(each.files) == 1
+    }
+    found: list[SliceStack] = []
+    taken: list[SliceStack] = []
+    for stack in stacks:
+        first = singles.get((stack.files[0].parent, stack.name.lower()))
+        if first is None or len(stack.files) == 1:
+            found.append(stack)
+        else:
+            taken.append(first)
+            found.append(replace(stack, files=(*first.files, *stack.files)))
+    return [stack for stack in found if not any(stack is each for each in taken)]
+
+
+def _missing(numbers: list[float]) -> list[str]:
+    """Say which whole numbers are missing between others that count evenly."""
+    if len(numbers) < 2 or not all(number.is_integer() for number in numbers):
+        return []
+    values = [int(number) for number in numbers]
+    if values != sorted(set(values)):
+        return []
+    step = min(after - before for before, after in itertools.pairwise(values))
+    # numbers far apart, such as dates, count nothing
+    if (values[-1] - values[0]) // step > 2 * len(values):
+        return []
+    missing = sorted(set(range(values[0], values[-1], step)) - set(values))
+    if not missing or any((value - values[0]) % step for value in values):
+        return []
+    shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
+    return [
+        f"{readable_count(len(missing), 'slice')} missing by the file names: {shown}. "
+        "The volume closes up there."
+    ]

@@ -1,0 +1,176 @@
+"""Raw volumes with headers as Volume Graphics, X-Tek, phoenix and PyHST write them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushpore.base.errors import HushporeError, InputError
+from hushpore.io import describe, kind_of, read, read_all
+
+VGI = r"""{volume1}
+[representation]
+size = 7 6 5
+datatype = unsigned integer
+datarange = 0 -1
+bitsperelement = 16
+[file1]
+SkipHeader = 4
+FileFormat = raw
+Size = 7 6 5
+Name = D:\scans\2026\bread.vol
+Datatype = unsigned integer
+datarange = 0 -1
+BitsPerElement = 16
+{volumeprimitive12}
+[geometry]
+resolution = 0.011 0.012 0.013
+unit = mm
+[volume]
+volume = volume1
+"""
+XTEK = """[XTekCT]
+Name=bread
+VoxelsX=7
+VoxelsY=6
+VoxelsZ=5
+VoxelSizeX=0.011
+VoxelSizeY=0.012
+VoxelSizeZ=0.013
+[Xrays]
+XraykV=120
+XrayuA=95
+[CTPro]
+Filter_ThicknessMM=0.5
+Filter_Material=Copper
+"""
+PCR = """[VolumeData]
+Volume_SizeX=7
+Volume_SizeY=6
+Volume_SizeZ=5
+Format=5
+VoxelSizeRec=0.0154
+"""
+PYHST = """! PyHST_SLAVE VOLUME INFO FILE
+NUM_X =  7
+NUM_Y =  6
+NUM_Z =  5
+voxelSize =  5.2
+BYTEORDER = LOWBYTEFIRST
+ValMin =  -1.5
+"""
+
+
+@pytest.fixture
+def values(ramp):
+    return (ramp + 100).astype(np.uint16)
+
+
+CASES = {
+    "bread.vgi": (VGI, "<u2", 4, (0.013, 0.012, 0.011), "mm"),
+    "bread.xtekct": (XTEK, "<f4", 0, (0.013, 0.012, 0.011), "mm"),
+    "bread.pcr": (PCR, "<u2", 0, (0.0154,) * 3, "mm"),
+    "bread.vol.info": (PYHST, "<f4", 0, (5.2,) * 3, "um"),
+}
+
+
+def written(folder, name, values, text=""):
+    header, dtype, offset, *_ = CASES[name]
+    (folder / name).write_text(text or header)
+    (folder / "bread.vol").write_bytes(bytes(offset) + values.astype(dtype).tobytes())
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("opened", ["header", "voxels", "folder"])
+def test_header_voxels_and_folder_open_the_same_volume(tmp_path, values, name, opened):
+    written(tmp_path, name, values)
+    _, dtype, _, spacing, unit = CASES[name]
+    path = {"header": tmp_path / name, "voxels": tmp_path / "bread.vol", "folder": tmp_path}[opened]
+    assert opened == "folder" or kind_of(path) == "header"
+    volume = read(path)
+    np.testing.assert_array_equal(volume.data, values)
+    assert volume.dtype == np.dtype(dtype).newbyteorder("=")
+    assert (volume.name, volume.unit) == ("bread", unit)
+    assert volume.spacing == pytest.approx(spacing)
+
+
+def test_settings_of_the_scanner_are_metadata(tmp_path, values):
+    written(tmp_path, "bread.xtekct", values)
+    (volume,) = describe(tmp_path / "bread.xtekct")
+    assert volume.metadata["scanner"] == {
+        "voltage_kv": 120, "current_ua": 95, "filter": "0.5 mm Copper",
+    }  # fmt: skip
+    (tmp_path / "bread.xtekct").unlink()
+    written(tmp_path, "bread.pcr", values)
+    (tmp_path / "bread.pca").write_text("[Xray]\nVoltage=100\nCurrent=80\nFilter=0.1 mm Cu\n")
+    (volume,) = describe(tmp_path / "bread.vol")
+    assert volume.metadata["scanner"] == {
+        "voltage_kv": 100, "current_ua": 80, "filter": "0.1 mm Cu",
+    }  # fmt: skip
+
+
+def test_two_volumes_of_a_vgi_are_two_series(tmp_path, values):
+    second = VGI.replace("volume1", "volume2").replace("bread.vol", "solid.vol")
+    second = second.replace("unsigned integer", "float").replace("= 16", "= 32")
+    second = second.replace("SkipHeader = 4", "SkipHeader = 0").replace("primitive12", "primitive3")
+    written(tmp_path, "bread.vgi", values, VGI + second.replace("0.013", "0.026"))
+    (tmp_path / "solid.vol").write_bytes(values[::-1].astype("<f4").tobytes())
+    first, other = read_all(tmp_path / "bread.vgi")
+    np.testing.assert_array_equal(first.data, values)
+    np.testing.assert_array_equal(other.data, values[::-1])
+    assert (first.spacing[0], other.spacing[0]) == (0.013, 0.026)
+
+
+def test_decimal_commas_other_encodings_and_high_bytes_first(tmp_path, values):
+    text = XTEK.replace("0.012", "0,012")
+    (tmp_path / "bread.xtekct").write_text("; Höhe µm\n" + text, encoding="utf-16")
+    (tmp_path / "bread.vol").write_bytes(values.astype("<f4").tobytes())
+    assert read(tmp_path / "bread.vol").spacing == (0.013, 0.012, 0.011)
+    (tmp_path / "bread.xtekct").unlink()
+    (tmp_path / "bread.vol.info").write_text(PYHST.replace("LOWBYTE", "HIGHBYTE"))
+    (tmp_path / "bread.vol").write_bytes(values.astype(">u2").tobytes())
+    np.testing.assert_array_equal(read(tmp_path / "bread.vol").data, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("bread.vgi", "SkipHeader = 4", "SkipHeader = 5", "incomplete"),
+        ("bread.vgi", "FileFormat = raw", "FileFormat = tiff", "expected FileFormat = raw"),
+        ("bread.vgi", "[file1]", "[file9]", "names no file of voxels"),
+        ("bread.vgi", "BitsPerElement = 16", "BitsPerElement = 12", "8 to 64 bits"),
+        ("bread.vgi", r"\bread.vol", r"\other.vol", "not beside it"),
+        ("bread.vgi", r"D:\scans\2026\bread.vol", "/etc/passwd", "not beside it"),
+        ("bread.xtekct", "VoxelsZ=5", "VoxelsZ=50", "incomplete"),
+        ("bread.xtekct", "VoxelsZ=5", "VoxelsZ=many", "whole number above zero"),
+        ("bread.pcr", "Format=5", "Format=10", "incomplete"),
+        ("bread.pcr", "Volume_SizeY=6", "", "whole number above zero"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_told(tmp_path, values, name, old, new, words):
+    written(tmp_path, name, values, CASES[name][0].replace(old, new))
+    with pytest.raises(InputError, match=words):
+        read(tmp_path / name)
+
+
+def test_a_header_without_a_voxel_size_says_so(tmp_path, values):
+    written(tmp_path, "bread.pcr", values, PCR.replace("VoxelSizeRec=0.0154\n", ""))
+    volume = read(tmp_path / "bread.pcr")
+    assert volume.unit == "pixel"
+    assert volume.notes == ["bread.pcr states no voxel size; the voxel size is not known."]
+
+
+def test_any_text_gives_an_image_or_a_clear_error(tmp_path, values, rng):
+    for name, (text, *_) in CASES.items():
+        content = np.frombuffer(text.encode(), np.uint8)
+        for _ in range(60):
+            broken = content.copy()
+            at = rng.integers(0, len(content), 3)
+            broken[at] = rng.integers(0, 255, 3, dtype=np.uint8)
+            written(tmp_path, name, values)
+            (tmp_path / name).write_bytes(broken.tobytes())
+            try:
+                read(tmp_path / name)
+            except HushporeError:
+                continue
+        (tmp_path / name).unlink()

@@ -1,0 +1,189 @@
+"""HDF5 as h5py writes it: any program's, NeXus, Data Exchange."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import hushpore
+from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.io import describe, kind_of, read, read_all
+
+h5py = pytest.importorskip("h5py")
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", ">u2", "<i2", "f4", "f8"])
+@pytest.mark.parametrize("how", [{}, {"chunks": (2, 3, 4), "compression": "gzip"}])
+def test_values_are_those_that_h5py_wrote(tmp_path, ramp, dtype, how):
+    values = ramp.astype(dtype)
+    path = tmp_path / "scan.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("volume", data=values, **how)
+    assert kind_of(path) == "hdf5"
+    volume = read(path)
+    np.testing.assert_array_equal(volume.data, values)
+    assert volume.dtype == values.dtype.newbyteorder("=")
+    assert (volume.name, volume.axes) == ("scan", "zyx")
+    assert "no voxel size" in volume.notes[0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [3, -1, (2, slice(1, 4)), slice(4, 0, -2), (..., 5), (slice(None), 2), (slice(9, 2),),
+     (1, slice(None, None, -1), slice(6, None, -3))],
+)  # fmt: skip
+@pytest.mark.parametrize("chunks", [None, (2, 3, 4)])
+def test_a_part_is_that_of_the_array(tmp_path, ramp, key, chunks):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file.create_dataset("volume", data=ramp, chunks=chunks)
+    (volume,) = read_all(tmp_path / "scan.h5", lazy=True)
+    np.testing.assert_array_equal(volume.data[key], ramp[key])
+
+
+def test_slices_one_by_one_decode_each_layer_of_chunks_once(tmp_path, ramp, monkeypatch):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file.create_dataset("volume", data=ramp, chunks=(2, 6, 7))
+    (volume,) = read_all(tmp_path / "scan.h5", lazy=True)
+    opened = []
+    original = h5py.File.__init__
+
+    def counted(self, *args, **options):
+        opened.append(args)
+        original(self, *args, **options)
+
+    monkeypatch.setattr(h5py.File, "__init__", counted)
+    for z in range(5):
+        np.testing.assert_array_equal(volume.data[z], ramp[z])
+    assert len([args for args in opened if args[0] == tmp_path / "scan.h5"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("attributes", "spacing", "unit"),
+    [
+        ({"element_size_um": [2, 0.7, 0.5]}, (2, 0.7, 0.5), "um"),
+        ({"element_size_um": 5.0}, (5, 5, 5), "um"),
+        ({"voxel_size": [2, 0.7, 0.5], "unit": "mm"}, (2, 0.7, 0.5), "mm"),
+        ({"pixel_size": 1.3, "pixel_size_units": "micron"}, (1.3, 1.3, 1.3), "um"),
+        ({"pixel_size": 1.3}, (1, 1, 1), "pixel"),
+        ({"voxel_size": [0, 1, 1], "unit": "mm"}, (1, 1, 1), "pixel"),
+    ],
+)
+def test_the_voxel_size_is_that_of_the_attributes(tmp_path, ramp, attributes, spacing, unit):
+    for holder in ("volume", "/"):
+        with h5py.File(tmp_path / "scan.h5", "w") as file:
+            file.create_dataset("volume", data=ramp)
+            file[holder].attrs.update(attributes)
+        volume = read(tmp_path / "scan.h5")
+        assert (volume.spacing, volume.unit) == (spacing, unit)
+
+
+def test_axes_of_nexus_give_the_voxel_size(tmp_path, ramp):
+    with h5py.File(tmp_path / "scan.nxs", "w") as file:
+        data = file.create_group("entry/data")
+        data.attrs.update({"NX_class": "NXdata", "signal": "data", "axes": ["z", "y", "x"]})
+        data["data"] = ramp
+        for name, length, step in (("z", 5, 0.002), ("y", 6, 0.0007), ("x", 7, 0.0005)):
+            data[name] = 3 + step * np.arange(length)
+            data[name].attrs["units"] = "mm"
+    volume = read(tmp_path / "scan.nxs")
+    assert volume.spacing == pytest.approx((0.002, 0.0007, 0.0005))
+    assert volume.unit == "mm"
+
+
+def test_all_images_are_series_and_that_of_data_exchange_comes_first(tmp_path, ramp, rng):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file["filtered/large"] = rng.random((9, 9, 9))
+        file["exchange/data"] = ramp
+        file["exchange/data_white"] = ramp
+        file["series"] = rng.random((2, 3, 8, 9))
+        file["table"] = rng.random((100, 3))
+        file["names"] = np.array([b"a", b"b"])
+        file["exchange/link"] = h5py.ExternalLink("/etc/passwd", "/x")
+    volumes = describe(tmp_path / "scan.h5")
+    assert [volume.name for volume in volumes] == ["exchange/data", "filtered/large", "series"]
+    assert [volume.axes for volume in volumes] == ["zyx", "zyx", "tzyx"]
+    assert "Left out: /exchange/data_white (flat or dark field)." in volumes[0].notes
+    assert hushpore.read(tmp_path / "scan.h5", series="exchange").shape == (5, 6, 7)
+
+
+def test_axes_of_length_one_are_dropped_and_labels_name_the_others(tmp_path, rng):
+    values = rng.random((1, 3, 5, 6, 7, 1)).astype("f4")
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        data = file.create_dataset("volume", data=values, chunks=(1, 1, 2, 6, 7, 1))
+        for axis, label in enumerate("tczyxs"):
+            data.dims[axis].label = label
+    volume = read(tmp_path / "scan.h5")
+    assert volume.axes == "czyx"
+    np.testing.assert_array_equal(volume.data, values[0, ..., 0])
+
+
+@pytest.mark.parametrize("name", ["exchange/theta", "exchange/rotation_angle", "theta"])
+def test_projections_are_refused_in_words(tmp_path, ramp, name):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file["exchange/data"] = ramp
+        file[name] = np.linspace(0, 180, 5)
+    with pytest.raises(InputError, match=r"projections .* are no slices\. Reconstruct them first"):
+        read(tmp_path / "scan.h5")
+
+
+def test_values_in_other_files_are_left_out_unless_they_lie_beside(tmp_path, ramp):
+    folder = tmp_path / "scan"
+    folder.mkdir()
+    for place in (folder, tmp_path):
+        with h5py.File(place / "part.h5", "w") as file:
+            file["data"] = ramp
+    for name, part in (("good.h5", "part.h5"), ("bad.h5", str(tmp_path / "part.h5"))):
+        layout = h5py.VirtualLayout(ramp.shape, ramp.dtype)
+        layout[...] = h5py.VirtualSource(part, "data", ramp.shape)
+        with h5py.File(folder / name, "w") as file:
+            file.create_virtual_dataset("data", layout)
+    np.testing.assert_array_equal(read(folder / "good.h5").data, ramp)
+    with pytest.raises(InputError, match="its values lie in other files"):
+        read(folder / "bad.h5")
+
+
+def test_a_data_set_without_values_is_said(tmp_path):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file.create_dataset("volume", (4, 9, 9), "u2", chunks=(1, 9, 9))
+    assert any("No values were ever written" in note for note in read(tmp_path / "scan.h5").notes)
+
+
+def test_a_few_bytes_that_state_a_large_image_are_refused(tmp_path):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file.create_dataset("volume", (40_000, 9_000, 9_000), "f8", chunks=(1, 9_000, 9_000))
+    with pytest.raises(HushporeError, match="made to fill the memory"):
+        describe(tmp_path / "scan.h5")
+
+
+def test_a_file_without_an_image_says_what_is_needed(tmp_path):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file["table"] = np.zeros((100, 3))
+    with pytest.raises(InputError, match="expected a data set of numbers with 2 to 5 axes"):
+        read(tmp_path / "scan.h5")
+
+
+def test_damaged_files_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
+    path = tmp_path / "scan.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("volume", data=ramp, chunks=(2, 3, 4), compression="gzip")
+        file["volume"].attrs["element_size_um"] = [2, 0.7, 0.5]
+    content = path.read_bytes()
+    for number in range(150):
+        broken = bytearray(content)
+        for at in rng.integers(8, len(content), 3):
+            broken[at] ^= int(rng.integers(1, 255))
+        path.write_bytes(bytes(broken)[: None if number % 3 else rng.integers(9, len(content))])
+        try:
+            read(path)
+        except HushporeError:
+            continue
+
+
+def test_without_h5py_the_command_that_installs_it_is_given(tmp_path, ramp, monkeypatch):
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file["volume"] = ramp
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[formats\]'"):
+        read(tmp_path / "scan.h5")

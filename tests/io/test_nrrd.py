@@ -1,0 +1,137 @@
+"""NRRD, written by pynrrd and read by it, too."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.io import describe, kind_of, read
+
+nrrd = pytest.importorskip("nrrd")
+
+DIRECTIONS = np.diag([0.5, 0.7, 2.0])
+
+
+def written(path, values, **header):
+    nrrd.write(str(path), values, header, index_order="C")
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["raw", "gzip"])
+@pytest.mark.parametrize("name", ["a.nrrd", "a.nhdr"])
+@pytest.mark.parametrize("dtype", ["u1", "<i2", ">u2", "i4", "f4", "f8"])
+def test_values_and_voxel_size_are_those_that_pynrrd_wrote(tmp_path, ramp, encoding, name, dtype):
+    values = np.abs(ramp).astype(dtype)
+    path = written(
+        tmp_path / name, values, encoding=encoding, space="left-posterior-superior",
+        **{"space directions": DIRECTIONS, "space origin": [1.0, 2, 3], "space units": ["um"] * 3},
+    )  # fmt: skip
+    assert kind_of(path) == "nrrd"
+    volume = read(path)
+    np.testing.assert_array_equal(volume.data, values)
+    np.testing.assert_array_equal(volume.data, nrrd.read(str(path), index_order="C")[0])
+    assert volume.dtype == values.dtype.newbyteorder("=")
+    assert (volume.spacing, volume.unit, volume.origin) == ((2, 0.7, 0.5), "um", (3, 2, 1))
+    assert volume.notes == []
+
+
+def test_spacings_without_a_unit_are_millimetres_and_said(tmp_path, ramp):
+    volume = read(written(tmp_path / "a.nrrd", ramp, spacings=[0.5, 0.7, 2.0]))
+    assert (volume.spacing, volume.unit) == ((2, 0.7, 0.5), "mm")
+    assert volume.notes == ["The header gives no unit; millimetres are assumed, as in 3D Slicer."]
+
+
+def test_without_a_voxel_size_it_is_unknown(tmp_path, ramp):
+    volume = read(written(tmp_path / "a.nrrd", ramp))
+    assert volume.unit == "pixel"
+    assert "no voxel size" in volume.notes[0]
+
+
+def test_an_oblique_volume_has_the_lengths_of_its_directions(tmp_path, ramp):
+    turn = np.array([[0.8, 0.6, 0], [-0.6, 0.8, 0], [0, 0, 1.0]])
+    header = {"space": "left-posterior-superior", "space directions": (DIRECTIONS @ turn)}
+    volume = read(written(tmp_path / "a.nrrd", ramp, **header))
+    assert volume.spacing == pytest.approx((2, 0.7, 0.5))
+    assert "oblique" in volume.notes[0]
+
+
+def test_information_decodes_nothing(tmp_path, ramp, monkeypatch):
+    path = written(tmp_path / "a.nrrd", ramp, encoding="gzip")
+
+    def refuse(*_):
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr("hushpore.io.raw._inflate", refuse)
+    assert describe(path)[0].shape == (5, 6, 7)
+
+
+def test_several_values_a_voxel_are_refused(tmp_path, rng):
+    values = rng.random((5, 6, 7, 3)).astype("f4")
+    path = written(tmp_path / "a.nrrd", values, kinds=["vector", "domain", "domain", "domain"])
+    with pytest.raises(InputError, match="3 values a voxel"):
+        read(path)
+
+
+@pytest.mark.parametrize("encoding", ["bzip2", "txt"])
+def test_other_encodings_are_refused_in_words(tmp_path, ramp, encoding):
+    path = tmp_path / "a.nrrd"
+    kind = {"txt": "ASCII"}.get(encoding, encoding)
+    written(path, ramp, encoding=kind)
+    with pytest.raises(InputError, match="raw and gzip are read"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["../secret.raw", "/etc/passwd", "LIST", "slice%03d.raw 1 5 1"])
+def test_a_header_that_leads_elsewhere_is_refused(tmp_path, ramp, name):
+    (tmp_path / "scan").mkdir()
+    path = written(tmp_path / "scan" / "a.nhdr", ramp, encoding="raw")
+    text = path.read_bytes().replace(b"a.raw", name.encode())
+    path.write_bytes(text)
+    (tmp_path / "secret.raw").write_bytes(ramp.tobytes())
+    with pytest.raises(InputError):
+        read(path)
+
+
+def test_a_file_that_was_cut_is_told(tmp_path, ramp):
+    for encoding in ("raw", "gzip"):
+        path = written(tmp_path / f"{encoding}.nrrd", ramp, encoding=encoding)
+        path.write_bytes(path.read_bytes()[:-40])
+        with pytest.raises(InputError, match="incomplete"):
+            read(path)
+
+
+def test_flipped_bits_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
+    path = written(tmp_path / "a.nrrd", ramp, spacings=[0.5, 0.7, 2.0])
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    for _ in range(150):
+        broken = content.copy()
+        broken[rng.integers(0, 250, 3)] ^= rng.integers(1, 255, 3, dtype=np.uint8)
+        path.write_bytes(broken.tobytes())
+        try:
+            read(path)
+        except HushporeError:
+            continue
+
+
+def test_without_pynrrd_the_command_that_installs_it_is_given(tmp_path, ramp, monkeypatch):
+    path = written(tmp_path / "a.nrrd", ramp)
+    monkeypatch.setitem(sys.modules, "nrrd", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[formats\]'"):
+        read(path)
+
+
+@pytest.mark.needs("SimpleITK")
+def test_simpleitk_writes_what_is_read(tmp_path, ramp):
+    import SimpleITK
+
+    image = SimpleITK.GetImageFromArray(ramp)
+    image.SetSpacing((0.5, 0.7, 2.0))
+    image.SetOrigin((1, 2, 3))
+    for compressed in (False, True):
+        SimpleITK.WriteImage(image, str(tmp_path / "a.nrrd"), compressed)
+        volume = read(tmp_path / "a.nrrd")
+        np.testing.assert_array_equal(volume.data, ramp)
+        assert (volume.spacing, volume.origin) == ((2, 0.7, 0.5), (3, 2, 1))

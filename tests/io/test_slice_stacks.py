@@ -1,0 +1,87 @@
+"""Which files are slices of one stack, and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from hushpore.io import read, read_all
+from hushpore.io.slice_stacks import stacks_by_name
+
+NAMES = {
+    "decimal": [f"z{i * 0.5:g}mm" for i in range(12)],
+    "decimal of two places": [f"pos{i * 0.25:.2f}" for i in range(12)],
+    "negative": [f"z{i - 6}" for i in range(12)],
+    "negative decimal": [f"z{(i - 6) * 0.5:g}" for i in range(12)],
+    "unpadded": [f"img{i}" for i in range(12)],
+    "hyphen": [f"scan-{i}" for i in range(12)],
+    "hexadecimal": [f"slice_{i:03x}" for i in range(8, 40)],
+    "first without a number": ["slice", *(f"slice{i}" for i in range(1, 12))],
+    "number that is a point and a number": [f"run1.{i}" for i in range(1, 13)],
+    "time of day": [f"s_20260101_{i:02d}5900_{7 * i}" for i in range(12)],
+    "number in front": [f"{i}_of_12" for i in range(12)],
+    "parts that go on": [f"part{i // 4}_{i:04d}" for i in range(12)],
+    "letters in capitals": [f"{'Slice' if i % 2 else 'slice'}{i}" for i in range(12)],
+}
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+def test_slices_are_in_order_whatever_their_numbers_look_like(tmp_path, names, rng):
+    for i in rng.permutation(len(names)):
+        tifffile.imwrite(tmp_path / f"{names[i]}.tif", np.full((8, 8), i, np.uint16))
+    (volume,) = read_all(tmp_path)
+    assert volume.array()[:, 0, 0].tolist() == list(range(len(names)))
+    assert not [note for note in volume.notes if "missing" in note or "order" in note]
+
+
+def test_names_without_numbers_are_in_alphabetical_order_and_said(tmp_path):
+    for i, name in enumerate(("bottom", "middle", "top")):
+        tifffile.imwrite(tmp_path / f"{name}.tif", np.full((8, 8), i, np.uint16))
+    volume = read(tmp_path)
+    assert volume.array()[:, 0, 0].tolist() == [0, 1, 2]
+    assert "cannot be told from their names" in volume.notes[-1]
+
+
+@pytest.mark.parametrize("names", [("a_{:03d}", "b_{:03d}"), ("bread1 {}", "bread2 {}"),
+                                   ("{}_raw", "{}_bin")])  # fmt: skip
+def test_two_samples_are_two_stacks(tmp_path, names):
+    for name, first in zip(names, (0, 100), strict=True):
+        for i in range(24):
+            tifffile.imwrite(
+                tmp_path / f"{name.format(i)}.tif", np.full((8, 8), first + i, np.uint16)
+            )
+    volumes = read_all(tmp_path)
+    starts = [volume.array()[:, 0, 0].tolist() for volume in volumes]
+    assert sorted(starts) == [list(range(24)), list(range(100, 124))]
+    assert len({volume.name for volume in volumes}) == 2
+    assert "2 image stacks by name" in volumes[0].notes[0]
+
+
+@pytest.mark.parametrize("name", ["background", "flat_field", "preview_01", "scan_rec_spr"])
+def test_a_flat_field_or_preview_is_no_slice_and_is_named(tmp_path, name):
+    for i in range(24):
+        tifffile.imwrite(tmp_path / f"slice_{i:03d}.tif", np.full((8, 8), i, np.uint16))
+    tifffile.imwrite(tmp_path / f"{name}.tif", np.full((8, 8), 1500, np.uint16))
+    (volume,) = read_all(tmp_path)
+    assert volume.array()[:, 0, 0].tolist() == list(range(24))
+    assert volume.notes[0] == f"1 file is no slice by name or shape and left out: {name}.tif."
+
+
+def test_a_thumbnail_of_another_shape_is_no_slice_and_is_named(tmp_path):
+    for i in range(9):
+        tifffile.imwrite(tmp_path / f"slice_{i:03d}.tif", np.full((8, 8), i, np.uint16))
+    tifffile.imwrite(tmp_path / "thumb.tif", np.zeros((3, 4), np.uint8))
+    (volume,) = read_all(tmp_path)
+    assert volume.shape == (9, 8, 8)
+    assert "left out: thumb.tif." in volume.notes[0]
+
+
+def test_a_channel_number_parts_stacks_however_few_there_are():
+    files = [Path(f"z{z:02d}_c{c}.tif") for z in range(10) for c in range(2)]
+    stacks = stacks_by_name(files)
+    assert [[path.name for path in stack.files][:2] for stack in stacks] == [
+        ["z00_c0.tif", "z01_c0.tif"], ["z00_c1.tif", "z01_c1.tif"],
+    ]  # fmt: skip
