@@ -83,8 +83,10 @@ def test_a_dicom_file_whose_free_bytes_look_like_tiff_is_read_as_dicom(series):
         ("scan.tif", b"", "empty"),
         ("scan.raw", b"\1\2\3\4", "JSON file of the same name"),
         ("notes.txt", b"hello", f"expected {titles(READERS.values())}"),
-        ("photo.png", b"\x89PNG\r\n\x1a\n", "greyscale TIFF"),
-        ("photo.jpg", b"\xff\xd8\xff\xe0", f"{titles(READERS.values(), 'and')} are read"),
+        ("photo.gif", b"GIF89a", "greyscale TIFF"),
+        ("photo.webp", b"RIFF", f"{titles(READERS.values(), 'and')} are read"),
+        ("photo.png", b"\x89PNG\r\n\x1a\n", "damaged or incomplete"),
+        ("photo.jpg", b"\xff\xd8\xff\xe0", "damaged or incomplete"),
         ("scan.tif", b"II*\0\x08\0\0\0\xff\xff", "damaged or incomplete"),
         ("scan.tif", b"II*\0", "damaged or incomplete"),
         ("scan.npy", b"\x93NUMPY\x01\x00v\x00", "not a complete NumPy file"),
@@ -169,7 +171,7 @@ def test_kinds_are_told_from_the_content(tmp_path, series, ramp):
     assert kinds == {
         "a.xyz": "tiff",
         "a.npy": "npy",
-        "photo.png": None,
+        "photo.png": "picture",
         "text.tif": None,
         "series": "dicom",
     }
