@@ -56,8 +56,8 @@ def test_images_are_saved_by_the_endings_of_the_exporters(manifest):
 @pytest.mark.parametrize(
     ("name", "ours"),
     [("scan.dcm", True), ("SCAN.IMA", True), ("IM0001", True), ("DICOMDIR", True), ("I10", True),
-     ("1.2.840.113619.2.55.3", True), ("photo.gif", False), ("slice.png", True), ("notes.txt", False),
-     ("data.2024.csv", False)],
+     ("1.2.840.113619.2.55.3", True), ("photo.gif", False), ("slice.png", True),
+     ("notes.txt", False), ("data.2024.csv", False)],
 )  # fmt: skip
 def test_files_are_offered_by_extension_or_where_they_have_none(manifest, name, ours):
     plugins = PluginManager()

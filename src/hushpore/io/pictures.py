@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from hushpore.io.scanners.skyscan import with_log
 from hushpore.io.slice_stacks import SliceStack, stacks_by_name, without_strays
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -93,8 +94,7 @@ def open_pictures(
 
 def _key(path: Path) -> Key:
     """Return what the header of a picture states; raises InputError if it holds colours."""
-    said = captured_warnings("PIL")
-    with said, explained_damage(partial(_damaged, path)), _opened(path) as image:
+    with captured_warnings("PIL"), _explained(path), _opened(path) as image:
         columns, rows = image.size
         mode, kind = str(image.mode), str(image.format)
         palette = image.getpalette() if mode == "P" else None
@@ -111,7 +111,7 @@ def _volume(stack: SliceStack, key: Key, name: str) -> Volume:
 
     def read(number: int, out: npt.NDArray[Any]) -> None:
         path = stack.files[number]
-        with captured_log("PIL"), explained_damage(partial(_damaged, path)):
+        with captured_log("PIL"), _explained(path):
             out[...] = _values(path, key)
 
     numbers = np.arange(len(stack.files)) if len(stack.files) > 1 else np.array(0)
@@ -148,6 +148,18 @@ def _opened(path: Path) -> Any:
     from PIL import Image
 
     return Image.open(path, formats=_FORMATS)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Explain damage; Pillow raises OSError without a number of the system, too."""
+    with explained_damage(partial(_damaged, path)):
+        try:
+            yield
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise _damaged(path, error) from error
 
 
 def _is_grey(palette: Sequence[int]) -> bool:

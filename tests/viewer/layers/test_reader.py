@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+from click.testing import CliRunner
 from napari.components import ViewerModel
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager
@@ -11,6 +12,7 @@ import hushpore
 from hushpore import InputError
 from hushpore.base.events import Progress
 from hushpore.base.volume import Volume
+from hushpore.cli.commands import hushpore as command
 from hushpore.io.dicom import write_series
 from hushpore.io.registry import READERS, Reader
 from hushpore.viewer.layers import reader
@@ -56,17 +58,43 @@ def said():
     return [(note.severity.value, note.message) for note in notification_manager.records]
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "photo.png", "missing.tif", "empty.tif", "text.tif"])
-def test_what_is_not_ours_is_refused(tmp_path, name):
-    contents = {"notes.txt": b"hello", "photo.png": b"\x89PNG\r\n", "empty.tif": b""}
-    if name != "missing.tif":
-        (tmp_path / name).write_bytes(contents.get(name, b"a text file"))
-    assert get_reader(str(tmp_path / name)) is None
+REFUSED = {
+    "empty.tif": (b"", "empty.tif is empty (0 bytes)."),
+    "junk.tif": (b"a text file", "is named like TIFF but is not"),
+    "photo.png": (b"\x89PNG\r\n\x1a\n", "photo.png is damaged or incomplete"),
+    "scan.vol": (b"\1\2\3\4", "Put the scanner's header beside the file"),
+    "scan.h5": (b"\x89HDF\r\n\x1a\n", "scan.h5 is damaged or incomplete"),
+    "notes.txt": (b"hello", "notes.txt is not a file that can be read"),
+}
 
 
-def test_a_folder_without_images_is_refused(tmp_path):
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_is_refused_with_the_sentence_of_the_command_line(
+    viewer, tmp_path, name
+):
+    content, words = REFUSED[name]
+    (tmp_path / name).write_bytes(content)
+    read(viewer, str(tmp_path / name))
+    ((severity, message),) = said()
+    assert severity == "warning"
+    assert words in message
+    assert "Traceback" not in message
+    done = CliRunner().invoke(command, ["info", str(tmp_path / name)])
+    assert done.exit_code == 1
+    assert message.split() == done.output.removeprefix("hushpore: ").split()
+
+
+def test_a_folder_without_images_is_refused_in_words(viewer, tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
-    assert get_reader(str(tmp_path)) is None
+    read(viewer, str(tmp_path))
+    ((_, message),) = said()
+    assert "none of its 1 files (notes.txt)" in message
+
+
+@pytest.mark.parametrize("path", ["missing.tif", "https://example.org/scan.tif"])
+def test_what_is_not_there_is_left_to_napari(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    assert get_reader(path) is None
 
 
 def test_slices_that_are_opened_as_a_stack_are_one_layer(tmp_path):
@@ -255,7 +283,6 @@ def test_a_format_that_is_declared_in_the_registry_is_read(tmp_path, monkeypatch
     )
     path = str(tmp_path / "scan.toy")
     (tmp_path / "scan.toy").write_text("TOY\n1 2\n3 4\n")
-    assert get_reader(path) is None
     monkeypatch.setitem(READERS, "toy", entry)
     ((data, keywords, kind),) = get_reader(path)(path)
     np.testing.assert_array_equal(data, [[1, 2], [3, 4]])

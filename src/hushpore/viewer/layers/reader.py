@@ -25,7 +25,7 @@ from napari.utils.notifications import (
 import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io import kind_of, load
+from hushpore.io import load
 from hushpore.io.input_limits import CONSENT
 from hushpore.io.loading import into_memory, split_notes
 from hushpore.io.registry import READERS
@@ -79,13 +79,14 @@ NO_LAYERS: list[Any] = [(None,)]
 
 
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] | None:
-    """Return hushpore's reader for a file or folder, or None where it is not ours.
+    """Return hushpore's reader for a file or folder, or None if there is none at that path.
 
-    Looks at the beginning of a file, or at a few files of a folder. Several paths, which napari
-    gives where a user opens files as a stack, are ours if each can be a slice of one.
+    A file that cannot be read is not refused here, where napari would show an error of its own
+    without the reason: the reader says why, and what to do. Several paths, which napari gives if a
+    user opens files as a stack, are taken if each can be a slice of one.
     """
     if isinstance(path, str):
-        return None if kind_of(path) is None else read_layers
+        return read_layers if os.path.exists(path) else None
     files = [Path(each) for each in itertools.islice(path, _PEEK)]
     return read_layers if files and all(map(slices_by, files)) else None
 
