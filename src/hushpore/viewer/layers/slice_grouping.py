@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 #: Milliseconds after which no further slice of a drop is waited for.
 DROP_PAUSE = 250
 
-#: TIFF files or pictures that are named alike but for a number, from which they are taken for one stack.
+#: TIFF files or pictures that are named alike but for a number, from which they are taken for
+#: one stack.
 MIN_NUMBERED = 8
 
 _LOOKED_AT = 200  # names of a folder, in search of those
@@ -35,7 +36,8 @@ _pending: dict[Any, tuple[QTimer, list[str]]] = {}
 def is_slice(viewer: Any, path: str) -> bool:
     """Whether a file is likely one slice of many, and so worth waiting for others.
 
-    DICOM files are; TIFF files and pictures are where others in their folder are named alike but for a number.
+    DICOM files are; TIFF files and pictures are where others in their folder are named alike but
+    for a number.
     """
     by = slices_by(path)
     return by == "header" or (by == "name" and (viewer in _pending or _has_alike(path)))
