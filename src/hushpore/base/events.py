@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
+
+from hushpore.base.settings import flag_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy.typing as npt
     import pandas as pd
@@ -185,8 +187,32 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """Settings with which a job can be run again, offered beside a note."""
+
+    label: str  # text of the link, an imperative: ``"Exclude them"``
+    settings: Mapping[str, Any]  # by their names
+
+    @property
+    def flags(self) -> str:
+        """The settings as flags of the command line: ``--minimum-voxels 8``."""
+        words = []
+        for name, value in self.settings.items():
+            flag = flag_of(name)
+            if isinstance(value, bool):
+                words.append(flag if value else flag.replace("--", "--no-", 1))
+            else:
+                words.append(f"{flag} {value}")
+        return " ".join(words)
+
+
+#: Subjects of notes, the most important first.
+Subject: TypeAlias = Literal["result", "scan", "run"]
+
+
+@dataclass(frozen=True)
 class Note:
-    """A sentence that the user should see, kept in the record of the result.
+    """A sentence for the user, kept in the record of the result; a remark once the job is done.
 
     Attributes
     ----------
@@ -194,10 +220,55 @@ class Note:
         The sentence.
     warning : bool
         True where the result may not be what the user expects.
+    subject : str
+        ``"result"``, ``"scan"`` (the input) or ``"run"`` (device, memory, progress).
+    remedy : Remedy, optional
+        Settings that answer it.
     """
 
     message: str
     warning: bool = False
+    subject: Subject = "run"
+    remedy: Remedy | None = None
+
+    @property
+    def with_flags(self) -> str:
+        """The sentence with its remedy as the command line has it."""
+        remedy = self.remedy
+        return self.message if remedy is None else f"{self.message} {remedy.label}: {remedy.flags}"
+
+    @classmethod
+    def of_dict(cls, record: Mapping[str, Any]) -> Note:
+        """Return a note from its entry in a record, see `to_dict`."""
+        remedy = record.get("remedy")
+        return cls(
+            record["text"],
+            record["warning"],
+            record["subject"],
+            None if remedy is None else Remedy(**remedy),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the note as plain JSON values: text, remedy, warning and subject."""
+        remedy = None if self.remedy is None else asdict(self.remedy)
+        return {
+            "text": self.message,
+            "remedy": remedy,
+            "warning": self.warning,
+            "subject": self.subject,
+        }
+
+
+def by_importance(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Return notes without duplicates: warnings first, and of each kind the result's first.
+
+    >>> slabs, noise = Note("Computed in 4 slabs."), Note("5 pores may be noise.", True, "result")
+    >>> [note.message for note in by_importance([slabs, noise])]
+    ['5 pores may be noise.', 'Computed in 4 slabs.']
+    """
+    subjects = get_args(Subject)
+    unique = {note.message: note for note in notes}.values()
+    return tuple(sorted(unique, key=lambda note: (not note.warning, subjects.index(note.subject))))
 
 
 Event: TypeAlias = Progress | Preview | Batch | Metric | Timing | Note
@@ -227,13 +298,9 @@ class Attention:
     index: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Offer:
-    """A way on from what a result says: other settings, with which the job may be run again."""
-
-    sentence: str  # what it is about, as the summary says it, or a sentence more
-    link: str  # what is offered, in a few words
-    changes: Mapping[str, Any]  # settings, by their names
+def result_text(headline: str, remarks: Iterable[Note]) -> dict[str, Any]:
+    """Return the text of a result as entries of its record."""
+    return {"headline": headline, "remarks": [note.to_dict() for note in remarks]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +324,12 @@ class Result(Protocol):
     """
 
     @property
-    def summary(self) -> str:
-        """The result in one sentence."""
+    def headline(self) -> str:
+        """The main figures of the result in one line."""
+
+    @property
+    def remarks(self) -> tuple[Note, ...]:
+        """Sentences on the result, each with its remedy, the most important first."""
 
     @property
     def timings(self) -> Mapping[str, float]:
@@ -270,7 +341,7 @@ class Result(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was said while it ran."""
+        """Notes from the run, in their order."""
 
     def files(self) -> ResultFiles:
         """Return what is written of it."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
-    from hushpore.base.events import Timing
+    from hushpore.base.events import Note, Timing
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
 
@@ -39,7 +39,7 @@ def make_provenance(
     settings: Settings,
     device: str,
     timing: Timing,
-    notes: Sequence[str] = (),
+    notes: Sequence[Note] = (),
     digest: Mapping[str, Any] | None = None,
     auxiliary_digests: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def make_provenance(
 
     `job`: its name, as in `hushpore.jobs.JOBS`. `volume`: its input. `settings`: all of them,
     defaults included, so that the job can be run again. `device`: in words. `timing`: time by
-    stage, and the most memory that was in use. `notes`: what was said while it ran. `digest`: what
+    stage, and the most memory that was in use. `notes`: from the run. `digest`: what
     tells the values from others, by name, where it was found on the way; by default the
     `fingerprint`, for which all are read. `auxiliary_digests`: the same of what lies beside the
     volume, by setting.
@@ -75,7 +75,8 @@ def make_provenance(
         # bytes, as far as they were watched
         "peak_memory": {"host": timing.host_memory, "device": timing.device_memory},
         "optimisations": timing.choices,
-        "notes": [*volume.notes, *notes],
+        "notes": [*volume.notes, *(note.message for note in notes)],
+        "remarks": [note.to_dict() for note in notes],
         "versions": {"python": platform.python_version(), **_versions()},
         "platform": platform.platform(),
     }

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+def flag_of(name: str) -> str:
+    """Return the command-line flag of a setting.
+
+    >>> flag_of("minimum_voxels")
+    '--minimum-voxels'
+    """
+    return "--" + name.replace("_", "-")
+
+
 @dataclass(frozen=True)
 class Option:
     """Everything that a front end needs to know of one setting."""
@@ -61,7 +70,7 @@ class Option:
     @property
     def flag(self) -> str:
         """The command-line flag, for example ``--time-budget``."""
-        return "--" + self.name.replace("_", "-")
+        return flag_of(self.name)
 
     @property
     def expected(self) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hushpore.cli.flags import in_flags
-from hushpore.cli.terminal import drive, echo
+from hushpore.cli.terminal import drive, echo, echo_result
 from hushpore.io import read
 from hushpore.io.dicom import write_series
 from hushpore.io.output_target import require_apart
@@ -57,7 +57,7 @@ def run_demo(
     )
     if accuracy:
         _print_table(accuracy)
-    echo(pores.summary)
+    echo_result(pores.headline, pores.remarks)
     echo(f"Written: {folder}/ in {time.monotonic() - start_time:.0f} s")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import result_text
 from hushpore.cli.flags import (
     JobCommand,
     device_flag,
@@ -21,7 +22,7 @@ from hushpore.cli.flags import (
     trace_flag,
 )
 from hushpore.cli.settings import settings_sources
-from hushpore.cli.terminal import TimingRecorder, drive, echo
+from hushpore.cli.terminal import TimingRecorder, drive, echo, echo_result
 from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
 
@@ -264,9 +265,11 @@ def _run(
         load(extra.writer)(file, result, before, overwrite)
     recorder.show()
     if flags["as_json"]:
-        echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
+        text = result_text(result.headline, result.remarks)
+        echo(json.dumps({"written": str(target), **result.provenance, **text}, indent=2))
     else:
-        echo(f"{in_flags(result.summary)}\nWritten: {target}")
+        echo_result(result.headline, result.remarks)
+        echo(f"Written: {target}")
 
 
 def _check_unread(job: str, source: ScanRecipe, settings: Settings) -> None:

@@ -23,7 +23,7 @@ from hushpore.device.trace import Trace
 from hushpore.io.output_target import check_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
 
     from hushpore.base.events import Event
@@ -95,7 +95,8 @@ def drive(
                         description=harmless(f"{title}: {event.stage}").replace("[", r"\["),
                         count=count,
                     )
-                elif isinstance(event, Note):
+                elif isinstance(event, Note) and event.subject != "result":
+                    # remarks on the result follow its headline
                     message = ("Warning: " if event.warning else "") + in_flags(event.message)
                     # brackets in a message are not colour markup
                     bar.console.print(harmless(message), markup=False)
@@ -105,6 +106,15 @@ def drive(
             raise KeyboardInterrupt from None
         bar.update(task, completed=1.0, description=title)
     return driver.result
+
+
+def echo_result(headline: str, remarks: Iterable[Note]) -> None:
+    """Print the headline of a result, and below it a list of the remarks on it."""
+    echo(headline)
+    for remark in remarks:
+        # those on the scan and the run were printed when they were found
+        if remark.subject == "result":
+            echo(f"  - {in_flags(remark.with_flags)}")
 
 
 class _Interrupts:

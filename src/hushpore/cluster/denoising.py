@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-    from hushpore.base.events import Event, Job
+    from hushpore.base.events import Event, Job, Subject
     from hushpore.cluster.scan import Scan
     from hushpore.denoising.noise.residual import Residual
     from hushpore.denoising.settings import DenoiseSettings
@@ -151,7 +151,8 @@ class _Denoising:
         self, client: Client, paths: Paths, settings: DenoiseSettings, device: str
     ) -> None:
         self.client, self.paths, self.settings, self.device = client, paths, settings, device
-        self.timer, self.notes = StageTimer(), [f"Computed on {in_words(client)}."]
+        self.timer = StageTimer()
+        self.notes = [Note(f"Computed on {in_words(client)}.")]
         self.volume = paths.volume()
         self.progress = Progress("preparing", 0, 0, "", _CONVERTED)
         self.rings: list[dict[str, Any]] | None = None
@@ -180,7 +181,7 @@ class _Denoising:
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
         padding = find_fill_value(self.volume)
         if padding is not None:
-            yield self._note(PADDED.format(padding))
+            yield self._note(PADDED.format(padding), subject="result")
         self.paths = dataclasses.replace(self.paths, padding=padding)
         yield from self._correct_rings()
         trained = yield from self._learn()
@@ -202,7 +203,7 @@ class _Denoising:
         tasks = spread(self.client, remote.examine, [moments], self.paths, noise, dimensions, seed)
         (residual,) = yield from self._timed(tasks)
         for message in residual.problems:
-            yield self._note(message, warning=True)
+            yield self._note(message, warning=True, subject="result")
         yield self.timer.timing()
         return self._result(trained, residual, written, blocks)
 
@@ -240,7 +241,7 @@ class _Denoising:
                 diagnosis = NoiseDiagnosis(**known["noise"].pop("diagnosis"))
                 noise = NoiseFound(diagnosis, **known["noise"])
                 learnt = Learnt(load_model(model), **known["learnt"])
-                notes, where = tuple(known["notes"]), known["device"]
+                notes, where = tuple(map(Note.of_dict, known["notes"])), known["device"]
             yield self._note("The model is that of the run before, which was broken off.")
             self.notes += notes
             return TrainingResult(learnt, noise, notes, where)
@@ -266,7 +267,12 @@ class _Denoising:
         self.notes += [each for each in came_to.notes if each not in self.notes]
         came_to.learnt.model.save(model, overwrite=True)
         facts = {name: value for name, value in vars(came_to.learnt).items() if name != "model"}
-        known = {**vars(came_to), "learnt": facts, "noise": dataclasses.asdict(came_to.noise)}
+        known = {
+            **vars(came_to),
+            "learnt": facts,
+            "noise": dataclasses.asdict(came_to.noise),
+            "notes": [note.to_dict() for note in came_to.notes],
+        }
         # last: where it is, the model is too
         with new_file(file, overwrite=True) as part:
             write_json(part, known)
@@ -291,7 +297,7 @@ class _Denoising:
     def _keep_unrestored(self, noise: NoiseDiagnosis) -> Generator[Event, None, None]:
         """Have predictions written to an image of their own, where the noise allows to tell."""
         if not noise.is_independent:
-            yield self._note(NOT_RESTORED)
+            yield self._note(NOT_RESTORED, True, "result")
             return
         folder = Path(self.paths.scratch, "unrestored.ome.zarr")
         empty = self.volume.replace(np.broadcast_to(np.float32(0), self.volume.shape))
@@ -379,15 +385,15 @@ class _Denoising:
     def _taken_in(self, event: Event) -> Event:
         """Keep the notes of a job that runs on a worker, and take in its timings."""
         if isinstance(event, Note):
-            self.notes.append(event.message)
+            self.notes.append(event)
         elif isinstance(event, Timing):
             self.timer.merge(event)
             return self.timer.timing()
         return event
 
-    def _note(self, message: str, warning: bool = False) -> Note:
-        self.notes.append(message)
-        return Note(message, warning)
+    def _note(self, message: str, warning: bool = False, subject: Subject = "run") -> Note:
+        self.notes.append(Note(message, warning, subject))
+        return self.notes[-1]
 
     def _result(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.events import Note
     from hushpore.base.volume import Volume
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.io.zarr.image import Block
@@ -36,6 +37,14 @@ EDGES = ("a", "b", "saddle", "saddle_at", "contacts")
 
 #: A peak that lies in no slab: exits have theirs elsewhere.
 ELSEWHERE = np.iinfo(np.int64).max
+
+
+class Finished(NamedTuple):
+    """A segmentation that was written: its record and the text of the result."""
+
+    provenance: dict[str, Any]
+    headline: str
+    remarks: tuple[Note, ...]
 
 
 def join_tables(

@@ -10,16 +10,16 @@ import math
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hushpore._version import __version__
 from hushpore.base.errors import DeviceError
-from hushpore.base.events import Note, Progress, part_of
+from hushpore.base.events import Note, Progress, by_importance, part_of, result_text
 from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.gpus import Gpus, gpus_of
-from hushpore.cluster.outputs import write_table
+from hushpore.cluster.outputs import Finished, write_table
 from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, open_beside, source_of
 from hushpore.cluster.setup import check_folders, check_settings, has_begun, memory_for_one
 from hushpore.cluster.stages import in_blocks
@@ -58,31 +58,23 @@ def in_one_task(
     gpus: Gpus,
     threads: int,
     where: str,
-) -> Generator[Event, Any, tuple[dict[str, Any], str]]:
-    """Have one worker do all, where that has so many bytes of memory for it.
-
-    Yields: as on one machine.
-    Returns: the record of the job and the result in a sentence.
-    """
+) -> Generator[Event, Any, Finished]:
+    """Segment the whole volume on one worker, in so many bytes of memory; yields its events."""
     check_folders(client, *folders_of(volume), work.scratch)
-    notes = [f"Worked on in one piece, by one of {where}."]
-    yield Note(notes[0])
+    notes = [Note(f"Worked on in one piece, by one of {where}.")]
     if gpus.problem:
-        notes.append(gpus.problem)
-        yield Note(gpus.problem, warning=True)
+        notes.append(Note(gpus.problem, warning=True))
+    yield from notes
     content = str(work.content)
     job = watch(client, segment_in_one, volume, settings, content, memory, gpus.device, threads)
-    provenance, summary = yield from part_of(job, 0.02, 0.99)
-    told = provenance["notes"][len(volume.notes) :]
-    provenance |= {"device": where, "notes": [*volume.notes, *notes, *told]}
-    return provenance, summary
-
-
-class Finished(NamedTuple):
-    """What a worker tells of the result that it has written."""
-
-    provenance: dict[str, Any]
-    summary: str
+    found: Finished = yield from part_of(job, 0.02, 0.99)
+    provenance, of_job = found.provenance, found.provenance["notes"][len(volume.notes) :]
+    provenance |= {
+        "device": where,
+        "notes": [*volume.notes, *(note.message for note in notes), *of_job],
+        "remarks": [*(note.to_dict() for note in notes), *provenance["remarks"]],
+    }
+    return found._replace(remarks=by_importance([*found.remarks, *notes]))
 
 
 def segment_in_one(
@@ -120,7 +112,7 @@ def segment_in_one(
         done = until
     # the bound is the worker's, and not of what is asked for
     provenance = {**found.provenance, "settings": settings.to_dict()}
-    return Finished(provenance, found.summary)
+    return Finished(provenance, found.headline, found.remarks)
 
 
 def _write(path: Path, image: Volume) -> Generator[Event, Any, None]:
@@ -240,10 +232,15 @@ def segment_pores(
         else:
             job = in_one_task(client, work, opened, settings, memory_of_one, gpus, threads, place)
         try:
-            provenance, summary = yield from job
+            found: Finished = yield from job
             # a record names itself
             files = sorted([*(each.name for each in work.content.iterdir()), PROVENANCE])
-            whole = {"summary": summary, "source": origin, "jobs": [provenance], "files": files}
+            whole = {
+                **result_text(found.headline, found.remarks),
+                "source": origin,
+                "jobs": [found.provenance],
+                "files": files,
+            }
             write_json(work.content / PROVENANCE, whole)
         except DeviceError:
             raise
@@ -251,7 +248,7 @@ def segment_pores(
             _stop_tasks(work.scratch)
             raise
     yield Progress("writing", 1, 1, "", 1.0)
-    return Written(target, summary, provenance)
+    return Written(target, found.headline, found.remarks, found.provenance)
 
 
 def segment_on(

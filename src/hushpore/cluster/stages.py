@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Note
+from hushpore.base.events import Note, by_importance
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.blocks import Blocks, save_arrays
 from hushpore.cluster.components import join_shared
 from hushpore.cluster.merging import peaks_of
 from hushpore.cluster.outputs import (
+    Finished,
     collect,
     count_layers,
     open_labels,
@@ -42,9 +43,10 @@ from hushpore.pores.numbering import (
     excluded_basins,
     totals_of,
 )
+from hushpore.pores.remarks import remarks_of
 from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
 from hushpore.pores.tables.totals import (
-    summary_of,
+    headline_of,
     totals_columns,
 )
 from hushpore.pores.void.grey import step_of
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from distributed import Client
 
-    from hushpore.base.events import Event
+    from hushpore.base.events import Event, Subject
     from hushpore.cluster.blocks import Report
     from hushpore.cluster.components import Joined
     from hushpore.cluster.gpus import Gpus
@@ -102,8 +104,8 @@ def in_blocks(
     thickness: int | None,
     gpus: Gpus,
     where: str,
-) -> Generator[Event, Any, tuple[dict[str, Any], str]]:
-    """Segment a volume in blocks; returns the record of the job and the result in a sentence."""
+) -> Generator[Event, Any, Finished]:
+    """Segment a volume in blocks."""
     begun = yield from begin(client, work, volume, settings, threads, thickness, gpus)
     segmentation = _Segmentation(begun, work, volume, settings, gpus.problem)
     return (yield from segmentation.run(where))
@@ -125,13 +127,13 @@ class _Segmentation:
         self.runner, self.exterior, self.most_basins, self.digest, self.earlier = begun
         self.plan = self.runner.plan
         self.settings, self.slabs = self.plan.settings, len(self.plan.slabs)
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.ran_out: set[int] = set()
         self.padded = np.zeros(0, np.int64)
         self.grey_range = (0.0, 1.0)
 
-    def run(self, where: str) -> Generator[Event, Any, tuple[dict[str, Any], str]]:
-        """Do all of it; returns the record of the job and the result in a sentence."""
+    def run(self, where: str) -> Generator[Event, Any, Finished]:
+        """Run all stages."""
         if self.problem:
             yield from self._note(self.problem, warning=True)
         yield from self._note(
@@ -146,7 +148,7 @@ class _Segmentation:
         voxels = math.prod(self.plan.shape)
         share = float(voxels - sample.sum()) / voxels
         for warning in warnings_of(self.volume, self.given, self.exterior, share):
-            yield from self._note(warning, warning=True)
+            yield from self._note(warning, True, "result")
         found = yield from self._find_basins()
         graph, root = yield from self._merge(found.border_crossings, found.merge_height)
         grey_step = step_of(self.volume.dtype, *self.grey_range)
@@ -194,7 +196,8 @@ class _Segmentation:
             "pores", self.volume, self.given, where, timing, self.notes, self.digest
         )
         provenance["result"] = totals
-        return provenance, summary_of(totals, self.settings)
+        remarks = by_importance([*remarks_of(totals, self.settings), *self.notes])
+        return Finished(provenance, headline_of(totals, self.settings), remarks)
 
     def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
         """Part void and solid.
@@ -225,7 +228,7 @@ class _Segmentation:
                 check_hysteresis(settings, threshold.value)
                 strict = settings.hysteresis
                 if threshold.problem:
-                    yield from self._note(threshold.problem, warning=True)
+                    yield from self._note(threshold.problem, True, "result")
         phase = "raw"
         how: dict[str, Any] = {"threshold": threshold.value, "local": local, "strict": strict}
         reports = yield from self._slabs("threshold", "void", 0.18, target=phase, **how)
@@ -270,8 +273,7 @@ class _Segmentation:
             if settings.sample_mask:
                 require_sample(self.volume, settings, air)
             elif not air.any():
-                problem = NO_AIR
-                yield from self._note(problem, warning=True)
+                yield from self._note(NO_AIR, True, "result")
         elif self.padded.size:
             sample -= self.padded
         if "shared_marked" not in reports[0] or self.settings.hysteresis is not None:
@@ -434,9 +436,11 @@ class _Segmentation:
         self.ran_out.update(slab for slab, each in enumerate(reports) if "ran_out" in each)
         return reports
 
-    def _note(self, message: str, warning: bool = False) -> Generator[Event, Any, None]:
-        self.notes.append(message)
-        yield Note(message, warning=warning)
+    def _note(
+        self, message: str, warning: bool = False, subject: Subject = "run"
+    ) -> Generator[Event, Any, None]:
+        self.notes.append(Note(message, warning, subject))
+        yield self.notes[-1]
 
     def _remove(self, pattern: str) -> None:
         """Give back the disk that files take, once nothing will read them any more."""

@@ -134,11 +134,11 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     drawing = partial(Method, "r2r", is_independent, noise)
     if noise.count is not None:
         said = "Grey values are counts, with the noise of such: they are shared out between "
-        return drawing(noise.count, Note(f"{said}inputs and targets."))
+        return drawing(noise.count, Note(f"{said}inputs and targets.", subject="scan"))
     if noise.doubts:
         doubts = " ".join(noise.doubts)
         instead = f"{doubts} So pixels are hidden instead (method n2v2)."
-        reason = Note(instead if is_open else doubts, warning=True)
+        reason = Note(instead if is_open else doubts, warning=True, subject="scan")
         return (hiding if is_open else drawing)(reason=reason)
     # targets with drawn noise have three times the variance of the scan's. Where that is much of
     # what there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the
@@ -147,7 +147,8 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     is_white = is_independent and noise.is_independent
     if is_open and task.settings.dimensions == 2 and is_white and is_strong:
         said = "The noise is strong, and independent from voxel to voxel: pixels are hidden "
-        return hiding(reason=Note(f"{said}(method n2v2), which learns more from such noise."))
+        said += "(method n2v2), which learns more from such noise."
+        return hiding(reason=Note(said, subject="scan"))
     return drawing()
 
 

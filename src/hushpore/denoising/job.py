@@ -185,7 +185,7 @@ def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: Log) -> J
     diagnosis, method = model.diagnosis, decide_method(task, model, scale.std[0])
     yield from log.keep_notes(_noise_notes(task, diagnosis, method, agreement))
     if coarse := scale.coarseness:
-        yield log.note(coarse)
+        yield log.note(coarse, subject="scan")
     yield PREPARING
     drawn = method.noise.to_dict() if method.noise is not None else None
     compared = None if agreement is None else dataclasses.asdict(agreement)
@@ -198,20 +198,20 @@ def _noise_notes(
     """Say how the noise decides the method, and where it is not as the method assumes."""
     if task.pair is not None and agreement is not None:
         for message in agreement.notes(task.volume, task.pair):
-            yield Note(message, warning=True)
+            yield Note(message, warning=True, subject="scan")
     elif method.reason is not None:
         yield method.reason
     drawn = method.noise if method.name == "r2r" and method.count is None else None
     if drawn is not None and drawn.unevenness:
-        yield Note(drawn.unevenness)
+        yield Note(drawn.unevenness, subject="scan")
     is_suited = not diagnosis.rings
     if method.noise is None and task.pair is None:
         along = task.settings.correlated_along
         is_suited = diagnosis.is_independent or diagnosis.correlated_axes == along
     if not is_suited:
-        yield Note(diagnosis.summary.capitalize() + ".", warning=True)
+        yield Note(diagnosis.summary.capitalize() + ".", warning=True, subject="scan")
     if diagnosis.saturation:
-        yield Note(diagnosis.saturation + ".", warning=True)
+        yield Note(diagnosis.saturation + ".", warning=True, subject="scan")
 
 
 def _predict(
@@ -241,7 +241,7 @@ def _predict(
 def _restore_detail(source: PlaneReader, denoised: Any, noise: NoiseDiagnosis, log: Log) -> Job:
     """Restore what was removed beyond the noise; returns whether the noise allowed to tell."""
     if not noise.is_independent:
-        yield log.note(NOT_RESTORED)
+        yield log.note(NOT_RESTORED, subject="result")
         return False
     restoring = restore_detail_in_place(source, denoised, noise)
     yield from log.run_stage("detail restoration", restoring, fraction=1.0)
@@ -256,7 +256,7 @@ def _put_back_padding(volume: Volume, denoised: Any, log: Log) -> Job:
     if padding is not None:
         putting_back = restore_fill_value(volume, denoised, padding)
         yield from log.run_stage("padding", putting_back, fraction=1.0)
-        yield log.note(PADDED.format(padding), warning=False)
+        yield log.note(PADDED.format(padding), warning=False, subject="result")
     return padding
 
 
@@ -273,5 +273,5 @@ def _examine(
         residual: Residual = examine_residual(source, denoised, noise, task.settings.seed, moments)
     if learnt.model.network.input_share <= MOST_OF_IT:
         for message in residual.problems:
-            yield log.note(f"{message}{advice_after(task, learnt)}")
+            yield log.note(f"{message}{advice_after(task, learnt)}", subject="result")
     return residual

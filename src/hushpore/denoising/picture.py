@@ -47,7 +47,7 @@ def denoising_picture(noisy: Volume, result: Denoised, dpi: int = DPI) -> bytes:
     removed = _removed_in_words(residual)
     show_plane(axes[2], noisy, removed, before - after, (-spread, spread))
     _draw_curves(axes[3], result)
-    add_title(figure, result.summary)
+    add_title(figure, result.headline)
     return png(figure, dpi)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.events import ResultFiles
+from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_count, readable_number
 from hushpore.denoising.trained_model import record_model
 
@@ -57,20 +57,25 @@ class Denoised:
     provenance: dict[str, Any]
 
     @property
-    def summary(self) -> str:
-        """The result in one sentence."""
+    def headline(self) -> str:
+        """Noise removed (standard deviation), and the training or the model."""
         result = self.provenance["result"]
         unit = self.volume.metadata.get("value_unit", "")
         noise = f"{readable_number(result['noise_removed'])} {unit}".strip()
-        removed = f"Denoised: {noise} of noise removed (standard deviation)"
+        removed = f"Denoised · noise removed: SD {noise}"
         if result.get("input_share", 0.0) > ALL_OF_IT:
-            removed = "Denoised: nothing removed"
+            removed = "Denoised · no noise removed"
         if not result["steps"]:
-            return f"{removed}, with the model {Path(self.provenance['settings']['model']).name}"
+            return f"{removed} · model {Path(self.provenance['settings']['model']).name}"
         seconds = f"{result['training_seconds']:,.0f} s"
         why = f" ({ended})" if (ended := result.get("ended")) else ""
         steps = readable_count(result["steps"], "training step")
-        return f"{removed}, {steps} in {seconds}{why}"
+        return f"{removed} · {steps} in {seconds}{why}"
+
+    @property
+    def remarks(self) -> tuple[Note, ...]:
+        """Notes on the scan, the result and the run, the most important first."""
+        return by_importance(map(Note.of_dict, self.provenance["remarks"]))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -110,7 +115,7 @@ class TrainingResult:
 
     learnt: Learnt
     noise: NoiseFound
-    notes: tuple[str, ...]  # what was said
+    notes: tuple[Note, ...]
     device: str  # where it ran, in words
 
 

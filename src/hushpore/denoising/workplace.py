@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TypeVar
 
-    from hushpore.base.events import Event
+    from hushpore.base.events import Event, Subject
     from hushpore.denoising.images import Arrangement
     from hushpore.denoising.plane_reader import PlaneReader, Scale
     from hushpore.denoising.settings import DenoiseSettings
@@ -46,19 +46,19 @@ class Log:
 
     def __init__(self, timer: StageTimer) -> None:
         self.timer = timer
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
 
-    def note(self, message: str, warning: bool = True) -> Note:
+    def note(self, message: str, warning: bool = True, subject: Subject = "run") -> Note:
         """Keep a note, and return it to be yielded."""
-        self.notes.append(message)
-        return Note(message, warning)
+        self.notes.append(Note(message, warning, subject))
+        return self.notes[-1]
 
     def keep_notes(self, events: Generator[Event, Any, T]) -> Generator[Event, Any, T]:
         """Pass events on, and keep the notes among them."""
 
         def kept(event: Event) -> Event:
             if isinstance(event, Note):
-                self.notes.append(event.message)
+                self.notes.append(event)
             return event
 
         return (yield from mapped(events, kept))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Job, Note, Progress
+from hushpore.base.events import Job, Note, Progress, Remedy
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_values
 from hushpore.patches.features import foreground, gradient_magnitude, patch_features
@@ -62,12 +62,11 @@ def sample_patches(
     yield Progress("sampling", 0, settings.n_patches, "patches", 0.0)
     # drawing on the backend's own generator gives what the denoiser draws there first
     generator = torch.Generator(backend.device).manual_seed(settings.seed)
-    notes: list[str] = []
+    notes: list[Note] = []
     with timer.stage("sampling"):
         drawn = draw_patches(volume, settings, backend, generator, notes)
         corners = in_volume(drawn, volume.shape[: -len(size)])
-    for message in notes:
-        yield Note(message)
+    yield from notes
     yield Progress("reading", 0, len(corners), "patches", 0.1)
     with timer.stage("extraction"):
         window = (1,) * (volume.ndim - len(size)) + size
@@ -95,7 +94,7 @@ def draw_patches(
     settings: PatchSettings,
     backend: Backend,
     generator: torch.Generator,
-    notes: list[str],
+    notes: list[Note],
 ) -> npt.NDArray[np.int64]:
     """Return the plane and the first voxel in it of each patch, as the settings say.
 
@@ -141,7 +140,7 @@ def require_room(volume: Volume, size: tuple[int, ...]) -> None:
 
 
 def _weights(
-    volume: Volume, settings: PatchSettings, backend: Backend, notes: list[str]
+    volume: Volume, settings: PatchSettings, backend: Backend, notes: list[Note]
 ) -> torch.Tensor:
     """Return the weight of every voxel, in the shape of the volume."""
     if settings.sampler != "weights":
@@ -156,24 +155,24 @@ def _weights(
             given = given != 0
         else:
             if np.unique(given[given != 0]).size > 1:
-                notes.append(
-                    f"The weights are whole numbers ({given.dtype}) and count by their values. "
-                    "Where they are labels, say so (weights_are_labels), and each counts as 1."
-                )
+                text = f"The weights are whole numbers ({given.dtype}) and are used as they are."
+                labels = Remedy("They are labels", {"weights_are_labels": True})
+                notes.append(Note(text, subject="result", remedy=labels))
             # PyTorch compares no unsigned ones of more than 8 bits
             given = given.astype(np.int64)
     weights = backend.put(np.ascontiguousarray(given))
     return weights.expand(volume.shape)
 
 
-def _at_points(volume: Volume, settings: PatchSettings, notes: list[str]) -> npt.NDArray[np.int64]:
+def _at_points(volume: Volume, settings: PatchSettings, notes: list[Note]) -> npt.NDArray[np.int64]:
     points = np.asarray(volume.auxiliary_of(settings, "points"), np.float64)
     if not len(points):
         raise InputError("There are no points; add one for each patch.")
     _require_few(len(points))
     drawn, moved = patches_at(points, volume.shape, settings.size)
     if moved:
-        notes.append(f"{moved} of {len(points)} patches were moved to lie inside {volume.name}.")
+        text = f"{moved} of {len(points)} patches were moved to lie inside {volume.name}."
+        notes.append(Note(text, subject="result"))
     return drawn
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.events import ResultFiles
+from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_count, readable_number
 from hushpore.base.volume import Volume
 
@@ -145,8 +145,8 @@ class Patches:
     provenance: dict[str, Any]  # the record of the job
 
     @property
-    def summary(self) -> str:
-        """The result in one sentence."""
+    def headline(self) -> str:
+        """Number and size of the patches, their loss, and the groups."""
         edge = " x ".join(str(n) for n in self.patch_shape)
         text = f"{readable_count(len(self.corners), 'patch', 'patches')} of {edge} px"
         if "loss" in self.features:
@@ -158,6 +158,11 @@ class Patches:
         if len(self.groups):
             text += f", {readable_count(len(self.groups), 'group')} of {self.groups.shape[1]}"
         return text
+
+    @property
+    def remarks(self) -> tuple[Note, ...]:
+        """Notes on the patches, the most important first."""
+        return by_importance(map(Note.of_dict, self.provenance["remarks"]))
 
     @property
     def notes(self) -> tuple[str, ...]:

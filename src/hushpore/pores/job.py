@@ -93,25 +93,27 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     _check(volume)
     check_grey(volume, settings)
     stages = Stages(volume, backend.timer())
-    notes: list[str] = []
+    notes: list[Note] = []
     with stages.timer.stage("sample"):
         exterior = find_exterior(volume, settings)
     # these are what runs; those that were given are for the record
     decided = exterior.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
-        notes.append(
+        text = (
             f"Worked on in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files "
             f"in {scratch_folder()}."
         )
-        yield Note(notes[-1])
+        notes.append(Note(text))
+        yield notes[-1]
         if settings.intervals:
             # before hours of work: what is given up may be the reason for it
-            notes.append(
+            text = (
                 "There are no intervals: they are found of scans that fit into memory. Crop the "
                 "scan or bin it, or allow more memory, to have them."
             )
-            yield Note(notes[-1], warning=True)
+            notes.append(Note(text, warning=True))
+            yield notes[-1]
     kind = warm_up_kind(decided, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
     if backend.on_trial:
@@ -124,8 +126,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         found = yield from _segment(work, backend, stages, notes)
     share = found.segmented.void.exterior_share
     for warning in warnings_of(volume, settings, exterior, share):
-        notes.append(warning)
-        yield Note(warning, warning=True)
+        notes.append(Note(warning, True, "result"))
+        yield notes[-1]
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return _pores_of(found, settings, exterior, notes)
 
@@ -137,7 +139,7 @@ def segment_as_set(
 
     `slabs`: how it is cut; by default as it is planned. It is not looked what to warn of.
     """
-    stages, notes = Stages(volume, backend.timer()), list[str]()
+    stages, notes = Stages(volume, backend.timer()), list[Note]()
     slabs = slabs or plan_slabs(volume, settings)
     with open_work(volume, settings, slabs, backend, stages) as work:
         found = yield from _segment(work, backend, stages, notes)
@@ -175,7 +177,7 @@ class _Found(NamedTuple):
 
 
 def _segment(
-    work: Work, backend: Backend, stages: Stages, notes: list[str]
+    work: Work, backend: Backend, stages: Stages, notes: list[Note]
 ) -> Generator[Event, Any, _Found]:
     """Find pores, and all that is measured of them."""
     settings, slabs = work.settings, work.slabs
@@ -220,7 +222,7 @@ def _segment(
 
 
 def _pores_of(
-    all_found: _Found, given: PoreSettings, exterior: Exterior, notes: list[str]
+    all_found: _Found, given: PoreSettings, exterior: Exterior, notes: list[Note]
 ) -> Pores:
     """Return the result with its record, of settings as they were given."""
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
@@ -237,7 +239,7 @@ def _pores_of(
         volume=volume,
         timings={name: stage.seconds for name, stage in timing.stages.items()},
         provenance={**provenance, "result": totals},
-        notes=tuple(notes),
+        notes=tuple(note.message for note in notes),
         _sample=found.void.sample,
         _basins=found.basins,
         _slabs=found.work.slabs,
@@ -311,7 +313,7 @@ def _find_connection(
 
 
 def _find_certainty(
-    found: Segmented, labels: Stack, numbering: Numbering, stages: Stages, notes: list[str]
+    found: Segmented, labels: Stack, numbering: Numbering, stages: Stages, notes: list[Note]
 ) -> Generator[Event, None, Certainty | None]:
     """Find how sure the figures are where it is asked for; not of slabs on disk."""
     work = found.work
@@ -335,18 +337,20 @@ def _find_certainty(
         sure = yield from find_certainty(work, phase, labels.array(), own, grey, again)
     found.phase.close()
     if sure is not None and sure.parts < FEWEST_PARTS:
-        notes.append(
+        text = (
             "The intervals are too narrow: the scan is too small for parts of it to be compared, "
             "which takes four typical diameters of its pores along an axis."
         )
-        yield Note(notes[-1], warning=True)
+        notes.append(Note(text, True, "result"))
+        yield notes[-1]
     if sure is not None and sure.is_cut_off:
-        notes.append(
+        text = (
             "The intervals may be too narrow: most grey values of the pores, or of the solid, are "
             "one, the lowest or the highest of all, so that noise and blur cannot be told. Take "
             "the scan as it was before its grey values were cut off."
         )
-        yield Note(notes[-1], warning=True)
+        notes.append(Note(text, True, "result"))
+        yield notes[-1]
     return sure
 
 

@@ -180,6 +180,23 @@ def require_in_void(voxels: int, in_solid: int, is_negative: bool) -> None:
         )
 
 
+def weighted_median(
+    values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]
+) -> float | None:
+    """Return the median of values that each count as often as their weight; None without values.
+
+    >>> weighted_median(np.array([1.0, 2.0, 3.0]), np.array([1, 1, 2]))
+    2.5
+    """
+    if not len(values):
+        return None
+    order = np.argsort(values, kind="stable")
+    ends = np.cumsum(weights[order], dtype=np.int64)
+    # the two in the middle are one where the sum of the weights is odd
+    middle = np.array([(ends[-1] - 1) // 2, ends[-1] // 2])
+    return float(values[order][np.searchsorted(ends, middle, "right")].mean())
+
+
 def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:
     """Return all totals of the record."""
     table, throats = merged["_pore_columns"], merged["_throat_columns"]
@@ -192,6 +209,7 @@ def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> d
         "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),
         "throats": len(throats["pore_1"]),
         "median_diameter": float(np.median(diameter)) if len(diameter) else None,
+        "median_diameter_by_volume": weighted_median(diameter, table["num_voxels"]),
         "merge_height": void["merged_by"].get("merge_height"),
         "unit": volume.unit,
     }

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from hushpore.base.events import Event, Job
+    from hushpore.base.events import Event, Job, Subject
     from hushpore.base.volume import Volume
     from hushpore.device.clocks import Clock
     from hushpore.pores.engine import Pass
@@ -172,7 +172,7 @@ class Pipeline:
     `backend`: where to. Whoever made it releases it. `notes`: what was said; told what is.
     """
 
-    def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[str]) -> None:
+    def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[Note]) -> None:
         self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
         # once the host has found it: what is tried next begins with it
         self._void: _Void | None = None
@@ -347,8 +347,10 @@ class Pipeline:
 
     def _warn(self, problem: str) -> Generator[Event, None, None]:
         if problem:
-            yield from self._say(problem, warning=True)
+            yield from self._say(problem, warning=True, subject="result")
 
-    def _say(self, text: str, *, warning: bool) -> Generator[Event, None, None]:
-        self._notes.append(text)
-        yield Note(text, warning=warning)
+    def _say(
+        self, text: str, *, warning: bool, subject: Subject = "run"
+    ) -> Generator[Event, None, None]:
+        self._notes.append(Note(text, warning, subject))
+        yield self._notes[-1]

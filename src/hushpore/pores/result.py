@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Offer, ResultFiles, result_of
+from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
@@ -27,6 +27,7 @@ from hushpore.pores.numbering import (
     whole_markers,
 )
 from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.remarks import remarks_of
 from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.tables.measures import (
@@ -37,13 +38,8 @@ from hushpore.pores.tables.measures import (
 )
 from hushpore.pores.tables.resizing import is_proportional, resized_curve, resized_totals
 from hushpore.pores.tables.totals import (
-    RELIABLE,
+    headline_of,
     is_of_interval,
-    noise_in_words,
-    other_phase,
-    outside_in_words,
-    phases_in_words,
-    summary_of,
     totals_columns,
 )
 from hushpore.pores.watershed.merging import (
@@ -93,7 +89,7 @@ class Pores:
     provenance : dict
         The record of the job as JSON values; its ``result`` holds the totals.
     notes : tuple of str
-        What was said while it ran.
+        Notes from the run.
     thickness : dict of str to LocalThickness
         Of the phases of which it was measured, ``"void"`` and ``"solid"``; see
         `hushpore.pores.geometry.thickness.LocalThickness`.
@@ -232,37 +228,15 @@ class Pores:
         return {"basins": self.basins, "sample": self.sample, **self._graph.arrays}
 
     @property
-    def summary(self) -> str:
-        """One sentence: porosity, number of pores, median diameter."""
-        return summary_of(self.provenance["result"], self._settings)
+    def headline(self) -> str:
+        """Porosity, number of pores, and median diameter by number and by volume."""
+        return headline_of(self.provenance["result"], self._settings)
 
     @property
-    def offers(self) -> tuple[Offer, ...]:
-        """What else may be done about what was found: with other settings, in a few words."""
-        found, totals = [], self.provenance["result"]
-        if phases := phases_in_words(totals, self._settings):
-            found.append(
-                Offer(phases, "Swap pores and solid", {"pores_are": other_phase(self._settings)})
-            )
-        around = outside_in_words(totals, bool(self._settings.sample_mask))
-        if totals["air_kept_share"]:
-            found.append(Offer(around, "Exclude it", {"exterior": "auto"}))
-        elif around and totals["padding_value"] is None:
-            found.append(Offer(around, "Include it", {"exterior": "keep"}))
-        if tiny := totals["tiny_pores"]:
-            sentence = noise_in_words(totals) or (
-                f"{tiny:,} of {totals['count']:,} pores {'has' if tiny == 1 else 'have'} fewer "
-                f"than {RELIABLE} voxels, so {'its' if tiny == 1 else 'their'} shape is not "
-                "reliable."
-            )
-            found.append(
-                Offer(
-                    sentence,
-                    "Exclude it" if tiny == 1 else "Exclude them",
-                    {"minimum_voxels": RELIABLE},
-                )
-            )
-        return tuple(found)
+    def remarks(self) -> tuple[Note, ...]:
+        """Remarks on the result, with the settings that answer them, the most important first."""
+        of_run = map(Note.of_dict, self.provenance.get("remarks", ()))
+        return by_importance([*remarks_of(self.provenance["result"], self._settings), *of_run])
 
     def files(self) -> ResultFiles:
         """Return what is written of it: labels, tables, thickness, and what to merge anew from."""

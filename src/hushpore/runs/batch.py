@@ -197,8 +197,8 @@ def _run(
     for task, is_done in planned.items():
         states[task.name] = State(task.name, "waiting")
         if is_done:
-            summary = str((task.provenance() or {}).get("summary", ""))
-            states[task.name] = State(task.name, "skipped", 1.0, summary)
+            headline = str((task.provenance() or {}).get("headline", ""))
+            states[task.name] = State(task.name, "skipped", 1.0, headline)
     yield from states.values()
     if len(todo) < len(tasks):
         done = len(tasks) - len(todo)

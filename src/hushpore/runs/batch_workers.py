@@ -257,7 +257,7 @@ def work_on(task: Task) -> Working:
     except Exception as error:
         yield State(task.name, "failed", 1.0, explained(error), time.monotonic() - begun)
     else:
-        yield State(task.name, "done", 1.0, job.result.summary, time.monotonic() - begun)
+        yield State(task.name, "done", 1.0, job.result.headline, time.monotonic() - begun)
 
 
 def in_turn(tasks: Sequence[Task]) -> Working:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.events import Note, Progress, part_of
 from hushpore.jobs import JOBS, chained, start
-from hushpore.runs.result_folder import check_result_target, write_result
+from hushpore.runs.result_folder import all_remarks, check_result_target, write_result
 from hushpore.runs.scan_recipe import attach_files, files_of, origin_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class Written:
     """A finished scan."""
 
     folder: Path  # the result folder, or for an image its file
-    summary: str  # the result in one sentence
+    headline: str  # main figures of the last job
+    remarks: tuple[Note, ...]  # on the results of all jobs, the most important first
     provenance: dict[str, Any]  # that of the last job
 
 
@@ -84,4 +85,5 @@ def run_pipeline(
         yield Note(change, warning=True)
     extra = {"notes": changes} if changes else {}
     write_result(target, results, before, source=origin, extra=extra, overwrite=overwrite)
-    return Written(target, results[-1].summary, results[-1].provenance)
+    remarks = all_remarks(results)
+    return Written(target, results[-1].headline, remarks, results[-1].provenance)

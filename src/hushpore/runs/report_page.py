@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.events import Note
 from hushpore.base.formatting import readable_unit
 from hushpore.figures.drawing import (
     PAPER,
@@ -35,7 +36,7 @@ from hushpore.pores.tables.measures import PORES, summarised
 from hushpore.pores.tables.totals import totals_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -55,14 +56,15 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto;
   padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p.summary { font-size: 1.1rem; margin: .3rem 0; } p.faint, caption { color: #5b6875; }
+p.headline { font-size: 1.1rem; font-weight: 600; margin: .3rem 0; }
+p.faint, caption { color: #5b6875; }
 img, svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: .9rem; margin: .3rem 0 1rem; }
 th, td { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid #e4e7eb; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 tr.changed td { font-weight: 600; } td { overflow-wrap: anywhere; }
-ul.warnings { padding-left: 1.2rem; }
+ul.remarks { padding-left: 1.2rem; }
 @media print { body { margin: 0; max-width: none; font-size: 10.5pt; }
   table, img, svg { break-inside: avoid; } h2 { break-after: avoid; } }
 """
@@ -88,7 +90,7 @@ def pore_report(
         files.images.get("denoised"),
         files.images["labels"],
         files.tables["pores"]["equivalent_diameter"].to_numpy(),
-        title=provenance["summary"],
+        title=provenance["headline"],
     )
     page = pore_page(before.name, provenance, files.tables, picture)
     return {"report": picture}, {"report": page}
@@ -114,7 +116,6 @@ def pore_page(
         [
             "<h2>Totals</h2>",
             _table(totals_in_words(made["result"])),
-            f'<p class="faint">{_text(made["result"].get("merged_by", {}).get("why", ""))}</p>',
             "<h2>Distributions</h2>",
             _plots(tables["pores"], tables["profile"], unit),
             *_rev(tables.get("rev"), made["result"], unit),
@@ -131,7 +132,7 @@ def phase_report(
     """Return the figures and pages of a measurement of phases; parameters as for `job_report`."""
     phases, contacts = files.tables["phases"], files.tables["contacts"]
     named = list(phases["name"]), phases["share"].to_numpy(np.float64), COLOURS
-    title = provenance["summary"]
+    title = provenance["headline"]
     picture = phase_picture(before, files.images["phases"], *named, title=title)
     given = provenance["jobs"][-1]["input"]
     findings = [
@@ -174,18 +175,23 @@ def _page(
 ) -> str:
     """Return the page of any result, with what is its own between notes and settings."""
     made = provenance["jobs"][-1]
-    of_jobs = (note for job in provenance["jobs"] for note in job["notes"])
-    # what is of no job, as that the scan changed meanwhile, bears on all that follows
-    notes = list(dict.fromkeys([*provenance.get("notes", []), *of_jobs]))
+    remarks = [Note.of_dict(remark).with_flags for remark in provenance["remarks"]]
+    # a scan that changed during the run bears on all that follows
+    of_all = [
+        *provenance.get("notes", []),
+        *(n for job in provenance["jobs"] for n in job["notes"]),
+    ]
+    of_results = {remark["text"] for remark in provenance["remarks"]}
+    notes = [note for note in dict.fromkeys(of_all) if note not in of_results]
     parts = [
         f"<h1>{_text(name)}</h1>",
-        f'<p class="summary">{_text(provenance["summary"])}</p>',
+        f'<p class="headline">{_text(provenance["headline"])}</p>',
+        _list(remarks),
         f'<p class="faint">{_text(made["date"])} · hushpore {_text(made["hushpore"])}</p>',
         *pictures,
     ]
     if notes:
-        listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
-        parts += ["<h2>Worth knowing</h2>", f'<ul class="warnings">{listed}</ul>']
+        parts += ["<h2>Notes on the scan</h2>", _list(notes)]
     parts += findings
     for job in provenance["jobs"]:
         parts += [f"<h2>Settings: {_text(JOBS[job['job']].title)}</h2>", _settings(job)]
@@ -196,6 +202,11 @@ def _page(
         f"<title>{_text(name)}: {_text(made['job'])}</title><style>{_STYLE}</style></head>"
     )
     return f"{head}\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
+
+
+def _list(sentences: Sequence[str]) -> str:
+    items = "".join(f"<li>{_text(sentence)}</li>" for sentence in sentences)
+    return f'<ul class="remarks">{items}</ul>' if sentences else ""
 
 
 def _titles(pores: pd.DataFrame, given: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import ResultFiles
+from hushpore.base.events import ResultFiles, by_importance, result_text
 from hushpore.base.provenance import fingerprint
 from hushpore.base.safe_text import read_text
 from hushpore.io.output_target import PROVENANCE, check_target, require_apart
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hushpore.base.events import Result
+    from hushpore.base.events import Note, Result
     from hushpore.base.volume import Volume
 
 
@@ -76,14 +76,15 @@ def write_result(
     origin = {"source": dict(source or {})}
     files = _merged([result.files() for result in results])
     prints = {name: fingerprint(image.data) for name, image in files.images.items()}
+    text = result_text(results[-1].headline, all_remarks(results))
     if is_one_image(jobs):
         (image,) = files.images.values()
         made = {**results[0].provenance, **origin, "fingerprints": {"image": prints.popitem()[1]}}
         notes = [*made.get("notes", []), *extra.get("notes", [])]
-        record = {**made, **extra, "notes": notes}
+        record = {**made, **text, **extra, "notes": notes}
         return write_image(path, image, provenance=record, overwrite=overwrite)
     provenance = {
-        "summary": results[-1].summary,
+        **text,
         **origin,
         "jobs": [result.provenance for result in results],
         "fingerprints": {**others, **prints},
@@ -113,6 +114,11 @@ def write_result(
         arrays=files.arrays,
         overwrite=overwrite,
     )
+
+
+def all_remarks(results: Sequence[Result]) -> tuple[Note, ...]:
+    """Return the remarks on the results of jobs in sequence, the most important first."""
+    return by_importance(remark for result in reversed(results) for remark in result.remarks)
 
 
 def _merged(parts: Sequence[ResultFiles]) -> ResultFiles:

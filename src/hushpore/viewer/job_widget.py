@@ -482,7 +482,8 @@ class JobWidget(WorkerContainer):
         elif target == RUN_AGAIN:
             self._try_to_run()
         elif target.startswith(OFFER):
-            self.form.update(dict(self._messages.offers[int(target.removeprefix(OFFER))].changes))
+            remedy = self._messages.offers[int(target.removeprefix(OFFER))].remedy
+            self.form.update(dict(remedy.settings if remedy is not None else {}))
             self._try_to_run()
         elif target == TAKE_OVER:
             self.form.update(self._left)

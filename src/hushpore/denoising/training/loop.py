@@ -11,7 +11,17 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Attention, Batch, Event, Job, Metric, Preview, Progress, StopEarly
+from hushpore.base.events import (
+    Attention,
+    Batch,
+    Event,
+    Job,
+    Metric,
+    Note,
+    Preview,
+    Progress,
+    StopEarly,
+)
 from hushpore.denoising.images import Images
 from hushpore.denoising.inference.tiles import predict_images
 from hushpore.denoising.model import Architecture, build_network
@@ -66,7 +76,7 @@ class TrainingLoop:
     noise: float | None = None
     # whether each validation sees the same patches: only then its curve can end the training
     is_comparable: bool = True
-    notes: list[str] = field(default_factory=list)  # what was said
+    notes: list[Note] = field(default_factory=list)  # what was said
     schedule: Schedule = field(init=False)  # how far it is at each step, as the settings ask for
     preview_slice: PreviewSlice = field(init=False)  # what previews show
     ended: str = field(default="", init=False)  # what has ended it, in words
@@ -187,7 +197,7 @@ class TrainingLoop:
         most = self.schedule.most_steps
         of = "" if most == ENDLESS or self.schedule.is_open else f" of {most:,}"
         self.ended = "stopped by hand"
-        self.notes.append(f"Stopped early, after {step:,}{of} steps.")
+        self.notes.append(Note(f"Stopped early, after {step:,}{of} steps."))
 
     def _look_at_curve(self, state: TrainingState) -> None:
         """Let the validation loss decide whether the training comes to its end."""

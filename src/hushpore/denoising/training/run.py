@@ -127,7 +127,7 @@ class Training:
             schedule, loop.ended,
         )  # fmt: skip
         if (share := learnt.model.network.input_share) > NOTABLE_SHARE:
-            yield log.note(_words_of_share(share, task, learnt, is_full), warning=False)
+            yield log.note(_words_of_share(share, task, learnt, is_full), False, "result")
         return learnt
 
     def _architecture(self) -> Architecture:

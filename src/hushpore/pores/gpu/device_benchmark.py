@@ -60,7 +60,7 @@ class Rates(NamedTuple):
 
 
 def choose_faster(
-    volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment, notes: list[str]
+    volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment, notes: list[Note]
 ) -> Generator[Event, None, Backend]:
     """Return the GPU if it gives what the CPU gives, and sooner; else the CPU. It says why.
 
@@ -82,12 +82,13 @@ def choose_faster(
         SPEEDS.put(key, rates.to_dict())
     ratio = f"{rates.gpu / rates.cpu:.3g} times as fast as {Backend().name}{before}"
     if not rates.is_same:
-        notes.append(
+        text = (
             f"{gpu.name} gave other labels than the CPU in a slab that was segmented by both: "
             "pores are segmented on the CPU. Please report this with the output of "
             "'hushpore info --device'."
         )
-        yield Note(notes[-1], warning=True)
+        notes.append(Note(text, warning=True))
+        yield notes[-1]
         return Backend(reason=f"{gpu.name} gave other labels{before}")
     if rates.gpu < WINS * rates.cpu:
         return Backend(reason=f"{gpu.name} is only {ratio}")

@@ -75,7 +75,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     if it does not fit into memory in one piece.
     """
     check_volume(volume, settings)
-    stages, notes = Stages(volume, backend.timer()), list[str]()
+    stages, notes = Stages(volume, backend.timer()), list[Note]()
     depth = stages.slices
     thick = max(LEAST_SLICES, AT_A_TIME // (math.prod(volume.shape) // depth))
     slabs = Slabs(depth, min(thick, depth))
@@ -97,8 +97,8 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         names = settings.named(len(limits))
         graph = yield from stages.run("measuring", _measure(work, labels, len(limits)), 0.4)
         for warning in _warnings(found, names, graph.voxels[1:], settings, volume):
-            notes.append(warning)
-            yield Note(warning, warning=True)
+            notes.append(Note(warning, True, "result"))
+            yield notes[-1]
         diameter, thickness = None, np.full((len(limits), 2), np.nan)
         if settings.thickness:
             diameter, thickness = yield from _find_thickness(work, found, stages)
@@ -127,7 +127,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         volume=volume,
         timings={name: stage.seconds for name, stage in timing.stages.items()},
         provenance={**provenance, "result": totals},
-        notes=tuple(notes),
+        notes=tuple(note.message for note in notes),
         thickness=None if diameter is None else diameter.reshape(volume.shape),
         regions=regions,
         _phase_columns=columns,

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import ResultFiles
+from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_percent
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
+from hushpore.pores.remarks import remarks_on_exterior
 from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.pores.tables.resizing import is_proportional, resized_table
-from hushpore.pores.tables.totals import (
-    outside_in_words,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,16 +180,22 @@ class Phases:
         )
 
     @property
-    def summary(self) -> str:
-        """One sentence: the share of each phase."""
+    def headline(self) -> str:
+        """Number of phases, and the share of each."""
         shares = self._phase_columns["share"]
-        said = (
+        each = (
             f"{name} {readable_percent(float(share))}"
             for name, share in zip(self.names, shares, strict=True)
         )
-        by_mask = bool(self.provenance["settings"]["sample_mask"])
-        around = outside_in_words(self.provenance["result"], by_mask, "the darkest phase")
-        return f"{around}{' ' if around else ''}Phases: {', '.join(said)}"
+        return " · ".join([f"{len(self.names)} phases", *each])
+
+    @property
+    def remarks(self) -> tuple[Note, ...]:
+        """Remarks on the sample and on the phases, the most important first."""
+        has_mask = bool(self.provenance["settings"]["sample_mask"])
+        around = remarks_on_exterior(self.provenance["result"], has_mask, "the darkest phase")
+        of_run = map(Note.of_dict, self.provenance.get("remarks", ()))
+        return by_importance([*around, *of_run])
 
     @property
     def thickness_volume(self) -> Volume:

@@ -16,7 +16,6 @@ from hushpore.base.formatting import (
     percent_digits,
     readable_count,
     readable_number,
-    readable_percent,
     readable_unit,
 )
 
@@ -76,9 +75,6 @@ class Total:
 #: Voxels that a pore needs for its shape to say anything: of fewer it is that of the grid.
 RELIABLE = 8
 
-#: Pores of fewer voxels that nothing is said of, however few others there are.
-_FEW = 10
-
 #: Figures that have an interval where that is asked for.
 INTERVALS = ("porosity", "count", "median_diameter")
 
@@ -89,7 +85,8 @@ TOTALS: list[Total] = [
     Total("closed_porosity", "Closed porosity", is_share=True),
     Total("count", "Pores"),
     Total("throats", "Throats"),
-    Total("median_diameter", "Median equivalent diameter", 1, is_compared=False),
+    Total("median_diameter", "Median equivalent diameter (D50)", 1, is_compared=False),
+    Total("median_diameter_by_volume", "Median equivalent diameter by volume (D50)", 1),
     Total("specific_surface", "Specific surface", -1),
     *(
         Total(f"{phase}_chord_length_{axis}", f"Mean chord length of the {of} along {axis}", 1)
@@ -205,91 +202,20 @@ def intervals_in_words(result: Mapping[str, Any]) -> str:
     )
 
 
-def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
-    """Return the totals of a record in one sentence."""
-    count = result["count"]
+def headline_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
+    """Return porosity, number of pores and median diameters of a record in one line."""
+    count, porosity = result["count"], result["porosity"]
     is_open, is_closed = result["open_porosity"], result["closed_porosity"]
-    parts = f"open {percent_digits(is_open)}, closed {percent_digits(is_closed)}"
-    void, porosity = is_open + is_closed, result["porosity"]
+    parts = f"open {percent_digits(is_open)} %, closed {percent_digits(is_closed)} %"
+    void = is_open + is_closed
     if settings.pore_type == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
-        # pores that are left out are void all the same
-        parts = f"all void {percent_digits(void)}: {parts}"
-    around = outside_in_words(result, bool(settings.sample_mask))
-    said = phases_in_words(result, settings), around, noise_in_words(result)
-    first = " ".join(filter(None, said))
-    of_sample = result.get("exterior_share") or settings.removes_air or settings.sample_mask
-    sentence = (
-        f"{first}{' ' if first else ''}"
-        f"Porosity {percent_digits(porosity)} % "
-        f"{'of the sample ' if of_sample else ''}"
-        f"({parts}), {readable_count(count, 'pore')}"
-    )
+        # pores that are excluded are void all the same
+        parts = f"all void {percent_digits(void)} %: {parts}"
+    facts = [f"Porosity {percent_digits(porosity)} % ({parts})", readable_count(count, "pore")]
     if count:
         unit = readable_unit(result["unit"])
-        sentence += f", median diameter {readable_number(result['median_diameter'])} {unit}"
-        by = result.get("merged_by", {})
-        if "typical_radius" in by:
-            sentence += f", merge height {by['merge_height']:.2g} voxels (auto)"
-    between = intervals_in_words(result)
-    return f"{sentence}. {between}" if between else sentence
-
-
-def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:
-    """Return in a sentence which of two values was taken as pore; empty where there are more.
-
-    `result`: the totals of a record.
-    """
-    values = result.get("only_values")
-    if not values:
-        return ""
-    pore, solid = reversed(values) if settings.pores_are == "bright" else values
-    return (
-        f"The image has only two values: {pore:g} was taken as pore and {solid:g} as solid. To "
-        f"swap them, use pores_are={other_phase(settings)!r}."
-    )
-
-
-def other_phase(settings: PoreSettings) -> str:
-    """Return which grey values are those of pores where they are not as settings say."""
-    return "dark" if settings.pores_are == "bright" else "bright"
-
-
-def outside_in_words(
-    result: Mapping[str, Any], by_mask: bool = False, kept_as: str = "pore"
-) -> str:
-    """Return a sentence on the treatment of the exterior; empty if there is nothing to report.
-
-    `result`: the totals of a record. `by_mask`: whether a sample mask is given, in which case the
-    user knows what it excludes. `kept_as`: what air counts as that is not excluded.
-    """
-    share, padding = result.get("exterior_share", 0.0), result.get("padding_value")
-    sentences = []
-    if kept := result.get("air_kept_share"):
-        about = f"about {readable_percent(kept)} of the volume"
-        sentences.append(f"Surrounding air ({about}) was counted as {kept_as}.")
-    of_volume = f"{readable_percent(share)} of the volume"
-    has_air = bool(share) and not by_mask and result["exterior"] != "keep"
-    if share and padding is not None:
-        value = f"value {padding:g}"
-        if has_air:
-            sentences.append(f"Surrounding air and padding ({value}), {of_volume}, were excluded.")
-        else:
-            what = value if by_mask else f"{value}, {of_volume}"
-            sentences.append(f"Padding around the scan ({what}) was excluded.")
-    elif has_air:
-        sentences.append(f"Surrounding air ({of_volume}) was excluded.")
-    return " ".join(sentences)
-
-
-def noise_in_words(result: Mapping[str, Any]) -> str:
-    """Return in a sentence that most pores are a few voxels each; empty where they are not.
-
-    `result`: the totals of a record.
-    """
-    tiny, count = result.get("tiny_pores", 0), result["count"]
-    if tiny < _FEW or 2 * tiny <= count:
-        return ""
-    return (
-        f"{tiny:,} of the {count:,} pores have fewer than {RELIABLE} voxels and may be noise. "
-        f"Denoise the scan first, use a stricter threshold, or set minimum_voxels={RELIABLE}."
-    )
+        by = [f"{readable_number(result['median_diameter'])} {unit} by number"]
+        if (by_volume := result.get("median_diameter_by_volume")) is not None:
+            by.append(f"{readable_number(by_volume)} {unit} by volume")
+        facts.append(f"D50 {', '.join(by)}")
+    return " · ".join(facts)

@@ -14,19 +14,20 @@ import pandas as pd
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import HushporeError
-from hushpore.base.events import ResultFiles
+from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.provenance import fingerprint
 from hushpore.base.safe_text import as_csv, file_name
 from hushpore.io import is_on_disk
 from hushpore.io.output_target import require_apart
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.jobs import JOBS
+from hushpore.pores.remarks import remarks_of
 from hushpore.pores.result import (
     MERGING,
 )
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.totals import (
-    summary_of,
+    headline_of,
     totals_columns,
 )
 from hushpore.runs.result_folder import write_result
@@ -211,15 +212,27 @@ class _Stored:
         self.volume = layer.volume if layer.pores is None else layer.pores.volume
 
     @property
-    def summary(self) -> str:
-        """One sentence, as `Pores.summary` has it; empty where the record does not say enough."""
+    def headline(self) -> str:
+        """The headline of the pores; empty where the record does not hold enough."""
         if self._layer.pores is not None:
-            return self._layer.pores.summary
+            return self._layer.pores.headline
         try:
             made_with = PoreSettings.of_what_fits(self.provenance["settings"])
-            return summary_of(self.provenance["result"], made_with)
+            return headline_of(self.provenance["result"], made_with)
         except (KeyError, TypeError):  # the record was changed
             return ""
+
+    @property
+    def remarks(self) -> tuple[Note, ...]:
+        """The remarks on the pores; none where the record does not hold enough."""
+        if self._layer.pores is not None:
+            return self._layer.pores.remarks
+        try:
+            made_with = PoreSettings.of_what_fits(self.provenance["settings"])
+            of_run = map(Note.of_dict, self.provenance["remarks"])
+            return by_importance([*remarks_of(self.provenance["result"], made_with), *of_run])
+        except (KeyError, TypeError):  # the record was changed
+            return ()
 
     def files(self) -> ResultFiles:
         """Return what is written of it."""

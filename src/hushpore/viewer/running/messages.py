@@ -14,7 +14,7 @@ from hushpore.viewer.running.timing_panel import TimingPanel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hushpore.base.events import Offer
+    from hushpore.base.events import Note
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
 
@@ -51,7 +51,7 @@ class RunMessages:
         self.timing = TimingPanel(viewer)
         self.said: Message | None = None
         self.scan = ""
-        self.offers: Sequence[Offer] = ()
+        self.offers: Sequence[Note] = ()
         self._hint: Message | None = None
         self._layer = ""
 
@@ -91,14 +91,11 @@ class RunMessages:
 
     def with_offers(self, outcome: Any) -> str:
         """Return the summary of a result as HTML, with links to what it offers."""
-        self.offers = getattr(outcome, "offers", ())
-        text = html.escape(outcome.summary)
-        for number, offer in enumerate(self.offers):
-            sentence, after = html.escape(offer.sentence), link(f"{OFFER}{number}", offer.link)
-            if sentence in text:
-                text = text.replace(sentence, f"{sentence} {after}.", 1)
-            else:
-                text += f". {sentence} {after}"
+        self.offers = [note for note in outcome.remarks if note.remedy is not None]
+        text = f"<b>{html.escape(outcome.headline)}</b>"
+        for number, note in enumerate(self.offers):
+            label = "" if note.remedy is None else note.remedy.label
+            text += f"<br>{html.escape(note.message)} {link(f'{OFFER}{number}', label)}"
         return text
 
     def of_result(self, outcome: Any, early: bool, next_step: tuple[str, str] | None) -> str:

@@ -31,7 +31,7 @@ from hushpore.viewer.running.worker import gc_paused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hushpore.base.events import Job, Offer
+    from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.layers.conversion import LayerData
@@ -147,11 +147,11 @@ _CHANGED = (
 class Outcome:
     """A finished job, made ready for the window."""
 
-    summary: str  # one line on the result
+    headline: str  # main figures of the result
     layers: list[Layer]  # the result as layers, which no viewer has yet
     timings: Mapping[str, float]  # seconds by stage
     result: Any  # what the job returned
-    offers: Sequence[Offer] = ()  # what can be done with it
+    remarks: tuple[Note, ...]  # on the result, the most important first
 
 
 class LayerJob(Protocol):
@@ -181,12 +181,13 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
     before = _checksum(volume)
     result = yield from jobs.start(widget.job, volume, settings, device)
     if _checksum(volume) != before:
+        changed = Note(_CHANGED, True, "result")
         result.provenance["notes"].append(_CHANGED)
-        yield Note(_CHANGED, warning=True)
+        result.provenance["remarks"].append(changed.to_dict())
+        yield changed
     # made here, for napari looks for contrast, thumbnail and colours when a layer is made
     layers = _made(widget.result_layers(result, target), target)
-    offers = getattr(result, "offers", ())
-    return Outcome(result.summary, layers, result.timings, result, offers)
+    return Outcome(result.headline, layers, result.timings, result, result.remarks)
 
 
 def _checksum(volume: Volume) -> int:
@@ -231,8 +232,8 @@ def cluster_task(
         path = unused_path(folder, stem, end)
         result = yield from jobs.load(kind.cluster)(client, volume, path, settings, device=device)
     layers = _made(widget.cluster_layers(result, target), target)
-    summary = f"{result.summary}. Written: {path}"
-    return Outcome(summary, layers, result.provenance["timings"], result)
+    remarks = (*result.remarks, Note(f"The result was saved as {path}."))
+    return Outcome(result.headline, layers, result.provenance["timings"], result, remarks)
 
 
 def _made(found: list[LayerData], target: Target) -> list[Layer]:

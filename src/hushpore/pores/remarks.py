@@ -1,0 +1,104 @@
+"""Remarks on a segmentation that follow from its totals, with the settings that answer them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.events import Note, Remedy
+from hushpore.base.formatting import readable_percent
+from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hushpore.pores.settings import PoreSettings
+
+#: Fewer small pores than this are no sign of noise, however few others there are.
+_FEW = 10
+
+
+def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
+    """Return the remarks on the totals of a record.
+
+    They change when pores are merged again; those of the run (`hushpore.pores.notes`) do not.
+    """
+    found = [
+        _of_small_pores(result),
+        _of_phases(result, settings),
+        *remarks_on_exterior(result, bool(settings.sample_mask)),
+        _of_intervals(result),
+        _of_merge_height(result),
+    ]
+    return [note for note in found if note is not None]
+
+
+def remarks_on_exterior(
+    result: Mapping[str, Any], has_mask: bool = False, counted_as: str = "pore"
+) -> list[Note]:
+    """Return the remarks on air and padding around the sample, which were excluded or counted.
+
+    `has_mask`: whether a mask defines the sample, in which case what it excludes needs no remark.
+    `counted_as`: what air counts as that is not excluded.
+    """
+    share, padding = result.get("exterior_share", 0.0), result.get("padding_value")
+    of_volume = f"{readable_percent(share)} of the volume"
+    remarks = []
+    if kept := result.get("air_kept_share"):
+        text = f"Surrounding air ({readable_percent(kept)} of the volume) was counted as "
+        exclude = Remedy("Exclude it", {"exterior": "auto"})
+        remarks.append(Note(f"{text}{counted_as}.", subject="result", remedy=exclude))
+    excludes_air = bool(share) and not has_mask and result["exterior"] != "keep"
+    if share and padding is not None:
+        value = f"value {padding:g}"
+        if excludes_air:
+            text = f"Surrounding air and padding ({value}), {of_volume}, were excluded."
+        else:
+            what = value if has_mask else f"{value}, {of_volume}"
+            text = f"Padding around the scan ({what}) was excluded."
+        remarks.append(Note(text, subject="result"))
+    elif excludes_air:
+        include = Remedy("Include it", {"exterior": "keep"})
+        text = f"Surrounding air ({of_volume}) was excluded."
+        remarks.append(Note(text, subject="result", remedy=include))
+    return remarks
+
+
+def opposite_phase(settings: PoreSettings) -> str:
+    """Return which grey values are those of pores after swapping pores and solid."""
+    return "dark" if settings.pores_are == "bright" else "bright"
+
+
+def _of_small_pores(result: Mapping[str, Any]) -> Note | None:
+    """Remark that pores are too small for their shape or, if most of them are, for their number."""
+    small, count = result.get("tiny_pores", 0), result["count"]
+    if not small:
+        return None
+    exclude = Remedy("Exclude them", {"minimum_voxels": RELIABLE})
+    are_most = small >= _FEW and 2 * small > count
+    text = (
+        f"{small:,} of {count:,} pores {'is' if small == 1 else 'are'} smaller than {RELIABLE} "
+        f"voxels, {'probably noise' if are_most else 'too small for shape measures'}."
+    )
+    return Note(text, are_most, "result", exclude)
+
+
+def _of_phases(result: Mapping[str, Any], settings: PoreSettings) -> Note | None:
+    """Remark which of only two values was segmented as pore."""
+    values = result.get("only_values")
+    if not values:
+        return None
+    pore, solid = reversed(values) if settings.pores_are == "bright" else values
+    text = f"The image has only two values: {pore:g} was segmented as pore and {solid:g} as solid."
+    swap = Remedy("Swap pores and solid", {"pores_are": opposite_phase(settings)})
+    return Note(text, subject="result", remedy=swap)
+
+
+def _of_intervals(result: Mapping[str, Any]) -> Note | None:
+    text = intervals_in_words(result)
+    return Note(f"{text}.", subject="result") if text else None
+
+
+def _of_merge_height(result: Mapping[str, Any]) -> Note | None:
+    by = result.get("merged_by", {})
+    # of a height that was chosen
+    return Note(by["why"], subject="result") if "typical_radius" in by else None
