@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,9 @@ from hushpore.base.events import (
     Driver,
     Note,
     Progress,
+    Remedy,
     StopEarly,
+    by_importance,
     mapped,
     part_of,
     result_of,
@@ -114,3 +117,31 @@ def test_a_part_takes_its_share_of_the_whole() -> None:
     assert events[0] == Note("begun")
     assert events[1].fraction == pytest.approx(0.4)
     assert events[2] == pytest.approx(0.3)
+
+
+def test_remarks_are_ordered_by_importance_without_duplicates() -> None:
+    notes = [
+        Note("Computed in 4 slabs."),
+        Note("The noise is correlated.", True, "scan"),
+        Note("Air was excluded.", subject="result"),
+        Note("The GPU's memory ran out.", True),
+        Note("Some pores may be noise.", True, "result"),
+        Note("Computed in 4 slabs."),
+    ]
+    assert [note.message for note in by_importance(notes)] == [
+        "Some pores may be noise.",
+        "The noise is correlated.",
+        "The GPU's memory ran out.",
+        "Air was excluded.",
+        "Computed in 4 slabs.",
+    ]
+
+
+def test_a_note_survives_its_record_and_names_flags() -> None:
+    remedy = Remedy("Exclude them", {"minimum_voxels": 8, "thickness": False, "intervals": True})
+    note = Note("3 pores are small.", True, "result", remedy)
+    assert Note.of_dict(json.loads(json.dumps(note.to_dict()))) == note
+    flags = "--minimum-voxels 8 --no-thickness --intervals"
+    assert note.with_flags == f"3 pores are small. Exclude them: {flags}"
+    plain = Note("Done.")
+    assert (Note.of_dict(plain.to_dict()), plain.with_flags) == (plain, "Done.")

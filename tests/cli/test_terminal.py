@@ -15,7 +15,7 @@ from hushpore.base.events import Job, Note, Progress, StageTime, StopEarly, Timi
 from hushpore.cli.commands import hushpore
 from hushpore.cli.flags import in_flags
 from hushpore.cli.job_commands import job_command
-from hushpore.cli.terminal import TimingRecorder, drive
+from hushpore.cli.terminal import TimingRecorder, drive, echo_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,29 @@ def test_a_job_is_driven_to_its_result(capsys: pytest.CaptureFixture[str]) -> No
     assert "Warning: The GPU's memory ran out." in capsys.readouterr().err
     assert drive(job(), "Denoise", quiet=True) == 42
     assert capsys.readouterr().err == ""
+
+
+def test_a_remark_on_the_result_is_printed_once_below_the_headline(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on_result = Note(
+        "3 pores are small.", True, "result", Remedy("Exclude them", {"minimum_voxels": 8})
+    )
+    on_run = Note("Computed in 4 slabs.")
+
+    def job() -> Job:
+        yield on_result
+        yield on_run
+        return 42
+
+    drive(job(), "Segment pores")
+    echo_result("Porosity 3 %", [on_result, on_run])
+    printed = capsys.readouterr()
+    assert printed.out == (
+        "Porosity 3 %\n  - 3 pores are small. Exclude them: --minimum-voxels 8\n"
+    )
+    assert "Computed in 4 slabs." in printed.err
+    assert "small" not in printed.err
 
 
 def test_the_first_interrupt_ends_early_with_what_there_is() -> None:

@@ -124,7 +124,7 @@ def test_the_values_are_those_of_one_machine_with_the_same_model(
     residual = noisy.data - expected.astype(np.float64)
     assert found.provenance["residual"]["mean"] == pytest.approx(residual.mean(), abs=1e-6)
     assert found.provenance["residual"]["deviation"] == pytest.approx(residual.std())
-    assert "Denoised" in found.summary
+    assert found.headline.startswith("Denoised · noise removed: SD ")
     provenance = json.loads((tmp_path / "clean.ome.json").read_text())
     assert provenance["job"] == "denoise"
     assert provenance["settings"]["steps"] == 2

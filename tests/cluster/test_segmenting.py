@@ -91,7 +91,7 @@ def assert_same(folder: Path, expected: Pores) -> None:
     np.testing.assert_array_equal(profile[:, 2], expected.porosity_profile)
     provenance = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     assert provenance["jobs"][0]["result"] == json.loads(json.dumps(expected.provenance["result"]))
-    assert provenance["summary"] == expected.summary
+    assert provenance["headline"] == expected.headline
 
 
 # 1, 2, 5 and 15 blocks

@@ -214,7 +214,7 @@ def test_a_result_that_is_the_scan_says_so_and_no_number() -> None:
     ramp = 10.0 * np.arange(96)
     scan = Volume((ramp + 0.1 * rng.normal(size=(16, 96, 96))).astype(np.float32))
     result = hushpore.denoise(scan, steps=1, method="r2r", **QUICK)
-    assert result.summary.startswith("Denoised: nothing removed, 1 training step in ")
+    assert result.headline.startswith("Denoised · no noise removed · 1 training step in ")
     assert any(note.startswith("The result is the scan as it was: ") for note in result.notes)
     np.testing.assert_allclose(result.volume.data, scan.data, atol=1e-3)
 

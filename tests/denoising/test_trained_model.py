@@ -98,7 +98,7 @@ def test_a_job_applies_a_model_without_training(trained: Denoised, tmp_path: Pat
     result = hushpore.denoise(scan, model=str(path), device="cpu", precision="float32")
     np.testing.assert_allclose(result.volume.data, trained.volume.data, rtol=1e-4, atol=1e-2)
     assert "training" not in result.timings
-    assert result.summary.endswith(f"with the model {path.name}")
+    assert result.headline.endswith(f" · model {path.name}")
     with pytest.raises(InputError, match="was trained in 2D; set dimensions to 2"):
         hushpore.denoise(scan, model=str(path), dimensions=3)
 

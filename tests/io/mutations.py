@@ -483,12 +483,13 @@ def _read_model(path: Path) -> list[Image]:
 
 #: A record as `hushpore pores` writes it, in little.
 _RECORD = {
-    "summary": "Porosity 1 %", "source": {"path": "scan.tif", "series": "", "at": []},
+    "headline": "Porosity 1 %", "remarks": [],
+    "source": {"path": "scan.tif", "series": "", "at": []},
     "jobs": [{"job": "pores", "settings": {"threshold": 30, "minimum_voxels": 1},
               "hushpore": "0.1.0", "versions": {"numpy": "2.0"}, "device": "CPU",
               "input": {"name": "scan", "source": "scan.tif", "shape": [5, 6, 7], "axes": "zyx",
                         "dtype": "uint16", "spacing": [3, 1, 1], "unit": "um", "blake2b": "00"},
-              "auxiliary": {}, "timings": {"reading": 0.1}, "notes": [],
+              "auxiliary": {}, "timings": {"reading": 0.1}, "notes": [], "remarks": [],
               "result": {"porosity": 0.01, "pores": 1}}],
     "fingerprints": {"labels": "00"}, "files": ["labels.tif", "pores.csv", "result.json"],
 }  # fmt: skip

@@ -70,7 +70,7 @@ def test_every_job_takes_arrays_and_volumes_and_tells_progress_that_never_falls(
         fractions = [event.fraction for event in events if isinstance(event, Progress)]
         assert fractions == sorted(fractions)
         assert fractions[-1] == 1
-        assert result.summary
+        assert result.headline
         assert result.provenance["job"] == job
         assert set(result.provenance["settings"]) == {o.name for o in JOBS[job].settings.options()}
 

@@ -18,7 +18,7 @@ from skimage.filters import median as median_of_skimage
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
-from hushpore.base.events import Progress, ResultFiles, result_of
+from hushpore.base.events import Note, Progress, ResultFiles, result_of
 from hushpore.base.provenance import make_provenance
 from hushpore.base.settings import Settings, option
 from hushpore.cli.commands import hushpore as command
@@ -52,8 +52,12 @@ class Filtered:
     provenance: dict[str, Any]
 
     @property
-    def summary(self) -> str:
+    def headline(self) -> str:
         return f"Smoothed {self.provenance['result']['slices']} slices"
+
+    @property
+    def remarks(self) -> tuple[Note, ...]:
+        return ()
 
     @property
     def timings(self) -> dict[str, float]:

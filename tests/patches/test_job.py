@@ -17,7 +17,7 @@ def test_patches_are_where_the_corners_say(rng: np.random.Generator) -> None:
     scan = rng.integers(0, 999, (2, 5, 30, 40)).astype(np.uint16)
     found = sample(Volume(scan, axes="tzyx"), n_patches=7, patch_size=16)
     assert found.corners.shape == (7, 4)
-    assert found.summary == "7 patches of 16 x 16 px"
+    assert found.headline == "7 patches of 16 x 16 px"
     for (t, z, y, x), patch in zip(found.corners, found.patches, strict=True):
         np.testing.assert_array_equal(patch, scan[t, z, y : y + 16, x : x + 16])
 
@@ -106,7 +106,7 @@ def test_an_image_of_any_type_weighs_by_its_values_and_labels_by_what_they_hold(
     for are_labels, share in ((False, 0.8), (True, 0.8 if dtype == np.float32 else 0.5)):
         found = sample(scan, **how, weights_are_labels=are_labels)
         assert (found.corners[:, 1] > 30).mean() == pytest.approx(share, abs=0.03)
-        notes.append(any("weights_are_labels" in note for note in found.provenance["notes"]))
+        notes.append(any(note.remedy for note in found.remarks))
     # a mask is the same to both
     assert notes == [dtype != np.float32, False]
     mask = sample(scan, **{**how, "weights": (weights > 0).astype(dtype)})
@@ -138,7 +138,7 @@ def test_groups_are_of_patches_that_lie_near_in_space(rng) -> None:
     assert found.groups.shape == (10, 3)
     t = found.corners[found.groups][..., 0]
     assert (t == t[:, :1]).all()
-    assert "10 groups of 3" in found.summary
+    assert "10 groups of 3" in found.headline
 
 
 def test_the_table_has_a_row_a_patch(rng) -> None:

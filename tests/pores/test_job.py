@@ -14,7 +14,7 @@ from scipy import ndimage
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Attention, Note, Preview, Progress, Timing
+from hushpore.base.events import Attention, Note, Preview, Progress, Remedy, Timing
 from hushpore.base.provenance import fingerprint
 from hushpore.device.backend import Backend
 from hushpore.io.results import write_image
@@ -71,25 +71,23 @@ def test_of_two_values_it_is_said_which_is_pore_and_how_to_turn_it_round(
     mask = foam[:20] * solid
     result = hushpore.segment_pores(mask)
     assert result.porosity == 1 - foam[:20].mean()
-    assert result.summary.startswith(
-        f"The image has only two values: 0 was taken as pore and {solid:g} as solid. To swap them, "
-        "use pores_are='bright'. Porosity"
+    remark = result.remarks[0]
+    assert remark.message == (
+        f"The image has only two values: 0 was segmented as pore and {solid:g} as solid."
     )
+    assert remark.with_flags.endswith(" Swap pores and solid: --pores-are bright")
     assert result.provenance["result"]["only_values"] == [0, solid]
-    offer = result.offers[0]
-    assert offer.sentence in result.summary
-    turned = hushpore.segment_pores(mask, **offer.changes)
-    assert turned.porosity == foam[:20].mean()
-    assert (
-        f"{solid:g} was taken as pore and 0 as solid. To swap them, use pores_are='dark'"
-        in turned.summary
-    )
+    assert remark.remedy is not None
+    swapped = hushpore.segment_pores(mask, **remark.remedy.settings)
+    assert swapped.porosity == foam[:20].mean()
+    assert f"{solid:g} was segmented as pore and 0 as solid" in swapped.remarks[0].message
+    assert swapped.remarks[0].remedy == Remedy("Swap pores and solid", {"pores_are": "dark"})
 
 
 def test_of_more_values_nothing_is_said(scan: np.ndarray) -> None:
     result = hushpore.segment_pores(scan[:20])
     assert result.provenance["result"]["only_values"] is None
-    assert result.summary.startswith("Porosity")
+    assert not any("two values" in remark.message for remark in result.remarks)
 
 
 def test_it_is_said_where_most_pores_are_specks() -> None:
@@ -98,12 +96,20 @@ def test_it_is_said_where_most_pores_are_specks() -> None:
     noisy = hushpore.segment_pores(void)
     few, count = np.count_nonzero(noisy.pores["num_voxels"] < 8), len(noisy.pores)
     assert few == noisy.provenance["result"]["tiny_pores"] == count - 1 > 100
-    begin = f"{few:,} of the {count:,} pores have fewer than 8 voxels and may be noise."
-    assert noisy.summary.startswith(begin)
-    assert "Denoise the scan first" in noisy.summary
-    (offer,) = noisy.offers
-    assert offer.sentence in noisy.summary
-    assert hushpore.segment_pores(void, **offer.changes).summary.startswith("Porosity")
+    first = noisy.remarks[0]
+    said = f"{few:,} of {count:,} pores are smaller than 8 voxels, probably noise."
+    assert (first.message, first.warning) == (said, True)
+    assert first.remedy == Remedy("Exclude them", {"minimum_voxels": 8})
+    without = hushpore.segment_pores(void, **first.remedy.settings)
+    assert not any(remark.warning for remark in without.remarks)
+
+
+def test_a_few_small_pores_are_no_warning(balls: Callable[..., np.ndarray]) -> None:
+    void = balls((30, 30, 60), [(15, 15, 15), (15, 15, 45)], 8)
+    void[2, 2, 2] = True
+    (first, *_) = hushpore.segment_pores(void).remarks
+    said = "1 of 3 pores is smaller than 8 voxels, too small for shape measures."
+    assert (first.message, first.warning) == (said, False)
 
 
 def test_a_window_without_a_middle_is_told(scan: np.ndarray) -> None:
@@ -159,35 +165,37 @@ def test_the_record_is_json_and_tells_settings_and_figures(scan: np.ndarray) -> 
     assert set(result.timings) >= {"threshold", "void", "distance", "basins", "measuring"}
 
 
-def test_the_summary_is_one_sentence_with_units(balls: Callable[..., np.ndarray]) -> None:
+def test_the_headline_has_units(balls: Callable[..., np.ndarray]) -> None:
     void = balls((30, 30, 60), [(15, 15, 15), (15, 15, 45)], 8)
     result = hushpore.segment_pores(Volume(void, spacing=2.0, unit="um"))
-    assert result.summary == (
-        "Porosity 7.8 % (open 0.0, closed 7.8), 2 pores, median diameter 31.8 µm, "
-        "merge height 0.5 voxels (auto)"
+    assert result.headline == (
+        "Porosity 7.8 % (open 0.0 %, closed 7.8 %) · 2 pores · "
+        "D50 31.8 µm by number, 31.8 µm by volume"
     )
 
 
-def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.ndarray]) -> None:
+def test_headline_and_remarks_name_what_was_excluded(balls: Callable[..., np.ndarray]) -> None:
     # a block of 54,000 voxels in air, with a hole of 2,109 in it and half a one, 1,153, at its face
     block = np.ones((40, 50, 80), bool)
     block[:30, 10:40, 10:70] = False
     void = block | balls(block.shape, [(15, 25, 25), (0, 25, 55)], 8)
     settings = {"exterior": "remove-slicewise", "ball_radius": 9}
     every = hushpore.segment_pores(Volume(void, unit="um", spacing=1), **settings)
-    assert every.summary == (
-        "Surrounding air (66 % of the volume) was excluded. "
-        "Porosity 6.0 % of the sample (open 2.1, closed 3.9), 2 pores, median diameter 14.5 µm, "
-        "merge height 0.5 voxels (auto)"
+    assert every.headline == (
+        "Porosity 6.0 % (open 2.1 %, closed 3.9 %) · 2 pores · "
+        "D50 14.5 µm by number, 15.9 µm by volume"
     )
+    said = "Surrounding air (66 % of the volume) was excluded."
+    assert every.remarks[0].message == said
+    assert every.remarks[0].remedy == Remedy("Include it", {"exterior": "keep"})
     inner = hushpore.segment_pores(
         Volume(void, unit="um", spacing=1), edge_pores="remove", merge_height=0.5, **settings
     )
-    assert inner.summary == (
-        "Surrounding air (66 % of the volume) was excluded. "
-        "Porosity 3.9 % of the sample (all void 6.0: open 2.1, closed 3.9), 1 pore, "
-        "median diameter 15.9 µm"
+    assert inner.headline == (
+        "Porosity 3.9 % (all void 6.0 %: open 2.1 %, closed 3.9 %) · 1 pore · "
+        "D50 15.9 µm by number, 15.9 µm by volume"
     )
+    assert [remark.message for remark in inner.remarks] == [said]
 
 
 def test_open_and_closed_add_up_to_all(scan: np.ndarray) -> None:
@@ -415,7 +423,7 @@ def test_a_volume_of_solid_has_no_pores() -> None:
     assert result.porosity == 0
     assert len(result.pores) == 0
     assert not result.labels.any()
-    assert result.summary == "Porosity 0.0 % (open 0.0, closed 0.0), 0 pores"
+    assert result.headline == "Porosity 0.0 % (open 0.0 %, closed 0.0 %) · 0 pores"
     json.dumps(result.provenance, allow_nan=False)
 
 

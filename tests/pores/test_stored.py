@@ -39,7 +39,7 @@ def test_what_was_stored_merges_like_the_result_itself(core: Volume, settings: d
     pd.testing.assert_frame_equal(again.pores, result.pores, check_exact=True)
     pd.testing.assert_frame_equal(again.throats, result.throats, check_exact=True)
     np.testing.assert_array_equal(again.porosity_profile, result.porosity_profile)
-    assert again.summary == result.summary
+    assert (again.headline, again.remarks) == (result.headline, result.remarks)
     merged, truth = again.remerge(2.0), result.remerge(2.0)
     np.testing.assert_array_equal(merged.labels, truth.labels)
     pd.testing.assert_frame_equal(merged.pores, truth.pores, check_exact=True)

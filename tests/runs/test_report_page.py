@@ -9,6 +9,7 @@ import pytest
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.events import result_text
 from hushpore.base.provenance import fingerprint
 from hushpore.runs.report_page import pore_page
 from hushpore.runs.result_folder import write_result
@@ -50,7 +51,7 @@ def page_of(found: Pores, name: str = "bread") -> str:
 
     profile = found.porosity_profile
     provenance = {
-        "summary": found.summary,
+        **result_text(found.headline, found.remarks),
         "jobs": [found.provenance],
         "fingerprints": {"labels": fingerprint(found.labels)},
     }

@@ -127,10 +127,10 @@ class FakeResult:
 
     def __init__(self, volume):
         self.volume = volume
-        self.summary = "It is done"
+        self.headline, self.remarks = "It is done", ()
         self.model = None
         self.timings = {"reading": 1.0, "training": 3.0}
-        self.provenance = {"job": "denoise", "notes": []}
+        self.provenance = {"job": "denoise", "notes": [], "remarks": []}
 
 
 class FakeJob:

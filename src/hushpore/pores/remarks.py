@@ -23,9 +23,9 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
     They change when pores are merged again; those of the run (`hushpore.pores.notes`) do not.
     """
     found = [
-        _of_small_pores(result),
         _of_phases(result, settings),
         *remarks_on_exterior(result, bool(settings.sample_mask)),
+        _of_small_pores(result),
         _of_intervals(result),
         _of_merge_height(result),
     ]
@@ -73,7 +73,7 @@ def _of_small_pores(result: Mapping[str, Any]) -> Note | None:
     small, count = result.get("tiny_pores", 0), result["count"]
     if not small:
         return None
-    exclude = Remedy("Exclude them", {"minimum_voxels": RELIABLE})
+    exclude = Remedy(f"Exclude {'it' if small == 1 else 'them'}", {"minimum_voxels": RELIABLE})
     are_most = small >= _FEW and 2 * small > count
     text = (
         f"{small:,} of {count:,} pores {'is' if small == 1 else 'are'} smaller than {RELIABLE} "

@@ -117,7 +117,7 @@ def test_where_the_curve_ends_a_training_it_ends_a_resumed_one(
     assert unbroken.provenance["result"]["steps"] == 15
     why = "more would have brought next to nothing"
     assert unbroken.provenance["result"]["ended"] == why
-    assert why in unbroken.summary
+    assert why in unbroken.headline
     assert f"Trained for 15 steps: {why}." in unbroken.notes
     assert not any("rain longer" in note for note in unbroken.notes)
     for steps in (7, 12):

@@ -153,7 +153,7 @@ def test_labels_are_phases_by_their_rank_and_zero_is_not_of_the_sample() -> None
     np.testing.assert_array_equal(found.labels, np.select([labels == 4, labels > 4], [1, 2], 0))
     # with nothing that is left out there is no contact
     assert len(found.contacts) == 1
-    assert found.summary == "Phases: a 50 %, b 50 %"
+    assert found.headline == "2 phases · a 50 % · b 50 %"
 
 
 def test_what_a_mask_leaves_out_is_of_no_phase() -> None:
@@ -178,7 +178,7 @@ def test_air_around_a_sample_is_left_out() -> None:
     sample = int(disc.sum()) * 20
     assert found.provenance["result"]["sample_voxels"] == pytest.approx(sample, rel=0.01)
     assert found.phases["num_voxels"][0] == 20 * 16
-    assert "Surrounding air (50 % of the volume) was excluded." in found.summary
+    assert found.remarks[0].message.startswith("Surrounding air (50 % of the volume) was excluded.")
 
 
 def test_a_phase_without_voxels_is_said() -> None:

@@ -36,7 +36,7 @@ def test_another_voxel_size_gives_what_a_run_with_it_gives_to_the_last_digit(
     pd.testing.assert_frame_equal(resized.throats, truth.throats, check_exact=True)
     assert resized.provenance["result"] == truth.provenance["result"]
     assert resized.provenance["input"] == truth.provenance["input"]
-    assert resized.summary == truth.summary
+    assert resized.headline == truth.headline
     # and goes on like it
     again = resized.remerge(3.0)
     pd.testing.assert_frame_equal(again.pores, truth.remerge(3.0).pores, check_exact=True)

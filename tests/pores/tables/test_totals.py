@@ -13,6 +13,7 @@ import pytest
 from hushpore import Volume, read
 from hushpore.base.events import result_of
 from hushpore.io.results import write_image
+from hushpore.pores.numbering import weighted_median
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.totals import TOTALS
 from hushpore.runs.batch import run_batch
@@ -99,3 +100,13 @@ def test_every_total_is_in_the_results_of_the_viewer(
     for total in TOTALS:
         assert escape(total.title) in panel.figures.text()
         assert escape(total.in_words(result[total.name], "um")) in panel.figures.text()
+
+
+def test_the_median_by_volume_is_that_of_all_voxels() -> None:
+    rng = np.random.default_rng(3)
+    for count in (1, 2, 5, 40):
+        values = rng.integers(1, 9, count) / 4
+        weights = rng.integers(1, 7, count)
+        expected = np.median(np.repeat(values, weights))
+        assert weighted_median(values, weights) == expected
+    assert weighted_median(np.zeros(0), np.zeros(0, int)) is None

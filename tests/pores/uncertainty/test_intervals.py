@@ -70,7 +70,7 @@ def test_figures_lie_in_their_intervals_and_stay_what_they_are(
         assert 0 < low <= totals[name] <= high < 2 * totals[name]
         assert set(totals["interval_parts"][name]) >= {"sampling", "threshold"}
     assert totals["threshold_low"] < totals["threshold"] < totals["threshold_high"]
-    assert "90 % intervals: porosity" in result.summary
+    assert any("90 % intervals: porosity" in each.message for each in result.remarks)
     assert list(result.files().tables["rev"]["edge"]) == list(result.curve["edge"])
 
 
@@ -95,7 +95,7 @@ def test_merged_anew_there_are_none_of_what_was_before(result: hushpore.Pores) -
     again = result.remerge(3.0)
     assert "count_low" not in again.provenance["result"]
     assert again.provenance["settings"]["intervals"] is False
-    assert "intervals" not in again.summary
+    assert not any("intervals" in each.message for each in again.remarks)
     assert "porosity" in again.curve
     assert "density" not in again.curve
 

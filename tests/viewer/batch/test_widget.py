@@ -78,9 +78,9 @@ def test_each_scan_is_listed_once_and_taken_off_again(widget, scans):
     widget.add(scans[:1])
     assert widget.scans.value == scans
     assert column(widget, 0) == ["bad", "one", "two"]
-    said = "Surrounding air (47 % of the volume) was excluded. Porosity 4.1 % of the sample"
+    said = "Porosity 4.1 % (open 0.7 %, closed 3.4 %) · 207 pores"
     widget.scans.native.show_states({"one": State("one", "done", 1.0, said)})
-    assert column(widget, 2)[1] == "Porosity 4.1 % of the sample"
+    assert column(widget, 2)[1] == said
     widget.scans.native.topLevelItem(0).setSelected(True)
     widget._remove.click()
     assert widget.scans.value == scans[1:]

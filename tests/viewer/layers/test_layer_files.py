@@ -148,7 +148,7 @@ def test_labels_saved_by_naparis_own_dialog_keep_table_and_merging(tmp_path, por
     pd.testing.assert_frame_equal(tables_of(layer).pores, tables_of(pores).pores, check_dtype=False)
     assert tables_of(layer).unit == "um"
     known = layer.metadata[METADATA_KEY]
-    assert known["pores"].remerge(50.0).summary == known["pores"].remerge(50.0).summary
+    assert known["pores"].remerge(50.0).headline == known["pores"].remerge(50.0).headline
 
 
 def test_a_denoised_image_comes_back_with_its_record(qtbot, viewer, fake_job, tmp_path, scan):
@@ -295,7 +295,7 @@ def test_a_result_without_what_it_was_merged_from_is_saved_whole(widget, pores, 
     (first / "merging.npz").unlink()
     second = SavedLayer.of(opened(first).layers[0]).write(first.parent / "second")
     before, after = (json.loads((each / "result.json").read_text()) for each in (first, second))
-    for name in ("summary", "fingerprints", "source", "jobs"):
+    for name in ("headline", "remarks", "fingerprints", "source", "jobs"):
         assert after[name] == before[name]
     assert (second / "report.html").is_file()
     names = {file.name for file in first.iterdir()}

@@ -60,7 +60,7 @@ def test_pores_of_any_result_folder_merge_on_as_in_the_result_itself(tmp_path, m
     for height in (0.0, 5.0):
         merged = result.remerge(height)
         np.testing.assert_array_equal(again.remerge(height).labels, merged.labels)
-        assert again.remerge(height).summary == merged.summary
+        assert again.remerge(height).headline == merged.headline
     # and nothing is lost on the way to another folder
     copy = SavedLayer.of(layer).write(tmp_path / "copy")
     for table in ("pores.csv", "throats.csv", "totals.csv", "thickness.csv", "profile.csv"):

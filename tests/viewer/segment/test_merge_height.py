@@ -92,7 +92,7 @@ def test_another_height_changes_labels_tables_and_record_in_place(qtbot, viewer,
     np.testing.assert_array_equal(layer.data, expected.labels)
     assert len(tables_of(layer).pores) == len(expected.pores)
     assert height_of(layer) == 5.0
-    assert shown[-1].summary == expected.summary
+    assert shown[-1].headline == expected.headline
     assert viewer.layers == [layer]
 
 

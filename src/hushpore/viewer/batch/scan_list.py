@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 #: The columns.
 NAME, STATE, RESULT = range(3)
-
-#: Where the figures of a summary begin: what is said before them would fill the column.
-_FIGURES = re.compile("Porosity |Phases: ")
 
 
 class ScanList(QTreeWidget):
@@ -83,8 +79,7 @@ class ScanList(QTreeWidget):
             if state is not None:
                 percent = f" {100 * state.fraction:.0f} %" if state.state == "running" else ""
                 item.setText(STATE, state.state + percent)
-                figures = _FIGURES.search(state.message)
-                item.setText(RESULT, state.message[figures.start() if figures else 0 :])
+                item.setText(RESULT, state.message)
                 item.setToolTip(RESULT, state.message)
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
