@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from hushpore import Volume
 from hushpore.base.errors import InputError
-from hushpore.base.events import Job, Note, Progress, StageTime, StopEarly, Timing
+from hushpore.base.events import Job, Note, Progress, Remedy, StageTime, StopEarly, Timing
 from hushpore.cli.commands import hushpore
 from hushpore.cli.flags import in_flags
 from hushpore.cli.job_commands import job_command
