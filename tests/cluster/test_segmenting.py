@@ -84,7 +84,7 @@ def assert_same(folder: Path, expected: Pores) -> None:
     np.testing.assert_array_equal(np.asarray(labels.data), expected.labels)
     assert (labels.spacing, labels.origin) == (expected.volume.spacing, expected.volume.origin)
     tables = expected.files().tables
-    for name in ("pores", "throats", "totals"):
+    for name in {"pores", "throats", "totals", "form"} & set(tables):
         table = tables[name].to_csv(index=False, lineterminator="\n")
         assert (folder / f"{name}.csv").read_text(encoding="utf-8") == table
     profile = np.genfromtxt(folder / "profile.csv", delimiter=",", skip_header=1)
@@ -114,7 +114,7 @@ DONE: list[dict[str, Any]] = [
      "minimum_shape_voxels": 30, "merge_height": 1.5},
     {"threshold": "sauvola", "local_window": 9, "pores_are": "bright", "merge_height": 0},
     {"threshold": "niblack", "local_window": 7, "local_window_by_slice": True, "sauvola_k": 0.4},
-    {"merging": "snow"},
+    {"merging": "snow", "form": "foam"},
 ]  # fmt: skip
 
 #: What needs the whole volume, which one worker holds.

@@ -31,6 +31,8 @@ from hushpore.cluster.outputs import (
 from hushpore.cluster.setup import begin
 from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
+from hushpore.pores.forms.entries import Findings
+from hushpore.pores.forms.registry import form_columns
 from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import (
     outside_totals,
@@ -186,6 +188,9 @@ class _Segmentation:
             },
         )
         write_table(self.content, "totals", totals_columns(totals))
+        if self.settings.form != "none":
+            findings = Findings(totals, pores, throats, self.volume, self.settings)
+            write_table(self.content, "form", form_columns(self.settings.form, findings))
         yield from self._note(
             f"{self.runner.computed} tasks were done, "
             f"{self.runner.reused} taken from an earlier run."

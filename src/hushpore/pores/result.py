@@ -13,6 +13,8 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
+from hushpore.pores.forms.entries import Findings
+from hushpore.pores.forms.registry import form_columns
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.numbering import (
@@ -182,6 +184,32 @@ class Pores:
             }
         )
 
+    def form(self, name: str) -> pd.DataFrame:
+        """Return the results in the symbols, units and order of a field.
+
+        Parameters
+        ----------
+        name : str
+            ``"bone"``, ``"foam"``, ``"casting"``, ``"bread"``, ``"rock"`` or ``"electrode"``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A line for each entry: ``symbol``, ``name``, ``value`` with the ends of its 90 %
+            interval (``low``, ``high``) if it was found, ``unit``, ``definition``, ``missing`` (why
+            there is no value) and ``reference``.
+
+        Raises
+        ------
+        InputError
+            If there is no such form.
+        """
+        import pandas as pd
+
+        known = self.provenance["result"], self._pore_columns, self._throat_columns
+        findings = Findings(*known, self.volume, self._settings, self.basins)
+        return pd.DataFrame(form_columns(name, findings))
+
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of a phase as a volume in the place of the input."""
         name = f"{self.volume.name} {thickness_title(phase)}"
@@ -254,6 +282,8 @@ class Pores:
             "profile": along,
         }
         images = {"labels": self.labels_volume}
+        if self._settings.form != "none":
+            tables["form"] = self.form(self._settings.form)
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)
         if self.thickness:

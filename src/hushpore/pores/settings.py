@@ -20,6 +20,9 @@ _SPELLED = {"isodata": "IsoData"}
 #: Methods with a threshold for each voxel.
 LOCAL_METHODS = ("sauvola", "niblack")
 
+#: Forms that results are reported in; see `hushpore.pores.forms.registry.FORMS`.
+FORM_NAMES = ("none", "bone", "foam", "casting", "bread")
+
 #: Settings of grey values, which a boolean volume (the void itself) does not use.
 _GREY_SETTINGS = (
     "threshold",
@@ -253,6 +256,16 @@ class PoreSettings(Settings):
         "thresholds and merge heights and from sub-volumes. Takes about four times as long; the "
         "scan must fit into memory (on a cluster, into that of one worker).",
         label="Uncertainty and REV",
+        more=True,
+    )
+    form: str = option(
+        "none",
+        "Also report the results in the symbols, units and order of a field, in form.csv and in "
+        "the report: trabecular bone, foam, casting or bread. Values that were not measured are "
+        "listed with the reason.",
+        label="Report form",
+        choices=FORM_NAMES,
+        choice_labels=("None", "Bone", "Foam", "Casting", "Bread"),
         more=True,
     )
     memory_budget: float | None = option(

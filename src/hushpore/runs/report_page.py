@@ -34,6 +34,7 @@ from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.pores.tables.measures import PORES, summarised
 from hushpore.pores.tables.totals import totals_in_words
+from hushpore.runs.form_section import form_section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -114,6 +115,7 @@ def pore_page(
         provenance,
         [_picture("Slices before and after, and pore sizes", picture)],
         [
+            *form_section(str(made["settings"].get("form", "none")), tables.get("form")),
             "<h2>Totals</h2>",
             _table(totals_in_words(made["result"])),
             "<h2>Distributions</h2>",

@@ -1,0 +1,242 @@
+"""What a form is made of, and how it becomes a table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.formatting import METRES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.settings import PoreSettings
+
+#: Columns of ``form.csv``, in their order.
+COLUMNS = (
+    "symbol", "name", "value", "low", "high", "unit", "definition", "missing", "reference",
+)  # fmt: skip
+
+
+#: Reason for a value that is a division by zero here.
+_UNDEFINED = "Not defined for this volume."
+
+
+class NotMeasuredError(Exception):
+    """A form asks for something that the result does not hold; says why, and what to do."""
+
+
+class Interval(NamedTuple):
+    """A value with its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def mapped(self, function: Callable[[float], float]) -> Interval:
+        """Return the interval of a function that rises or falls throughout."""
+        low, high = sorted((function(self.low), function(self.high)))
+        return Interval(function(self.value), low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A finished segmentation, as forms see it.
+
+    Attributes
+    ----------
+    totals : mapping
+        The totals of the record.
+    pores, throats : mapping of str to numpy.ndarray
+        Columns of the tables.
+    volume : Volume
+        What was segmented, for spacing and unit; its values are not read.
+    settings : PoreSettings
+        How it was segmented.
+    void : numpy.ndarray, optional
+        (z, y, x), not 0 in void; None if it is not in one place, as on a cluster.
+    """
+
+    totals: Mapping[str, Any]
+    pores: Mapping[str, npt.NDArray[Any]]
+    throats: Mapping[str, npt.NDArray[Any]]
+    volume: Volume
+    settings: PoreSettings
+    void: npt.NDArray[Any] | None = field(default=None, repr=False)
+
+    def total(self, name: str, otherwise: str = "") -> float:
+        """Return a total of the record.
+
+        Raises NotMeasuredError, with a reason, if it is not there.
+        """
+        value = self.totals.get(name)
+        if value is None or math.isnan(value):
+            raise NotMeasuredError(otherwise or _UNDEFINED)
+        return float(value)
+
+    def thickness(self, name: str) -> float:
+        """Return a total of local thickness."""
+        return self.total(
+            name,
+            "Local thickness was not measured. Set it to both (--local-thickness both).",
+        )
+
+    def with_interval(self, name: str) -> float | Interval:
+        """Return a total, with its interval if the record has one."""
+        value, ends = (
+            self.total(name),
+            [self.totals.get(f"{name}_{end}") for end in ("low", "high")],
+        )
+        if any(end is None for end in ends):
+            return value
+        return Interval(value, *(float(end) for end in ends if end is not None))
+
+    def require_all_void(self) -> None:
+        """Raise NotMeasuredError unless surfaces and lengths are those of all the void."""
+        if self.settings.pore_type != "all":
+            raise NotMeasuredError(
+                f"Only {self.settings.pore_type} pores were segmented. Use --pore-type all."
+            )
+
+    def require_3d(self) -> None:
+        """Raise NotMeasuredError for an image."""
+        if self.volume.n_spatial != 3:
+            raise NotMeasuredError("Defined in 3D; this is an image.")
+
+    @cached_property
+    def sample(self) -> float:
+        """Volume of the sample."""
+        return float(self.totals["sample_voxels"]) * self.volume.voxel_size
+
+    @cached_property
+    def void_share(self) -> float | Interval:
+        """All void over sample volume, with the interval of the porosity if both agree."""
+        void = float(self.totals["open_porosity"] + self.totals["closed_porosity"])
+        porosity = self.with_interval("porosity")
+        if isinstance(porosity, Interval) and math.isclose(porosity.value, void, abs_tol=1e-9):
+            return porosity
+        return void
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """Return the values of a column of pores, without empty ones.
+
+        Raises NotMeasuredError if there are none.
+        """
+        values: npt.NDArray[np.float64] = np.asarray(self.pores[name], np.float64)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            raise NotMeasuredError("There are no pores of which it could be measured.")
+        return values
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a form.
+
+    Attributes
+    ----------
+    symbol : str
+        As the field writes it.
+    name : str
+        In words.
+    compute : callable
+        Returns the value, or an `Interval`, of `Findings`, in their unit of length; raises
+        `NotMeasuredError` with the reason if there is none.
+    definition : str
+        How it is computed here, and where that differs from the source.
+    power : int
+        Power of the unit of length.
+    length : str
+        Unit of length of the field, for lengths with a known unit.
+    is_share : bool
+        Whether it is a share of 1, which is written in per cent.
+    unit : str
+        Of what is not made of lengths.
+    reference : str
+        If another one than that of the form.
+    """
+
+    symbol: str
+    name: str
+    compute: Callable[[Findings], float | Interval]
+    definition: str
+    power: int = 0
+    length: str = "mm"
+    is_share: bool = False
+    unit: str = ""
+    reference: str = ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of a field.
+
+    Attributes
+    ----------
+    title : str
+        Of the form.
+    reference : str
+        Where its names and definitions are from.
+    entries : tuple of Entry
+        In the order of the field.
+    """
+
+    title: str
+    reference: str
+    entries: tuple[Entry, ...]
+
+    def columns(self, findings: Findings) -> dict[str, list[Any]]:
+        """Return the form of a segmentation as the columns of a table, `COLUMNS`."""
+        rows = [_row(entry, findings, self.reference) for entry in self.entries]
+        return {name: [row[name] for row in rows] for name in COLUMNS}
+
+
+def not_measured(reason: str) -> Callable[[Findings], float]:
+    """Return the `compute` of an entry that no scan gives, for a reason."""
+
+    def compute(findings: Findings) -> float:
+        raise NotMeasuredError(reason)
+
+    return compute
+
+
+def _row(entry: Entry, findings: Findings, reference: str) -> dict[str, Any]:
+    unit, factor = _unit_of(entry, findings.volume.unit)
+    row: dict[str, Any] = {
+        "symbol": entry.symbol, "name": entry.name, "value": math.nan, "low": math.nan,
+        "high": math.nan, "unit": unit, "definition": entry.definition, "missing": "",
+        "reference": entry.reference or reference,
+    }  # fmt: skip
+    try:
+        found = entry.compute(findings)
+    except NotMeasuredError as reason:
+        return row | {"missing": str(reason)}
+    except ZeroDivisionError:
+        found = math.nan
+    if isinstance(found, Interval):
+        low, high = sorted((found.low * factor, found.high * factor))
+        row |= {"low": low, "high": high}
+    value = found.value if isinstance(found, Interval) else found
+    if not math.isfinite(value):
+        return row | {"missing": _UNDEFINED, "low": math.nan, "high": math.nan}
+    return row | {"value": value * factor}
+
+
+def _unit_of(entry: Entry, unit: str) -> tuple[str, float]:
+    """Return the unit that an entry is written in, and what a value is multiplied by."""
+    if entry.is_share:
+        return "%", 100.0
+    if not entry.power:
+        return entry.unit, 1.0
+    length, factor = unit, 1.0
+    if unit in METRES:
+        length, factor = entry.length, METRES[unit] / METRES[entry.length]
+    power = "" if entry.power == 1 else f"^{entry.power}"
+    return f"{length}{power}", factor**entry.power

@@ -1,0 +1,75 @@
+"""The form of a field as a part of the report."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING
+
+from hushpore.base.formatting import readable_number, readable_unit
+from hushpore.pores.forms.registry import FORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pandas as pd
+
+
+def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
+    """Yield the form as HTML: a table of what was found, and a list of what was not.
+
+    Parameters
+    ----------
+    name : str
+        Value of the setting ``form``.
+    table : pandas.DataFrame, optional
+        As `hushpore.pores.result.Pores.form` returns it; None: nothing is yielded.
+
+    Yields
+    ------
+    str
+        Elements of a page.
+    """
+    if table is None or name not in FORMS:
+        return
+    form = FORMS[name]
+    found, missing = table[table["missing"] == ""], table[table["missing"] != ""]
+    with_ends = bool(found["low"].notna().any())
+    heads = ["Symbol", "Name", "Value", *(["90 % interval"] if with_ends else []), "Unit",
+             "Definition"]  # fmt: skip
+    rows = [
+        [
+            line.symbol, line.name, readable_number(line.value, 4),
+            *([_ends(line.low, line.high)] if with_ends else []), _unit(line.unit), line.definition,
+        ]
+        for line in found.itertuples(index=False)
+    ]  # fmt: skip
+    yield f"<h2>{html.escape(form.title)}</h2>"
+    yield _table(heads, rows)
+    others = sorted(set(table["reference"]) - {form.reference})
+    yield f'<p class="faint">{html.escape("; ".join([form.reference, *others]))}</p>'
+    if len(missing):
+        yield "<h3>Not in this scan</h3>"
+        yield _table(
+            ["Symbol", "Name", "Reason"],
+            [[line.symbol, line.name, line.missing] for line in missing.itertuples(index=False)],
+        )
+
+
+def _ends(low: float, high: float) -> str:
+    if math.isnan(low):
+        return ""
+    return f"{readable_number(low, 4)} to {readable_number(high, 4)}"
+
+
+def _unit(unit: str) -> str:
+    length, _, power = unit.partition("^")
+    return readable_unit(length, int(power or 1)) if length.isalpha() else unit
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    def line(cells: Iterable[str], tag: str) -> str:
+        return "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells)
+
+    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
+    return f"<table><tr>{line(heads, 'th')}</tr>{body}</table>"
