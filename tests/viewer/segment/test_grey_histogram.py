@@ -188,8 +188,10 @@ def test_focus_draws_a_frame_and_nothing_within(qtbot, histogram, theme, mark):
 
     def pixels():
         image = histogram.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
-        bits = image.constBits().asarray(image.sizeInBytes())
-        return np.array(bits, int).reshape(image.height(), image.width(), 4)[..., :3]
+        bits = image.constBits()
+        # PyQt has a pointer, PySide a memoryview
+        values = bits.asarray(image.sizeInBytes()) if hasattr(bits, "asarray") else bits
+        return np.array(values, int).reshape(image.height(), image.width(), 4)[..., :3]
 
     histogram.setFocus()
     qtbot.waitUntil(histogram.hasFocus)

@@ -123,6 +123,7 @@ class _Turns(QObject):
         self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY)
         # a method is not kept by what it is connected to, and nor is the window by its own timer
         self._timer.timeout.connect(self._take_turn)
+        self._after_drawing = QTimer(self, singleShot=True, interval=0, timeout=self._timer.start)
         self._take_turn()
 
     def _take_turn(self) -> None:
@@ -134,7 +135,7 @@ class _Turns(QObject):
             self.deleteLater()
         else:
             # by the turn after this Qt has drawn it
-            QTimer.singleShot(0, self._timer.start)
+            self._after_drawing.start()
 
 
 class _RedrawBlocker(QObject):
@@ -168,7 +169,8 @@ class _CoalescedRedraw(_RedrawBlocker):
         self._next_turn = QTimer(self, singleShot=True, interval=0, timeout=self._draw)
         # from the end of this turn, and in another than what is due with it: whatever they take,
         # drawing has a turn of its own
-        QTimer.singleShot(0, self._timer.start)
+        self._end_of_turn = QTimer(self, singleShot=True, interval=0, timeout=self._timer.start)
+        self._end_of_turn.start()
         self._timer.timeout.connect(self._next_turn.start)
 
     def _draw(self) -> None:
