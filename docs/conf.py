@@ -26,13 +26,13 @@ extensions = [
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "*.py"]
-# one page has one title; links go to headings by their text
+# links to headings by their text
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 autodoc_typehints = "none"
 autosummary_generate = True
 numpydoc_show_class_members = False
-# the sources say what they mean in plain words too: these are not all names of things
+# single backticks in docstrings are code, not references
 default_role = "code"
 nitpicky = False
 
@@ -44,15 +44,15 @@ copyright = "The hushpore developers, BSD-3-Clause"
 
 
 def setup(app: Any) -> None:
-    """Have the page of all figures written before pages are read."""
+    """Write the page of all figures before the pages are read."""
     app.connect("builder-inited", write_figures)
 
 
 def write_figures(app: Any) -> None:
-    """Write figures.md, which is not kept beside the result files that it is made of."""
+    """Write figures.md, which is not under version control."""
     from figures import figures_page
 
     page, target = figures_page(), HERE / "figures.md"
-    # untouched where nothing has changed, so that only what has is built anew
+    # unchanged files are not built again
     if not target.exists() or target.read_text(encoding="utf-8") != page:
         target.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The tables of all benchmarks, as a page of the site: made by conf.py from the result files."""
+"""Write the page of all benchmark results; conf.py calls it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ BENCHMARKS = HERE.parent / "benchmarks"
 
 HEAD = """# All figures
 
-Each table holds one run of `python -m benchmarks NAME`, with device, versions, commit and date.
-Variants that are compared ran interleaved in one process. A commit that ends in `-dirty` had
-changes that were not committed yet. A table is marked as old where commits after its own have
-changed a package that its benchmark runs. What they mean: [performance](performance.md).
+*What exactly did each benchmark measure?*
+
+Each table holds one run of `python -m benchmarks NAME`, with device, versions, commit and date. Variants
+were run alternately in one process. A commit ending in `-dirty` had uncommitted changes. A table is marked as
+old if later commits changed a package that its benchmark runs. [Performance](performance.md) is the summary.
 """
 
 NO_GPU = """
-No file here comes from a GPU yet: whatever is written for CUDA is unverified on one. With a GPU,
-`python -m benchmarks gpu` measures it in some minutes and writes a file that belongs here
-([what is known without](howto/gpu.md)).
+No file here comes from a GPU yet, so the CUDA code is unverified on one. With a GPU,
+`python -m benchmarks gpu` measures it in some minutes and writes a file for this page
+([what is tested without one](notes/gpu.md)).
 """
 
-#: Pictures drawn from result files alone, by benchmark: what they show, and their file.
+#: Pictures drawn from result files, by benchmark: caption and file.
 PICTURES = {
-    "denoise_quality": ("PSNR on Set12 against the time of training", "denoising-curve.png"),
+    "denoise_quality": ("PSNR on Set12 against training time", "denoising-curve.png"),
 }
 
-#: Packages of hushpore behind a name by which a job is called; others are imported by their own.
+#: Packages of hushpore that a function or job name stands for.
 BEHIND = {
     "denoise": ("denoising",),
     "segment_pores": ("pores",),
@@ -57,9 +58,9 @@ def figures_page(results: Path = BENCHMARKS / "results") -> str:
 
 
 def _section(path: Path, benchmark: str, results: Path) -> str:
-    """Return the section of a result file; `benchmark`: empty where its code is gone."""
+    """Return the section of a result file; `benchmark` is empty if its code was removed."""
     result = json.loads(path.read_text(encoding="utf-8"))
-    purpose = "Not run any more: it proved a decision. Its code is in the history, at its commit."
+    purpose = "No longer run: it supported a decision. Its code is in the history, at its commit."
     if benchmark:
         module = ast.parse((BENCHMARKS / f"{benchmark}.py").read_text(encoding="utf-8"))
         purpose = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
@@ -80,9 +81,9 @@ def _section(path: Path, benchmark: str, results: Path) -> str:
 
 
 def packages_of(benchmark: str, root: Path = HERE.parent) -> list[str]:
-    """Return the packages of hushpore that a benchmark runs, by what its code names.
+    """Return the packages of hushpore that a benchmark and the modules that it imports name.
 
-    With the modules of benchmarks that it names; without `base`, which is part of everything.
+    `base` is omitted, because everything uses it.
     """
     names, seen, found = [benchmark], set(), set()
     while names:
@@ -101,18 +102,18 @@ def packages_of(benchmark: str, root: Path = HERE.parent) -> list[str]:
 
 @cache
 def _commits_since(commit: str, packages: tuple[str, ...], root: Path) -> list[str]:
-    """Return the commits after one that have changed some packages; none where git knows none."""
+    """Return the commits after one that changed some packages; empty without git history."""
     command = ["git", "log", "--format=%h", f"{commit}..HEAD", "--", *packages]
     try:
         found = subprocess.run(command, check=True, cwd=root, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError):
-        # no git, no history, or not that far
+        # no git, no history, or not enough of it
         return []
     return found.stdout.split()
 
 
 def _age(commit: str, packages: list[str], root: Path = HERE.parent) -> str:
-    """Return what is said where a result is older than its code; nothing where that is unknown."""
+    """Return the remark on a result older than its code; empty if that is unknown."""
     since = _commits_since(commit.removesuffix("-dirty"), tuple(packages), root) if packages else []
     if not since:
         return ""
@@ -121,7 +122,7 @@ def _age(commit: str, packages: list[str], root: Path = HERE.parent) -> str:
 
 
 def _tables(figures: Figures, title: str) -> list[str]:
-    """One table of what is alike, then whatever is nested deeper under its own title."""
+    """Return a table of the rows with equal columns, then nested groups under their own titles."""
     single = {name: value for name, value in figures.items() if not isinstance(value, dict)}
     groups = {name: value for name, value in figures.items() if isinstance(value, dict)}
     rows = {name: value for name, value in groups.items() if _is_row(value)}
@@ -132,7 +133,7 @@ def _tables(figures: Figures, title: str) -> list[str]:
         alike = {name: row for name, row in rows.items() if tuple(row) == columns}
         body = [[name, *map(_text, row.values())] for name, row in alike.items()]
         whole = [["", *(column.replace("_", " ") for column in columns)], *body]
-        # what has many columns and few rows reads better the other way
+        # a table of many columns and few rows is easier to read transposed
         turned = len(whole) < 4 < len(columns)
         lines += _table([list(row) for row in zip(*whole, strict=True)] if turned else whole)
     for name, value in groups.items():

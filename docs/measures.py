@@ -1,4 +1,4 @@
-"""Writes the tables of columns in docs/science.md from the measures: python docs/measures.py."""
+"""Write the tables of docs/reference/columns.md from the measures: python docs/measures.py."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
 
     from hushpore.pores.tables.measures import Measure
 
-PAGE = Path(__file__).with_name("science.md")
+PAGE = Path(__file__).with_name("reference") / "columns.md"
 UNITS = {-1: "1 / length", 0: "", 1: "length", 2: "area", 3: "volume"}
 TABLES = {"pores": PORES, "phases": PHASES, "contacts": CONTACTS, "throats": THROATS}
 EMPTY = (
-    "are empty for pores of fewer than `minimum_shape_voxels`, by default 8: a pore of a few "
-    "voxels has a size, but its shape is that of the grid."
+    "are empty for pores of fewer than `minimum_shape_voxels` (by default 8), whose shape only "
+    "reflects the voxel grid."
 )
 
 
 def columns_table(measures: Sequence[Measure[Any]]) -> str:
     """Return a table of columns as Markdown."""
     rows = [f"| `{each.name}` | {UNITS[each.unit_power]} | {each.meaning} |" for each in measures]
-    table = "\n".join(["| column | unit | what it is |", "|---|---|---|", *rows]) + "\n"
+    table = "\n".join(["| column | unit | meaning |", "|---|---|---|", *rows]) + "\n"
     shapes = ", ".join(f"`{each.name}`" for each in measures if each.is_shape)
     return f"{table}\n{shapes} {EMPTY}\n" if shapes else table
 
 
-def science_page() -> str:
-    """Return the page with its tables as they should be."""
+def columns_page() -> str:
+    """Return the page with its tables renewed."""
     text = PAGE.read_text(encoding="utf-8")
     for name, measures in TABLES.items():
         before, head, rest = text.partition(f"<!-- {name}: made by docs/measures.py -->\n")
         _, end, after = rest.partition("<!-- end -->\n")
-        assert end, f"there is a place for the table of {name}"
+        assert end, f"the page has no marks for the table of {name}"
         text = f"{before}{head}\n{columns_table(measures)}\n{end}{after}"
     return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(science_page(), encoding="utf-8")
+    PAGE.write_text(columns_page(), encoding="utf-8")

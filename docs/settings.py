@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the settings classes: python docs/settings.py."""
+"""Write docs/settings.md from the settings classes: python docs/settings.py."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from hushpore.jobs import JOBS
 
 HEAD = """# Settings
 
-Made from the settings classes by `docs/settings.py`. The same names serve as keyword arguments
-(`hushpore.denoise(scan, time_budget=120)`), as flags (`hushpore denoise --time-budget 120`), in the
-napari forms and in the record of every result.
+*Which settings does each job have, with which defaults?*
+
+A setting has the same name as a keyword argument (`hushpore.denoise(scan, time_budget=120)`), as a flag
+(`hushpore denoise --time-budget 120`), in settings files, and in the record of every result.
+`docs/settings.py` writes this page from the settings classes.
 """
 
-PREFERENCES = "Preferences ([what holds where nothing is asked for](howto/preferences.md))"
+PREFERENCES = "Preferences ([defaults of this computer](howto/preferences.md))"
 
 
 def settings_page() -> str:
@@ -23,7 +25,7 @@ def settings_page() -> str:
     classes = {f"{kind.title} (`{job}`)": kind.settings for job, kind in JOBS.items()}
     for title, settings in {**classes, PREFERENCES: Preferences}.items():
         parts.append(f"\n## {title}\n")
-        parts.append("| setting | default | accepted | what it does |")
+        parts.append("| setting | default | accepted | effect |")
         parts.append("|---|---|---|---|")
         for option in settings.options():
             accepted = option.expected + (f", {option.unit}" if option.unit else "")

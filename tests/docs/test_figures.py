@@ -89,8 +89,8 @@ def test_every_result_says_what_it_depends_on(result: Path) -> None:
 
 def test_what_no_gpu_has_measured_is_said_to_be_unverified(tmp_path: Path) -> None:
     measured = any((KEPT / "gpu").glob("*.json"))
-    howto = (ROOT / "docs" / "howto" / "gpu.md").read_text(encoding="utf-8")
-    assert ("**None of this has run on a GPU yet.**" in howto) != measured
+    note = (ROOT / "docs" / "notes" / "gpu.md").read_text(encoding="utf-8")
+    assert ("**None of this has run on a GPU yet.**" in note) != measured
     assert ("unverified on one" in figures_page()) != measured
     known = json.loads((KEPT / "waiting.json").read_text(encoding="utf-8"))
     (tmp_path / "gpu").mkdir()
@@ -102,7 +102,7 @@ def test_what_no_gpu_has_measured_is_said_to_be_unverified(tmp_path: Path) -> No
     assert "| copies | 21.5 |" in page
 
 
-@pytest.mark.parametrize("page", ["howto/gpu.md", "security.md"])
+@pytest.mark.parametrize("page", ["notes/gpu.md", "failures.md"])
 def test_the_tests_that_a_page_names_are_there(page: str) -> None:
     told = (ROOT / "docs" / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:\w+/)+test_\w+\.py)`", told)
