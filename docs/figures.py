@@ -17,9 +17,10 @@ HEAD = """# All figures
 
 *What exactly did each benchmark measure?*
 
-Each table holds one run of `python -m benchmarks NAME`, with device, versions, commit and date. Variants
-were run alternately in one process. A commit ending in `-dirty` had uncommitted changes. A table is marked as
-old if later commits changed a package that its benchmark runs. [Performance](performance.md) is the summary.
+Each table holds one run of `python -m benchmarks NAME`, with device, versions, commit and date.
+Variants were run alternately in one process. A commit ending in `-dirty` had uncommitted changes. A
+table is marked as old if later commits changed a package that its benchmark runs.
+[Performance](performance.md) is the summary.
 """
 
 NO_GPU = """

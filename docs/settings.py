@@ -11,8 +11,8 @@ HEAD = """# Settings
 
 *Which settings does each job have, with which defaults?*
 
-A setting has the same name as a keyword argument (`hushpore.denoise(scan, time_budget=120)`), as a flag
-(`hushpore denoise --time-budget 120`), in settings files, and in the record of every result.
+A setting has the same name as a keyword argument (`hushpore.denoise(scan, time_budget=120)`), as a
+flag (`hushpore denoise --time-budget 120`), in settings files, and in the record of every result.
 `docs/settings.py` writes this page from the settings classes.
 """
 

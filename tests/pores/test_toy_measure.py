@@ -196,7 +196,7 @@ def test_it_is_in_the_viewer(toy_grey: None) -> None:
 
 
 def test_it_is_in_the_documentation(toy_grey: None) -> None:
-    page = runpy.run_path(str(DOCS / "measures.py"))["science_page"]()
+    page = runpy.run_path(str(DOCS / "measures.py"))["columns_page"]()
     assert "| `toy_grey` |  | Mean grey value of its voxels. |" in page
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BATCH = {2: 16, 3: 4}
 
 #: Channels of a network's top level. More is learnt from three times as many steps than from twice
-#: as many channels (docs/denoising.md). N2V is as its authors have it.
+#: as many channels (docs/notes/denoising-defaults.md). N2V is as its authors have it.
 FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 16, "n2v": 32}
 
 #: Share of the variance of a scan from which on its noise is strong.

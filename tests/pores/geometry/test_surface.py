@@ -8,7 +8,7 @@ import pytest
 
 from hushpore.pores.geometry.surface import DIRECTIONS, area_per_crossing, surface_area
 
-SCIENCE = Path(__file__).parents[3] / "docs" / "science.md"
+DOCS = Path(__file__).parents[3] / "docs"
 SPACINGS = [(1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (10.0, 1.0, 1.0), (1.0, 5.0, 5.0), (1.0, 2.0, 4.0)]
 
 
@@ -92,7 +92,9 @@ def test_planes_of_voxels_are_estimated_as_the_formula_says(normal: tuple[int, .
 
 
 def test_the_page_states_how_far_planes_are_off() -> None:
-    rows = re.findall(r"^\| (\d+) : (\d+) : (\d+) \|(.*)\|$", SCIENCE.read_text("utf-8"), re.M)
+    rows = re.findall(
+        r"^\| (\d+) : (\d+) : (\d+) \|(.*)\|$", (DOCS / "shape.md").read_text("utf-8"), re.M
+    )
     assert len(rows) == 8
     for *ratio, figures in rows:
         spacing = tuple(float(each) for each in ratio)
@@ -103,3 +105,19 @@ def test_the_page_states_how_far_planes_are_off() -> None:
         found = [lines[0], lines[2], lines.min(), errors.min(), errors.max(), root]
         stated = [float(figure) for figure in figures.split("|")]
         np.testing.assert_allclose(found, stated, atol=0.06, err_msg=str(spacing))
+
+
+@pytest.mark.parametrize(
+    ("crack", "slices", "pixels"), [("in one slice", 1, 150), ("of three slices", 3, 40)]
+)
+def test_the_page_on_thick_slices_states_how_far_cracks_are_off(
+    crack: str, slices: int, pixels: int
+) -> None:
+    page = (DOCS / "howto" / "anisotropic.md").read_text("utf-8")
+    row = re.search(rf"^\| crack {crack}, {pixels} x {pixels} pixels \|(.*)\|$", page, re.M)
+    assert row is not None
+    void = np.pad(np.ones((slices, pixels, pixels), bool), 1)
+    for figure, thick in zip(row[1].split("|"), (1, 2, 5, 10), strict=True):
+        area = 2 * pixels**2 + 4 * pixels * slices * thick
+        found = surface_area(crossings_of(void), (float(thick), 1.0, 1.0)) / area
+        assert 100 * (found - 1) == pytest.approx(float(figure.strip(" %")), abs=0.06)

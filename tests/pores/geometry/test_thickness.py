@@ -47,7 +47,7 @@ def distance_around(
 
 
 def widths_of(around: np.ndarray, spacing: tuple[float, ...], has_sides: list[bool]) -> np.ndarray:
-    """The widths about the middles of distances, (balls, 7, 7, 7), as docs/science.md has them."""
+    """Return widths from distances around voxels, (balls, 7, 7, 7), as in docs/thickness.md."""
     own = around[:, 3, 3, 3]
     ways = np.array([way for way in np.ndindex(3, 3, 3) if way > (1, 1, 1)]) - 1
     ways = ways[((ways == 0) | has_sides).all(axis=1)]

@@ -15,7 +15,7 @@ three projected areas. A flat piece of area a and normal n has those of a |n|, w
 vector is a; pieces of several directions have vectors that are together no longer than all their
 areas. So no surface is smaller than the length of the vector of its projected areas, and a plane is
 as large, however it is turned, and whatever the shape of voxels. The larger of the two is taken:
-planes are never small, at most 2 % large of cubic voxels and a tenth of others (docs/science.md);
+planes are never small, at most 2 % large of cubic voxels and a tenth of others (docs/shape.md);
 what is round stays as it was.
 
 
