@@ -150,7 +150,8 @@ class _Segmentation:
         voxels = math.prod(self.plan.shape)
         share = float(voxels - sample.sum()) / voxels
         for warning in warnings_of(self.volume, self.given, self.exterior, share):
-            yield from self._note(warning, True, "result")
+            self.notes.append(warning)
+            yield warning
         found = yield from self._find_basins()
         graph, root = yield from self._merge(found.border_crossings, found.merge_height)
         grey_step = step_of(self.volume.dtype, *self.grey_range)

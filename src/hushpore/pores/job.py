@@ -126,8 +126,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         found = yield from _segment(work, backend, stages, notes)
     share = found.segmented.void.exterior_share
     for warning in warnings_of(volume, settings, exterior, share):
-        notes.append(Note(warning, True, "result"))
-        yield notes[-1]
+        notes.append(warning)
+        yield warning
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return _pores_of(found, settings, exterior, notes)
 

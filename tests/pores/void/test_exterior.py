@@ -11,6 +11,7 @@ from scipy import ndimage
 
 import hushpore
 from hushpore import Volume, sample_data
+from hushpore.base.events import Remedy
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.void.exterior import Exterior, find_exterior
 
@@ -315,8 +316,10 @@ def test_a_solid_whose_grey_drifts_is_told(bowl: float) -> None:
     wall = 2000 * (1 + bowl * (x**2 + y**2) / 60**2)
     image = scan(core(60) & ~holes(0.15, 3), wall=wall, noise=200)
     assert found(image).drift == (pytest.approx(abs(bowl), abs=0.08) if bowl else 0)
-    notes = hushpore.segment_pores(image).notes
-    assert any("solid drifts across the sample" in note for note in notes) == bool(bowl)
+    remarks = hushpore.segment_pores(image).remarks
+    remedies = [note.remedy for note in remarks if "solid drifts across" in note.message]
+    expected = Remedy("Use a local threshold", {"threshold": "sauvola"})
+    assert remedies == ([expected] if bowl else [])
     local = hushpore.segment_pores(image, threshold="sauvola")
     assert not any("solid drifts across the sample" in note for note in local.notes)
 

@@ -97,8 +97,8 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         names = settings.named(len(limits))
         graph = yield from stages.run("measuring", _measure(work, labels, len(limits)), 0.4)
         for warning in _warnings(found, names, graph.voxels[1:], settings, volume):
-            notes.append(Note(warning, True, "result"))
-            yield notes[-1]
+            notes.append(warning)
+            yield warning
         diameter, thickness = None, np.full((len(limits), 2), np.nan)
         if settings.thickness:
             diameter, thickness = yield from _find_thickness(work, found, stages)
@@ -261,19 +261,23 @@ def _warnings(
     voxels: npt.NDArray[np.int64],
     settings: PhaseSettings,
     volume: Volume,
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Say where a phase is empty, and where the air is not as it was looked for."""
     for number in np.flatnonzero(voxels == 0):
         low, high = found.limits[number]
         ends = [f"above {low:g}"] if number else []
         ends += [f"up to {high:g}"] if number + 1 < voxels.size else []
-        yield (
+        text = (
             f"No voxel is of {names[number]}: none is {' and '.join(ends)}. Set other thresholds, "
             "or fewer."
         )
+        yield Note(text, True, "result")
     if found.problem:
-        yield found.problem
+        yield Note(found.problem, True, "result")
     how = settings.of_pores(float(found.limits[0, 1]))
     share = 1 - found.sample / math.prod(volume.shape)
     # of several materials at once the grey differs anyhow
-    yield from warnings_of(volume, how, found.exterior._replace(drift=0.0, groups=None), share)
+    exterior = found.exterior._replace(drift=0.0, groups=None)
+    for warning in warnings_of(volume, how, exterior, share):
+        # settings that answer it are those of pores
+        yield dataclasses.replace(warning, remedy=None)
