@@ -56,7 +56,7 @@ def test_a_series_is_chosen_and_uneven_slices_are_resampled_where_asked_for(
     assert [line[0] for line in listed] == ["1", "2", "-"]
     assert call("info", several, "--series", 2).output.splitlines()[0] == listed[1][2:]
     refused = call("denoise", several, "-o", tmp_path / "out.tif", "--series", "knee")
-    assert (refused.exit_code, "no series fits 'knee'" in refused.output) == (1, True)
+    assert (refused.exit_code, "No image stack matches 'knee'" in refused.output) == (1, True)
     uneven = data_folder / "dicom" / "uneven"
     done = call("denoise", uneven, "-o", tmp_path / "out.tif", "--resample", *QUICK)
     assert done.exit_code == 0, done.output
@@ -313,9 +313,9 @@ def bad_inputs(folder: Path) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("missing", "no file or folder"),
+        ("missing", "does not exist"),
         ("empty", "is empty"),
-        ("text", "named like TIFF but is not"),
+        ("text", "its content is not TIFF"),
         ("cut", "cut"),
         ("line", "2 to 5 axes"),
         ("nan", "1 NaN or infinite"),

@@ -369,7 +369,7 @@ def test_two_scans_give_what_they_give_on_one_machine_where_their_files_are_trus
     mask = str(write_image(tmp_path / "mask.tif", noisy.replace((values > 1300).astype(np.uint8))))
     settings = dataclasses.replace(QUICK, pair=pair, leave_out=mask, precision="float32")
     for named in (settings, dataclasses.replace(QUICK, leave_out=mask)):
-        with pytest.raises(NotTrustedError, match="--trust"):
+        with pytest.raises(NotTrustedError, match="trust=True"):
             result_of(denoise_on(client, scan, tmp_path / "clean.zarr", named))
     work = denoise_on(client, scan, tmp_path / "clean.zarr", settings, trust=True)
     found = result_of(work)

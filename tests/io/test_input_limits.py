@@ -64,7 +64,7 @@ def test_what_is_compressed_as_no_scan_is_is_read_where_the_user_trusts_it(tmp_p
     blank = np.zeros((2, 4096, 4096), np.uint16)
     tifffile.imwrite(tmp_path / "blank.tif", blank, compression="zstd")
     assert blank.nbytes > LARGEST_RATIO * (tmp_path / "blank.tif").stat().st_size + SMALL
-    with pytest.raises(NotTrustedError, match="--trust"):
+    with pytest.raises(NotTrustedError, match="trust=True"):
         describe(tmp_path / "blank.tif")
     assert describe(tmp_path / "blank.tif", trust=True)[0].shape == blank.shape
     # the consent was for that file
@@ -81,7 +81,7 @@ def test_a_small_blank_image_needs_no_consent(tmp_path, axis):
 
 
 def test_more_parts_than_bytes_are_damage_and_very_many_need_consent():
-    with pytest.raises(InputError, match="cannot hold"):
+    with pytest.raises(InputError, match="can hold"):
         InputLimits("a.dcm", 600, True).require_few(601, "frames")
     many = InputLimits("a.dcm", 10 * MOST_PARTS * 1024, False)
     many.require_few(MOST_PARTS, "frames")

@@ -109,7 +109,7 @@ def test_a_damaged_largest_stack_gives_way_to_the_next_and_is_named(tmp_path, ra
         path.write_bytes(path.read_bytes()[:-20])
     volume = read(tmp_path)
     assert volume.shape == ramp.shape
-    assert any("left out" in note and "incomplete" in note for note in volume.notes)
+    assert any("could not be read" in note and "incomplete" in note for note in volume.notes)
 
 
 def test_the_read_values_take_the_memory_of_one_copy(series, monkeypatch):
@@ -131,7 +131,7 @@ def test_an_error_of_the_system_is_told_in_plain_words(series, monkeypatch):
     (volume,) = read_all(series[0], lazy=True)
     for path in series[0].iterdir():
         path.unlink()
-    with pytest.raises(InputError, match="no file or folder"):
+    with pytest.raises(InputError, match="does not exist"):
         drained(loading.into_memory([volume]))
 
 

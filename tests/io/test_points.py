@@ -39,7 +39,7 @@ def test_points_of_an_image_have_two_coordinates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,b\n1,2\n", "points.csv has the columns a, b. Expected one row a point"),
+        ("a,b\n1,2\n", "points.csv has the columns a, b. Expected one row per point"),
         ("", "not a table of points"),
         ("z,y,x\n1,2,3\n1,,3\n", "a coordinate of point 2 is not a number"),
         ("z,y,x\n1,two,3\n", "a coordinate of point 1 is not a number"),

@@ -109,10 +109,10 @@ def test_a_new_format_is_recognised_described_and_read(scan: Path) -> None:
 @pytest.mark.usefixtures("toy")
 def test_messages_name_a_new_format(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(InputError, match="or Toy image"):
+    with pytest.raises(InputError, match="and Toy image"):
         hushpore.read(tmp_path / "notes.txt")
     (tmp_path / "broken.toy").write_text("hello")
-    with pytest.raises(InputError, match="named like Toy image but is not"):
+    with pytest.raises(InputError, match="its content is not Toy image"):
         hushpore.read(tmp_path / "broken.toy")
 
 
@@ -210,4 +210,4 @@ def test_images_are_written_in_a_new_format(
 
 def test_the_help_of_info_names_the_formats_that_are_read() -> None:
     text = " ".join(CliRunner().invoke(command, ["info", "--help"]).output.split())
-    assert "Reads DICOM, TIFF" in text
+    assert "Supported formats: DICOM, TIFF" in text

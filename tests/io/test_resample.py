@@ -47,7 +47,7 @@ def test_uneven_slices_are_resampled_alike_from_a_file_and_with_any_voxel_size(
 def test_another_spacing_may_be_asked_for():
     volume = resample_evenly(uneven([0, 2, 4, 10]), spacing=2.5)
     np.testing.assert_allclose(volume.data[:, 0, 0], [0, 2.5, 5, 7.5, 10])
-    with pytest.raises(InputError, match="above zero"):
+    with pytest.raises(InputError, match="must be positive"):
         resample_evenly(uneven([0, 2, 4, 10]), spacing=-1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hushpore.base.volume import Volume
 from hushpore.io import read
 from hushpore.io.results import write_image
-from hushpore.io.value_metadata import known_of_values
+from hushpore.io.value_metadata import value_metadata
 
 GREY = {"padding_value": -2000.5, "value_unit": "HU", "slice_positions": [0, 1.5, 4]}
 
@@ -23,11 +23,11 @@ def test_what_is_known_of_values_comes_back_from_a_file(tmp_path, suffix, known)
 
 
 def test_what_only_this_scan_had_is_not_written():
-    assert known_of_values(GREY | {"windows": [[0, 1]], "patient": "A"}) == GREY
+    assert value_metadata(GREY | {"windows": [[0, 1]], "patient": "A"}) == GREY
 
 
 def test_places_of_slices_are_not_said_of_labels_between_which_nothing_lies():
-    assert known_of_values(GREY | {"labels": True}) == {
+    assert value_metadata(GREY | {"labels": True}) == {
         key: value for key, value in GREY.items() if key != "slice_positions"
     } | {"labels": True}
 
@@ -48,10 +48,10 @@ def test_places_of_slices_are_not_said_of_labels_between_which_nothing_lies():
     ],
 )
 def test_what_is_of_another_type_is_left_out(known):
-    assert known_of_values(json.loads(json.dumps(known))) == {}
+    assert value_metadata(json.loads(json.dumps(known))) == {}
 
 
 def test_a_unit_from_a_file_is_one_short_line_without_control_characters():
-    unit = known_of_values({"value_unit": "H\x1b[31mU\n" + "x" * 1000})["value_unit"]
+    unit = value_metadata({"value_unit": "H\x1b[31mU\n" + "x" * 1000})["value_unit"]
     assert unit.isprintable()
     assert len(unit) <= 40

@@ -59,7 +59,7 @@ def test_a_batch_gives_a_result_a_scan_and_a_table_across(tmp_path: Path) -> Non
     assert batch.summary == "2 of 4 scans have a result, 2 failed"
     table = pd.read_csv(tmp_path / "out" / "summary.csv")
     assert table["name"].tolist() == ["scan0", "scan1", "scan2", "scan3"]
-    assert "named like TIFF but is not" in table["message"][1]
+    assert "its content is not TIFF" in table["message"][1]
     assert "constant" in table["message"][2]
     for row in (0, 3):
         provenance = json.loads((tmp_path / "out" / table["name"][row] / "result.json").read_text())
@@ -215,7 +215,9 @@ def test_the_command_fails_if_a_scan_does_and_takes_settings_from_a_file(tmp_pat
     words = ["batch", f"{scans}/*.tif", "-o", str(tmp_path / "out"), "--no-denoise"]
     done = CliRunner().invoke(command, [*words, "--settings", str(tmp_path / "s.toml")])
     assert done.exit_code == 1
-    assert "Failed: scan1: scan1.tif is named like TIFF but is not" in done.stderr
+    assert (
+        "Failed: scan1: scan1.tif has an extension of TIFF, but its content is not" in done.stderr
+    )
     assert "2 of 3 scans have a result, 1 failed." in done.output
     provenance = json.loads((tmp_path / "out" / "scan0" / "result.json").read_text())
     assert provenance["jobs"][0]["settings"]["pore_type"] == "closed"

@@ -80,7 +80,7 @@ def test_a_second_scan_is_read_as_the_first_is(drying: Path, tmp_path: Path) -> 
     assert volume.auxiliary[str(other)].spacing == (2, 2, 2)
     with pytest.raises(InputError, match="which is the scan itself"):
         attach_files(volume, DenoiseSettings(pair=str(drying)), source)
-    with pytest.raises(InputError, match="There is no file or folder"):
+    with pytest.raises(InputError, match="does not exist"):
         attach_files(volume, DenoiseSettings(pair=str(tmp_path / "gone.tif")), source)
 
 

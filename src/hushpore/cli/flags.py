@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 #: Section of the help for flags that do not belong to a job.
 _OWN = "Options"
 
-#: Python code in messages about reading a scan, by the flag that replaces it.
+#: Python code and remedies in messages about reading a scan, by the flag that replaces them.
 _READING = {
     "at": re.compile(r"\b\w+\.at\((?P<positions>[^)]*)\)"),
+    "resample": re.compile(r"\b(?P<verb>Resample) the stack\b"),
     "series": re.compile(r"\bseries="),
     "trust": re.compile(r"\btrust=True\b"),
 }
@@ -167,8 +168,10 @@ def in_flags(message: str, command: click.Command | None = None) -> str:
 
 
 def _reading_flag(name: str, found: re.Match[str]) -> str:
-    positions = found.groupdict().get("positions") or ""
-    return " ".join(f"--{name} {part}".strip() for part in positions.split(", "))
+    groups = found.groupdict()
+    verb = "Use " if "verb" in groups else ""
+    positions = groups.get("positions") or ""
+    return verb + " ".join(f"--{name} {part}".strip() for part in positions.split(", "))
 
 
 def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:

@@ -1,7 +1,7 @@
-"""Files to volumes, and results to files.
+"""Reading of image stacks and writing of results.
 
-`read` and `read_all` open whatever `hushpore.io.registry` has an entry for; `load` does so as a job
-with progress. `hushpore.io.results` writes, by the entries of the same place.
+`read` and `read_all` open all formats of `hushpore.io.registry`; `load` does so as a job with
+progress. `hushpore.io.results` writes the output formats of the same registry.
 """
 
 from __future__ import annotations
@@ -34,40 +34,53 @@ def read(
     empty: Empty | None = None,
     trust: bool = False,
 ) -> Volume:
-    """Read the image stack of a file or folder.
+    """Read the image stack in a file or folder.
 
     Parameters
     ----------
     path : str or path-like, or sequence of them
-        A file or folder of a format in docs/formats.md, or a folder that holds a DICOM series or
-        one TIFF a slice. Of a single DICOM file its own pixels are read, never those of its
-        neighbours. Several files are read as if they were all that their folder holds.
+        A file or folder in a format of docs/formats.md, or a folder with a DICOM series or one TIFF
+        file per slice. A single DICOM file is read alone, without the other slices of its series.
+        Several files are read like a folder that contains only these.
     series : int or str, optional
-        Which one to read where there are several: its number in the order of `describe`, from 1,
-        or its name, or a part that only its name has.
+        Stack to read if there are several: its number in the list of `describe`, from 1; or its
+        name, or a part of the name that is unique.
     empty : callable, optional
-        Makes the array that is filled, given shape and dtype: `numpy.empty`, or what
-        `hushpore.device.backend.Backend.empty` of the device that all of it will go to.
+        Allocates the array, given shape and dtype: `numpy.empty`, or
+        `hushpore.device.backend.Backend.empty` of the device to which the values will be copied.
     trust : bool, optional
-        Whether to read a file that is compressed more than 1,000:1, or has more than 100,000
-        frames or pages. Such files can be made to fill the memory.
+        Also read a file compressed more than 1,000:1 or with more than 100,000 frames or pages.
+        Such files can be crafted to fill the memory.
 
     Returns
     -------
     Volume
-        With spacing, unit, axes and notes. Where there are several and none is named, the one with
-        most voxels; a note then names the others. Where the files state slope and intercept,
-        ``data`` is `hushpore.base.rescaled.Scaled`: integers in memory, float32 wherever it is
-        asked for values; ``array()`` gives all of them.
+        The image stack with spacing, unit, axes and notes. If there are several and `series` is not
+        given, the one with most voxels; a note lists the others. If the files give a rescale slope
+        and intercept, ``data`` is `hushpore.base.rescaled.Scaled`, which keeps the stored integers
+        in memory and returns float32 values; ``array()`` returns all of them.
 
     Raises
     ------
     InputError
-        If there is nothing that can be read, or no such series; says why.
+        If nothing can be read, or no stack matches `series`; says why.
     NotTrustedError
-        If it would take far more memory than its bytes, and `trust` does not allow that.
+        If it would take far more memory than its size in the file, unless `trust` is set.
     MissingPackageError
         If an optional package is needed; gives the command that installs it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import hushpore
+    >>> from hushpore.io.results import write_image
+    >>> file = Path(tempfile.mkdtemp(), "scan.tif")
+    >>> scan = hushpore.Volume(np.zeros((4, 8, 8), np.uint16), spacing=0.5, unit="mm")
+    >>> _ = write_image(file, scan)
+    >>> hushpore.read(file).facts
+    '4 x 8 x 8 · 0.5 x 0.5 x 0.5 mm · uint16 · 512 B'
     """
     found = describe(path, trust=trust)
     if series is not None:
@@ -92,22 +105,22 @@ def read(
             f"{volume.name} ({' x '.join(map(str, volume.shape))})" for volume in others
         )
         notes.append(
-            f"The largest of {len(volumes)} image stacks was read. The others: {names}; "
-            "name one with series=, or take them all with hushpore.read_all."
+            f"Of {len(volumes)} image stacks the largest was read. Choose another with series= "
+            f"(the others: {names})."
         )
     return dataclasses.replace(largest, notes=[*notes, *largest.notes])
 
 
 def read_all(path: Paths, *, lazy: bool | None = None, trust: bool = False) -> list[Volume]:
-    """Read every image stack of a file or folder: one for each DICOM series and shape of page.
+    """Read every image stack in a file or folder: one for each DICOM series and page shape.
 
     Parameters
     ----------
-    path
+    path : str or path-like, or sequence of them
         As for `read`.
     lazy : bool, optional
-        Whether values stay on disk until they are asked for; by default those do that would take
-        more than half of the free memory.
+        Keep the values on disk and read them on demand; by default only for stacks larger than half
+        of the free memory.
     trust : bool, optional
         As for `read`.
 
@@ -119,21 +132,34 @@ def read_all(path: Paths, *, lazy: bool | None = None, trust: bool = False) -> l
     Raises
     ------
     InputError
-        If there is nothing that can be read; says why.
+        If nothing can be read; says why.
+    NotTrustedError
+        As for `read`.
     MissingPackageError
         If an optional package is needed; gives the command that installs it.
     MemoryLimitError
-        If memory is asked for that is not there.
+        If the values do not fit into memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import hushpore
+    >>> from hushpore.io.results import write_image
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = write_image(f"{folder}/scan.tif", hushpore.Volume(np.zeros((4, 8, 8), np.uint16)))
+    >>> [scan.name for scan in hushpore.read_all(f"{folder}/scan.tif")]
+    ['scan']
     """
     return result_of(load(path, lazy=lazy, trust=trust))
 
 
 def describe(path: Paths, *, trust: bool = False) -> list[Volume]:
-    """Say what is in a file or folder from its headers alone.
+    """List the image stacks in a file or folder; only headers are read.
 
     `path`, `trust`: as for `read`.
-    Returns: as `read_all` would, but the values stay on disk until they are asked for.
-    Raises InputError, MissingPackageError: as for `read_all`; damage within the pixels is not
-    noticed.
+    Returns: the volumes of `read_all`, with their values on disk.
+    Raises InputError, MissingPackageError: as for `read_all`, but does not detect damaged pixel
+    data.
     """
     return read_all(path, lazy=True, trust=trust)

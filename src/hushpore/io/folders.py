@@ -1,4 +1,4 @@
-"""The files of a folder, and what marks a file of each format: its first bytes, or others by it."""
+"""Listing of folders, and detection of each format by its signature or accompanying files."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     _PartKey = tuple[tuple[int, int | str], ...]
     _Key = tuple[_PartKey, ...]
 
-#: Files and folders that are looked at to tell what a folder holds.
+#: Number of files and folders examined to detect the format of a folder.
 PEEK = 24
-#: What systems put into folders.
+#: Files that operating systems add to folders.
 _OF_SYSTEMS = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 _DIGITS = re.compile(r"(\d+)")
-_BEGINNING = 1 << 16  # bytes of a file that tell what it is, and hold the header of a slice
-#: Bytes of the beginning of a file that a mark is looked for in.
+_BEGINNING = 1 << 16  # bytes of a file for its signature and the header of a slice
+#: Bytes at the beginning of a file that are searched for a signature.
 START = 348
 TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 NUMPY = b"\x93NUMPY"
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
-# lengths of the header of a BMP, which follows the 14 bytes of the file's
+# lengths of the BMP header after the 14 bytes of the file header
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
-# the first group of a data set without preamble: 0002 or 0008, either byte order
+# first group of a data set without preamble: 0002 or 0008, in either byte order
 _BARE_DICOM = (b"\x02\x00\x00\x00", b"\x08\x00\x00\x00", b"\x08\x00\x05\x00", b"\x08\x00\x08\x00")
 _BARE_DICOM_BIG = (b"\x00\x08\x00\x00", b"\x00\x08\x00\x05", b"\x00\x08\x00\x08")
 _ZARR = ("zarr.json", ".zgroup", ".zarray")
-# a header in text, of ITK and many others
+# text header of MetaImage, used by ITK and many others
 META_IMAGE = re.compile(rb"\s*(ObjectType\s*=\s*Image|NDims\s*=|Comment\s*=)")
-#: How the names of raw files end.
+#: Extensions of raw files.
 RAW = (".raw", ".bin", ".vol", ".dat")
-#: How the names of the headers end that scanners put beside raw files.
+#: Extensions of the header files that scanners write for raw files.
 HEADERS = (".vgi", ".xtekct", ".pcr", ".vol.info")
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return all files of a folder and its folders, hidden ones left out, in natural order."""
+    """Return all files of a folder and its subfolders, in natural order, without hidden ones."""
     found: list[tuple[_Key, Path]] = []
     folders = [(natural_key(folder), folder)]
     while folders:
@@ -53,10 +53,10 @@ def files_below(folder: Path) -> list[Path]:
                 name = entry.name
                 if name.startswith("."):
                     continue
-                # the key of a folder is made once, not for each of its files
+                # compute the sort key of a folder once, not for each of its files
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(((*above, _part_key(name)), place / name))
-                # links in a circle raise in an entry, and are no file to a path
+                # for circular links `entry.is_file` raises, and `Path.is_file` returns False
                 elif name.lower() not in _OF_SYSTEMS and (
                     entry.is_file(follow_symlinks=False) or (place / name).is_file()
                 ):
@@ -65,7 +65,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def first_files(folder: Path) -> Iterator[Path]:
-    """Yield some files breadth first, lazily: a folder of a million files is not listed."""
+    """Yield some files breadth first and lazily, without listing a folder of a million files."""
     queue = [folder]
     for _ in range(PEEK):
         if not queue:
@@ -81,16 +81,16 @@ def first_files(folder: Path) -> Iterator[Path]:
 
 
 def read_beginnings_ahead(files: Sequence[Path]) -> None:
-    """Have the system read the beginnings of files all at once, where it takes such advice (Linux).
+    """Ask the system to prefetch the beginnings of all files at once (Linux only).
 
-    They are opened one after the other; without it each waits for the disk anew.
+    The files are opened one after the other later; without prefetching, each waits for the disk.
     """
     if not hasattr(os, "posix_fadvise"):
         return
     for path in files:
-        # whoever opens it next says what is wrong
+        # the reader reports any error when it opens the file
         with suppress(OSError):
-            # a pipe would wait for its writer
+            # opening a pipe would wait for its writer
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 os.posix_fadvise(descriptor, 0, _BEGINNING, os.POSIX_FADV_WILLNEED)
@@ -99,7 +99,7 @@ def read_beginnings_ahead(files: Sequence[Path]) -> None:
 
 
 def natural_key(path: Path) -> _Key:
-    """Key that sorts img2 before img10.
+    """Return a sort key that places img2 before img10.
 
     >>> sorted(map(Path, ["img10.tif", "img2.tif"]), key=natural_key)[0].name
     'img2.tif'
@@ -116,7 +116,7 @@ def _part_key(name: str) -> _PartKey:
 
 
 def shortened(names: Sequence[str], limit: int = 3) -> str:
-    """Return the first of some names, and how many more there are.
+    """Return the first names of a sequence, and the number of the others.
 
     >>> shortened(["a", "b", "c", "d"])
     'a, b, c and 1 more'
@@ -126,29 +126,29 @@ def shortened(names: Sequence[str], limit: int = 3) -> str:
 
 
 def is_dicom(start: bytes, path: Path) -> bool:
-    """Whether it is DICOM, with its mark or without the 128 bytes and the mark before the data."""
-    # what a JSON file beside it describes may begin with any bytes
+    """Return whether a file is DICOM, with or without preamble and signature."""
+    # a raw file described by another file may begin with any bytes
     return start[128:132] == b"DICM" or (
         _is_bare_dicom(start) and sidecar_of(path) is None and header_beside(path) is None
     )
 
 
 def is_nifti(start: bytes, path: Path) -> bool:
-    """Whether it is NIfTI 1 or 2; compressed, its name decides."""
+    """Return whether a file is NIfTI 1 or 2; for a gzip file the name decides."""
     if start[:2] == b"\x1f\x8b":
         return path.name.lower().endswith(".nii.gz")
     return start[344:348] == b"n+1\0" or start[4:8] == b"n+2\0"
 
 
 def is_picture(start: bytes, path: Path) -> bool:
-    """Whether it is PNG, JPEG or BMP; of the last the two letters alone are too weak."""
+    """Return whether a file is PNG, JPEG or BMP; for BMP two letters alone are too weak."""
     if start[:2] == b"BM":
         return int.from_bytes(start[14:18], "little") in _BMP_HEADERS
     return start.startswith(_PICTURES)
 
 
 def is_zarr(start: bytes, path: Path) -> bool:
-    """Whether a folder is a Zarr group or array, by the file that marks one."""
+    """Return whether a folder is a Zarr group or array, by its metadata file."""
     return any((path / mark).is_file() for mark in _ZARR)
 
 
@@ -163,7 +163,7 @@ def sidecar_of(path: Path) -> Path | None:
 
 
 def header_beside(path: Path) -> Path | None:
-    """Return the scanner's header of a raw file, or the path itself if it is such a header."""
+    """Return the scanner's header file for a raw file, or the path itself if it is one."""
     if path.name.lower().endswith(HEADERS):
         return path
     if path.suffix.lower() not in RAW:
@@ -177,10 +177,10 @@ def header_beside(path: Path) -> Path | None:
 
 
 def _is_bare_dicom(start: bytes) -> bool:
-    """Whether it looks like a data set without preamble.
+    """Return whether a file looks like a DICOM data set without preamble.
 
-    A tag of group 0002 or 0008 alone is too weak: a value representation, or the length that
-    belongs to the element, must follow.
+    A tag of group 0002 or 0008 alone is too weak: a value representation, or a plausible length of
+    the element, must follow.
     """
     if len(start) < 12:
         return False

@@ -1,9 +1,9 @@
-"""What a file may ask for: the gate that every reader passes before it spends memory or time.
+"""Input limits: every reader checks the declared size of a file before it uses memory or time.
 
-A few bytes can state, or expand to, more than any memory holds. What is stated is compared with the
-bytes that are there; of compressed images (JPEG and its kin, PNG, WebP, LERC), what their headers
-state. No scan is compressed further than `LARGEST_RATIO`; what is needs the consent of the user,
-who knows where the file is from.
+A few bytes can declare, or expand to, more data than any memory holds. The declared size is
+compared with the bytes in the file; for compressed images (JPEG and related formats, PNG, WebP,
+LERC) the size in their own headers. No real scan is compressed more than `LARGEST_RATIO`; a file
+that is needs the consent of the user, who knows its source.
 """
 
 from __future__ import annotations
@@ -23,35 +23,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: How many times more bytes an image may take than the file that holds it, without consent.
+#: Largest ratio of image size to file size without consent.
 LARGEST_RATIO = 1000
-#: Bytes that are no danger, however few they are made of.
+#: Image size in bytes that is harmless at any compression ratio.
 SMALL = 2**24
-#: Frames, pages and the like of one file, without consent: each takes time and memory by itself.
+#: Largest number of frames or pages in one file without consent: each takes time and memory.
 MOST_PARTS = 100_000
-#: The same, where each has fewer bytes in the file than an image has.
+#: The same for parts with fewer bytes in the file than any image has.
 MOST_SMALL_PARTS = 10_000
-_SMALL_PART = 1024  # bytes that an image takes at least
-#: What to do where something is not trusted.
-CONSENT = (
-    "If you know where it is from and want it read all the same, allow that: --trust on the "
-    "command line, trust=True in Python, in napari the button beside this message, of a batch "
-    "'Trust scans compressed over 1,000:1'."
-)
-#: What is said where a file goes on behind its image; with the name of the file and the bytes.
+_SMALL_PART = 1024  # smallest size of an image, in bytes
+#: Remedy in the messages of `NotTrustedError`; front ends offer it as a flag or a button.
+CONSENT = "If you trust the source of the file, read it with trust=True."
+#: Note on a file with more data than its header describes.
 REST = (
-    "{name} holds {rest:,} bytes more than the image that its header states: see whether its shape "
-    "and its type are right."
+    "{name} contains {rest:,} more bytes than the image that its header describes; check its shape "
+    "and data type."
 )
 _is_trusted: ContextVar[bool] = ContextVar("is_trusted", default=False)
-_SIZE_2000 = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream, and of its size segment
-#: Width over height, by the number that a JPEG XL image has for it.
+_SIZE_2000 = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream and of its size segment
+#: Aspect ratios by their code in a JPEG XL header.
 _RATIOS = (None, (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
 
 
 @contextmanager
 def trusting(is_trusted: bool) -> Iterator[None]:
-    """Say for what is opened meanwhile, in this thread, whether the user trusts it."""
+    """Set whether the user trusts the files that this thread opens inside the block."""
     token = _is_trusted.set(is_trusted)
     try:
         yield
@@ -61,11 +57,10 @@ def trusting(is_trusted: bool) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class InputLimits:
-    """What one file, or a part of it, is held against.
+    """Limits for one file, or for a part of it.
 
-    `name`: what messages call it. `stored`: its bytes on disk.
-    `is_trusted`: whether the user trusts it; as it was when the file was opened, also where its
-    values are read later and in other threads.
+    `name`: its name in messages. `stored`: its size on disk, in bytes. `is_trusted`: whether the
+    user trusts it; fixed when the file is opened, and valid for later reading in other threads.
     """
 
     name: str
@@ -73,39 +68,37 @@ class InputLimits:
     is_trusted: bool
 
     def require_plausible(self, decoded: int, what: str = "") -> None:
-        """Refuse what would take up far more memory than it takes on disk.
+        """Raise NotTrustedError if data would expand to far more memory than its size on disk.
 
-        `decoded`: bytes that it expands to, or states. `what`: it is, for the message.
-        Raises NotTrustedError if they are too many.
+        `decoded`: expanded or declared size, in bytes. `what`: noun for the message.
         """
         if self.is_trusted or decoded <= LARGEST_RATIO * self.stored + SMALL:
             return
         raise NotTrustedError(
-            f"{self.name} is damaged, or made to fill the memory: it states {what or 'an image'} "
-            f"of {readable_bytes(decoded)}, which its {self.stored:,} bytes cannot hold unless "
-            f"they are compressed more than {LARGEST_RATIO:,}:1, as no scan is. {CONSENT}"
+            f"{self.name} is damaged, or crafted to fill the memory: it declares "
+            f"{what or 'an image'} of {readable_bytes(decoded)} in {self.stored:,} bytes, which is "
+            f"a compression of more than {LARGEST_RATIO:,}:1, as in no real scan. {CONSENT}"
         )
 
     def require_few(self, count: int, what: str) -> None:
-        """Refuse more parts than files have, of which each takes time and memory.
+        """Check the number of frames or pages, each of which takes time and memory.
 
-        Raises InputError if there are more than the bytes of the file can hold; NotTrustedError if
-        there are only very many.
+        Raises InputError if there are more than the file has bytes; NotTrustedError if there are
+        implausibly many.
         """
         if count > max(self.stored, 1):
             raise InputError(
-                f"{self.name} is damaged: it states {count:,} {what}, which its {self.stored:,} "
-                "bytes cannot hold."
+                f"{self.name} is damaged: it declares {count:,} {what}, more than its "
+                f"{self.stored:,} bytes can hold. Copy or export it again."
             )
         if not self.is_trusted and count > self.most_parts:
             raise NotTrustedError(
-                f"{self.name} has {count:,} {what} or more, where its {self.stored:,} bytes hold "
-                f"{self.most_parts:,} at most as files are; reading them may take very long. "
-                f"{CONSENT}"
+                f"{self.name} has {count:,} {what} or more in {self.stored:,} bytes; files of this "
+                f"size have at most {self.most_parts:,}. Reading it may take very long. {CONSENT}"
             )
 
     def notes_of_rest(self, end: int) -> list[str]:
-        """Say of an image whose last byte is known that the file goes on behind it."""
+        """Return a note if the file continues after the last byte of its image."""
         rest = self.stored - end
         if rest <= 0:
             return []
@@ -113,27 +106,24 @@ class InputLimits:
 
     @property
     def most_parts(self) -> int:
-        """How many frames or pages it may have without consent."""
+        """Largest number of frames or pages without consent."""
         return min(MOST_PARTS, max(MOST_SMALL_PARTS, self.stored // _SMALL_PART))
 
     def require_room(self, nbytes: int, what: str = "its values") -> None:
-        """Refuse what can only be read as a whole, and does not fit into the free memory.
-
-        Raises MemoryLimitError if it does not.
-        """
+        """Raise MemoryLimitError if data that must be read as a whole does not fit into memory."""
         free = free_memory()
         if nbytes > free:
             raise MemoryLimitError(
-                f"{self.name}: {what} take {readable_bytes(nbytes)} at once, and "
-                f"{readable_bytes(free)} of memory are free. Close other programs, or save it "
-                "uncompressed or as OME-Zarr, of which parts can be read."
+                f"{self.name}: {what} need {readable_bytes(nbytes)} of memory at once, but only "
+                f"{readable_bytes(free)} are free. Close other programs, or save the file "
+                "uncompressed or as OME-Zarr, which can be read in parts."
             )
 
 
 def limits_for(path: Path, stored: int | None = None) -> InputLimits:
-    """Return the gate of a file, with the consent that holds now.
+    """Return the limits of a file, with the consent that is set now.
 
-    `stored`: its bytes, where they are known or where a part of it is meant.
+    `stored`: its size in bytes, if it is known already or if only a part of the file counts.
     """
     return InputLimits(
         path.name, path.stat().st_size if stored is None else stored, _is_trusted.get()
@@ -141,16 +131,16 @@ def limits_for(path: Path, stored: int | None = None) -> InputLimits:
 
 
 def free_memory() -> float:
-    """Return how many bytes can be taken before the system swaps, or what is preferred."""
+    """Return the free memory in bytes, or the limit in the preferences."""
     return float(Backend().free_memory())
 
 
 def stated_size(frame: bytes) -> tuple[int, int] | None:
-    """Return the rows and columns that a compressed image states, or None where it does not.
+    """Return the rows and columns declared by a compressed image, or None if it declares none.
 
-    Decoders take memory for what it states, so that it must be compared with the header before.
+    Decoders allocate memory for this size, so it is compared with the header of the file first.
 
-    `frame`: its beginning at least, in JPEG, JPEG-LS or JPEG 2000.
+    `frame`: at least the beginning of the image, in JPEG, JPEG-LS or JPEG 2000.
     """
     if frame[:2] == b"\xff\xd8":
         return _jpeg_size(frame)
@@ -164,7 +154,7 @@ def stated_size(frame: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(frame: bytes) -> tuple[int, int] | None:
-    """Walk the segments of a JPEG or JPEG-LS frame up to the one that states the size."""
+    """Return the size in the frame header of a JPEG or JPEG-LS image."""
     at = 2
     while at + 9 <= len(frame) and frame[at] == 0xFF:
         marker = frame[at + 1]
@@ -181,9 +171,9 @@ def _jpeg_size(frame: bytes) -> tuple[int, int] | None:
 
 
 def stated_bytes(frame: bytes) -> int | None:
-    """Return the bytes that a decoder would take for a compressed image, or None if it says none.
+    """Return the decoded size of a compressed image in bytes, or None if it declares none.
 
-    `frame`: its beginning at least, in any of the formats of images that TIFF and DICOM hold.
+    `frame`: at least the beginning of the image, in any image format used in TIFF and DICOM.
     """
     read = next((read for is_of, read in _FORMATS if is_of(frame)), _jpeg_bytes)
     try:
@@ -203,7 +193,7 @@ def _png_bytes(frame: bytes) -> int | None:
 
 
 def _lerc_bytes(frame: bytes) -> int | None:
-    if frame[:1] == b"C":  # of the first version
+    if frame[:1] == b"C":  # first version
         rows, columns = struct.unpack("<II", frame[18:26])
         return int(rows * columns * 8)
     version = int.from_bytes(frame[6:10], "little")
@@ -214,12 +204,12 @@ def _lerc_bytes(frame: bytes) -> int | None:
 
 def _jpeg_xl_bytes(frame: bytes) -> int | None:
     size = _jpeg_xl_size(frame)
-    # the number of channels stands too deep in it; colour, alpha and 32 bits at most
+    # the number of channels is too deep in the header: assume colour, alpha and 32 bits
     return None if size is None else size[0] * size[1] * 16
 
 
 def _samples(frame: bytes) -> int:
-    """Return the values of a pixel in a JPEG, JPEG-LS or JPEG 2000 image."""
+    """Return the number of samples per pixel in a JPEG, JPEG-LS or JPEG 2000 image."""
     start = frame.find(_SIZE_2000, 0, 4096)
     if frame[:2] != b"\xff\xd8" and start >= 0:
         return int.from_bytes(frame[start + 40 : start + 42], "big")
@@ -242,7 +232,7 @@ def _webp_bytes(frame: bytes) -> int | None:
 
 
 def _jpeg_xr_bytes(frame: bytes) -> int | None:
-    """Read width and height out of the directory of a JPEG XR file, which is like a TIFF's."""
+    """Return the decoded size of a JPEG XR image from its directory, which resembles TIFF."""
     at = int.from_bytes(frame[4:8], "little")
     found = {}
     for number in range(int.from_bytes(frame[at : at + 2], "little")):
@@ -257,7 +247,7 @@ def _jpeg_xr_bytes(frame: bytes) -> int | None:
 
 
 class _Bits:
-    """Reads numbers of some bits, the lowest first."""
+    """Bit reader, least significant bit first."""
 
     def __init__(self, content: bytes) -> None:
         self._left = int.from_bytes(content, "little")
@@ -269,10 +259,10 @@ class _Bits:
 
 
 def _jpeg_xl_size(frame: bytes) -> tuple[int, int] | None:
-    """Return the rows and columns that the header of a JPEG XL codestream states."""
+    """Return the rows and columns in the header of a JPEG XL codestream."""
     start = 2
     if frame[4:8] == b"JXL ":
-        # in a container the codestream stands in boxes of one of two names
+        # in a container the codestream is in boxes of one of two types
         places = [frame.find(name, 0, 65536) for name in (b"jxlc", b"jxlp")]
         if places[0] >= 0:
             start = places[0] + 4
@@ -297,7 +287,7 @@ def _jpeg_xl_size(frame: bytes) -> tuple[int, int] | None:
     return rows, columns
 
 
-#: What tells a format by its first bytes, and what reads its size.
+#: Signature test and size reader of each format.
 _FORMATS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], int | None]], ...] = (
     (lambda f: f[:2] == b"\xff\x0a" or f[4:8] == b"JXL ", _jpeg_xl_bytes),
     (lambda f: f[:8] == b"\x89PNG\r\n\x1a\n", _png_bytes),

@@ -1,4 +1,4 @@
-"""Image stacks whose planes are read when they are asked for, all at once, or a slab at a time."""
+"""Lazy arrays: image stacks on disk, read plane by plane, slab by slab or as a whole."""
 
 from __future__ import annotations
 
@@ -24,27 +24,26 @@ if TYPE_CHECKING:
     from hushpore.io.input_limits import InputLimits
 
 
-#: Note about a stack that is damaged while others of the same folder are not.
-LEFT_OUT = "A series was left out. {}"
-#: Threads that read: one waits for the disk while another copies or decodes, without the
-#: interpreter's lock, and beyond a few threads the disk is the limit.
+#: Note on a damaged stack in a folder with others.
+LEFT_OUT = "One image stack could not be read: {}"
+#: Number of reading threads: one waits for the disk while others copy or decode without the
+#: global interpreter lock. With more threads the disk is the bottleneck.
 THREADS = min(8, 2 * (os.cpu_count() or 1))
-#: Bytes that are asked for at once: of more the system reads all before it gives any, and the disk
-#: rests while they are copied; slices of 8 MB in files of their own took 1.5 times as long.
+#: Bytes per read call. The system returns larger reads only when they are complete, and the disk is
+#: idle while they are copied: slices of 8 MB, one per file, took 1.5 times as long.
 _PIECE = 1 << 18
-#: Bytes of a slab, where one slice is not larger: what is freed of up to 32 MB the C library gives
-#: again, and larger arrays it takes from the system anew, page by page.
+#: Bytes per slab, unless one slice is larger. The C library reuses freed blocks of up to 32 MB;
+#: larger arrays are allocated from the system again, page by page.
 SLAB = 32_000_000
 
 
 class DiskArray:
-    """An array on disk: has a shape and a type, and reads what an index touches.
+    """Lazy array: has a shape and dtype, and reads from disk only the values that are indexed.
 
-    It can stand wherever napari, dask or `hushpore.Volume` take an array; ``numpy.asarray`` reads
-    it whole.
+    Works wherever napari, dask or `hushpore.Volume` take an array; ``numpy.asarray`` reads all of
+    it.
 
-    `shape`: length of each axis.
-    `coarser`: of a pyramid the further levels.
+    `shape`: length of each axis. `coarser`: the further levels of a pyramid.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -57,7 +56,7 @@ class DiskArray:
 
     @property
     def levels(self) -> tuple[Self, ...]:
-        """Of a pyramid all levels, the finest one first; else itself alone."""
+        """All levels of a pyramid, the finest first; otherwise the array alone."""
         return (self, *self.coarser)
 
     def __len__(self) -> int:
@@ -67,14 +66,14 @@ class DiskArray:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # nothing of it changes
+        return self  # immutable
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("The values lie on disk: an array of them is always a copy.")
+            raise ValueError("The values are on disk, so NumPy must copy them: use copy=None.")
         if self.nbytes > free_memory():
             raise MemoryLimitError(
-                f"{readable_bytes(self.nbytes)} do not fit into memory. Read a part of them."
+                f"{readable_bytes(self.nbytes)} do not fit into memory. Read a part of the array."
             )
         values = self[...]
         return values if dtype is None else values.astype(dtype, copy=False)
@@ -82,7 +81,7 @@ class DiskArray:
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         keys = list(key) if isinstance(key, tuple) else [key]
         if any(each is None or isinstance(each, list | np.ndarray) for each in keys):
-            raise IndexError("An array on disk takes numbers and slices only, one for each axis.")
+            raise IndexError("A lazy array takes only integers and slices, one for each axis.")
         if Ellipsis not in keys:
             keys.append(Ellipsis)
         place = keys.index(Ellipsis)
@@ -95,17 +94,17 @@ class DiskArray:
             raise
         except MemoryError as error:
             raise MemoryLimitError(
-                f"A part of {self!r} does not fit into memory. Read a smaller one."
+                f"The part of {self!r} does not fit into memory. Read a smaller part."
             ) from error
 
     def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
-        """Return the values at an index of each axis."""
+        """Return the values at one index or slice per axis."""
         raise NotImplementedError
 
     def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
-        """Fill an array of this shape, and yield the number of planes read so far.
+        """Fill an array of the same shape, and yield the number of planes read so far.
 
-        Closing the iterator stops the reading after the planes at hand.
+        Closing the iterator stops the reading after the current planes.
         """
         raise NotImplementedError
 
@@ -113,8 +112,8 @@ class DiskArray:
 class PlaneStack(DiskArray):
     """Planes on disk, read by several threads.
 
-    `numbers`: the plane at every position of the leading axes, for example ``arange(28)``.
-    `plane_shape`: rows and columns of every plane. `read`: ``read(number, out)`` fills the array
+    `numbers`: number of the plane at each position on the leading axes, for example ``arange(28)``.
+    `plane_shape`: rows and columns of each plane. `read`: ``read(number, out)`` fills the array
     `out` with a plane; called from several threads.
 
     >>> stack = PlaneStack(np.arange(3), (2, 2), np.dtype(int), lambda n, out: out.fill(n))
@@ -145,20 +144,20 @@ class PlaneStack(DiskArray):
         return values.reshape(np.shape(numbers) + sample.shape)
 
     def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
-        """Fill an array of this shape; see `DiskArray`."""
+        """Fill an array of the same shape; see `DiskArray`."""
         flat = values.reshape(self._numbers.size, *self._plane_shape)
         return self._fill(self._numbers.ravel(), flat, ...)
 
     def at_positions(self, key: tuple[int | slice, ...]) -> PlaneStack:
-        """Return the planes at positions of leading axes; nothing is read.
+        """Return the planes at positions on the leading axes, without reading them.
 
-        `key`: one for each axis; those within a plane are whole.
+        `key`: one index or slice per axis; full slices on the axes of a plane.
         """
         numbers = np.asarray(self._numbers[key[: self._numbers.ndim]])
         return PlaneStack(numbers, self._plane_shape, self.dtype, self._read)
 
     def as_boolean(self) -> PlaneStack:
-        """Return whether values, of uint8, are not 0."""
+        """Return a lazy boolean array: True where the uint8 values are not 0."""
 
         def read(number: int, out: npt.NDArray[Any]) -> None:
             _read_boolean(functools.partial(self._read, number), out)
@@ -200,9 +199,9 @@ class PlaneStack(DiskArray):
 
 
 class Stream(DiskArray):
-    """An array that is decoded from its beginning, as a whole: nothing is, until it is asked for.
+    """Lazy array that can only be decoded as a whole, at the first access.
 
-    `fill`: fills an array of this shape and type. `gate`: of the file.
+    `fill`: fills an array of this shape and dtype. `limits`: input limits of the file.
     """
 
     def __init__(
@@ -210,49 +209,51 @@ class Stream(DiskArray):
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         fill: Callable[[npt.NDArray[Any]], None],
-        gate: InputLimits,
+        limits: InputLimits,
     ) -> None:
         super().__init__(shape, dtype)
-        self._fill, self._gate = fill, gate
+        self._fill, self._limits = fill, limits
         self._lock = threading.Lock()
         self._whole: npt.NDArray[Any] | None = None
 
     def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
         with self._lock:
             if self._whole is None:
-                self._gate.require_room(self.nbytes)
+                self._limits.require_room(self.nbytes)
                 values = np.empty(self.shape, self.dtype)
                 self._fill(values)
                 self._whole = values
         return np.array(self._whole[tuple(keys)])
 
     def as_boolean(self) -> Stream:
-        """Return whether values, of uint8, are not 0."""
+        """Return a lazy boolean array: True where the uint8 values are not 0."""
         fill = functools.partial(_read_boolean, self._fill)
-        return Stream(self.shape, np.dtype(np.bool_), fill, self._gate)
+        return Stream(self.shape, np.dtype(np.bool_), fill, self._limits)
 
     def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
-        """Fill an array of this shape; see `DiskArray`."""
+        """Fill an array of the same shape; see `DiskArray`."""
         self._fill(values)
         yield math.prod(self.shape[:-2])
 
 
 def _read_boolean(fill: Callable[[npt.NDArray[Any]], None], out: npt.NDArray[Any]) -> None:
-    """Fill an array with whether values that `fill` gives, of uint8, are not 0."""
+    """Fill a boolean array: True where the uint8 values from `fill` are not 0."""
     stored = np.empty(out.shape, np.uint8)
     fill(stored)
     np.not_equal(stored, 0, out=out)
 
 
 def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
-    """Fill an array with values as they lie in a file, without a copy where nothing is swapped.
+    """Fill an array with uncompressed values of a file, without a copy unless bytes are swapped.
 
-    `dtype`: of the file, byte order included. `out`: of the same type in native order.
-    Raises InputError if the file ends before: it is read, and not mapped into memory, where a file
-    that somebody shortens meanwhile would end the program.
+    The file is read and not mapped: a mapped file that is truncated meanwhile would crash the
+    program.
+
+    `dtype`: data type in the file, including byte order. `out`: array of this type in native order.
+    Raises InputError if the file ends too early.
     """
     values = out if dtype == out.dtype and out.flags.c_contiguous else np.empty(out.shape, dtype)
-    # unbuffered, as the values go to where they are wanted, which a view of bytes describes
+    # unbuffered: the values are read directly into the output array
     with path.open("rb", buffering=0) as file:
         file.seek(offset)
         room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
@@ -260,7 +261,7 @@ def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.ND
             count = file.readinto(room[:_PIECE])
             if not count:
                 raise InputError(
-                    f"{path.name} ends before its values do: it is incomplete, or was shortened "
+                    f"{path.name} ends before its last value: it is incomplete, or was truncated "
                     "while it was read. Copy or export it again."
                 )
             room = room[count:]
@@ -275,7 +276,7 @@ def uncompressed_planes(
     numbers: npt.NDArray[np.integer[Any]],
     plane_shape: tuple[int, ...],
 ) -> PlaneStack:
-    """Return planes that lie in a file one behind the other, uncompressed.
+    """Return a lazy stack of uncompressed planes stored contiguously in a file.
 
     `path`, `offset`, `dtype`: as for `read_uncompressed`. `numbers`, `plane_shape`: as for
     `PlaneStack`.
@@ -293,11 +294,11 @@ def slabs(
 ) -> Iterator[tuple[tuple[int | slice, ...], npt.NDArray[Any]]]:
     """Yield the values of an array slab by slab, in order and each voxel once.
 
-    `data`: NumPy, dask, Zarr, a memory map, or planes on disk: has a shape and takes slices.
-    `depth`: length of a slab along the axis before those of a plane; by default as many as `SLAB`
-    bytes hold, and whole chunks where the array has chunks.
-    Yields: where the slab lies: ``data[index]``; in native byte order. All axes before the one that
-    is cut are dropped; an array without such an axis comes whole.
+    `data`: NumPy, dask, Zarr, memory map or lazy array: anything with a shape that takes slices.
+    `depth`: number of planes per slab; by default as many as fit into `SLAB` bytes, in whole chunks
+    if the array has chunks.
+    Yields: the index of the slab and its values ``data[index]`` in native byte order, without the
+    axes before z. An array with fewer than three axes is yielded as a whole.
 
     >>> [values.shape for _, values in slabs(np.zeros((2, 5, 4, 3)), depth=2)]
     [(2, 4, 3), (2, 4, 3), (1, 4, 3), (2, 4, 3), (2, 4, 3), (1, 4, 3)]
@@ -319,13 +320,13 @@ def slabs(
 
 
 def in_native_order(values: Any) -> npt.NDArray[Any]:
-    """Return values as a C-contiguous array in native byte order, uncopied where they are one."""
+    """Return values as a C-contiguous array in native byte order, without a copy if possible."""
     array = np.asarray(values)
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
 
 
 def chunk_depth(data: Any, axis: int) -> int:
-    """Return the length of the chunks along an axis, 1 where there are none."""
+    """Return the chunk length along an axis, or 1 for an array without chunks."""
     chunks = getattr(data, "chunks", None)
     if not chunks or len(chunks) <= axis:
         return 1

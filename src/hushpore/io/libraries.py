@@ -1,4 +1,4 @@
-"""What other libraries make of odd files: they log, warn, and raise errors of any kind."""
+"""Handling of the logs, warnings and errors that other libraries produce for unusual files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Collector(logging.Filter):
-    """Keeps the records of this thread and lets those of others pass."""
+    """Collects the records of this thread; those of other threads pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,9 +31,9 @@ class _Collector(logging.Filter):
 
 @contextmanager
 def captured_log(logger: str) -> Iterator[list[str]]:
-    """Collect what this thread logs as a warning or worse within; nothing of it is shown.
+    """Collect what this thread logs at level WARNING or above inside the block, without output.
 
-    Yields: the messages.
+    Yields: the list of messages.
     """
     collector = _Collector()
     target = logging.getLogger(logger)
@@ -46,10 +46,10 @@ def captured_log(logger: str) -> Iterator[list[str]]:
 
 @contextmanager
 def captured_warnings(logger: str) -> Iterator[list[str]]:
-    """Collect the warnings raised and logged within, as `captured_log`.
+    """Collect the warnings issued and logged inside the block, as `captured_log`.
 
-    Those of the `warnings` module are added at the end of the block. Its filters belong to the
-    whole process, so this is not for several threads at once.
+    Warnings of the `warnings` module are added at the end of the block. Its filters are global, so
+    only one thread may use this at a time.
     """
     with warnings.catch_warnings(record=True) as caught, captured_log(logger) as messages:
         warnings.simplefilter("always")
@@ -61,9 +61,9 @@ def captured_warnings(logger: str) -> Iterator[list[str]]:
 def explained_damage(
     explain: Callable[[Exception], Exception], *others: type[Exception]
 ) -> Iterator[None]:
-    """Raise what `explain` makes of an error of any kind, as damaged files make libraries raise.
+    """Convert errors of any type, which libraries raise for damaged files, with `explain`.
 
-    Errors of hushpore, of the system and of memory, and `others`, say themselves what is wrong.
+    Errors of hushpore, OSError, MemoryError and `others` pass unchanged.
     """
     try:
         yield

@@ -1,7 +1,8 @@
-"""From files to volumes: find the reader, leave values on disk or read them, choose among stacks.
+"""Loading of files: find the reader, keep the values on disk or read them, choose a stack.
 
-`opening` finds what is in a file or folder; `load` reads it as a job, cancelled at any plane, and
-only what memory holds; `choose` says which of several stacks is meant.
+`opening` lists the image stacks in a file or folder. `load` reads them as a job, which can be
+cancelled after any plane, and keeps stacks larger than memory on disk. `choose` selects one of
+several stacks.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ if TYPE_CHECKING:
 
     from hushpore.io.registry import Function, Reader
 
-    #: Yields the share of the headers that was read; returns volumes that lie on disk still.
+    #: Yields the fraction of the headers read so far; returns lazy volumes.
     Opening: TypeAlias = Generator[float, None, list[Volume]]
     #: A file, a folder, or several files.
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     #: A job that yields `Progress` and returns volumes.
     LoadingJob: TypeAlias = Generator[Progress, None, list[Volume]]
-    #: Makes an array of a shape and dtype.
+    #: Allocates an array, given shape and dtype.
     Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
-#: Pictures in formats without grey values of a scan.
+#: Extensions of picture formats that are not read.
 _PICTURES = (".gif", ".webp", ".heic", ".svg")
-#: Share of the free memory above which a stack stays on disk.
+#: Fraction of the free memory above which a stack stays on disk.
 MEMORY_SHARE = 0.5
-#: Pictures for each TIFF, from which a folder is one of pictures.
+#: Number of pictures per TIFF file above which a folder is read as pictures.
 _MANY = 8
-_HEADERS = 0.1  # share of the time that headers take
-#: Stacks that are preselected at most; a study of thirty would fill the screen with layers.
+_HEADERS = 0.1  # fraction of the reading time for headers
+#: Maximum number of preselected stacks; a study of thirty would fill the screen with layers.
 MOST = 6
 
 
 def opening(path: Path) -> Opening:
     """Open every image stack of a file or folder without reading its values.
 
-    Yields: the share of the headers that was read.
+    Yields: the fraction of the headers read so far.
     Raises InputError, MissingPackageError: as for `hushpore.io.read_all`; OSError if the system
     refuses.
     """
@@ -73,15 +74,16 @@ def opening(path: Path) -> Opening:
         raise InputError(_why_not(path))
     files = files_below(path)
     if not files:
-        raise InputError(f"The folder {path} is empty; expected slices as {_titles_of_slices()}.")
+        raise InputError(
+            f"The folder {path} is empty. Give a folder with {_titles_of_slices()} slices."
+        )
     return (yield from _slices(files, path, {path}))
 
 
 def opening_files(files: Sequence[Path], folder: Path) -> Opening:
-    """Open some files as if they were all that a folder holds; as `opening`.
+    """Open several files like a folder that contains only these; as `opening`.
 
-    `files`: at least two, as a user picks them out of a folder. `folder`: where they lie, for names
-    and messages.
+    `files`: at least two, as selected by a user. `folder`: their folder, for names and messages.
     """
     for path in files:
         path.stat()
@@ -90,18 +92,17 @@ def opening_files(files: Sequence[Path], folder: Path) -> Opening:
 
 
 def _require_text(path: Path) -> None:
-    """Refuse a name that is no text: no record, table or image could hold it."""
+    """Raise InputError if a name is not valid text, which no record or table could store."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"{harmless(str(path))} has a name that is no text in UTF-8. Rename it, or the folder "
-            "that it lies in."
+            f"The name of {harmless(str(path))} is not valid UTF-8. Rename the file or its folder."
         ) from None
 
 
 def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
-    """Open the slices among some files; those that their names order only right in `places`."""
+    """Open the slices among some files; slices ordered by name only directly in `places`."""
     read_beginnings_ahead(files)
     kinds = [(path, kind_of_one(path)) for path in files]
     for name in _kinds_of_slices([kind for _, kind in kinds]):
@@ -111,8 +112,8 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
         if not here:
             where = sorted({str(path.parent.relative_to(folder)) for path in own})
             raise InputError(
-                f"The folder {folder} holds no images itself; the {reader.title} files are in its "
-                f"folders {shortened(where)}. Open one of these."
+                f"The folder {folder} contains no images itself; the {reader.title} files are in "
+                f"its subfolders {shortened(where)}. Open one of these."
             )
         others = [path for path, kind in kinds if kind != name]
         return (yield from _read(reader, reader.read_slices, here, folder, others))
@@ -123,12 +124,12 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
     if single:
         names = shortened([path.name for path, _ in single])
         raise InputError(
-            f"The folder {folder} holds {len(single)} images, but no slices: {names}. Open one of "
-            "these files."
+            f"The folder {folder} contains {len(single)} images, but no slices of a stack: {names}. "
+            "Open one of these files."
         )
     raise InputError(
-        f"The folder {folder} holds no image stack: none of its {len(files)} files "
-        f"({shortened([path.name for path in files])}) is {_titles_of_slices()}."
+        f"No image stack was found in {folder}: it contains no {_titles_of_slices()} files (only "
+        f"{shortened([path.name for path in files])})."
     )
 
 
@@ -163,7 +164,7 @@ def _read(reader: Reader, function: Function, *what: Any) -> Opening:
 
 
 def _why_not(path: Path) -> str:
-    """Return why a file is not read."""
+    """Return the reason why a file cannot be read."""
     if path.stat().st_size == 0:
         return f"{path.name} is empty (0 bytes)."
     meant = next((each for each in READERS.values() if each.is_named_like(path)), None)
@@ -172,15 +173,20 @@ def _why_not(path: Path) -> str:
     if meant is not None:
         with path.open("rb") as file:
             start = file.read(12)
-        return f"{path.name} is named like {meant.title} but is not: it begins with {start!r}."
+        return (
+            f"{path.name} has an extension of {meant.title}, but its content is not {meant.title}: "
+            f"it begins with {start!r}. Export it again, or correct the extension."
+        )
     suffix = path.suffix.lower()
     if suffix in _PICTURES:
         return (
-            f"{path.name} is a photograph or picture format ({suffix}); "
-            f"{titles(READERS.values(), 'and')} are read. Save it as a greyscale TIFF first, for "
-            "example in ImageJ."
+            f"{path.name} is a picture format ({suffix}) that cannot be read. Save it as a "
+            "greyscale TIFF first, for example in ImageJ."
         )
-    return f"{path.name} is not a file that can be read; expected {titles(READERS.values())}."
+    return (
+        f"{path.name} cannot be read. Supported formats: {titles(READERS.values(), 'and')}. Save "
+        "it as TIFF first."
+    )
 
 
 def _titles_of_slices() -> str:
@@ -192,10 +198,10 @@ def load(
 ) -> LoadingJob:
     """Read every image stack of a file or folder, as a job; closing it stops the reading.
 
-    `path`, `lazy`, `trust`: as for `hushpore.io.read_all`. `empty`: makes the array, given shape
-    and dtype; by default `numpy.empty`. See `hushpore.device.backend.Backend.empty`.
-    Yields: headers first, then planes.
-    Returns: at least one; errors are those of `hushpore.io.read_all`.
+    `path`, `lazy`, `trust`: as for `hushpore.io.read_all`. `empty`: allocates the array, given
+    shape and dtype; by default `numpy.empty`. See `hushpore.device.backend.Backend.empty`.
+    Yields: progress, first of the headers, then of the planes.
+    Returns: at least one volume; raises the errors of `hushpore.io.read_all`.
     """
     given = [path] if isinstance(path, str | os.PathLike) else path
     files = [Path(each).expanduser() for each in given]
@@ -213,10 +219,10 @@ def load(
 def into_memory(
     volumes: Sequence[Volume], *, lazy: bool | None = None, empty: Empty | None = None
 ) -> LoadingJob:
-    """Read the values of volumes that lie on disk; one that is damaged does not stop the others.
+    """Read the values of lazy volumes; a damaged one does not stop the others.
 
     `volumes`: as `load` returns them with ``lazy=True``. `lazy`, `empty`: as for `load`.
-    Returns: those that could be read; notes name the others.
+    Returns: the volumes that were read; their notes name the damaged ones.
     Raises InputError, MissingPackageError, MemoryLimitError: as for `load`, if none could be read.
     """
     free = np.inf if lazy is False else free_memory() * MEMORY_SHARE
@@ -227,11 +233,11 @@ def into_memory(
     for volume in volumes:
         if is_on_disk(volume) and (lazy is True or volume.nbytes > free):
             note = (
-                f"At {volume.nbytes / 1e9:.3g} GB it is larger than half of the free memory: "
-                "slices are read from disk when they are shown."
+                f"The stack ({volume.nbytes / 1e9:.3g} GB) is larger than half of the free memory: "
+                "slices are read from disk when they are needed."
             )
-            said = [] if lazy else [note]
-            loaded.append(dataclasses.replace(volume, notes=[*volume.notes, *said]))
+            new = [] if lazy else [note]
+            loaded.append(dataclasses.replace(volume, notes=[*volume.notes, *new]))
             continue
         free -= volume.nbytes
         try:
@@ -260,8 +266,8 @@ def _read_values(
         values = (empty or np.empty)(volume.shape, stored.dtype.newbyteorder("="))
     except MemoryError as error:
         raise MemoryLimitError(
-            f"{volume.name} ({volume.facts}) does not fit into memory. Close other programs, or "
-            "read it with lazy=True and work on a part of it."
+            f"{volume.name} ({volume.facts}) does not fit into memory. Close other programs, or, "
+            "in Python, read it with lazy=True and work on a part of it."
         ) from error
     if isinstance(stored, DiskArray):
         for count in stored.read_into(values):
@@ -273,17 +279,17 @@ def _read_values(
 
 
 def is_on_disk(volume: Volume) -> bool:
-    """Whether the values of a volume are read only when they are asked for."""
+    """Return whether the values of a volume are on disk and read on demand."""
     stored = held(volume.data)
     return isinstance(stored, np.memmap | DiskArray)
 
 
 def _common_folder(files: Sequence[Path]) -> Path:
-    """Return a file itself, and of several the folder in which they all are."""
+    """Return a single file itself, or the common folder of several files."""
     if len(files) == 1:
         return files[0]
     if not files:
-        raise InputError("There is no file to read.")
+        raise InputError("No file was given. Give a file, a folder or several files.")
     try:
         return Path(os.path.commonpath([file.absolute().parent for file in files]))
     except ValueError:  # on several drives
@@ -293,7 +299,7 @@ def _common_folder(files: Sequence[Path]) -> Path:
 def _with_progress(work: Opening, trust: bool) -> LoadingJob:
     with Driver(work) as driver:
         while True:
-            # not around a yield: what runs meanwhile is not what the user trusts
+            # not around the yield: the consent is for this file, not for code that runs meanwhile
             with trusting(trust):
                 share = next(driver, None)
             if share is None:
@@ -308,22 +314,20 @@ def _n_planes(volume: Volume) -> int:
 def _reading_error(path: Path, error: OSError) -> InputError:
     where: Any = error.filename or path
     if isinstance(error, FileNotFoundError):
-        return InputError(f"There is no file or folder {where}.")
+        return InputError(f"The file or folder {where} does not exist.")
     if isinstance(error, PermissionError):
-        return InputError(f"You are not allowed to read {where}; ask its owner for permission.")
+        return InputError(f"Permission to read {where} is missing; ask its owner for access.")
     if error.errno == errno.ENAMETOOLONG:
-        return InputError(f"The name {str(path)[:60]}... is too long for a file.")
+        return InputError(f"The file name {str(path)[:60]}... is too long. Give a shorter one.")
     return InputError(f"{where} cannot be read: {error.strerror or error}.")
 
 
 def choose(volumes: Sequence[Volume], series: int | str = "") -> Volume:
-    """Return the image stack that a user means.
+    """Return the image stack selected by number or name.
 
-    `volumes`: all that a file or folder holds. `series`: its number as `hushpore info` lists it,
-    from 1; or its name, or a part that only its name has, in upper or lower case; empty for the one
-    with most voxels.
-    Returns: one of them.
-    Raises InputError if none, or more than one, fits; lists them all.
+    `volumes`: all stacks of a file or folder. `series`: number in the list of `hushpore info`, from
+    1; or the name, or a part of it that is unique, in any case; empty for the largest stack.
+    Raises InputError, with a list of the stacks, if none or more than one matches.
 
     >>> import numpy as np
     >>> from hushpore.base.volume import Volume
@@ -333,7 +337,7 @@ def choose(volumes: Sequence[Volume], series: int | str = "") -> Volume:
     """
     text = str(series).strip()
     if not text:
-        # labels, which are no larger, come after their image
+        # labels of the same size come after their image
         return max(volumes, key=lambda volume: math.prod(volume.shape))
     if text.isdecimal() and 1 <= int(text) <= len(volumes):
         return volumes[int(text) - 1]
@@ -343,12 +347,12 @@ def choose(volumes: Sequence[Volume], series: int | str = "") -> Volume:
     if len(found) == 1:
         return found[0]
     listed = "; ".join(f"{number} {volume.name}" for number, volume in enumerate(volumes, start=1))
-    what = f"{len(found)} series fit" if found else "no series fits"
-    raise InputError(f"{what} {text!r}. Give a number or a name that only one has: {listed}.")
+    count = f"{len(found)} image stacks match" if found else "No image stack matches"
+    raise InputError(f"{count} {text!r}. Give a number or a unique name: {listed}.")
 
 
 def with_own_names(volumes: Sequence[Volume]) -> list[Volume]:
-    """Return the image stacks of a file or folder, numbered where they would have the same name."""
+    """Return the image stacks of a file or folder, with numbers added to equal names."""
     names = [volume.name for volume in volumes]
     return [
         volume
@@ -361,12 +365,12 @@ def with_own_names(volumes: Sequence[Volume]) -> list[Volume]:
 
 
 def preselected(volumes: Sequence[Volume], room: float) -> list[int]:
-    """Return the image stacks that a user is likely to want, as their places in the sequence.
+    """Return the indices of the image stacks to preselect for the user.
 
-    The largest, and of the others as many as memory has room for, largest first, up to `MOST`.
+    The largest stack, and as many of the next largest as fit into memory, up to `MOST`.
 
-    `volumes`: all that a file or folder holds; at least one. `room`: bytes that they may take
-    together.
+    `volumes`: all stacks of a file or folder; at least one. `room`: total memory for them, in
+    bytes.
     """
     order = sorted(range(len(volumes)), key=lambda i: math.prod(volumes[i].shape), reverse=True)
     kept = order[:1]
@@ -378,7 +382,7 @@ def preselected(volumes: Sequence[Volume], room: float) -> list[int]:
 
 
 def split_notes(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Part notes into those that all image stacks have, and those of each alone.
+    """Split notes into those shared by all image stacks and those of single stacks.
 
     >>> split_notes([["a", "b"], ["a"]])
     (['a'], [['b'], []])

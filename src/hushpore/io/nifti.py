@@ -1,4 +1,4 @@
-"""NIfTI files to volumes, by nibabel."""
+"""Reading of NIfTI files with nibabel."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_LOGGER = "nibabel.global"  # of nibabel, for what it finds odd in a header
+_LOGGER = "nibabel.global"  # logger of nibabel for problems in a header
 
 
 def read_nifti(path: Path) -> Volume:
-    """Open a NIfTI image, 2D to 4D; its values stay on disk.
+    """Open a NIfTI image, 2D to 4D, as a lazy volume.
 
     `path`: ``.nii`` or ``.nii.gz``.
-    Returns: axes zyx, with time before them. Rows stay in the order in which they are stored.
-    Raises InputError if it is damaged, or holds no grey values.
+    Returns: a volume with axes zyx or tzyx; rows keep their stored order.
+    Raises InputError if the file is damaged or does not contain grey values.
     """
     import nibabel
 
@@ -42,7 +42,7 @@ def read_nifti(path: Path) -> Volume:
     n_spatial = min(values.ndim, 3)
     return Volume(
         values,
-        # of float32 the shortest decimal, which is meant: 0.4 and not 0.4000000059604645
+        # shortest decimal of a float32: 0.4, not 0.4000000059604645
         spacing=tuple(float(str(step)) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",
         name=path.name.removesuffix(".gz").removesuffix(".nii"),
@@ -51,18 +51,18 @@ def read_nifti(path: Path) -> Volume:
 
 
 def _notes(image: Any, path: Path) -> list[str]:
-    """Return what a damaged header could have been the reason of."""
+    """Return notes on values that a damaged header would explain, too."""
     notes, stored = [], image.dataobj
     if (stored.slope, stored.inter) != (1, 0):
         notes.append(
-            f"The stored values are multiplied by {stored.slope:g}, and {stored.inter:g} is added, "
-            "as the header states."
+            f"The stored values are rescaled with slope {stored.slope:g} and intercept "
+            f"{stored.inter:g}, as given in the header."
         )
     end = stored.offset + math.prod(image.shape) * image.get_data_dtype().itemsize
     if not path.name.lower().endswith(".gz"):
         return notes + limits_for(path).notes_of_rest(end)
     with path.open("rb") as file:
-        # the last four bytes say what the stream, or the last of several, expands to
+        # the last four bytes give the uncompressed size of the (last) gzip stream
         file.seek(-4, os.SEEK_END)
         expanded = int.from_bytes(file.read(4), "little")
     if expanded > end:
@@ -71,11 +71,11 @@ def _notes(image: Any, path: Path) -> list[str]:
 
 
 def _values(image: Any, path: Path) -> PlaneStack | Stream:
-    """Return the values of an image, on disk still, in the order z, y, x."""
+    """Return the values of an image as a lazy array in z, y, x order."""
     stored, dtype = image.dataobj, image.get_data_dtype()
     if dtype.kind not in "buif":
-        raise InputError(f"{path.name} holds {dtype} values; grey values are needed.")
-    # rows lie one behind the other, and so the last axis is the first here
+        raise InputError(f"{path.name} contains {dtype} values; grey values are needed.")
+    # NIfTI stores x fastest, so the order of the axes is reversed
     shape = tuple(image.shape[:3]) + tuple(n for n in image.shape[3:] if n > 1)
     shape = shape[::-1]
     is_scaled = (stored.slope, stored.inter) != (1, 0)
@@ -101,19 +101,22 @@ def _damaged(path: Path, error: Exception) -> InputError:
 
 
 def _require_plausible(image: Any, path: Path) -> None:
-    """Refuse a damaged header before memory is taken for an image that cannot be there."""
+    """Raise InputError for a damaged header, before memory is allocated for its image."""
     if min(image.shape, default=0) < 1:
-        raise InputError(f"{path.name} is damaged: it states an image of shape {image.shape}.")
+        raise InputError(
+            f"{path.name} is damaged: its header gives the shape {image.shape}. Copy or export it "
+            "again."
+        )
     if image.dataobj.offset < image.header.single_vox_offset:
         raise InputError(
-            f"{path.name} is damaged: its values are said to begin at byte "
-            f"{image.dataobj.offset}, within its header."
+            f"{path.name} is damaged: its header places the values at byte "
+            f"{image.dataobj.offset}, inside the header. Copy or export it again."
         )
     needed = math.prod(image.shape) * image.get_data_dtype().itemsize
     if path.name.lower().endswith(".gz"):
         limits_for(path).require_plausible(needed)
     elif needed > path.stat().st_size - image.dataobj.offset:
         raise InputError(
-            f"{path.name} is damaged or incomplete: it states an image of "
-            f"{' x '.join(map(str, image.shape))} voxels, which its bytes cannot hold."
+            f"{path.name} is damaged or incomplete: it is too small for an image of "
+            f"{' x '.join(map(str, image.shape))} voxels. Copy or export it again."
         )

@@ -1,4 +1,4 @@
-"""Points from a table, as napari and spreadsheets write them."""
+"""Reading of point tables, as written by napari or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _EXPECTED = (
-    "Expected one row a point with the columns z, y and x (or y and x), or axis-0, axis-1, ... as "
-    "napari writes them, in voxels."
+    "Expected one row per point with the columns z, y and x (or y and x), or axis-0, axis-1, ... "
+    "as written by napari, in voxels."
 )
 
 
 def read_points(path: str | Path) -> npt.NDArray[np.float64]:
     """Read points from a CSV file.
 
-    `path`: table with the columns ``z``, ``y``, ``x``, or ``axis-0``, ``axis-1``, ...; others are
-    left out.
+    `path`: table with the columns ``z``, ``y``, ``x``, or ``axis-0``, ``axis-1``, ...; other
+    columns are ignored.
     Returns: float64, shape (n, 2) or (n, 3): voxel coordinates in z, y, x order.
-    Raises InputError if the file cannot be read, or has no such columns, or a coordinate is not a
-    number.
+    Raises InputError if the file cannot be read, lacks these columns, or contains a coordinate that
+    is not a number.
     """
     import pandas as pd
 
@@ -43,8 +43,8 @@ def read_points(path: str | Path) -> npt.NDArray[np.float64]:
     if not {"y", "x"} <= set(wanted):
         wanted = sorted(name for name in lowered if re.fullmatch(r"axis-\d", name))
     if len(wanted) < 2:
-        found = ", ".join(str(name) for name in table.columns)
-        raise InputError(f"{path.name} has the columns {found}. {_EXPECTED}")
+        present = ", ".join(str(name) for name in table.columns)
+        raise InputError(f"{path.name} has the columns {present}. {_EXPECTED}")
     columns = [pd.to_numeric(table[lowered[name]], errors="coerce") for name in wanted]
     points = np.stack([column.to_numpy(np.float64) for column in columns], axis=1)
     if not np.isfinite(points).all():

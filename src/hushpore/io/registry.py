@@ -1,9 +1,9 @@
-"""The formats that are read and written: one entry each, from which all that knows of them is made.
+"""Registry of file formats: one entry for each format that is read or written.
 
-To read one more, write a function that opens a file of it, and an entry in `READERS`. What is told
-of a file, how it is opened, messages and the help of the command line follow. To write one more,
-write a function that writes it, and an entry in `EXPORTERS`. Tests hold napari.yaml and the tables
-of the docs equal to the entries.
+To support another input format, write a function that opens such a file and add an entry to
+`READERS`; file detection, messages and the help of the command line use the entries. To support
+another output format, write a function that writes it and add an entry to `EXPORTERS`. Tests
+compare napari.yaml and the tables of the documentation with the entries.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from hushpore.io.raw_names import layout_by_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: As ``"module:function"``, which is imported when it is first used, or itself.
+#: A function, or its ``"module:function"``, which is imported at the first use.
 Function = str | Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """What the formats that are read and those that are written have in common."""
+    """Common part of input and output formats."""
 
-    title: str  # what users call it
-    # the optional package that it needs, and the extra of hushpore that brings it; empty where it
-    # needs none
+    title: str  # name for users
+    # optional package that the format needs, and the extra of hushpore that installs it; both
+    # empty if it needs none
     package: str = ""
     extra: str = ""
 
     def require(self) -> None:
-        """Import the package that it needs.
+        """Import the package that the format needs.
 
-        Raises MissingPackageError if it is not installed.
+        Raises MissingPackageError if the package is not installed.
         """
         if self.package:
             import_optional(self.package, self.title, self.extra)
@@ -53,43 +53,43 @@ class Format:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader(Format):
-    """A format that can be read."""
+    """Input format."""
 
-    # ``matches(start, path)``: whether a file is of this format. `start` has its first
-    # `hushpore.io.folders.START` bytes; no matter what its name is, if these can tell.
+    # ``matches(start, path)``: whether a file has this format. `start`: its first
+    # `hushpore.io.folders.START` bytes; the name of the file counts only if these do not decide.
     matches: Callable[[bytes, Path], bool]
-    # ``read(path)`` returns a volume or several, best with their values on disk still; or it is a
-    # generator that yields the share of the headers that was read, and returns these
+    # ``read(path)`` returns one or more volumes, preferably lazy; or it is a generator that yields
+    # the fraction of the headers read so far, and returns the volumes
     read: Function
-    # how its files are named, as wildcards: those that napari offers to hushpore
+    # wildcards for file names; napari offers files that match to hushpore
     patterns: tuple[str, ...]
-    is_folder: bool = False  # whether it is a folder, of which `matches` gets no bytes
-    # {"", "header", "name"}: whether several files can be slices of one volume, and what brings
-    # them in order. Those with a header may lie in folders within the folder.
+    is_folder: bool = False  # whether it is a folder; `matches` then gets no bytes
+    # {"", "header", "name"}: what orders the files of a folder as slices of one volume; empty if a
+    # file is never a slice. With "header" the files may be in subfolders.
     slices_by: Literal["", "header", "name"] = ""
-    # ``read_slices(files, folder, others)``: as `read`, of several files of this format and the
-    # others that lie with them
+    # ``read_slices(files, folder, others)``: as `read`, for several files of this format; `others`
+    # are the remaining files of the folder
     read_slices: Function = ""
-    hint: str = ""  # what a file that is named like this format may lack
-    # for the table in docs/formats.md: what is understood, and where the voxel size is from
+    hint: str = ""  # what may be missing if the extension matches but the content does not
+    # for the table in docs/formats.md: supported variants, and the source of the voxel size
     understood: str
     voxel_size: str
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """The patterns that name an extension: ``"*.tif"``."""
+        """Patterns that consist of an extension, as ``"*.tif"``."""
         return tuple(pattern for pattern in self.patterns if pattern.startswith("*."))
 
     def is_named_like(self, path: Path) -> bool:
-        """Whether a file has one of the extensions."""
+        """Return whether a file has one of the extensions."""
         return any(fnmatch.fnmatch(path.name.lower(), each) for each in self.extensions)
 
 
-#: What has no extension, as many scanners write DICOM (and a DICOMDIR), or a number as its name.
+#: Names without extension (DICOM of many scanners, DICOMDIR) or with a UID for a name.
 _NAMELESS = (*("[!.]" * length for length in range(1, 17)), "[12].[0-9]*.[0-9]*.[0-9]*")
 
 _READERS: dict[str, Reader] = {
-    # first, because the 128 bytes before its mark are free and may look like a TIFF
+    # first, because the 128 bytes before its signature are arbitrary and may look like a TIFF
     "dicom": Reader(
         title="DICOM",
         matches=folders.is_dicom,
@@ -228,9 +228,9 @@ _READERS: dict[str, Reader] = {
         ),
         read="hushpore.io.raw:open_raw",
         patterns=tuple(f"*{ending}" for ending in folders.RAW),
-        hint="their shape and type are not known. Put the scanner's header beside the file (.vgi, "
+        hint="its shape and data type are unknown. It needs the header file of the scanner (.vgi, "
         '.xtekct, .pcr, .vol.info), or a JSON file of the same name: {"shape": [z, y, x], "dtype": '
-        '"<u2", "spacing": [z, y, x], "unit": "um"}; or give them in the name, as in '
+        '"<u2", "spacing": [z, y, x], "unit": "um"}; or both in its name, as in '
         "scan_512x512x400_uint16.raw (x, y, z)",
         understood="`.raw`, `.bin`, `.vol`, `.dat` with a JSON file beside it (below), or with "
         "shape and type in the name (`bread_512x512x400_16bit.raw`)",
@@ -238,7 +238,7 @@ _READERS: dict[str, Reader] = {
     ),
 }
 
-#: The formats that are read, by name, in the order in which a file is held against them.
+#: Input formats by name, in the order in which they are tried on a file.
 READERS = Registry("readers", Reader, _READERS)
 
 
@@ -248,25 +248,24 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Exporter(Format):
-    """A format that can be written."""
+    """Output format."""
 
-    # {"image", "pores"}: what is written: a volume, or a pore result, which has ``labels``,
-    # ``pores`` and ``throats``
+    # {"image", "pores"}: content: a volume, or a pore result with ``labels``, ``pores`` and
+    # ``throats``
     of: Literal["image", "pores"]
-    # for each ending of a name what writes such a file, ``write(path, what)`` with `options` as
-    # further keywords: to a path that takes its place when it is complete. The first ending is
-    # taken where nothing else is said.
+    # writers by extension: ``write(path, what)``, with `options` as further keywords. `path` is a
+    # temporary name; the complete file is renamed. The first extension is the default.
     writers: Mapping[str, Function]
-    # whether it is a folder. Its writer has the keywords ``overwrite`` and ``ready``, and sees to
-    # it itself that it is complete or not there.
+    # whether it is a folder. Its writer takes the keywords ``overwrite`` and ``ready``, and must
+    # write atomically.
     is_folder: bool = False
-    every: bool = False  # whether a name without ending means a file for each
-    options: tuple[str, ...] = ()  # which options of `hushpore.export` it takes
-    content: str  # what it holds and for whom, for the help and for docs/howto/export.md
+    every: bool = False  # whether a name without extension stands for one file per extension
+    options: tuple[str, ...] = ()  # options of `hushpore.export` that the writers take
+    content: str  # content and target program, for the help and docs/howto/export.md
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """How the names of its files end."""
+        """Extensions of the files."""
         return tuple(self.writers)
 
     def write(
@@ -277,11 +276,11 @@ class Exporter(Format):
         ready: Callable[[], None] = _nothing,
         **options: Any,
     ) -> Path:
-        """Write a file that has one of the endings, complete or not there at all.
+        """Write a file with one of the extensions, atomically.
 
-        `ready`: called when it is complete, and just about to get its name.
-        Raises MissingPackageError if a package that it needs is not installed; OutputError if it
-        cannot be written.
+        `ready`: called when the file is complete, just before it gets its name.
+        Raises MissingPackageError if a package is not installed; OutputError if the file cannot be
+        written.
         """
         self.require()
         name = path.name.lower()
@@ -296,7 +295,7 @@ class Exporter(Format):
         return path
 
     def files(self, target: Path) -> list[Path]:
-        """Return the files that a name stands for."""
+        """Return the files that are written for a target name."""
         if target.name.lower().endswith(self.endings):
             return [target]
         stem = target.stem if target.suffix.lower() in self.suffixes else target.name
@@ -305,7 +304,7 @@ class Exporter(Format):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What a file is told to be of this format by: ``".parquet"``."""
+        """Suffixes that identify a file of this format, as ``".parquet"``."""
         return tuple(dict.fromkeys(Path(f"a{end}").suffix for end in self.endings))
 
 
@@ -372,29 +371,38 @@ _EXPORTERS: dict[str, Exporter] = {
     ),
 }
 
-#: The formats that are written, by name.
+#: Output formats by name.
 EXPORTERS = Registry("exporters", Exporter, _EXPORTERS)
 
 
 def exporters_of(what: str) -> dict[str, Exporter]:
-    """Return the formats that an image, or a pore result, can be written in."""
+    """Return the output formats for an image or for a pore result."""
     return {name: each for name, each in EXPORTERS.items() if each.of == what}
 
 
 def exporter_by_ending(path: Path, of: str) -> Exporter | None:
-    """Return the format that the end of a name means, or None."""
+    """Return the output format for the extension of a path, or None."""
     suffix = path.suffix.lower()
     return next((each for each in exporters_of(of).values() if suffix in each.suffixes), None)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
-    """Say quickly whether a file or folder can be read, and as what.
+    """Return the format of a file or folder, from a few bytes of it.
 
-    Reads a few bytes of a file, or of the first files in a folder; never raises.
+    For a folder, the first few files are examined. Never raises.
 
-    `path`: a file or folder, existing or not.
-    Returns: a key of `READERS`; None where it is not for `hushpore.read`.
+    Parameters
+    ----------
+    path : str or path-like
+        A file or folder, existing or not.
 
+    Returns
+    -------
+    str or None
+        A key of `READERS`; None if `hushpore.read` cannot read it.
+
+    Examples
+    --------
     >>> kind_of("no such file") is None
     True
     """
@@ -415,15 +423,15 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def kind_of_one(path: Path) -> str | None:
-    """Return the format of one file, or of a folder that is one image, or None.
+    """Return the format of one file, or of a folder in the format of an image, or None.
 
-    Raises OSError if it is missing or cannot be opened.
+    Raises OSError if it does not exist or cannot be opened.
     """
-    known, start = path.stat(), b""
-    is_folder = stat.S_ISDIR(known.st_mode)
-    if not is_folder and not stat.S_ISREG(known.st_mode):
-        return None  # a pipe or device would block or never end
-    if not is_folder and known.st_size:
+    state, start = path.stat(), b""
+    is_folder = stat.S_ISDIR(state.st_mode)
+    if not is_folder and not stat.S_ISREG(state.st_mode):
+        return None  # reading a pipe or device might block or never end
+    if not is_folder and state.st_size:
         with path.open("rb") as file:
             start = file.read(folders.START)
     for name, reader in READERS.items():
@@ -433,13 +441,13 @@ def kind_of_one(path: Path) -> str | None:
 
 
 def titles(readers: Iterable[Reader], last: str = "or") -> str:
-    """Return what users call some formats, as a list in a sentence."""
+    """Return the names of some formats, as a list for a sentence."""
     *others, final = (reader.title for reader in readers)
     return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def resolved(function: Function) -> Callable[..., Any]:
-    """Return a function itself, imported where it is named."""
+    """Return a function, imported first if it is given by name."""
     found: Callable[..., Any] = (
         pkgutil.resolve_name(function) if isinstance(function, str) else function
     )
@@ -447,7 +455,7 @@ def resolved(function: Function) -> Callable[..., Any]:
 
 
 def _lies_in(folder: Path, kind: str) -> bool:
-    """Whether some files right in a folder are of a format."""
+    """Return whether a folder directly contains files of a format."""
     with os.scandir(folder) as entries:
         files = (Path(entry.path) for entry in entries if entry.is_file())
         return any(kind_of_one(path) == kind for path in itertools.islice(files, PEEK))

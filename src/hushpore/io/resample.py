@@ -1,4 +1,4 @@
-"""Slices at uneven positions brought to an even spacing, where the user asks for it."""
+"""Resampling of unevenly spaced slices to an even spacing, on request."""
 
 from __future__ import annotations
 
@@ -22,39 +22,60 @@ if TYPE_CHECKING:
 def resample_evenly(volume: Volume, spacing: float | None = None) -> Volume:
     """Interpolate a stack of unevenly spaced or missing slices to an even spacing.
 
-    Never done silently: `hushpore.read` keeps the slices as they are and says in a note that they
-    are uneven. Between two slices values are interpolated linearly, which smooths noise there.
+    `hushpore.read` never resamples: it keeps the slices and adds a note that they are uneven.
+    Values between two slices are interpolated linearly, which reduces the noise there.
 
-    `volume`: with axes zyx, read from DICOM files whose slices are uneven or missing; their places
-    are in ``volume.metadata["slice_positions"]``. `spacing`: the new distance of slices, in the
-    unit of the volume; by default ``volume.spacing[0]``.
-    Returns: float32, from the first slice to the last place that does not lie beyond the last one.
-    A note says how many of its slices were interpolated.
-    Raises InputError if the volume has no places of slices, or the spacing is not above zero.
+    Parameters
+    ----------
+    volume : Volume
+        Axes zyx, with unevenly spaced or missing slices; their positions are in
+        ``volume.metadata["slice_positions"]``.
+    spacing : float, optional
+        Slice distance of the result, in the unit of the volume; by default ``volume.spacing[0]``.
+
+    Returns
+    -------
+    Volume
+        Values in float32, from the first slice to the last position within the volume. A note gives
+        the number of interpolated slices.
+
+    Raises
+    ------
+    InputError
+        If the volume has no slice positions, or the spacing is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hushpore import Volume
+    >>> places = {"slice_positions": [0.0, 1.0, 3.0]}
+    >>> scan = Volume(np.arange(3.0)[:, None, None] * np.ones((3, 2, 2)), metadata=places)
+    >>> resample_evenly(scan).array()[:, 0, 0].tolist()
+    [0.0, 1.0, 1.5, 2.0]
     """
     return result_of(resampling(volume, spacing))
 
 
 def is_uneven(volume: Volume) -> bool:
-    """Whether `resample_evenly` has something to do: slices are missing or unevenly spaced."""
+    """Return whether slices are missing or unevenly spaced, so that resampling is possible."""
     places = np.asarray(volume.metadata.get("slice_positions", ()), dtype=float)
     fits = volume.axes == "zyx" and 1 < len(places) == volume.shape[0]
     return fits and bool((np.diff(places) > 0).all())
 
 
-def with_places(known: Mapping[str, Any], ratio: float) -> dict[str, Any]:
-    """Return what is known of a volume whose slices are said to lie so many times as far apart.
+def with_rescaled_positions(metadata: Mapping[str, Any], ratio: float) -> dict[str, Any]:
+    """Return the metadata of a volume for a slice distance multiplied by `ratio`.
 
-    Their places are in its unit, as its spacing is.
+    The slice positions are in the unit of the volume, like its spacing.
     """
-    found = dict(known)
-    if "slice_positions" in found:
-        found["slice_positions"] = [place * ratio for place in found["slice_positions"]]
-    return found
+    rescaled = dict(metadata)
+    if "slice_positions" in rescaled:
+        rescaled["slice_positions"] = [place * ratio for place in rescaled["slice_positions"]]
+    return rescaled
 
 
 def resampling(volume: Volume, spacing: float | None = None) -> Generator[Progress, None, Volume]:
-    """Do what `resample_evenly` does as a job, slice by slice."""
+    """Resample as `resample_evenly` does, as a job that yields progress."""
     even = resampled(volume, spacing)
     values, count = np.empty(even.shape, np.float32), even.shape[0]
     for done in even.data.read_into(values):
@@ -63,17 +84,17 @@ def resampling(volume: Volume, spacing: float | None = None) -> Generator[Progre
 
 
 def resampled(volume: Volume, spacing: float | None = None) -> Volume:
-    """Do what `resample_evenly` does, but each slice only when it is asked for."""
+    """Return the result of `resample_evenly` as a lazy volume."""
     if not is_uneven(volume):
         raise InputError(
-            f"{volume.name} does not say that its slices are uneven (metadata "
-            "'slice_positions'): there is nothing to resample."
+            f"{volume.name} has no positions of unevenly spaced slices (metadata "
+            "'slice_positions'), so there is nothing to resample."
         )
     places = np.asarray(volume.metadata["slice_positions"], dtype=float)
     step = volume.spacing[0] if spacing is None else float(spacing)
     if not step > 0:
-        raise InputError(f"The spacing must be above zero; got {spacing}.")
-    # a place beyond the end by rounding alone still counts
+        raise InputError(f"The spacing must be positive; got {spacing}.")
+    # include a position that exceeds the end only by rounding
     count = int(np.floor((places[-1] - places[0]) / step + 1e-6)) + 1
     wanted = places[0] + step * np.arange(count)
     above = np.clip(np.searchsorted(places, wanted), 1, len(places) - 1)

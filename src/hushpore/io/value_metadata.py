@@ -1,4 +1,4 @@
-"""What files that hushpore writes say of values and slices, for which formats have no place."""
+"""Metadata of values and slices that hushpore stores in files beyond their format."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def known_of_values(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of values, as JSON can hold it: for a file, or from one.
+def value_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of values as JSON values, for a file or from a file.
 
-    Whether they are labels, what is filled in around the scan, the unit of grey values, and where
-    the slices of a scan lie that are uneven.
+    Whether the values are labels, the fill value around the scan, the unit of the grey values, and
+    the positions of unevenly spaced slices.
 
-    `known`: the metadata of a volume, or what a file says, where all has the same names. Whatever
-    is not of the type that it should be is left out.
+    `metadata`: of a volume or a file; the names are the same. Entries of the wrong type are
+    omitted.
     """
-    said: dict[str, Any] = {}
-    if known.get("labels") is True:
-        said["labels"] = True
-    elif _are_places(known.get("slice_positions")):
-        # between labels nothing lies that could be interpolated
-        said["slice_positions"] = list(known["slice_positions"])
-    padding = stated_fill_value(known)
+    checked: dict[str, Any] = {}
+    if metadata.get("labels") is True:
+        checked["labels"] = True
+    elif _are_positions(metadata.get("slice_positions")):
+        # label values cannot be interpolated between slices
+        checked["slice_positions"] = list(metadata["slice_positions"])
+    padding = stated_fill_value(metadata)
     if padding is not None:
-        said["padding_value"] = padding
-    unit = known.get("value_unit")
+        checked["padding_value"] = padding
+    unit = metadata.get("value_unit")
     if unit and isinstance(unit, str):
-        said["value_unit"] = on_one_line(unit, LONGEST_UNIT)
-    return said
+        checked["value_unit"] = on_one_line(unit, LONGEST_UNIT)
+    return checked
 
 
-def _are_places(found: Any) -> bool:
-    numbers = isinstance(found, list) and all(type(each) in (int, float) for each in found)
-    return numbers and bool(found) and all(map(math.isfinite, found))
+def _are_positions(value: Any) -> bool:
+    numbers = isinstance(value, list) and all(type(each) in (int, float) for each in value)
+    return numbers and bool(value) and all(map(math.isfinite, value))

@@ -15,7 +15,7 @@ from hushpore.base.formatting import METRES, readable_unit, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.points import read_points
-from hushpore.io.resample import resampled, with_places
+from hushpore.io.resample import resampled, with_rescaled_positions
 
 if TYPE_CHECKING:
     import os
@@ -177,7 +177,7 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
         unit=name,
         origin=(),
         notes=[*volume.notes, f"{note}."],
-        metadata=with_places(volume.metadata, spacing[0] / volume.spacing[0]),
+        metadata=with_rescaled_positions(volume.metadata, spacing[0] / volume.spacing[0]),
     )
 
 

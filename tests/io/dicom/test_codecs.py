@@ -85,7 +85,7 @@ def test_a_frame_that_states_another_size_is_refused_before_memory_is_taken(file
     values = rng.integers(0, 4000, (64, 80)).astype(np.uint16)
     frame = SYNTAXES[name][1](values)
     assert stated_size(frame) == (64, 80)
-    with pytest.raises(InputError, match="64 x 80 pixels, its header 32 x 40"):
+    with pytest.raises(InputError, match="64 x 80 pixels, but its header gives 32 x 40"):
         read(compressed(file, name, values))
 
 

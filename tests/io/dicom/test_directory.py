@@ -54,10 +54,10 @@ def test_a_link_that_leads_out_of_the_disc_is_refused(disc):
 
 def test_files_that_are_not_there_are_named(disc):
     rename(disc / "DICOMDIR", ["GONE"])
-    assert "1 file not found (GONE)" in read_all(disc / "DICOMDIR")[0].notes[0]
+    assert "lists 1 file that does not exist (GONE)" in read_all(disc / "DICOMDIR")[0].notes[0]
 
 
 def test_a_directory_alone_is_told(tmp_path):
     shutil.copy(DISC / "DICOMDIR", tmp_path / "DICOMDIR")
-    with pytest.raises(InputError, match="its images are missing"):
+    with pytest.raises(InputError, match="the images that it lists are missing"):
         read_all(tmp_path / "DICOMDIR")

@@ -87,7 +87,7 @@ def test_a_position_that_is_absurd_is_uneven_and_takes_no_memory(far):
 def test_missing_slices_are_numbered():
     result = one(slices([0, 2, 4, 10, 12]))
     assert result.spacing[0] == 2.0
-    assert result.notes[0].startswith("Slices 4, 5 are missing: nothing between 4 and 10 mm")
+    assert result.notes[0].startswith("Slices 4, 5 are missing: no slices between 4 and 10 mm")
     assert result.metadata["slice_positions"] == [0, 2, 4, 10, 12]
 
 
@@ -123,7 +123,7 @@ def test_the_same_image_in_two_files_counts_once():
     items = slices([0, 2, 4])
     result = one([*items, *items])
     assert len(result.slices) == 3
-    assert "3 images with an identifier that occurs twice" in result.notes[0]
+    assert "3 duplicate images (same SOP Instance UID)" in result.notes[0]
 
 
 def test_a_tilted_gantry_is_measured():
@@ -131,13 +131,13 @@ def test_a_tilted_gantry_is_measured():
     items = slices([0, 2, 4, 6], normal=(0, math.tan(tilt), 1))
     result = one(items)
     assert result.spacing[0] == pytest.approx(2.0)
-    assert "gantry tilt 20.0 degrees" in result.notes[0]
+    assert "Gantry tilt 20.0 degrees" in result.notes[0]
 
 
 def test_oblique_slices_are_said_with_their_angle():
     c, s = math.cos(0.5), math.sin(0.5)
     result = one(slices([0, 2], orientation=(c, s, 0, -s, c, 0)))
-    assert f"oblique, {math.degrees(0.5):.1f} degrees" in result.notes[0]
+    assert f"oblique ({math.degrees(0.5):.1f} degrees" in result.notes[0]
 
 
 def test_without_positions_the_instance_number_orders_and_the_header_spaces():

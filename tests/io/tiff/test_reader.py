@@ -326,7 +326,7 @@ def test_a_part_that_states_a_larger_image_than_its_page_is_refused(tmp_path, rn
     with path.open("ab") as file:
         file.seek(end)
         file.write(larger)
-    with pytest.raises(InputError, match="states"):
+    with pytest.raises(InputError, match="declares"):
         read(path)
 
 

@@ -96,7 +96,7 @@ def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbo
     assert not widget._files.isEnabled()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert column(widget, 1) == ["failed", "done", "done"]
-    assert "is named like TIFF but is not" in column(widget, 2)[0]
+    assert "its content is not TIFF" in column(widget, 2)[0]
     assert "1 pore" in column(widget, 2)[1]
     assert "2 of 3 scans have a result, 1 failed" in widget._result.text()
     assert pd.read_csv(tmp_path / "out" / "summary.csv")["count"].tolist()[1:] == [1, 1]

@@ -1,4 +1,4 @@
-"""Order, spacing and oddities of the slices of a DICOM series: pure functions of their headers."""
+"""Order, spacing and irregularities of DICOM slices, computed from their headers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
-_SAME_PLACE = 1e-3  # mm; DICOM writes positions as decimal text
-_UNEVEN = 0.01  # share of the spacing by which a slice may lie off an even grid
-_MOST_MISSING = 10  # times the slices that are there
+_SAME_PLACE = 1e-3  # mm; DICOM stores positions as decimal text
+_UNEVEN = 0.01  # tolerance for evenly spaced slices, as a fraction of the spacing
+_MOST_MISSING = 10  # largest plausible ratio of grid positions to slices
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The header of one image plane."""
+    """Header of one image plane."""
 
     path: Path  # its file
-    # which frame of the file, and how many the file has
+    # index of the frame in the file, and number of frames
     frame: int
     n_frames: int
     shape: tuple[int, int]  # rows and columns
@@ -42,34 +42,36 @@ class Slice:
     orientation: tuple[float, ...] | None = None
     # distance of rows (y) and of columns (x), in mm
     pixel_spacing: tuple[float, float] | None = None
-    # distance of slices as the header states it, in mm; used where positions are missing
+    # slice distance in the header, in mm, and the keyword of its element; used if positions are
+    # missing
     distance: float | None = None
-    # from stored values to physical ones
+    distance_name: str = ""
+    # from stored to physical values
     slope: float = 1.0
     intercept: float = 0.0
-    # further header values that are the same all over a series, JSON values only
+    # further header values common to a series, as JSON values
     facts: dict[str, Any] = field(default_factory=dict)
-    encoding: Any = None  # how the pixels of its file are stored; not needed to arrange slices
+    encoding: Any = None  # `Encoding` of the pixel data; not needed for the geometry
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Slices in order, and where they lie."""
+    """Ordered slices and their geometry."""
 
     slices: tuple[Slice, ...]  # in the order of the z axis
     spacing: tuple[float, float, float]  # of z, y, x
-    unit: str  # ``"mm"``, or ``"pixel"`` where the pixel spacing is not stated
-    # first voxel along the slice normal, the columns and the rows
+    unit: str  # ``"mm"``, or ``"pixel"`` if the header gives no pixel spacing
+    # position of the first voxel along the slice normal, the columns and the rows
     origin: tuple[float, float, float]
     notes: tuple[str, ...]  # what the user should know
-    # positions along the normal and the directions of the axes, JSON values only
+    # slice positions along the normal and directions of the axes, as JSON values
     metadata: dict[str, Any]
 
 
 def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
-    """Part slices into series of the same orientation, shape and pixel spacing.
+    """Group slices by series, orientation, shape and pixel spacing.
 
-    A file of several frames without positions stands alone.
+    A multi-frame file without positions forms its own group.
     """
     groups: dict[tuple[Any, ...], list[Slice]] = {}
     for item in slices:
@@ -86,10 +88,10 @@ def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
 
 
 def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
-    """Order the slices of one group and find their spacing.
+    """Order the slices of one group and determine their spacing.
 
-    `slices`: one of those that `group_by_series` returns.
-    Returns: one, or several where every position occurs equally often, as in a time series.
+    `slices`: one group of `group_by_series`.
+    Returns: one arrangement, or several if all positions occur equally often, as in a time series.
     """
     slices, notes = _without_copies(slices)
     if any(item.position is None for item in slices):
@@ -105,7 +107,7 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     repeats = {len(layer) for layer in layers}
     if len(layers) > 1 and len(repeats) == 1 and repeats != {1}:
         count = repeats.pop()
-        note = f"Every position occurs {count} times in this series; read as {count} volumes."
+        note = f"Every slice position occurs {count} times; the series was read as {count} volumes."
         return [
             _by_position([slices[layer[k]] for layer in layers], [*notes, note])
             for k in range(count)
@@ -114,8 +116,8 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
         if len(layer) > 1:
             names = ", ".join(_label(slices[i]) for i in layer)
             notes.append(
-                f"{len(layer)} images lie at {positions[layer[0]]:.4g} mm ({names}): a duplicate "
-                f"position; {_label(slices[layer[0]])} was kept."
+                f"{len(layer)} images have the same position, {positions[layer[0]]:.4g} mm "
+                f"({names}); only {_label(slices[layer[0]])} was kept."
             )
     return [_by_position([slices[layer[0]] for layer in layers], notes)]
 
@@ -126,13 +128,13 @@ def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     notes = list(notes)
     if len(gaps):
         z, numbers = _even_steps(positions)
-        said = _gap_notes(positions, z, numbers)
-        notes += said
+        gap_notes = _gap_notes(positions, z, numbers)
+        notes += gap_notes
     else:
-        z, said = slices[0].distance or 1.0, []
+        z, gap_notes = slices[0].distance or 1.0, []
     notes += _direction_notes(slices)
     metadata: dict[str, Any] = {"directions": _directions(slices[0]).round(6).tolist()}
-    if said:
+    if gap_notes:
         metadata["slice_positions"] = [round(float(place), 6) for place in positions]
     return _finish(slices, z, notes, metadata)
 
@@ -145,10 +147,12 @@ def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     z = slices[0].distance
     if len(ordered) > 1:
         how = "frame number" if frames else "InstanceNumber" if numbered else "file name"
-        source = "as the header states it" if z else "which is not stated and taken as 1"
-        notes.append(
-            f"The slices have no position; ordered by {how}, with the spacing of slices {source}."
+        distance = (
+            f"their distance ({z:.4g} mm) was taken from {slices[0].distance_name or 'the header'}"
+            if z
+            else "their distance is not stated and was set to 1"
         )
+        notes.append(f"The slices have no positions. They were ordered by {how}; {distance}.")
     if numbered and not frames:
         numbers = [item.number or 0 for item in ordered]
         missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
@@ -169,7 +173,7 @@ def _finish(
         place = np.asarray(first.position)
         origin = (float(place @ normal), float(place @ column), float(place @ row))
     if first.pixel_spacing is None:
-        notes.append("The header states no pixel spacing; the voxel size is not known.")
+        notes.append("The voxel size is unknown, because the header gives no pixel spacing.")
         spacing, unit, origin = (1.0, 1.0, 1.0), "pixel", (0.0, 0.0, 0.0)
     else:
         spacing, unit = (z, *first.pixel_spacing), "mm"
@@ -177,16 +181,16 @@ def _finish(
 
 
 def _even_steps(positions: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | None]:
-    """Return the spacing of slices, and the number of each on an even grid, from 0.
+    """Return the slice spacing, and the index of each slice on an even grid, from 0.
 
-    None stands for the numbers where the slices lie on no even grid; the spacing is their median
-    distance then. Else it is the mean, since positions are rounded decimals, which it evens out.
+    The indices are None if the slices are unevenly spaced; the spacing is then the median distance.
+    Otherwise it is the mean distance, which averages out the rounding of the positions.
     """
     gaps = np.diff(positions)
     median = float(np.median(gaps))
     steps = np.rint(gaps / median)
     numbers = np.concatenate([[0.0], np.cumsum(steps)])
-    # beyond this a position is wrong, and slices are not missing
+    # beyond this ratio a position is wrong, rather than slices missing
     if (steps < 1).any() or numbers[-1] > _MOST_MISSING * len(positions):
         return _shortest(median, positions), None
     step = float((positions[-1] - positions[0]) / numbers[-1])
@@ -197,9 +201,9 @@ def _even_steps(positions: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | 
 
 
 def _shortest(step: float, positions: npt.NDArray[Any]) -> float:
-    """Return the shortest decimal that floating-point numbers do not tell from the spacing.
+    """Return the shortest decimal that equals the spacing within floating-point precision.
 
-    0.05 is meant, not 0.05000000000004.
+    For example 0.05 for 0.05000000000004.
     """
     noise = 8 * np.finfo(float).eps * float(np.abs(positions).max())
     for digits in range(1, 16):
@@ -210,7 +214,7 @@ def _shortest(step: float, positions: npt.NDArray[Any]) -> float:
 
 
 def _rounding(positions: npt.NDArray[Any], step: float) -> float:
-    """Return the unit of the last decimal in which positions are written, where it is small."""
+    """Return the rounding unit of the positions if it is small against the step, else 0."""
     for digits in range(7):
         unit = 10.0**-digits
         if unit < step / 10 and np.allclose(positions, positions.round(digits), rtol=0, atol=1e-9):
@@ -224,21 +228,21 @@ def _gap_notes(
     gaps = np.diff(positions)
     if numbers is None:
         return [
-            f"The slices are unevenly spaced, {gaps.min():.4g} to {gaps.max():.4g} mm apart; "
-            f"the median, {z:.4g} mm, is taken for all. Resampling makes them even."
+            f"The slices are unevenly spaced ({gaps.min():.4g} to {gaps.max():.4g} mm apart); the "
+            f"median distance, {z:.4g} mm, is used. Resample the stack to an even spacing."
         ]
     steps = np.diff(numbers)
     if (steps == 1).all():
         return []
-    # numbers as they would be if none were missing, from 1
+    # slice numbers of the complete stack, from 1
     missing = sorted(set(range(1, int(numbers[-1]) + 2)) - {int(n) + 1 for n in numbers})
     shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
     what = f"Slice {shown} is" if len(missing) == 1 else f"Slices {shown} are"
     first = int(np.argmax(steps > 1))
     return [
-        f"{what} missing: nothing between {positions[first]:.4g} and "
-        f"{positions[first + 1]:.4g} mm; "
-        f"spacing {z:.4g} mm elsewhere. The volume closes up there; resampling fills it in."
+        f"{what} missing: no slices between {positions[first]:.4g} and "
+        f"{positions[first + 1]:.4g} mm (spacing {z:.4g} mm elsewhere). The gap was closed. "
+        "Resample the stack to interpolate it."
     ]
 
 
@@ -247,13 +251,13 @@ def _direction_notes(slices: Sequence[Slice]) -> list[str]:
     row, column, normal = _directions(first)
     notes = []
     if first.orientation is None:
-        notes.append("The header states no orientation; axial slices are assumed.")
+        notes.append("The header gives no orientation; axial slices are assumed.")
     axes = np.stack([row, column, normal])
     angle = math.degrees(math.acos(min(1.0, float(np.abs(axes).max(axis=1).min()))))
     if angle > 0.5:
         notes.append(
-            f"The slices are oblique, {angle:.1f} degrees to the axes of the scanner; "
-            "z, y, x are those of the stack."
+            f"The slices are oblique ({angle:.1f} degrees to the axes of the scanner); z, y and x "
+            "are the axes of the stack."
         )
     along = np.asarray(last.position) - np.asarray(first.position)
     aside = math.hypot(float(along @ row), float(along @ column))
@@ -261,21 +265,20 @@ def _direction_notes(slices: Sequence[Slice]) -> list[str]:
     pixel = min(first.pixel_spacing or (1.0, 1.0))
     if len(slices) > 1 and aside > 0.5 * pixel:
         notes.append(
-            f"The stack is tilted (gantry tilt {math.degrees(math.atan2(aside, depth)):.1f} "
-            f"degrees): each slice lies {aside / (len(slices) - 1):.3g} mm aside of the last, "
-            "which was not corrected."
+            f"Gantry tilt {math.degrees(math.atan2(aside, depth)):.1f} degrees: each slice is "
+            f"offset by {aside / (len(slices) - 1):.3g} mm from the previous one (not corrected)."
         )
     return notes
 
 
 def _without_copies(slices: Sequence[Slice]) -> tuple[list[Slice], list[str]]:
-    """Drop files that are the same image once more, as in a backup folder."""
+    """Drop duplicates of the same image, as from a backup folder."""
     seen: dict[tuple[str, int], Slice] = {}
     for item in slices:
         seen.setdefault((item.instance or str(item.path), item.frame), item)
     dropped = len(slices) - len(seen)
-    count = readable_count(dropped, "image")
-    notes = [f"{count} with an identifier that occurs twice; one of each was kept."]
+    count = readable_count(dropped, "duplicate image")
+    notes = [f"{count} (same SOP Instance UID) dropped; one copy of each was kept."]
     return list(seen.values()), notes if dropped else []
 
 
@@ -291,7 +294,7 @@ def _directions(item: Slice) -> npt.NDArray[Any]:
     row, column = values[:3], values[3:]
     directions = np.stack([row, column, np.cross(row, column)])
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-    # a header of zeros has no direction
+    # directions of zero length are invalid
     if (lengths < 1e-6).any():
         return np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]])
     units: npt.NDArray[Any] = directions / lengths
@@ -311,5 +314,5 @@ def _label(item: Slice) -> str:
 
 
 def _rounded(values: Sequence[float] | None, digits: int) -> tuple[float, ...] | None:
-    # adding zero makes -0.0 and 0.0 the same key
+    # adding 0.0 turns -0.0 into 0.0, for equal keys
     return None if values is None else tuple(round(value, digits) + 0.0 for value in values)

@@ -1,6 +1,6 @@
-"""Headers of DICOM files, reduced to what places and rescales a slice.
+"""Headers of DICOM files: only the elements for geometry and grey values.
 
-Nothing that identifies a patient is taken from a header.
+Nothing that identifies a patient is read.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
     from hushpore.io.input_limits import InputLimits
 
-    #: Planes, and the name of each file that holds none with the reason.
+    #: Image planes, and the name of each skipped file with the reason.
     Headers: TypeAlias = tuple[list[Slice], list[tuple[str, str]]]
-    #: Returns a value of a frame, by its name and the sequence of functional groups that has it.
+    #: Returns an element of a frame, given its keyword and the functional group sequence with it.
     Lookup: TypeAlias = Callable[[str, str], Any]
 
-# value representations by how their bytes are read here; pydicom reads all others
+# value representations that are decoded here; pydicom decodes all others
 _TEXT = ("CS", "DS", "IS", "LO", "UI")
-# begins a change of the character set, after which bytes of ASCII stand for other letters
+# escape to another character set, in which ASCII bytes stand for other letters
 _ESCAPE = b"\x1b"
 _WHOLE = {"US": False, "SS": True}
 _DICOMDIR = "1.2.840.10008.1.3.10"
-_LARGEST_IMAGE = 2**40  # bytes; beyond it a header is wrong, not a scan large
-# implicit and explicit, little and big endian; none stated
+_LARGEST_IMAGE = 2**40  # bytes; a larger declared size means a damaged header
+# implicit and explicit, little and big endian; not stated
 _UNCOMPRESSED = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2", "")
-# all that is read of a header: patient, institution and the rest stay in the file
+# the only elements that are read; patient, institution and the rest stay in the file
 _TAGS = [
     "BitsAllocated", "BitsStored", "Columns", "DoseGridScaling", "GridFrameOffsetVector", "HighBit",
     "ImageOrientationPatient", "ImagePositionPatient", "ImageType", "ImagerPixelSpacing",
@@ -50,30 +50,29 @@ _TAGS = [
     "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence", "SliceThickness",
     "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
 ]  # fmt: skip
-# element of the pixels, without group: their kind of number where the header does not say
+# number of the pixel data element in its group: data type of float pixel data
 _FLOATS = {0x0008: "f4", 0x0009: "f8"}
 _PIXELS = 0x7FE0
 _ITEM = b"\xfe\xff\x00\xe0"  # the tag of an item of a sequence, little endian
-_PIXEL_TAG = b"\xe0\x7f\x10\x00"  # that of pixels
+_PIXEL_TAG = b"\xe0\x7f\x10\x00"  # the tag of the pixel data
 _MANY_ITEMS = 50_000
-_BATCH = 50  # headers from one report of progress to the next
+_BATCH = 50  # headers per progress report
 _UNDEFINED = 0xFFFFFFFF
 
 
 class Header:
-    """The elements of a data set, by keyword.
+    """Elements of a data set, by keyword, decoded faster than by pydicom.
 
-    `dataset`: as read from a file; its elements are still bytes, which pydicom would turn into
-    objects that check themselves.
+    `dataset`: as read from a file, with raw elements (bytes).
     """
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a number, a text, a list of texts, a sequence, or the default where it is empty.
+        """Return a number, text, list of texts or sequence; the default for an empty element.
 
-        Numbers that are written as text stay text; see `numbers`.
+        Numbers stored as text stay text; see `numbers`.
         """
         tag, representation = _entry(name)
         element = self._dataset.get_item(tag)
@@ -97,13 +96,13 @@ class Header:
 
 
 def first(dataset: Any, sequence: str) -> Any:
-    """Return the first item of a sequence, or None where there is none."""
+    """Return the first item of a sequence, or None if it has none."""
     items = dataset.get(sequence)
     return items[0] if items else None
 
 
 def numbers(value: Any) -> list[float]:
-    """Return the finite numbers of an element with one or several values, or an empty list.
+    """Return the numbers of an element with one or more values; empty if any is not finite.
 
     >>> numbers(["1.5", "2"]), numbers("3"), numbers(None), numbers("many")
     ([1.5, 2.0], [3.0], [], [])
@@ -119,13 +118,13 @@ def numbers(value: Any) -> list[float]:
 
 
 def number(value: Any, default: Any) -> float:
-    """Return the first number of an element, or of `default`, or one."""
+    """Return the first number of an element, else that of `default`, else 1."""
     found = numbers(value) or numbers(default)
     return found[0] if found else 1.0
 
 
 def integer(value: Any) -> int | None:
-    """Return the first number of an element without its decimals, or None."""
+    """Return the first number of an element, truncated to an integer, or None."""
     found = numbers(value)
     return int(found[0]) if found else None
 
@@ -141,7 +140,7 @@ def _entry(name: str) -> tuple[Any, str]:
 
 
 def is_dicomdir(path: Path) -> bool:
-    """Whether a DICOM file is the directory of a disc, which holds no image itself."""
+    """Return whether a DICOM file is a DICOMDIR, which contains no image itself."""
     import pydicom
 
     try:
@@ -155,15 +154,15 @@ def is_dicomdir(path: Path) -> bool:
 
 
 def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
-    """Read the headers of DICOM files; yields the share that was read so far.
+    """Read the headers of DICOM files; yields the fraction read so far.
 
     `files`: files in any order.
-    Returns: one for each greyscale image plane; name of each file that holds none, and why.
+    Returns: a slice for each greyscale image plane; the name of each other file, and the reason.
     """
     slices: list[Slice] = []
     left_out: list[tuple[str, str]] = []
     for start in range(0, len(files), _BATCH):
-        # nothing is yielded while messages are captured, which concerns the whole process
+        # capturing warnings is global, so do not yield inside the block
         with captured_warnings("pydicom"):
             for path in files[start : start + _BATCH]:
                 found, reason = _read_header(path)
@@ -176,14 +175,14 @@ def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
 
 @functools.cache
 def _tags() -> list[Any]:
-    """Return the tags of what is read, which pydicom would look up anew for each file."""
+    """Return the tags of the elements to read; pydicom would look them up for each file."""
     from pydicom.tag import Tag
 
     return [Tag(each) for each in _TAGS]
 
 
 def _read_header(path: Path) -> tuple[list[Slice], str]:
-    """Return the greyscale planes of a file, or why there are none."""
+    """Return the greyscale planes of a file, or the reason why there are none."""
     import pydicom
 
     try:
@@ -205,16 +204,16 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
     except (OSError, MemoryError):
         raise
     except Exception as error:
-        # any kind of error comes out of a damaged header; none may stop the other files
-        return [], f"a damaged header ({type(error).__name__})"
+        # a damaged header can raise any error, which must not stop the other files
+        return [], f"damaged header ({type(error).__name__})"
 
 
-def _require_few_items(file: BinaryIO, gate: InputLimits) -> None:
-    """Refuse a header of more items than any has, each of which takes time; `file`: at its begin.
+def _require_few_items(file: BinaryIO, limits: InputLimits) -> None:
+    """Raise NotTrustedError for a header with implausibly many items, each of which takes time.
 
-    Raises NotTrustedError if it has so many.
+    `file`: positioned at its beginning.
     """
-    if gate.stored < _MANY_ITEMS * len(_ITEM):
+    if limits.stored < _MANY_ITEMS * len(_ITEM):
         return
     count, length = 0, 1 << 16
     while piece := file.read(length):
@@ -224,29 +223,29 @@ def _require_few_items(file: BinaryIO, gate: InputLimits) -> None:
             break
     file.seek(0)
     if count > _MANY_ITEMS:
-        gate.require_few(count, "items in its header")
+        limits.require_few(count, "items in its header")
 
 
 def _unusable(header: Header) -> str:
-    """Return why a data set is not a greyscale image, or an empty string."""
+    """Return the reason why a data set is not a greyscale image; empty if it is one."""
     rows, columns, bits = _integers(header, "Rows", "Columns", "BitsAllocated")
     if rows is None or columns is None or bits is None:
         return f"no pixels ({header.get('Modality', 'document')})"
     frames = _frames(header)
     if bits not in (1, 8, 16, 32, 64):
-        return f"{bits} bits a pixel, where 8, 16, 32 or 64 are usual"
+        return f"{bits} bits per pixel; 8, 16, 32 or 64 are supported"
     if min(rows, columns, frames) < 1:
         return f"no pixels ({frames} x {rows} x {columns})"
     if rows * columns * frames * bits // 8 > _LARGEST_IMAGE:
-        return f"the header states an impossible size ({frames} x {rows} x {columns})"
+        return f"impossible image size in the header ({frames} x {rows} x {columns})"
     colour = str(header.get("PhotometricInterpretation", "MONOCHROME2"))
     if header.get("SamplesPerPixel", 1) != 1 or not colour.startswith("MONOCHROME"):
-        return f"a colour image ({colour})"
+        return f"colour image ({colour})"
     return ""
 
 
 def _integers(header: Header, *names: str) -> list[int | None]:
-    """Return numbers as the standard has them, also where they are stated as decimals or text."""
+    """Return elements as integers, also if they are stored as decimals or text."""
     return [integer(header.get(name)) for name in names]
 
 
@@ -258,9 +257,9 @@ def _frames(header: Header) -> int:
 def _encoding(
     dataset: Any, header: Header, path: Path, content: BinaryIO, file: BinaryIO
 ) -> Encoding:
-    """Find where and how the pixels are stored.
+    """Determine where and how the pixel data are stored.
 
-    `content`: stands where the header ends; it is the `file`, or what a deflated one expands to.
+    `content`: positioned at the end of the header; either `file` or the inflated file.
     """
     is_deflated = content is not file
     syntax = DEFLATED if is_deflated else str(dataset.file_meta.get("TransferSyntaxUID", ""))
@@ -281,17 +280,18 @@ def _encoding(
     high = integer(header.get("HighBit"))
     if high is None or not stored - 1 <= high < bits:
         high = stored - 1
-    # a stated syntax and the file may disagree; a value representation is a capital letter
+    # the transfer syntax in the header may be wrong, so test for a value representation
     explicit = start[4:6] in (b"OB", b"OW", b"OF", b"OD", b"UN")
     length = int.from_bytes(start[8:12] if explicit else start[4:8], "little" if little else "big")
     offset = at + (12 if explicit else 8)
-    # bits are packed, and big-endian bytes swapped in pairs; a deflated file has no offsets; a
-    # compressed image always has a length that is not defined, and an uncompressed one never
+    # leave these to pydicom: packed bits, big-endian bytes swapped in pairs, deflated files without
+    # offsets, and contradictions: a compressed image always has an undefined length, an
+    # uncompressed one never
     plain = syntax in _UNCOMPRESSED
     if is_deflated or bits == 1 or (not little and bits == 8):
         offset = -1
     elif len(start) < 8 or group != _PIXELS:
-        offset = size  # no pixels
+        offset = size  # no pixel data
     elif plain == (length == _UNDEFINED):
         offset = -1
     return Encoding(
@@ -305,12 +305,12 @@ def _encoding(
         high_bit=high,
         offset=offset,
         length=None if length == _UNDEFINED or offset < 0 else length,
-        gate=limits_for(path, size),
+        limits=limits_for(path, size),
     )
 
 
 def _slices(header: Header, encoding: Encoding) -> list[Slice]:
-    # one stands for all where there cannot be so many; what is wrong is said when it is opened
+    # one slice for all frames of an incomplete file; opening it reports the error
     n_frames = encoding.n_frames if encoding.is_complete else 1
     shared = first(header, "SharedFunctionalGroupsSequence")
     frames = header.get("PerFrameFunctionalGroupsSequence") or []
@@ -326,7 +326,7 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
         orientation = tuple(turned) if len(turned) == 6 and any(turned) else None
         if position and n_frames > 1 and own is None:
             if frame < len(offsets) and orientation is not None:
-                # offsets from the first frame, as dose grids state them
+                # dose grids give the offsets from the first frame
                 normal = np.cross(orientation[:3], orientation[3:])
                 x, y, z = np.asarray(position) + normal * (offsets[frame] - offsets[0])
                 position = float(x), float(y), float(z)
@@ -343,6 +343,7 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
             ),
         }
         windows = _windows(value)
+        distance, distance_name = _distance(value)
         slices.append(
             Slice(
                 path=encoding.path,
@@ -355,14 +356,15 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
                 position=position,
                 orientation=orientation,
                 pixel_spacing=_pixel_spacing(value),
-                distance=_distance(value),
+                distance=distance,
+                distance_name=distance_name,
                 encoding=encoding,
                 slope=number(slope, header.get("DoseGridScaling", 1.0)),
                 intercept=number(intercept, 0.0),
                 facts={
                     **facts,
                     "windows": windows,
-                    # what should scale the values, and is no number
+                    # scaling elements that are not numbers
                     "unscaled": [
                         name for name, stated in scaling.items()
                         if stated is not None and not numbers(stated)
@@ -376,7 +378,7 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
 
 
 def _lookup(header: Header, own: Any, shared: Any) -> Lookup:
-    """Return what finds a value in a frame's functional groups, the shared ones, or the header."""
+    """Return a function that looks up an element in functional groups, then in the header."""
 
     def value(name: str, sequence: str) -> Any:
         for each in (own, shared):
@@ -389,7 +391,7 @@ def _lookup(header: Header, own: Any, shared: Any) -> Lookup:
 
 
 def _facts(header: Header) -> dict[str, Any]:
-    """Collect what a series says of itself, leaving out whatever identifies a person."""
+    """Return the elements common to a series, without anything that identifies a person."""
     image_type = str(header.get("ImageType", "")).upper()
     return {
         "modality": str(header.get("Modality", "")),
@@ -403,7 +405,7 @@ def _facts(header: Header) -> dict[str, Any]:
 
 
 def _windows(value: Lookup) -> list[list[float]]:
-    """Return the lowest and highest value of every window that the header proposes."""
+    """Return the lowest and highest value of every display window in the header."""
     centres = numbers(value("WindowCenter", "FrameVOILUTSequence"))
     widths = numbers(value("WindowWidth", "FrameVOILUTSequence"))
     pairs = zip(centres, widths, strict=False)
@@ -418,9 +420,10 @@ def _pixel_spacing(value: Lookup) -> tuple[float, float] | None:
     return None
 
 
-def _distance(value: Lookup) -> float | None:
+def _distance(value: Lookup) -> tuple[float | None, str]:
+    """Return the slice distance and the keyword of its element."""
     for name in ("SpacingBetweenSlices", "SliceThickness"):
         found = numbers(value(name, "PixelMeasuresSequence"))
         if found and abs(found[0]) > 0:
-            return abs(found[0])
-    return None
+            return abs(found[0]), name
+    return None, ""

@@ -1,4 +1,4 @@
-"""Pixels of DICOM files: read where they lie, or decoded, plane by plane."""
+"""Pixel data of DICOM files: read directly or decoded, plane by plane."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from hushpore.io.input_limits import InputLimits
 
 _DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
-#: Transfer syntax of what is compressed as a whole, header and pixels.
+#: Transfer syntax of files in which header and pixel data are deflated.
 DEFLATED = "1.2.840.10008.1.2.1.99"
-#: Bytes of a header, at most.
+#: Largest size of a header, in bytes.
 HEADER = SMALL
 _EXPLICIT = "1.2.840.10008.1.2.1"
 _PIXEL_DATA = 0x7FE00010
-_PIECE = 1 << 20  # bytes that are inflated at once
+_PIECE = 1 << 20  # bytes inflated at once
 _PREAMBLE = 144  # bytes up to the end of the length of the file's meta information
-_MOST_TIMES = 32  # bytes that a decoder may take for each of a value
+_MOST_TIMES = 32  # largest ratio of decoder memory to image size
 _RLE = "1.2.840.10008.1.2.5"
 _JPEG = "1.2.840.10008.1.2.4."
-# transfer syntax: names of the decoders in imagecodecs, the first that is there is taken
+# transfer syntax: names of decoders in imagecodecs; the first available one is used
 _NAMES = {
     f"{_JPEG}50": ("jpeg8",),
     f"{_JPEG}51": ("jpeg8",),
@@ -53,46 +53,46 @@ _NAMES = {
     f"{_JPEG}203": ("jpeg2k",),
     _RLE: ("dicomrle",),
 }
-_END_OF_IMAGE = b"\xff\xd9"  # of JPEG, JPEG-LS and JPEG 2000 alike
+_END_OF_IMAGE = b"\xff\xd9"  # in JPEG, JPEG-LS and JPEG 2000
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the pixels of one file are stored."""
+    """Storage of the pixel data of one file."""
 
     path: Path  # the file
-    size: int  # its bytes
-    syntax: str  # UID of its transfer syntax; empty where it states none
+    size: int  # of the file, in bytes
+    syntax: str  # UID of the transfer syntax; empty if not stated
     n_frames: int  # number of frames
     shape: tuple[int, int]  # rows and columns
-    dtype: np.dtype[Any]  # of a stored value, in the byte order of the file
-    # which bits of it count
+    dtype: np.dtype[Any]  # stored data type, in the byte order of the file
+    # bits of a stored value that are used
     bits_stored: int
     high_bit: int
-    offset: int  # where the values begin in the file; -1 where only pydicom can tell
-    length: int | None  # their bytes; None where they are encapsulated, as compressed ones are
-    gate: InputLimits  # what the file may take
+    offset: int  # of the pixel data in the file; -1 if they are left to pydicom
+    length: int | None  # of the pixel data, in bytes; None if encapsulated (compressed)
+    limits: InputLimits  # input limits of the file
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Lowest and highest value that can be stored."""
+        """Lowest and highest stored value possible."""
         if self.dtype.kind == "i":
             return -(2 ** (self.bits_stored - 1)), 2 ** (self.bits_stored - 1) - 1
         return 0, 2**self.bits_stored - 1
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one frame, decoded."""
+        """Size of one decoded frame, in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def rest(self) -> int:
-        """Bytes of pixels beyond those of the image that the header states; 0 where unknown."""
+        """Bytes of pixel data beyond the image described in the header; 0 if unknown."""
         return max((self.length or 0) - self.frame_bytes * self.n_frames, 0)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the file can hold the image that its header states."""
+        """Whether the file is large enough for the image described in its header."""
         try:
             self.require_complete()
         except InputError:
@@ -100,25 +100,26 @@ class Encoding:
         return True
 
     def require_complete(self) -> None:
-        """Refuse, from the header alone, a file that cannot hold the image that it states.
+        """Check, from the header alone, that the file is large enough for its image.
 
-        Raises InputError if it ends too early; NotTrustedError if it would take far more memory
-        than its bytes.
+        Raises InputError if it ends too early; NotTrustedError if the image would need far more
+        memory than the size of the file.
         """
-        self.gate.require_few(self.n_frames, "frames")
+        self.limits.require_few(self.n_frames, "frames")
         needed = self.frame_bytes * self.n_frames
         if self.offset >= self.size or self.length == 0:
             raise InputError(
-                f"{self.path.name} holds no pixels: the header is there, the image is not."
+                f"{self.path.name} contains no pixels: after the header there is no image. Copy or "
+                "export it again."
             )
         stated = " x ".join(str(n) for n in (self.n_frames, *self.shape)) + " pixels"
         if self.offset < 0 or self.length is None:
-            self.gate.require_plausible(needed, stated)
+            self.limits.require_plausible(needed, stated)
             return
         if self.length < needed:
             raise InputError(
-                f"{self.path.name} holds {self.length} bytes of pixels, but its header states "
-                f"{stated}, {needed} bytes. Copy or export it again."
+                f"{self.path.name} contains {self.length:,} bytes of pixel data, but its header "
+                f"describes {stated} ({needed:,} bytes). Copy or export it again."
             )
         if self.offset + needed > self.size:
             raise InputError(
@@ -128,13 +129,12 @@ class Encoding:
 
 
 class SeriesReader:
-    """Reads the planes of one series as they are stored; may be shared by threads.
+    """Reader of the stored values of one series; safe to use from several threads.
 
-    Those of an inverted image without calibration are turned over.
+    Uncalibrated MONOCHROME1 images are inverted.
 
     `slices`: in order; each with its encoding.
-    Raises InputError if a file cannot hold the image that its header states; nothing is decoded for
-    that.
+    Raises InputError if a file is too small for its image; the check decodes no pixel data.
     """
 
     def __init__(self, slices: Sequence[Slice]) -> None:
@@ -159,15 +159,15 @@ class SeriesReader:
         if stored is not out:
             out[...] = stored
         if self.inverted:
-            np.subtract(_both(item), out, out=out, casting="unsafe", dtype=np.float64)
+            np.subtract(_inversion_sum(item), out, out=out, casting="unsafe", dtype=np.float64)
 
     def shown(self, item: Slice, values: Sequence[float]) -> list[float]:
-        """Return values of a slice that a header states, rising, as they come out of it."""
+        """Return grey values in the header of a slice as the reader returns them, ascending."""
         if not self.inverted:
             return list(values)
-        # of values after slope and intercept
-        both = _both(item) * item.slope + 2 * item.intercept
-        return sorted(both - value for value in values)
+        # for values after slope and intercept
+        total = _inversion_sum(item) * item.slope + 2 * item.intercept
+        return sorted(total - value for value in values)
 
     def _stored(self, item: Slice, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
         from pydicom.encaps import get_frame
@@ -190,19 +190,19 @@ class SeriesReader:
             rows, columns = stated_size(frame) or encoding.shape
             if (rows, columns) != encoding.shape:
                 raise InputError(
-                    f"{encoding.path.name} is damaged: its compressed image states "
-                    f"{rows} x {columns} pixels, its header {encoding.shape[0]} x "
-                    f"{encoding.shape[1]}."
+                    f"{encoding.path.name} is damaged: its compressed image has "
+                    f"{rows} x {columns} pixels, but its header gives {encoding.shape[0]} x "
+                    f"{encoding.shape[1]}. Copy or export it again."
                 )
             if (stated_bytes(frame) or 0) > _MOST_TIMES * encoding.frame_bytes + SMALL:
                 raise InputError(
-                    f"{encoding.path.name} is damaged: its compressed image states more values a "
-                    "pixel than its header."
+                    f"{encoding.path.name} is damaged: its compressed image has more samples per "
+                    "pixel than its header gives. Copy or export it again."
                 )
             return _as_stated(_decoded(decode, frame, encoding), encoding)
 
     def _by_pydicom(self, item: Slice) -> npt.NDArray[Any]:
-        """Decode a file with pydicom's own decoders, all frames at once."""
+        """Decode a file with the decoders of pydicom, all frames at once."""
         with self._lock, captured_warnings("pydicom"):
             if self._decoded is None or self._decoded[0] != item.path:
                 self._decoded = None
@@ -211,13 +211,13 @@ class SeriesReader:
             return plane
 
 
-def _both(item: Slice) -> float:
-    """Return the sum of the ends of what a slice stores, about whose half it is turned over."""
+def _inversion_sum(item: Slice) -> float:
+    """Return the sum of a stored value and its inverse: lowest plus highest stored value."""
     return float(sum(item.encoding.bounds))
 
 
 def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Read a plane into `out`, or into a new array where `out` is of another type."""
+    """Read a plane into `out`, or into a new array if `out` has another type."""
     dtype = encoding.dtype.newbyteorder("=")
     values = out if out.dtype == dtype else np.empty(encoding.shape, dtype)
     offset = encoding.offset + frame * encoding.frame_bytes
@@ -226,25 +226,25 @@ def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArra
 
 
 def _without_unused_bits(values: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any]:
-    """Drop the bits that hold no part of the value, in place: old scanners kept overlays there."""
+    """Clear the unused bits in place, in which old scanners stored overlays."""
     allocated = 8 * values.dtype.itemsize
     if values.dtype.kind == "f" or encoding.bits_stored == allocated:
         return values
-    # up to the sign bit, and back with the sign carried along
+    # shift the value up to the sign bit and back, with sign extension
     np.left_shift(values, allocated - 1 - encoding.high_bit, out=values)
     np.right_shift(values, allocated - encoding.bits_stored, out=values)
     return values
 
 
 def _as_stated(decoded: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any]:
-    """Give decoded values the sign that the header states."""
+    """Convert decoded values to the data type in the header."""
     dtype = encoding.dtype.newbyteorder("=")
     values: npt.NDArray[Any] = decoded.reshape(encoding.shape)
     if values.dtype == dtype:
         return values
-    has_no_sign = values.dtype.kind == "u" and dtype.kind == "i"
+    sign_is_missing = values.dtype.kind == "u" and dtype.kind == "i"
     values = values.astype(dtype)
-    if has_no_sign:
+    if sign_is_missing:
         shift = 8 * dtype.itemsize - encoding.bits_stored
         np.left_shift(values, shift, out=values)
         np.right_shift(values, shift, out=values)
@@ -261,7 +261,7 @@ def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
         dataset = (
             pydicom.dcmread(path, force=True)
             if content is None
-            # what lies behind the pixels may be cut off
+            # the elements after the pixel data may be cut off
             else pydicom.filereader.read_partial(content, lambda tag, *_: tag > _PIXEL_DATA)
         )
     if not encoding.syntax:
@@ -274,27 +274,27 @@ def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
     except RuntimeError as error:
         name = dataset.file_meta.TransferSyntaxUID.name
         raise InputError(
-            f"The image in {path.name} ({name}) cannot be decoded: it is damaged, or it "
-            f"needs a decoder that is not installed: {_DECODERS}"
+            f"The image in {path.name} ({name}) cannot be decoded: it is damaged, or its decoder "
+            f"is not installed: {_DECODERS}"
         ) from error
     return stored.reshape(encoding.n_frames, *encoding.shape)
 
 
 def inflated(file: BinaryIO, most: int) -> BytesIO | None:
-    """Return the beginning of what a deflated file expands to, or None where a file is no such.
+    """Return the beginning of a deflated file, inflated; None for any other file.
 
-    It stands as if the file had not been compressed. `file`: at its beginning, where it is left.
-    `most`: bytes that are wanted; whatever the file expands to, no more are made.
+    The result reads like an uncompressed file. `file`: positioned at its beginning, also
+    afterwards. `most`: number of bytes to inflate at most.
     """
     start = file.read(2048)
     file.seek(0)
     if start[128:132] != b"DICM" or DEFLATED.encode() not in start:
         return None
-    # group, element, representation and length of the number that says where the data set begins
+    # the group length, the first element, gives the beginning of the data set
     begins = _PREAMBLE + int.from_bytes(start[_PREAMBLE - 4 : _PREAMBLE], "little")
     meta = start[:begins].replace(DEFLATED.encode(), _EXPLICIT.encode().ljust(len(DEFLATED), b"\0"))
     if start[132:138] != b"\2\0\0\0UL" or begins > len(start) or len(meta) != begins:
-        raise EOFError("the meta information does not say how long it is")
+        raise EOFError("the meta information has no group length")
     file.seek(begins)
     stream, content, piece = zlib.decompressobj(-zlib.MAX_WBITS), BytesIO(meta), b""
     content.seek(begins)
@@ -315,7 +315,10 @@ def _require_decoder(dataset: Any, path: Path) -> None:
 
     syntax = dataset.file_meta.TransferSyntaxUID
     if not syntax.is_transfer_syntax:
-        raise InputError(f"{path.name} names a compression that does not exist ({syntax}).")
+        raise InputError(
+            f"{path.name} uses a compression that is not supported ({syntax}). Export it "
+            "uncompressed."
+        )
     if not syntax.is_compressed or syntax.is_deflated:
         return
     try:
@@ -324,13 +327,13 @@ def _require_decoder(dataset: Any, path: Path) -> None:
         available = False
     if not available:
         raise MissingPackageError(
-            f"{path.name} is compressed ({syntax.name}), and no decoder for that is installed: "
+            f"{path.name} is compressed ({syntax.name}), and no decoder for this is installed: "
             f"{_DECODERS}"
         )
 
 
 def decoder_of(syntax: str) -> Callable[..., Any] | None:
-    """Return the decoder of imagecodecs for a transfer syntax, or None where it has none."""
+    """Return the decoder of imagecodecs for a transfer syntax, or None if it has none."""
     try:
         import imagecodecs
     except ImportError:
@@ -341,14 +344,14 @@ def decoder_of(syntax: str) -> Callable[..., Any] | None:
 
 
 def _decoded(decode: Callable[..., Any], frame: bytes, encoding: Encoding) -> npt.NDArray[Any]:
-    """Return the values of a frame, in the type that it states itself where it does."""
+    """Return the decoded values of a frame."""
     if encoding.syntax == _RLE:
         values = np.empty(encoding.shape, encoding.dtype.newbyteorder("="))
         filled = decode(frame, values.dtype, out=values.reshape(-1).view(np.uint8))
         if len(filled) != values.nbytes:
             raise EOFError("the runs end before the frame does")
         return values
-    # without the mark at its end a frame that was cut keeps CharLS busy for seconds
+    # CharLS takes seconds for a truncated frame without an end-of-image marker
     ended = frame[-16:].rstrip(b"\0").endswith(_END_OF_IMAGE)
     decoded: npt.NDArray[Any] = decode(frame if ended else frame + _END_OF_IMAGE)
     return decoded

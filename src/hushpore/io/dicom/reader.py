@@ -1,6 +1,6 @@
-"""DICOM files to volumes: one for each series, in order, in HU and millimetres.
+"""Reading of DICOM files: one volume per series, slices in order, in HU and millimetres.
 
-A single file is an image, or the directory of a disc, which says what of its files may be read.
+A single file is either an image or a DICOMDIR, which lists the files to read.
 """
 
 from __future__ import annotations
@@ -27,42 +27,41 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_KINDS = {"i": "with sign", "u": "without sign"}
-_INVERTED = "MONOCHROME1 (low values are white): the values were inverted."
-# by DICOM PS3.3 C.7.6.3.1.2 the word tells how to show values, not what they mean
+_KINDS = {"i": "signed", "u": "unsigned"}
+_INVERTED = "The values were inverted, because low values are white (MONOCHROME1)."
+# by DICOM PS3.3 C.7.6.3.1.2, MONOCHROME1 describes the display of values, not their meaning
 _KEPT = (
-    "MONOCHROME1: the scanner shows low values as white. The values are HU and were kept, so that "
-    "air stays the lowest."
+    "The values are HU and were not inverted, although the scanner shows low values as white "
+    "(MONOCHROME1); air has the lowest value."
 )
 
 
 def open_dicom(
     files: Sequence[Path], place: Path, strays: Sequence[Path] = ()
 ) -> Generator[float, None, list[Volume]]:
-    """Find the series that some DICOM files hold, from their headers alone.
+    """Open the series in some DICOM files; only headers are read.
 
-    Yields the share of the headers that was read so far.
+    Yields the fraction of the headers read so far.
 
-    `files`: DICOM files in any order, of one or several series. `place`: the file or folder that
-    the user named, for messages and names. `strays`: files beside them that are not DICOM, to be
-    mentioned.
-    Returns: one for each series, orientation and shape; localisers, colour images and reports are
-    left out, which a note says. float32 HU where the files rescale, as `Scaled`, else the stored
-    integers. The values lie on disk still, as `PlaneStack`. Nothing that identifies the patient is
-    kept.
-    Raises InputError if no file holds a greyscale image.
+    `files`: DICOM files in any order, of one or several series. `place`: file or folder given by
+    the user, for messages and names. `strays`: files in the same folder that are not DICOM, for a
+    note.
+    Returns: one lazy volume (`PlaneStack`) per series, orientation and shape. Localisers, colour
+    images and reports are skipped, with a note. Values are float32 HU (`Scaled`) if the files give
+    slope and intercept, otherwise the stored integers. Nothing that identifies the patient is kept.
+    Raises InputError if no file contains a greyscale image.
     """
     slices, left_out = yield from read_headers(files)
     groups = group_by_series(slices)
     kept = [each for each in groups if not each[0].facts["localiser"]]
     if kept:
         dropped = [item for each in groups if each[0].facts["localiser"] for item in each]
-        left_out += [(item.path.name, "a localiser") for item in dropped]
+        left_out += [(item.path.name, "localiser") for item in dropped]
         groups = kept
     if not groups:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:3])
-        reasons = reasons or "There is the directory file of a disc alone; its images are missing"
-        raise InputError(f"{place.name} holds no DICOM image that can be read. {reasons}.")
+        reasons = reasons or "There is only a DICOMDIR; the images that it lists are missing"
+        raise InputError(f"{place.name} contains no readable DICOM image. {reasons}.")
     volumes, failures = _opened(groups, place)
     if not volumes:
         raise failures[0]
@@ -79,7 +78,7 @@ def _left_out_notes(left_out: list[tuple[str, str]], strays: Sequence[Path]) -> 
     if strays:
         reasons["not DICOM"] = [path.name for path in strays]
     return [
-        f"{readable_count(len(names), 'file')} left out, {reason}: {shortened(names)}."
+        f"{readable_count(len(names), 'file')} skipped ({reason}): {shortened(names)}."
         for reason, names in reasons.items()
     ]
 
@@ -87,7 +86,7 @@ def _left_out_notes(left_out: list[tuple[str, str]], strays: Sequence[Path]) -> 
 def _opened(
     groups: Sequence[Sequence[Slice]], place: Path
 ) -> tuple[list[Volume], list[HushporeError]]:
-    """Open every series; one that is damaged does not stop the others."""
+    """Open every series; a damaged one does not stop the others."""
     volumes: list[Volume] = []
     failures: list[HushporeError] = []
     for part in [part for each in groups for part in arrange(each)]:
@@ -110,66 +109,68 @@ def _name(part: Arrangement, place: Path, count: int) -> str:
 
 
 def _differences(slices: Sequence[Slice]) -> list[str]:
-    """Say of slices of one series where their headers contradict one another."""
+    """Return notes on contradictions between the headers of the slices of a series."""
     notes = []
     kinds = {(each.encoding.dtype.kind, each.encoding.bits_stored) for each in slices}
     if len(kinds) > 1:
-        told = sorted(f"{bits} bits, {_KINDS.get(kind, 'decimals')}" for kind, bits in kinds)
+        types = sorted(f"{bits} bits, {_KINDS.get(kind, 'float')}" for kind, bits in kinds)
         notes.append(
-            f"The slices store their values in several ways ({'; '.join(told[:4])}): see whether "
-            "the headers of some are damaged."
+            f"The slices have different data types ({'; '.join(types[:4])}); check whether some "
+            "headers are damaged."
         )
     (line, count), *_ = Counter((each.slope, each.intercept) for each in slices).most_common()
-    # some scanners give each slice a line of its own
+    # some scanners give each slice its own slope and intercept
     if len(slices) / 2 < count < len(slices):
         others = [each for each in slices if (each.slope, each.intercept) != line]
         notes.append(
-            f"The values of {_files(others)} are scaled by {others[0].slope:g} and "
-            f"{others[0].intercept:g}, those of other slices by {line[0]:g} and {line[1]:g}: see "
-            "whether the headers of some are damaged."
+            f"Rescale slope and intercept are {others[0].slope:g} and {others[0].intercept:g} in "
+            f"{_files(others)}, but {line[0]:g} and {line[1]:g} in most slices; check whether some "
+            "headers are damaged."
         )
     return notes
 
 
 def _contradictions(slices: Sequence[Slice]) -> list[str]:
-    """Say where the header of a slice contradicts itself, or its pixels."""
+    """Return notes on slices with headers that contradict themselves or the pixel data."""
     notes = []
-    # a byte more makes a length even
+    # one byte more is padding to an even length
     longer = [each for each in slices if each.encoding.rest > 1]
     if longer:
         notes.append(
-            f"{_files(longer)}: {longer[0].encoding.rest:,} bytes of pixels more than the header "
-            "states; see whether its shape, its number of frames and its type are right."
+            f"{_files(longer)}: {longer[0].encoding.rest:,} more bytes of pixel data than the "
+            "header describes; check rows, columns, frames and bit depth."
         )
     shifted = [each for each in slices if each.encoding.high_bit != each.encoding.bits_stored - 1]
     if shifted:
         encoding = shifted[0].encoding
         notes.append(
-            f"{_files(shifted)}: by the header {encoding.bits_stored} bits of a value count, of "
-            f"which the highest is number {encoding.high_bit + 1}; see whether that is right."
+            f"{_files(shifted)}: the header gives {encoding.bits_stored} stored bits but bit "
+            f"{encoding.high_bit} as the highest; check that this is correct."
         )
     unscaled = [each for each in slices if each.facts["unscaled"]]
     if unscaled:
         names = ", ".join(unscaled[0].facts["unscaled"])
         notes.append(
-            f"{_files(unscaled)}: what the values are to be scaled by is no number ({names}), and "
-            "was left out."
+            f"{_files(unscaled)}: {names} is not a number and was ignored; check the grey values."
         )
     odd = [each for each in slices if not _is_usual(each)]
     if odd:
-        notes.append(
-            f"{_files(odd)}: the values are scaled by {odd[0].slope:g} and {odd[0].intercept:g}; "
-            "see whether the header is damaged."
-        )
+        notes.append(f"{_files(odd)}: {_unusual_scaling(odd[0])}; the header may be damaged.")
     return notes
 
 
 def _is_usual(item: Slice) -> bool:
-    """Whether larger stored values are larger grey values, all of which float32 can hold."""
+    """Return whether the slope is positive and all grey values fit into float32."""
     if not item.slope > 0 or item.encoding.dtype.kind == "f":
         return item.slope > 0
     ends = (item.slope * bound + item.intercept for bound in item.encoding.bounds)
     return all(abs(end) < float(np.finfo(np.float32).max) for end in ends)
+
+
+def _unusual_scaling(item: Slice) -> str:
+    if item.slope == 0:
+        return f"the rescale slope is 0, so every value becomes {item.intercept:g}"
+    return f"the rescale slope is {item.slope:g} and the intercept {item.intercept:g}"
 
 
 def _files(slices: Sequence[Slice]) -> str:
@@ -177,7 +178,7 @@ def _files(slices: Sequence[Slice]) -> str:
 
 
 def _stated(item: Slice, reader: SeriesReader, fact: str) -> list[float]:
-    """Return what a header says of a stored value, as it comes out of the slice; else nothing."""
+    """Return a stored value in the header as a grey value of the slice; empty if there is none."""
     stored = item.facts[fact]
     return [] if stored is None else reader.shown(item, [stored * item.slope + item.intercept])
 
@@ -185,12 +186,12 @@ def _stated(item: Slice, reader: SeriesReader, fact: str) -> list[float]:
 def _padding_notes(
     slices: Sequence[Slice], reader: SeriesReader, paddings: Sequence[float]
 ) -> list[str]:
-    """Say where a series is filled in with more than one value."""
+    """Return a note on a series with more than one padding value."""
     if len(paddings) > 1:
         return [
-            f"The slices are said to be filled in with {len(paddings)} values, from "
-            f"{paddings[0]:g} to {paddings[-1]:g}, as each is scaled in its own way: none is taken "
-            "for that. Fill them in with one, or give a mask of the sample."
+            f"The slices have {len(paddings)} padding values ({paddings[0]:g} to "
+            f"{paddings[-1]:g}), because each has its own rescale slope and intercept; none was "
+            "used as padding. Give a mask of the sample."
         ]
     limits = {value for item in slices for value in _stated(item, reader, "padding_limit")}
     others = sorted(limits - set(paddings))
@@ -198,8 +199,8 @@ def _padding_notes(
         return []
     ends = min(*paddings, *others), max(*paddings, *others)
     return [
-        f"All values from {ends[0]:g} to {ends[1]:g} are said to be filled in; only "
-        f"{paddings[0]:g} is taken for that."
+        f"The header declares a range of padding values ({ends[0]:g} to {ends[1]:g}); only "
+        f"{paddings[0]:g} is used as padding."
     ]
 
 
@@ -218,7 +219,7 @@ def _volume(part: Arrangement, name: str) -> Volume:
         (metadata["padding_value"],) = paddings
     notes += _padding_notes(part.slices, reader, paddings)
     if windows := [reader.shown(first, ends) for ends in facts["windows"]]:
-        # soft tissue, lung, bone: the first is what the scanner shows
+        # for example soft tissue, lung and bone: the scanner shows the first
         metadata["contrast_limits"] = windows[0]
         metadata["windows"] = windows
     if facts["localiser"]:
@@ -244,9 +245,9 @@ def _volume(part: Arrangement, name: str) -> Volume:
 
 
 def open_dicom_file(path: Path) -> Generator[float, None, list[Volume]]:
-    """Open a DICOM file, or all that the directory file of a disc names; as `open_dicom`.
+    """Open a DICOM file, or all files listed in a DICOMDIR; as `open_dicom`.
 
-    Of a single file its own pixels are read, never those of its neighbours.
+    A single file is opened alone, without the other slices of its series.
     """
     if not is_dicomdir(path):
         return (yield from open_dicom([path], path))
@@ -256,14 +257,14 @@ def open_dicom_file(path: Path) -> Generator[float, None, list[Volume]]:
     unnamed = _unnamed(dicom, path)
     if unnamed:
         notes.append(
-            f"{path.name} does not name {readable_count(len(unnamed), 'DICOM file')} that "
-            f"lie beside those it names ({shortened(unnamed)}); they were not read."
+            f"{readable_count(len(unnamed), 'DICOM file')} in the same folders are not listed in "
+            f"{path.name} and were not read ({shortened(unnamed)})."
         )
     if not dicom:
-        notes.append(f"{path.name} names no file that is there; its folder was searched.")
+        notes.append(f"No file listed in {path.name} exists; its folder was searched instead.")
         root = path.parent.resolve()
         for file in files_below(path.parent):
-            # a link that leads out of the folder is no more read here than by its name
+            # links out of the folder are not followed, as for listed files
             if file.resolve().is_relative_to(root):
                 (dicom if _is_dicom(file) else others).append(file)
     volumes = yield from open_dicom(dicom, path.parent, others)
@@ -271,13 +272,13 @@ def open_dicom_file(path: Path) -> Generator[float, None, list[Volume]]:
 
 
 def _unnamed(named: list[Path], directory: Path) -> list[str]:
-    """Return the DICOM files that lie in the folders of those that a directory names."""
-    known = {*named, directory.resolve()}
+    """Return the unlisted DICOM files in the folders of the files listed in a DICOMDIR."""
+    listed = {*named, directory.resolve()}
     return [
         file.name
         for folder in sorted({file.parent for file in named})
         for file in sorted(folder.iterdir())
-        if file not in known and not file.is_symlink() and file.is_file() and _is_dicom(file)
+        if file not in listed and not file.is_symlink() and file.is_file() and _is_dicom(file)
     ]
 
 
@@ -287,16 +288,16 @@ def _is_dicom(path: Path) -> bool:
 
 
 def files_of(directory: Path) -> tuple[list[Path], list[str]]:
-    """Return the files that a DICOMDIR names.
+    """Return the files listed in a DICOMDIR.
 
-    Returns: those that are there. None lies outside the folder of the directory file, whatever it
-    says: names that lead elsewhere, also by links, are refused; what was refused or is missing.
+    Returns: the files that exist and are inside the folder of the DICOMDIR, links followed; and
+    notes on the listed files that are outside it or missing.
     """
     root = directory.parent.resolve()
     files: list[Path] = []
     outside, missing = [], []
     for name in _names(directory):
-        # the resolved path decides, so that neither '..' nor a link leads out
+        # the resolved path decides, so that neither '..' nor a link escapes
         path = root.joinpath(*name).resolve()
         if not path.is_relative_to(root):
             outside.append("/".join(name))
@@ -305,11 +306,10 @@ def files_of(directory: Path) -> tuple[list[Path], list[str]]:
         else:
             files.append(path)
     notes = [
-        f"{directory.name} names {readable_count(len(names), 'file')} {where} "
-        f"({shortened(names)}){end}."
-        for names, where, end in (
-            (outside, "outside its own folder", "; they were not read"),
-            (missing, "not found", ""),
+        f"{directory.name} lists {readable_count(len(names), 'file')} {where} ({shortened(names)})."
+        for names, where in (
+            (outside, "outside its own folder, which were not read"),
+            (missing, "that does not exist" if len(missing) == 1 else "that do not exist"),
         )
         if names
     ]
@@ -331,6 +331,6 @@ def _names(directory: Path) -> list[list[str]]:
         except OSError:
             raise
         except Exception:
-            # a damaged directory names nothing; the folder itself is searched then
+            # a damaged DICOMDIR lists nothing; the folder is searched then
             return names
     return names

@@ -1,4 +1,4 @@
-"""A volume to a DICOM CT series, one file a slice."""
+"""Writing of a volume as a DICOM CT series, one file per slice."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 _SLICE_NAME = re.compile(r"slice_\d{4,}\.dcm")
-_LONGEST = 64  # characters of a description
-_LOW = -32768  # of int16, in which CT values are stored
+_LONGEST = 64  # largest length of a description, in characters
+_LOW = -32768  # range of int16, in which CT values are stored
 _HIGH = 32767
 
 
@@ -38,20 +38,23 @@ def write_series(
 ) -> Path:
     """Write a volume as a CT series in millimetres.
 
-    `volume`: 3D values. Integers are kept exactly where their range allows; floating-point values
-    are stored as int16 with a slope and intercept, so they are rounded to 1/65535 of their range.
-    `folder`: where to; made, or empty. It appears complete or not at all. `seed`: makes the
-    identifiers reproducible; by default they are new. `description`: SeriesDescription; by default
-    the volume's name. `overwrite`: replace a series that this function wrote before.
+    `volume`: 3D values. Integers are stored exactly if they fit into int16; floating-point values
+    are stored as int16 with slope and intercept, rounded to 1/65535 of their range. `folder`: new
+    or empty folder, written atomically. `seed`: for reproducible identifiers; by default they are
+    random. `description`: SeriesDescription; by default the name of the volume. `overwrite`:
+    replace a series written by this function.
     Returns: the folder.
-    Raises InputError if the volume is not 3D, its spacing has no unit of length, or it holds NaN or
-    infinity; OutputError if the folder cannot be written, or holds something already;
-    MissingPackageError if pydicom is not installed.
+    Raises InputError if the volume is not 3D, its spacing has no unit of length, or it contains NaN
+    or infinity; OutputError if the folder cannot be written or is not empty; MissingPackageError if
+    pydicom is not installed.
     """
     spacing, origin = _millimetres(volume)
     values = np.asarray(volume.data)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError(f"{volume.name} holds NaN or infinite values, which DICOM cannot store.")
+        raise InputError(
+            f"{volume.name} contains NaN or infinite values, which DICOM cannot store. Replace "
+            "them with a number first."
+        )
     import_optional("pydicom", "DICOM")
     target = check_target(folder, overwrite, replaceable=_require_series)
     stored, slope, intercept = _stored(values)
@@ -66,9 +69,9 @@ def write_series(
         captured_warnings("pydicom"),
     ):
         dataset = _common(identifier, spacing)
-        told = on_one_line(description or volume.name, _LONGEST)
-        # a backslash would part it into two
-        dataset.SeriesDescription = told.replace("\\", "_")
+        text = on_one_line(description or volume.name, _LONGEST)
+        # DICOM separates values by backslashes
+        dataset.SeriesDescription = text.replace("\\", "_")
         dataset.RescaleSlope, dataset.RescaleIntercept = slope, intercept
         dataset.Rows, dataset.Columns = volume.shape[1:]
         for index, plane in enumerate(stored):
@@ -83,7 +86,7 @@ def write_series(
 
 
 def _common(identifier: Callable[..., Any], spacing: tuple[float, ...]) -> Any:
-    """Return a data set with what all slices of any series share."""
+    """Return a data set with the elements common to all slices."""
     from pydicom.dataset import FileDataset, FileMetaDataset
     from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian
 
@@ -95,7 +98,7 @@ def _common(identifier: Callable[..., Any], spacing: tuple[float, ...]) -> Any:
     dataset.SOPClassUID = CTImageStorage
     dataset.StudyInstanceUID, dataset.SeriesInstanceUID = identifier("study"), identifier("series")
     dataset.FrameOfReferenceUID = identifier("frame of reference")
-    # type 2 elements: they must be there, and stay empty, as nobody was scanned
+    # type 2 elements: required, but empty, as there is no patient
     for name in (
         "StudyDate", "StudyTime", "AccessionNumber", "ReferringPhysicianName", "PatientName",
         "PatientID", "PatientBirthDate", "PatientSex", "StudyID", "Manufacturer",
@@ -125,7 +128,7 @@ def _millimetres(volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if volume.unit not in METRES:
         raise InputError(
             f"A DICOM series needs the voxel size in a unit of length; got {volume.unit!r}. "
-            "Give it, for example Volume(data, spacing=(0.05, 0.05, 0.05), unit='mm')."
+            "Set it, for example Volume(data, spacing=(0.05, 0.05, 0.05), unit='mm')."
         )
     factor = METRES[volume.unit] / METRES["mm"]
     if volume.unit == "mm":
@@ -134,7 +137,7 @@ def _millimetres(volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _stored(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int16], str, str]:
-    """Return int16 values, and slope and intercept as DICOM writes them."""
+    """Return int16 values, and slope and intercept as DICOM text."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "bui":
         if low >= _LOW and high <= _HIGH:
@@ -143,14 +146,14 @@ def _stored(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int16], str, str]:
             shift = round(low) - _LOW
             return (values.astype(np.int64) - shift).astype(np.int16), "1", _decimal(shift)
     slope = _decimal((high - low) / (_HIGH - _LOW) or 1.0)
-    # of one value alone it is that value, however small beside the slope
+    # the intercept of a constant image is its value, however small beside the slope
     intercept = _decimal(low - float(slope) * _LOW if high > low else low)
     scaled = np.rint((values.astype(np.float64) - float(intercept)) / float(slope))
     return np.clip(scaled, _LOW, _HIGH).astype(np.int16), slope, intercept
 
 
 def _decimal(value: float) -> str:
-    """Write a number in the 16 characters that DICOM grants it."""
+    """Return a number as text of at most 16 characters, the limit of DICOM."""
     from pydicom.valuerep import format_number_as_ds
 
     return str(format_number_as_ds(float(value)))
@@ -164,6 +167,6 @@ def _require_series(folder: Path) -> None:
     ]
     if foreign:
         raise OutputError(
-            f"{folder} is not replaced: it holds files that are not of a series written here "
-            f"({', '.join(sorted(foreign)[:3])}). Choose another folder."
+            f"{folder} was not replaced: it contains files that do not belong to a series written "
+            f"by hushpore ({', '.join(sorted(foreign)[:3])}). Choose another folder."
         )

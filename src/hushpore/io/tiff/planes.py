@@ -1,4 +1,4 @@
-"""Planes of a TIFF series on disk: at their place in the file, or page by page."""
+"""Planes of a TIFF series, read lazily: contiguous in the file, or page by page."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     import tifffile
 
 
-# compressions as TIFF numbers them: what is decoded into room that is taken before; and what states
-# the size of the image once more: JPEG, JPEG 2000, JPEG XR, JPEG XL, JPEG-LS, LERC, PNG and WebP
+# TIFF compression codes: those decoded into a buffer of known size; and those that declare the
+# size of the image again: JPEG, JPEG 2000, JPEG XR, JPEG XL, JPEG-LS, LERC, PNG and WebP
 _BOUNDED = (1, 2, 3, 4, 5, 8, 32773, 32946, 34925, 34926, 48124, 50000, 65000, 65001, 65002)
 _STATING = (
     6, 7, 22610, 33003, 33004, 33005, 33007, 34712, 34887, 34892, 34927, 34933, 34934, 50001, 50002,
     52546,
 )  # fmt: skip
-_LARGE = 2**30  # bytes beyond which a file may have as many pages as it likes
-_START = 65536  # bytes within which they do
-_MOST_TIMES = 16  # bytes that a decoder may take for each of the image
+_LARGE = 2**30  # file size in bytes above which the number of pages is not limited
+_START = 65536  # bytes that contain the declared size of an image
+_MOST_TIMES = 16  # largest ratio of decoder memory to image size
 _UNCOMPRESSED = 1
-_OF_ONE_BIT = (2, 3, 4)  # the compressions of facsimiles
-_BITS = 258  # the tag of the number of bits of a pixel
-_PARTS = (273, 279, 324, 325)  # the tags of where the parts of a page lie, and of their bytes
-_SLACK = 512  # bytes of a file that mean nothing
-_ALIGNMENT = 16  # the same for each page: writers begin a part at a multiple of it
+_OF_ONE_BIT = (2, 3, 4)  # fax compressions
+_BITS = 258  # tag for the bits per sample
+_PARTS = (273, 279, 324, 325)  # tags for the offsets and byte counts of strips and tiles
+_SLACK = 512  # tolerated unused bytes of a file
+_ALIGNMENT = 16  # tolerated unused bytes per page, as writers align strips and tiles
 
 
 def planes_of(
@@ -47,15 +47,15 @@ def planes_of(
     plane_shape: tuple[int, ...],
     path: Path,
 ) -> PlaneStack | None:
-    """Return the planes of a series, or None where a page is not a plane.
+    """Return the lazy planes of a series, or None if its pages are not planes.
 
-    `level`: the series, or one level of a pyramid. `leading`: the number of the plane in the file,
-    at every position of the leading axes.
+    `level`: the series, or one level of a pyramid. `leading`: number of the plane in the file at
+    each position on the leading axes.
     """
     native = level.dtype.newbyteorder("=")
     if level.dataoffset is not None:
         if not isinstance(level.dataoffset, int):
-            raise explained(path, TypeError(f"its pixels begin at byte {level.dataoffset}"))
+            raise explained(path, TypeError(f"pixel data at byte {level.dataoffset}"))
         stored = level.dtype.newbyteorder(level.keyframe.parent.byteorder)
         return uncompressed_planes(path, level.dataoffset, stored, leading, plane_shape)
     pages: list[Any] = list(level.pages)
@@ -63,7 +63,7 @@ def planes_of(
         return None
     if any(page is None or math.prod(page.shape) != math.prod(plane_shape) for page in pages):
         return None
-    gate = limits_for(path)
+    limits = limits_for(path)
     handle: Any = pages[0].parent.filehandle
     handle.set_lock(True)
 
@@ -72,23 +72,23 @@ def planes_of(
             with handle.lock:
                 if handle.closed:
                     handle.open()
-            _require_size(pages[number], handle, gate)
-            # the planes are read by several threads already
+            _require_size(pages[number], handle, limits)
+            # several threads read planes already
             values = pages[number].asarray(maxworkers=1)
             out[...] = values.reshape(out.shape)
 
-    # what was opened for a stack is closed with it
+    # close the file together with the stack
     weakref.finalize(read, handle.close)
     return PlaneStack(leading, plane_shape, native, read)
 
 
 def explained(path: Path, error: Exception) -> InputError | MissingPackageError:
-    """Return an error of tifffile as one for the user."""
+    """Return the error for the user that explains an error of tifffile."""
     if "imagecodecs" in str(error):
-        found = re.search(r"<COMPRESSION\.(\w+)", str(error))
-        method = found.group(1) if found else "this method"
+        match = re.search(r"<COMPRESSION\.(\w+)", str(error))
+        method = match.group(1) if match else "this method"
         return MissingPackageError(
-            f"{path.name} is compressed with {method}, which needs a further package: "
+            f"{path.name} is compressed with {method}, which needs another package: "
             "pip install imagecodecs"
         )
     return InputError(
@@ -98,63 +98,59 @@ def explained(path: Path, error: Exception) -> InputError | MissingPackageError:
 
 
 def require_few_pages(path: Path) -> None:
-    """Refuse a small file of very many pages, which takes minutes before anything is known of it.
+    """Raise NotTrustedError for a small file with very many pages, which takes minutes to open.
 
-    Raises NotTrustedError if it has so many; InputError if they lead back to one before.
+    Raises InputError if the pages form a loop.
     """
-    gate = limits_for(path)
-    if gate.is_trusted or gate.stored > _LARGE:
+    limits = limits_for(path)
+    if limits.is_trusted or limits.stored > _LARGE:
         return
     with path.open("rb") as file:
         start = file.read(16)
         order: Literal["little", "big"] = "little" if start[:2] == b"II" else "big"
         is_big = int.from_bytes(start[2:4], order) == 43
-        # of a directory: bytes of the number of entries, of an entry, of the place of the next
+        # sizes in a directory: of the entry count, of an entry, and of the next offset
         n_count, n_entry, n_next = (8, 20, 8) if is_big else (2, 12, 4)
         at = int.from_bytes(start[8:16] if is_big else start[4:8], order)
         count, seen = 0, set[int]()
-        while 0 < at < gate.stored and count <= gate.most_parts:
+        while 0 < at < limits.stored and count <= limits.most_parts:
             if at in seen:
                 raise InputError(
-                    f"{path.name} is damaged: its pages follow one another in a circle. Copy or "
-                    "export it again."
+                    f"{path.name} is damaged: its pages form a loop. Copy or export it again."
                 )
             seen.add(at)
             count += 1
             file.seek(at)
             entries = int.from_bytes(file.read(n_count), order)
-            if entries * n_entry > gate.stored:
+            if entries * n_entry > limits.stored:
                 break
             file.seek(at + n_count + entries * n_entry)
             at = int.from_bytes(file.read(n_next), order)
-    gate.require_few(count, "pages")
+    limits.require_few(count, "pages")
 
 
-def require_parts(page: Any, gate: InputLimits) -> None:
-    """Refuse a page that is cut into far larger parts than itself, or compressed unknowably.
-
-    Raises NotTrustedError if it is.
-    """
-    if gate.is_trusted:
+def require_parts(page: Any, limits: InputLimits) -> None:
+    """Raise NotTrustedError for oversized strips or tiles, or an unknown compression."""
+    if limits.is_trusted:
         return
     keyframe = page.keyframe
     part = _part_bytes(keyframe)
     whole = math.prod(keyframe.shape) * keyframe.dtype.itemsize
     if part > 4 * whole + SMALL:
         raise NotTrustedError(
-            f"{gate.name} is damaged, or made to fill the memory: its parts of {part:,} bytes are "
-            f"larger than its images of {whole:,}. {CONSENT}"
+            f"{limits.name} is damaged, or crafted to fill the memory: its tiles ({part:,} bytes) "
+            f"are larger than its images ({whole:,} bytes). {CONSENT}"
         )
     compression = int(keyframe.compression)
     if compression not in _BOUNDED + _STATING:
         raise NotTrustedError(
-            f"{gate.name} is compressed in a way (number {compression}) of which cannot be told "
-            f"how much memory it takes. {CONSENT}"
+            f"{limits.name} uses compression {compression}, for which the memory needed is "
+            f"unknown. {CONSENT}"
         )
 
 
 def _part_bytes(keyframe: Any) -> int:
-    """Return the bytes of a strip or tile, decoded."""
+    """Return the decoded size of a strip or tile, in bytes."""
     samples = keyframe.samplesperpixel if keyframe.planarconfig == 1 else 1
     if keyframe.is_tiled:
         pixels = keyframe.tilelength * keyframe.tilewidth * max(keyframe.tiledepth, 1)
@@ -163,10 +159,10 @@ def _part_bytes(keyframe: Any) -> int:
     return int(pixels * samples * keyframe.dtype.itemsize)
 
 
-def _require_size(page: Any, handle: Any, gate: InputLimits) -> None:
-    """Refuse a page whose compressed parts state a size beyond their own, before it is decoded."""
+def _require_size(page: Any, handle: Any, limits: InputLimits) -> None:
+    """Raise ValueError, before decoding, if compressed tiles declare a larger image."""
     keyframe = page.keyframe
-    if gate.is_trusted or int(keyframe.compression) not in _STATING:
+    if limits.is_trusted or int(keyframe.compression) not in _STATING:
         return
     room = _MOST_TIMES * _part_bytes(keyframe) + SMALL
     for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
@@ -177,13 +173,13 @@ def _require_size(page: Any, handle: Any, gate: InputLimits) -> None:
             start = handle.read(min(count, _START))
         stated = stated_bytes(start)
         if stated is None or stated > room:
-            raise ValueError(f"a part of {room:,} bytes at most states {stated or 'no size'}")
+            raise ValueError(f"a tile of at most {room:,} bytes declares {stated or 'no size'}")
 
 
 def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]:
-    """Return what is odd about the places of the pixels in a file, in words.
+    """Return notes on an irregular layout of the pixel data in a file.
 
-    Those of images in other files are not looked at.
+    Images in other files are not checked.
     """
     pieces: list[npt.NDArray[np.int64]] = []
     directories: list[int] = []
@@ -196,42 +192,44 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
             sizes_fit = sizes_fit and _is_of_its_size(page, places)
     if not pieces:
         return []
-    # the same bytes twice are one part that two images share on purpose
+    # identical ranges are shared by two images on purpose
     begin, length = np.unique(np.concatenate(pieces, axis=1), axis=1)
     notes = []
     if _BITS not in tif.pages.first.tags:
-        notes.append("The file does not state how many bits a pixel has; one is taken.")
+        notes.append("The bits per pixel are not stated; 1 bit was assumed.")
     if not sizes_fit:
-        notes.append("The file states other numbers of bytes for its images than these take.")
+        notes.append(
+            "The byte counts in the file do not match the sizes of its images; it may be damaged."
+        )
     if any(int(each.keyframe.compression) in _OF_ONE_BIT and each.dtype != np.bool_
            for each in all_series):  # fmt: skip
-        notes.append("The file states a compression of pixels of one bit, and more bits for them.")
+        notes.append(
+            "The compression is for 1-bit images, but the pixels have more bits; check the image."
+        )
     first, beside, of_parts = _directory(tif)
     beyond = np.maximum.accumulate(begin + length)
-    # none of what is told lies within a part
+    # metadata must not overlap pixel data
     is_shared = bool((begin[1:] < beyond[:-1]).any()) or begin[0] < tif.tiff.offsetsize
     for start, end in (first, *beside):
         is_shared = is_shared or bool(((begin < end) & (begin + length > start)).any())
-    # of each directory, the last part that begins before it
+    # for each directory, the last range of pixel data that begins before it
     part = np.searchsorted(begin, directories, side="right") - 1
     if is_shared or (np.asarray(directories)[part >= 0] < beyond[part[part >= 0]]).any():
-        notes.append("Images of the file share bytes: its directories may be damaged.")
+        notes.append("Images in the file overlap; its directories may be damaged.")
     count = max(len(pieces), len(tif.pages))
-    told = sum(end - start for start, end in beside) + (count - 1) * of_parts
-    rest = tif.filehandle.size - int(length.sum()) - told - count * (first[1] - first[0])
+    metadata = sum(end - start for start, end in beside) + (count - 1) * of_parts
+    rest = tif.filehandle.size - int(length.sum()) - metadata - count * (first[1] - first[0])
     if rest >= max(smallest, _SLACK + count * _ALIGNMENT):
-        notes.append(
-            f"{rest:,} bytes of the file belong to none of its images: slices may be missing."
-        )
+        notes.append(f"{rest:,} bytes of the file belong to no image; slices may be missing.")
     return notes
 
 
 def _pages(
     tif: tifffile.TiffFile, all_series: Iterable[Any]
 ) -> Iterator[tuple[Any, int, npt.NDArray[np.int64]]]:
-    """Yield each page, its stored bytes, and the begins and lengths of its parts.
+    """Yield each page, its stored size, and the offsets and lengths of its strips or tiles.
 
-    Of images that lie as one piece there is no page, and the bytes are those of one of them.
+    For contiguous images the page is None and the size that of one image.
     """
     for series in all_series:
         for level in series.levels:
@@ -251,7 +249,7 @@ def _pages(
 
 
 def _is_of_its_size(page: Any, places: npt.NDArray[np.int64]) -> bool:
-    """Whether a page has as many tiles, and, uncompressed, as many bytes as its pixels take."""
+    """Return whether the number of tiles and the uncompressed size match the page."""
     form = page.keyframe
     if form.is_tiled:
         if places.shape[1] > math.prod(form.chunked):
@@ -266,9 +264,9 @@ def _is_of_its_size(page: Any, places: npt.NDArray[np.int64]) -> bool:
 
 
 def _directory(tif: tifffile.TiffFile) -> tuple[tuple[int, int], list[tuple[int, int]], int]:
-    """Return where the first directory lies, and where its texts and numbers that lie beside it.
+    """Return the byte ranges of the first directory and of its separately stored values.
 
-    The last is how many bytes of these say where its parts are, as each page does.
+    The last item is the number of these bytes that hold strip and tile offsets, as in each page.
     """
     first: Any = tif.pages.first
     form = tif.tiff

@@ -141,8 +141,8 @@ def _stack(stack: SliceStack, key: tuple[Any, ...], name: str) -> Volume:
 
 
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
-    gate = limits_for(path)
-    require_few_images(tif, gate)
+    limits = limits_for(path)
+    require_few_images(tif, limits)
     all_series = tif.series
     _require_complete(messages, path)
     grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series.keyframe)]
@@ -293,9 +293,9 @@ def _in_axis_order(
             if page is not None
         }.values()
     )
-    gate = limits_for(path, stored)
-    gate.require_plausible(math.prod(wanted) * native.itemsize)
-    return Stream(wanted, native, fill, gate), axes
+    limits = limits_for(path, stored)
+    limits.require_plausible(math.prod(wanted) * native.itemsize)
+    return Stream(wanted, native, fill, limits), axes
 
 
 def _transposed(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
@@ -340,10 +340,10 @@ def _require_bytes(
         if needed > size and series.keyframe.compression == 1:
             raise _incomplete(path)
         return
-    gate = limits_for(path)
+    limits = limits_for(path)
     for page in pages:
         if page is not None:
-            require_parts(page, gate)
+            require_parts(page, limits)
         if page is None:
             raise InputError(
                 f"{path.name} refers to further files that are not there. Keep all files of an "
@@ -364,7 +364,7 @@ def _require_plausible(shape: Sequence[int], dtype: Any, path: Path) -> None:
     limits_for(path).require_plausible(needed, f"an image of {' x '.join(map(str, shape))} pixels,")
 
 
-def require_few_images(tif: tifffile.TiffFile, gate: InputLimits) -> None:
+def require_few_images(tif: tifffile.TiffFile, limits: InputLimits) -> None:
     """Refuse a file that names more images than its bytes can hold, before they are looked for.
 
     And one that names files outside its folder, or what is no file.
@@ -372,9 +372,9 @@ def require_few_images(tif: tifffile.TiffFile, gate: InputLimits) -> None:
     Raises InputError if it does; NotTrustedError if there are only very many.
     """
     first: Any = tif.pages.first
-    if len(first.subifds or ()) > _MOST_LEVELS and not gate.is_trusted:
+    if len(first.subifds or ()) > _MOST_LEVELS and not limits.is_trusted:
         raise NotTrustedError(
-            f"{gate.name} has {len(first.subifds):,} images within an image, where "
+            f"{limits.name} has {len(first.subifds):,} images within an image, where "
             f"{_MOST_LEVELS:,} are the most that is usual; reading them may take long. {CONSENT}"
         )
     if not tif.is_ome:
@@ -382,7 +382,7 @@ def require_few_images(tif: tifffile.TiffFile, gate: InputLimits) -> None:
     told = str(tif.ome_metadata)
     for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*>", told):
         sizes = [int(size) for size in re.findall(r"\bSize[ZCT]=[\"'](\d{1,18})[\"']", pixels)]
-        gate.require_few(math.prod(sizes), "planes")
+        limits.require_few(math.prod(sizes), "planes")
     _require_own_folder(told, Path(tif.filehandle.path))
 
 

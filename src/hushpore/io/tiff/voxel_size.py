@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from hushpore.base.formatting import METRES, readable_unit, unit_of
-from hushpore.io.value_metadata import known_of_values
+from hushpore.io.value_metadata import value_metadata
 
 if TYPE_CHECKING:
     import tifffile
@@ -97,7 +97,7 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
         axes=str(axes),
         origin=tuple(ours.get("origin", ())),
         is_boolean=ours.get("type") == "bool",
-        metadata=known_of_values(ours),
+        metadata=value_metadata(ours),
     )
     return _in_one_unit(known, sizes, units)
 

@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import METRES
 from hushpore.base.safe_text import harmless
 from hushpore.io.lazy_arrays import slabs
-from hushpore.io.value_metadata import known_of_values
+from hushpore.io.value_metadata import value_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def write_tiff(path: Path, volume: Volume) -> None:
     ours: dict[str, Any] = {
         "axes": volume.axes,
         "origin": list(volume.origin),
-        **known_of_values(volume.metadata),
+        **value_metadata(volume.metadata),
     }
     if volume.dtype.kind == "b":
         ours["type"] = "bool"

@@ -1,7 +1,7 @@
-"""What compresses the chunks of a Zarr array: an allow-list, and none expands beyond its chunk.
+"""Codecs of Zarr chunks: an allow-list, with a size limit for every decoded chunk.
 
-A codec is named by the file, and some of those that are installed run code when they decode, or
-make of a few bytes as many as they like. Here each chunk is looked at before it is decoded.
+The file names its codecs, and some installed codecs can run code or expand a few bytes without
+limit. Each chunk is therefore checked before it is decoded.
 """
 
 from __future__ import annotations
@@ -27,187 +27,191 @@ if TYPE_CHECKING:
 
     from hushpore.io.input_limits import InputLimits
 
-#: Codecs of Zarr 2 that move bytes or count numbers, and make as many as there were.
+#: Zarr 2 codecs that do not change the size, or only compute a checksum.
 _FILTERS = (
     "shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "crc32",
     "crc32c", "adler32", "fletcher32", "jenkins_lookup3",
 )  # fmt: skip
-#: Codecs of Zarr 3 that do.
+#: Zarr 3 codecs of this kind.
 _ARRAY_CODECS = ("bytes", "transpose", "crc32c", "sharding_indexed", "endian")
-#: Those of a shard's index, whose bytes must be known before it is read.
+#: Codecs allowed for the index of a shard, which must have a known size.
 _INDEX_CODECS = ("bytes", "crc32c", "endian")
-_BLOCK = 1 << 17  # bytes of a block of Zstandard, at most
+_BLOCK = 1 << 17  # largest size of a Zstandard block, in bytes
 _SLACK = 1 << 16
 _LZMA_MEMORY = 1 << 28
 
 
 class PlainFiles(LocalStore):
-    """A folder of which plain files are read: one that waits for a writer would never end."""
+    """Folder store that reads only regular files; a pipe might block forever."""
 
     async def get(self, key: str, *args: Any, **options: Any) -> Any:
-        """Return what is stored under a key."""
+        """Return the content stored under a key."""
         place = self.root / key
         if place.exists() and not (place.is_file() or place.is_dir()):
-            raise InputError(f"{key} in {self.root.name} is a pipe or a device, and no file.")
+            raise InputError(
+                f"{key} in {self.root.name} is a pipe or a device, not a file. Copy the image "
+                "again."
+            )
         return await super().get(key, *args, **options)
 
 
-def bounded(array: Any, gate: InputLimits) -> Any:
-    """Return an array whose chunks are looked at before they are decoded.
+def bounded(array: Any, limits: InputLimits) -> Any:
+    """Return an array that checks its chunks before decoding them.
 
-    `array`: of zarr, of version 2 or 3. `gate`: of what it is a part of, with the user's consent.
-    Raises InputError if it names a codec that is not known here, or holds no numbers;
-    NotTrustedError, MemoryLimitError if a chunk is too large.
+    `array`: a zarr array, version 2 or 3. `limits`: input limits of its image.
+    Raises InputError if it uses an unknown codec or does not contain numbers; NotTrustedError or
+    MemoryLimitError if a chunk is too large.
     """
     dtype = np.dtype(array.dtype)
     if dtype.kind not in "buif":
-        raise InputError(f"{gate.name} holds {dtype} values; numbers are needed.")
+        raise InputError(f"{limits.name} contains {dtype} values; real numbers are needed.")
     if 0 in array.chunks or 0 in array.shape:
         raise InputError(
-            f"{gate.name} is damaged: it has the shape {array.shape}, in chunks of {array.chunks}."
+            f"{limits.name} is damaged: its shape is {array.shape}, in chunks of {array.chunks}. "
+            "Copy or export it again."
         )
     metadata = array.metadata
     size = math.prod(array.chunks) * dtype.itemsize
-    gate.require_room(size, "the values of a chunk")
+    limits.require_room(size, "the values of a chunk")
     if metadata.zarr_format == 2:
         filters = tuple(metadata.filters or ())
         known = [codec_name(each) for each in (metadata.compressor, *filters) if each is not None]
-        _require_known(known, (*_SIZES, *_FILTERS), gate)
-        # what filters make of a value may be wider than the value
+        _require_known(known, (*_SIZES, *_FILTERS), limits)
+        # filters may widen the values
         most = size * (16 if filters else 1) + _SLACK
         inner = [
-            None if each is None else _Bounded2(each, gate, most)
+            None if each is None else _Bounded2(each, limits, most)
             for each in (metadata.compressor, *filters)
         ]
         changed = dataclasses.replace(
             metadata, compressor=inner[0], filters=tuple(inner[1:]) or None
         )
     else:
-        codecs = _bounded_codecs(metadata.codecs, size + _SLACK, dtype, gate)
+        codecs = _bounded_codecs(metadata.codecs, size + _SLACK, dtype, limits)
         changed = dataclasses.replace(metadata, codecs=codecs)
     return Array(AsyncArray(metadata=changed, store_path=array.store_path))
 
 
 def _bounded_codecs(
-    codecs: tuple[Any, ...], most: int, dtype: np.dtype[Any], gate: InputLimits
+    codecs: tuple[Any, ...], most: int, dtype: np.dtype[Any], limits: InputLimits
 ) -> tuple[Any, ...]:
     found: list[Any] = []
     for codec in codecs:
         name = codec_name(codec)
-        _require_known([name], (*_SIZES, *_ARRAY_CODECS), gate)
+        _require_known([name], (*_SIZES, *_ARRAY_CODECS), limits)
         if name == "sharding_indexed":
             for each in codec.index_codecs:
-                _require_known([codec_name(each)], _INDEX_CODECS, gate)
+                _require_known([codec_name(each)], _INDEX_CODECS, limits)
             within = math.prod(codec.chunk_shape) * dtype.itemsize + _SLACK
             found.append(
                 type(codec)(
                     chunk_shape=codec.chunk_shape,
-                    codecs=_bounded_codecs(codec.codecs, within, dtype, gate),
+                    codecs=_bounded_codecs(codec.codecs, within, dtype, limits),
                     index_codecs=codec.index_codecs,
                     index_location=codec.index_location,
                 )
             )
         else:
-            found.append(Bounded3(codec, gate, most) if name in _SIZES else codec)
+            found.append(Bounded3(codec, limits, most) if name in _SIZES else codec)
     return tuple(found)
 
 
 def codec_name(codec: Any) -> str:
-    """Return what a codec of either version is called."""
+    """Return the name of a codec of either version."""
     name = getattr(codec, "codec_id", None) or codec.to_dict().get("name", "")
     return str(name)
 
 
-def _require_known(names: list[str], known: tuple[str, ...], gate: InputLimits) -> None:
+def _require_known(names: list[str], known: tuple[str, ...], limits: InputLimits) -> None:
     for name in names:
         if name not in known:
             raise InputError(
-                f"{gate.name} is stored with the codec {name[:100]!r}, which is not read here: a "
-                f"codec can run code, or fill the memory. Known are {', '.join(sorted(known))}; "
-                "convert it with the program that wrote it."
+                f"{limits.name} uses the codec {name[:100]!r}, which is not supported, because a "
+                "codec could run code or fill the memory. Supported codecs: "
+                f"{', '.join(sorted(known))}. Convert the image with the program that wrote it."
             )
 
 
-def _require_size(name: str, content: bytes, most: int, gate: InputLimits) -> None:
-    """Refuse a chunk that expands to more than it should.
+def _require_size(name: str, content: bytes, most: int, limits: InputLimits) -> None:
+    """Raise InputError if a chunk expands beyond its size.
 
-    Raises InputError if it does; NotTrustedError if it is compressed as no scan is.
+    Raises NotTrustedError if its compression ratio is implausible.
     """
     size = _SIZES[name](content, most)
     if size > most:
         raise InputError(
-            f"{gate.name} is damaged, or made to fill the memory: a chunk of {most:,} bytes at "
-            "most expands to more."
+            f"{limits.name} is damaged, or crafted to fill the memory: a chunk of at most {most:,} "
+            "bytes expands to more. Copy or export it again."
         )
-    dataclasses.replace(gate, stored=len(content)).require_plausible(size, "a chunk")
+    dataclasses.replace(limits, stored=len(content)).require_plausible(size, "a chunk")
 
 
 class _Bounded2(Codec):  # type: ignore[misc]
-    """A codec of Zarr 2 that looks at a chunk before it decodes it."""
+    """Zarr 2 codec that checks a chunk before decoding it."""
 
-    codec_id: str = "bounded"  # that of the codec, in each of them
+    codec_id: str = "bounded"  # each instance has the id of its codec
 
-    def __init__(self, codec: Any, gate: InputLimits, most: int) -> None:
+    def __init__(self, codec: Any, limits: InputLimits, most: int) -> None:
         self.codec_id = codec.codec_id
-        self._codec, self._gate, self._most = codec, gate, most
+        self._codec, self._limits, self._most = codec, limits, most
 
     def encode(self, buf: Any) -> Any:
-        """Compress, as it would itself."""
+        """Compress with the codec."""
         return self._codec.encode(buf)
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        """Decompress."""
+        """Check the size, then decompress."""
         if self.codec_id in _SIZES:
             content = buf if isinstance(buf, bytes) else memoryview(buf).cast("B").tobytes()
-            _require_size(self.codec_id, content, self._most, self._gate)
+            _require_size(self.codec_id, content, self._most, self._limits)
         return self._codec.decode(buf, out)
 
     def get_config(self) -> Any:
-        """Return what is stored of it."""
+        """Return the stored configuration of the codec."""
         return self._codec.get_config()
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounded3(BytesBytesCodec):
-    """A codec of Zarr 3 that looks at a chunk before it decodes it."""
+    """Zarr 3 codec that checks a chunk before decoding it."""
 
     codec: Any
-    gate: InputLimits
+    limits: InputLimits
     most: int
     is_fixed_size = False
 
     def decoded(self, content: bytes) -> Any:
-        """Decompress the bytes of a chunk."""
+        """Check the size of a chunk, then decompress it."""
         name = codec_name(self.codec)
-        _require_size(name, content, self.most, self.gate)
+        _require_size(name, content, self.most, self.limits)
         return get_codec({"id": name}).decode(content)
 
     async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
-        _require_size(codec_name(self.codec), chunk_bytes.to_bytes(), self.most, self.gate)
+        _require_size(codec_name(self.codec), chunk_bytes.to_bytes(), self.most, self.limits)
         return await self.codec._decode_single(chunk_bytes, chunk_spec)
 
     async def _encode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         return await self.codec._encode_single(chunk_bytes, chunk_spec)
 
     def evolve_from_array_spec(self, array_spec: Any) -> Any:
-        """Fit it to the values, as it would itself."""
+        """Adapt the codec to the array."""
         codec = self.codec.evolve_from_array_spec(array_spec)
         return dataclasses.replace(self, codec=codec)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
-        """Return what it compresses to, where it can be told."""
+        """Return the compressed size, if the codec can tell."""
         return int(self.codec.compute_encoded_size(input_byte_length, chunk_spec))
 
     def to_dict(self) -> Any:
-        """Return what is stored of it."""
+        """Return the stored configuration of the codec."""
         return self.codec.to_dict()
 
 
-# ---- how much a chunk expands to: what it states, or what it comes to when it is counted
+# ---- decoded size of a chunk: declared in its header, or counted
 
 
 def _counted(stream: Callable[[], Any]) -> Callable[[bytes, int], int]:
-    """Return what decompresses without keeping anything, and stops beyond what is wanted."""
+    """Return a function that decompresses only to count bytes, and stops above a limit."""
 
     def size(content: bytes, most: int) -> int:
         total, left = 0, content
@@ -238,11 +242,11 @@ def _lz4_size(content: bytes, most: int) -> int:
 
 
 def _zstd_size(content: bytes, most: int) -> int:
-    """Return what frames of Zstandard expand to at most, by their headers and those of blocks."""
+    """Return an upper bound for the decoded size of Zstandard frames, from their headers."""
     at = total = 0
     while at + 4 <= len(content) and total <= most:
         magic = int.from_bytes(content[at : at + 4], "little")
-        if magic & 0xFFFFFFF0 == 0x184D2A50:  # a frame to be skipped
+        if magic & 0xFFFFFFF0 == 0x184D2A50:  # skippable frame
             at += 8 + int.from_bytes(content[at + 4 : at + 8], "little")
             continue
         if magic != 0xFD2FB528:
@@ -262,7 +266,7 @@ def _zstd_size(content: bytes, most: int) -> int:
             frame += length if kind < 2 else _BLOCK
             at += 3 + (1 if kind == 1 else length)
         at += 4 * has_checksum
-        # without a stated size the last block of many may be counted as a whole one
+        # without a declared size, the last block may have been counted as a full one
         total += (stated + (256 if stated_in == 2 else 0)) if stated_in else max(frame - _BLOCK, 0)
     return total
 

@@ -18,7 +18,7 @@ from hushpore.base.safe_text import file_name
 from hushpore.device.timing import StageTimer
 from hushpore.io.lazy_arrays import chunk_depth, in_native_order
 from hushpore.io.output_target import check_target, new_directory, require_zarr
-from hushpore.io.value_metadata import known_of_values
+from hushpore.io.value_metadata import value_metadata
 
 if TYPE_CHECKING:
     import os
@@ -284,7 +284,7 @@ def _attributes(
         "notes": list(volume.notes),
         # coarse levels hold means; or the values of some voxels, where there is no mean
         "means": not are_labels,
-        **known_of_values(volume.metadata),
+        **value_metadata(volume.metadata),
     }
     return {"ome": {"version": VERSION, "multiscales": [image]}, "hushpore": ours}
 

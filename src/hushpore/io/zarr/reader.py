@@ -18,7 +18,7 @@ from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import DiskArray
 from hushpore.io.libraries import explained_damage
 from hushpore.io.loading import with_own_names
-from hushpore.io.value_metadata import known_of_values
+from hushpore.io.value_metadata import value_metadata
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:
@@ -167,10 +167,10 @@ def open_zarr(folder: Path) -> list[Volume]:
             f"{error}). Copy or export it again."
         )
     ):
-        gate = limits_for(folder)
+        limits = limits_for(folder)
         node = zarr.open(PlainFiles(str(folder), read_only=True), mode="r")
         if not hasattr(node, "keys"):
-            stack = ZarrStack(bounded(node, gate), tuple(slice(None) for _ in node.shape))
+            stack = ZarrStack(bounded(node, limits), tuple(slice(None) for _ in node.shape))
             return [Volume(stack, name=folder.stem, notes=_chunk_notes(node))]
         images = {folder.name.removesuffix(".zarr").removesuffix(".ome"): node}
         labels = {}
@@ -180,8 +180,8 @@ def open_zarr(folder: Path) -> list[Volume]:
             images = {key: group for key, group in groups.items() if _multiscales(group)}
         for group in images.values():
             labels.update(_labels(group))
-        volumes = with_own_names([_image(group, key, gate) for key, group in images.items()])
-        volumes += [_label(group, key, gate) for key, group in labels.items()]
+        volumes = with_own_names([_image(group, key, limits) for key, group in images.items()])
+        volumes += [_label(group, key, limits) for key, group in labels.items()]
     if not volumes:
         raise InputError(
             f"{folder.name} is a Zarr group without an OME image (no 'multiscales'). Open an image "
@@ -226,12 +226,12 @@ def _region(keys: Sequence[Any], shape: Sequence[int]) -> list[slice] | None:
     return found
 
 
-def _image(group: Any, name: str, gate: InputLimits) -> Volume:
+def _image(group: Any, name: str, limits: InputLimits) -> Volume:
     from hushpore.io.zarr.codecs import bounded
 
     image = _multiscales(group)[0]
     dataset = image["datasets"][0]
-    array = bounded(group[dataset["path"]], gate)
+    array = bounded(group[dataset["path"]], limits)
     stated = image.get("axes") or [{"name": letter} for letter in _ORDER[-array.ndim :]]
     axes = [axis if isinstance(axis, dict) else {"name": axis} for axis in stated]
     letters = "".join(str(axis["name"])[:1].lower() for axis in axes)
@@ -266,14 +266,14 @@ def _image(group: Any, name: str, gate: InputLimits) -> Volume:
     finer = stack
     coarser = []
     for other in image["datasets"][1:]:
-        level = ZarrStack(bounded(group[other["path"]], gate), index)
+        level = ZarrStack(bounded(group[other["path"]], limits), index)
         # a level that is no smaller is no pyramid, but several versions of one image
         if level.ndim != stack.ndim or level.size >= finer.size:
             break
         coarser.append(level)
         finer = level
     stack.coarser = tuple(coarser)
-    metadata = known_of_values(known)
+    metadata = value_metadata(known)
     if "image-label" in _stated(group):
         metadata["labels"] = True
     return Volume(
@@ -288,9 +288,9 @@ def _image(group: Any, name: str, gate: InputLimits) -> Volume:
     )
 
 
-def _label(group: Any, key: str, gate: InputLimits) -> Volume:
+def _label(group: Any, key: str, limits: InputLimits) -> Volume:
     """Open labels, which have the name of their group; ours the one that the group was made of."""
-    labels = _image(group, key, gate)
+    labels = _image(group, key, limits)
     name = labels.name if "hushpore" in group.attrs else key
     return dataclasses.replace(labels, name=name, metadata={"labels": True})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.layers import Labels
 
-from hushpore.io.resample import with_places
+from hushpore.io.resample import with_rescaled_positions
 from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.pores.tables.resizing import (
     is_proportional,
@@ -98,7 +98,7 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
     known = dict(known_of(layer))
     notes = [note for note in known.get("notes", []) if GIVEN not in note]
     known |= {VOXEL_SIZE: size.text, "notes": [*notes, size.note]}
-    known["metadata"] = with_places(known.get("metadata", {}), float(ratio[0]))
+    known["metadata"] = with_rescaled_positions(known.get("metadata", {}), float(ratio[0]))
     known.setdefault(OF_FILE, (volume.spacing, volume.unit))
     follows = is_proportional(volume.spacing, size.spacing)
     if follows and known.get("provenance"):
