@@ -162,7 +162,7 @@ def test_a_small_file_that_states_a_large_picture_is_refused(tmp_path, planes):
     content = bytearray((tmp_path / "a.bmp").read_bytes())
     content[18:26] = np.array([12000, 12000], "<i4").tobytes()
     (tmp_path / "a.bmp").write_bytes(content)
-    with pytest.raises(HushporeError, match="made to fill the memory"):
+    with pytest.raises(HushporeError, match="crafted to fill the memory"):
         describe(tmp_path / "a.bmp")
 
 

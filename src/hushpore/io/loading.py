@@ -124,8 +124,8 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
     if single:
         names = shortened([path.name for path, _ in single])
         raise InputError(
-            f"The folder {folder} contains {len(single)} images, but no slices of a stack: {names}. "
-            "Open one of these files."
+            f"The folder {folder} contains {len(single)} images, but no slices of a stack: "
+            f"{names}. Open one of these files."
         )
     raise InputError(
         f"No image stack was found in {folder}: it contains no {_titles_of_slices()} files (only "
@@ -134,11 +134,11 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
 
 
 def _kinds_of_slices(kinds: Sequence[str | None]) -> list[str]:
-    """Return the formats of slices that are among some files, the one to read first."""
+    """Return the slice formats among some files, the format to read first."""
     found = [name for name, reader in READERS.items() if reader.slices_by and name in kinds]
     by_name = [name for name in found if READERS[name].slices_by == "name"]
     if found[:1] == by_name[:1] and by_name:
-        # one TIFF beside a stack of pictures is no stack; some figures beside TIFFs are none either
+        # ignore single TIFF files beside many pictures, and a few pictures beside TIFF files
         most = max(by_name, key=kinds.count)
         if kinds.count(most) >= _MANY * kinds.count(found[0]):
             return [most]
@@ -146,7 +146,7 @@ def _kinds_of_slices(kinds: Sequence[str | None]) -> list[str]:
 
 
 def _single_files(found: Sequence[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """Return files with a stack each; of a header and its raw file the header."""
+    """Return the files with one stack each; for a header and its raw file, the header."""
     headers = {path for path, _ in found if path.name.lower().endswith(HEADERS)}
     return [
         (path, kind)
