@@ -296,7 +296,7 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
         if void.size == 1:
             continue
         volume = Volume(rng.integers(-100, 100, shape).astype(kind))
-        for how in (dict(hysteresis=20.0, threshold=30.0), dict(outside="remove")):
+        for how in (dict(hysteresis=20.0, threshold=30.0), dict(exterior="remove")):
             settings, whole = PoreSettings(**how), Slabs(shape[0], shape[0])
             engine = GpuWhole(gpu, None, StageTimer())
             work = Work(volume, settings, whole, None, None, engine=engine)
