@@ -229,7 +229,7 @@ def core(walk: Walk, data: Path) -> None:
 def core_results(walk: Walk) -> None:
     """The core's table, plots and 3D."""
     pores = walk.widget("Segment pores")
-    click_link(pores._result, "See them in tables")
+    click_link(pores._result, "Open results table")
     results = walk.widget("Results")
     settle()
     table = results.pores
@@ -274,7 +274,7 @@ def snow(walk: Walk, path: Path) -> None:
     settle()
     walk.picture("snow-denoised")
     check("train longer" not in denoise._result.text().lower(), "no advice against what was done")
-    click_link(denoise._result, "Segment its pores")
+    click_link(denoise._result, "Segment pores")
     check("denoised" in pores.layer.value.name, "the denoised layer is chosen")
     walk.run(pores)
     values = np.asarray(pores.layer.value.data)

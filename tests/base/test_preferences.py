@@ -89,7 +89,7 @@ def call(*words: object) -> Result:
 def test_preferences_are_saved_as_a_file_that_explains_itself(tmp_path: Path) -> None:
     wanted = Preferences(device="cpu", memory=2, temporary_folder=str(tmp_path))
     text = save_preferences(wanted).read_text()
-    assert "# Memory that jobs may count on" in text
+    assert "# Memory that jobs may use" in text
     assert load_preferences() == wanted
     save_preferences(Preferences())
     assert load_preferences() == Preferences()

@@ -51,7 +51,7 @@ from hushpore.viewer.results.compare import CompareWidget
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.plots import _LINE, _MARK, PlotsWidget
 from hushpore.viewer.results.pore_view import PALETTE
-from hushpore.viewer.results.provenance import ProvenanceWidget
+from hushpore.viewer.results.record_panel import RecordWidget
 from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 from hushpore.viewer.segment.widget import PoresWidget
 
@@ -64,7 +64,7 @@ WIDGETS = (
     ResultsWidget,
     PlotsWidget,
     CompareWidget,
-    ProvenanceWidget,
+    RecordWidget,
     PreferencesWidget,
 )
 

@@ -7,7 +7,7 @@ from npe2 import PluginManager, PluginManifest
 import hushpore
 from hushpore.io.registry import EXPORTERS, READERS, exporters_of
 from hushpore.viewer.launch import WIDGETS
-from hushpore.viewer.running.messages import PROVENANCE, RESULTS
+from hushpore.viewer.running.messages import RECORD, RESULTS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
 
@@ -27,7 +27,7 @@ def test_every_command_can_be_imported(manifest):
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
     others = ("Measure phases", "Batch of scans", RESULTS, "Plots", "Compare results")
-    others += (PROVENANCE, "Preferences")
+    others += (RECORD, "Preferences")
     assert names == (*WIDGETS, *others)
 
 

@@ -37,11 +37,12 @@ class Preferences(Settings):
     )
     memory: float | None = option(
         None,
-        "Memory that jobs may count on; what does not fit is read from disk or worked on piece by "
-        "piece. None: all that is free.",
+        "Memory that jobs may use; larger volumes are processed block by block. Default: all free "
+        "memory.",
         unit="GB",
         minimum=0.1,
         step=1,
+        none="all free memory",
     )
     temporary_folder: str = option(
         "",

@@ -53,6 +53,7 @@ class Option:
     maximum: float | None
     step: float | None
     optional: bool  # whether None is accepted
+    none: str  # what a form shows for None, for example ``"no limit"``
     more: bool  # whether a form folds it away
     # for a setting that names something that lies beside the volume (`Volume.auxiliary`), what it
     # may be: ``"labels"``, ``"image"``, ``"points"``, ``"scan"`` (another of the same thing); empty
@@ -223,6 +224,7 @@ def option(
     maximum: float | None = None,
     step: float | None = None,
     more: bool = False,
+    none: str = "automatic",
     auxiliary: tuple[str, ...] = (),
     path: str = "",
     grey_value: bool = False,
@@ -238,6 +240,7 @@ def option(
         "maximum": maximum,
         "step": step,
         "more": more,
+        "none": none,
         "auxiliary": auxiliary,
         "path": path,
         "grey_value": grey_value,

@@ -66,6 +66,7 @@ class DenoiseSettings(Settings):
         unit="s",
         minimum=1,
         step=10,
+        none="no limit",
     )
     seed: int = option(
         0,

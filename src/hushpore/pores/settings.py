@@ -71,6 +71,7 @@ class PoreSettings(Settings):
         label="Hysteresis threshold",
         more=True,
         grey_value=True,
+        none="not used",
     )
     local_window: int = option(
         51,
@@ -276,6 +277,7 @@ class PoreSettings(Settings):
         unit="GB",
         minimum=0.001,
         more=True,
+        none="all free memory",
     )
 
     @property

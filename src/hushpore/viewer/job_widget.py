@@ -1,4 +1,4 @@
-"""The one widget behind every job, from the choice of a layer to its result."""
+"""The widget of every job, from the choice of a layer to the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from hushpore.viewer.layers.visibility import keep_aimed, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.saving import ask_and_save_result
-from hushpore.viewer.running.messages import OFFER, PROVENANCE, SHOW, RunMessages
+from hushpore.viewer.running.messages import OFFER, RECORD, SHOW, RunMessages
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress import JobProgress, RunButtons
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
-#: Links: to take over settings of another scan, and to run again.
-TAKE_OVER, RUN_AGAIN = "take over", "run again"
+#: Links that use the settings of the previous scan, and that run the job again.
+KEEP_SETTINGS, RUN_AGAIN = "keep settings", "run again"
 
 
 class JobWidget(WorkerContainer):
@@ -171,7 +171,7 @@ class JobWidget(WorkerContainer):
         return self.form.value
 
     def after_cancel(self) -> str:
-        """Return what to offer once a job was cancelled, as HTML; empty where there is nothing."""
+        """Return links for after a cancel, as HTML; empty if there are none."""
         return ""
 
     # ---- running
@@ -264,7 +264,7 @@ class JobWidget(WorkerContainer):
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         """Say what came of the job, whose layers are all there."""
         assert self._now is not None
-        target, early = self._now.target, self._now.worker.finished_early
+        target = self._now.target
         from hushpore.viewer.layers.voxel_size import follow_voxel_size
 
         follow_voxel_size(self._viewer, made, target)
@@ -273,7 +273,7 @@ class JobWidget(WorkerContainer):
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_totals(outcome.timings)
-        self._show_result(self._messages.of_result(outcome, early, self.next_step), target)
+        self._show_result(self._messages.of_result(outcome, self.next_step), target)
         self.called.emit(outcome.result)
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
@@ -298,8 +298,8 @@ class JobWidget(WorkerContainer):
         set_aside_remains(self._viewer, target)
         self._made = self._now.previews.keep()
         self._finish()
-        text = self._messages.of_cancel(target.volume.name, [layer.name for layer in self._made])
-        self._show_result(f"{text} {self.after_cancel()}".rstrip(), target)
+        name, links = target.volume.name, self.after_cancel()
+        self._show_result(self._messages.of_cancel(name, bool(self._made), links), target)
         self.failed.emit(None)
 
     def _finish(self) -> None:
@@ -399,12 +399,12 @@ class JobWidget(WorkerContainer):
             self._own[before] = self._left = self.form.begin_scan(self._own.get(scan, {}))
             lost = self.form.changed_from(self._left)
             hint = (
-                "Another scan: what was chosen for the one before is not taken over: "
-                f"{html.escape(lost)}. {link(TAKE_OVER, 'Use it here too')}"
+                f"New scan; settings of the previous scan were reset: {html.escape(lost)}. "
+                f"{link(KEEP_SETTINGS, 'Use them here too')}"
             )
             self._messages.hint(hint if lost and is_new and not self.is_running else "")
         self._show_facts()
-        self._show_said()
+        self._show_message()
 
     def _show_facts(self) -> None:
         """Say what the chosen layer is, and whether Run can be pressed."""
@@ -427,26 +427,26 @@ class JobWidget(WorkerContainer):
         if outdated:
             names = html.escape(" and ".join(outdated))
             words = (
-                f"{sign(False)} Voxels have another shape now, and {names} was made with that of "
-                f"before: its numbers stay as they were. {link(RUN_AGAIN, 'Run again')}"
+                f"{sign(False)} The voxel shape has changed: the measurements of {names} are out "
+                f"of date. {link(RUN_AGAIN, 'Run again')}"
             )
             self._messages.hint(words)
-        self._show_said()
+        self._show_message()
 
     def _show_result(self, text: str, target: Target) -> None:
         """Say what a run came to, for as long as its scan is chosen."""
         self._messages.say(text, target)
-        self._show_said()
+        self._show_message()
         self._lower.bring_into_view(self._result)
 
     def _show_problem(self, problem: Problem, target: Target | None = None) -> None:
         message = self._description.settings.as_in_a_form(problem.message)
         self._messages.say_problem(replace(problem, message=message), target)
         if target is not None:
-            self._show_said()
+            self._show_message()
         self._lower.bring_into_view(self._result)
 
-    def _show_said(self) -> None:
+    def _show_message(self) -> None:
         """Show what is said of the last run, or which layer the running job works on."""
         if self._now is None:
             self._messages.show()
@@ -485,10 +485,10 @@ class JobWidget(WorkerContainer):
             remedy = self._messages.offers[int(target.removeprefix(OFFER))].remedy
             self.form.update(dict(remedy.settings if remedy is not None else {}))
             self._try_to_run()
-        elif target == TAKE_OVER:
+        elif target == KEEP_SETTINGS:
             self.form.update(self._left)
             self._messages.hint("")
-            self._show_said()
+            self._show_message()
         elif target == SHOW:
             for layer in shown:
                 self._viewer.layers.move(self._viewer.layers.index(layer), -1)
@@ -496,6 +496,6 @@ class JobWidget(WorkerContainer):
         elif target == "record":
             # it is of the layer that is active
             self._viewer.layers.selection.active = (shown or [self.layer.value])[0]
-            open_beside(self.native, self._viewer, PROVENANCE)
+            open_beside(self.native, self._viewer, RECORD)
         elif target == "next" and self.next_step is not None:
             open_beside(self.native, self._viewer, self.next_step[0])

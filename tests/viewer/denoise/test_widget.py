@@ -55,7 +55,7 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
     qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
     widget._buttons.finish.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    assert widget._result.text().startswith("Finished early. Denoised")
+    assert widget._result.text().startswith("Denoised")
     provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
     assert 0 < provenance["result"]["steps"] < 100_000
     assert any("Stopped early" in note for note in provenance["notes"])
@@ -102,11 +102,11 @@ def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
     qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
     widget.cancel()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    assert widget._result.text().startswith("Cancelled.")
-    assert "denoise with it" in widget._result.text()
+    assert widget._result.text().startswith("Cancelled; scan is unchanged.")
+    assert "Denoise with what was trained" in widget._result.text()
     widget._follow("apply")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    assert widget._result.text().startswith("Finished early. Denoised")
+    assert widget._result.text().startswith("Denoised")
     provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
     went_on = next(note for note in provenance["notes"] if note.startswith("Went on from"))
     assert provenance["result"]["steps"] > int(went_on.split()[-2]) > 0
@@ -177,7 +177,7 @@ def test_rings_are_said_with_a_link_that_has_them_corrected(qtbot):
     widget = DenoiseWidget(viewer)
     qtbot.addWidget(widget.native)
     qtbot.waitUntil(lambda: "rings about the middle" in widget._facts.text())
-    assert widget._facts.said.count('href="correct rings"') == 1
+    assert widget._facts.html.count('href="correct rings"') == 1
     widget._facts.linkActivated.emit("correct rings")
     assert widget.form.value.correct_rings
     # and shown without them, on the slice on the screen

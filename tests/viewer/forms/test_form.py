@@ -21,13 +21,13 @@ class Example(Settings):
     rate: float = option(4e-4, "How fast.", minimum=1e-6, maximum=1.0, step=1e-4)
     count: int = option(3, "How many.", minimum=0, unit="px")
     limit: float | None = option(
-        None, "When to stop; None: no limit.", unit="s", minimum=1, step=10
+        None, "When to stop.", unit="s", minimum=1, step=10, none="no limit"
     )
     batch: int | None = option(None, "Patches.", minimum=1)
     threshold: str | float = option("otsu", "Where to cut.", choices=("otsu", "li"))
     kind: str = option("dark", "Which.", choices=("dark", "bright"), more=True)
     closed: bool = option(False, "Whether it is closed.", label="Closed border", more=True)
-    sharp: bool | None = option(None, "Whether it is sharpened; None: automatic.", more=True)
+    sharp: bool | None = option(None, "Whether it is sharpened.", more=True)
     rank: int = option(2, "2 or 3.", minimum=2, maximum=3, more=True)
     name: str = option("", "Any text.", more=True)
 
@@ -123,17 +123,6 @@ def test_none_is_shown_in_the_words_of_the_setting(form):
     spin.stepUp()
     assert form.value.limit == 1.0
     assert spin.text() == "1 s"
-
-
-@dataclass(frozen=True)
-class Share(Settings):
-    memory: float | None = option(None, "How much; None: 0.6 of what is free. Not less.", minimum=0)
-
-
-def test_a_decimal_point_does_not_end_the_words_for_none(qtbot):
-    form = SettingsForm(Share)
-    qtbot.addWidget(form.native)
-    assert form.memory.native.text() == "0.6 of what is free"
 
 
 def test_every_setting_explains_itself(form):
@@ -237,7 +226,7 @@ def test_a_form_with_nothing_to_fold_still_can_be_reset(qtbot):
 class Telling(Settings):
     length: float = option(1.0, "How long.", minimum=0)
     name: str = option("", "Any text.")
-    level: float | None = option(None, "How bright; None: any.")
+    level: float | None = option(None, "How bright.", none="any")
     end: str | float = option("last", "Where to end.", choices=("last",))
 
     def hints(self, known):

@@ -34,7 +34,7 @@ from hushpore.viewer.results import saving
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import result_of as result_of_layer
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.results.provenance import provenance_of
+from hushpore.viewer.results.record_panel import provenance_of
 from hushpore.viewer.running.task import capture, local_task
 from hushpore.viewer.segment.widget import PoresWidget
 

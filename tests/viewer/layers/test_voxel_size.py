@@ -60,8 +60,8 @@ def run(qtbot, widget):
 
 def test_the_line_of_facts_asks_for_a_size_that_is_unknown(viewer, widget):
     assert "voxel size unknown" in widget._facts.text()
-    assert 'href="voxel size"' in widget._facts.said
-    assert "set\xa0it" in widget._facts.said
+    assert 'href="voxel size"' in widget._facts.html
+    assert "set\xa0it" in widget._facts.html
     assert not viewer.canvas.overlays.scale_bar.visible
     give(widget, "15,4")
     assert widget._voxel_size.isHidden()

@@ -26,10 +26,10 @@ def test_an_input_error_speaks_for_itself():
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (RuntimeError("CUDA out of memory. Tried to allocate"), "GPU's memory ran out"),
+        (RuntimeError("CUDA out of memory. Tried to allocate"), "GPU ran out of memory"),
         (MemoryError(), "not enough memory"),
-        (PermissionError(13, "Permission denied", "/scan"), "refused: /scan"),
-        (FileNotFoundError(2, "No such file", "/scan"), "no longer there: /scan"),
+        (PermissionError(13, "Permission denied", "/scan"), "No permission to access /scan."),
+        (FileNotFoundError(2, "No such file", "/scan"), "The file no longer exists: /scan."),
         (ZeroDivisionError("division by zero"), "division by zero (ZeroDivisionError)"),
         (KeyError(), "KeyError"),
     ],

@@ -176,7 +176,7 @@ def test_another_scan_begins_with_the_method_and_not_with_the_number(qtbot, view
 def test_a_threshold_can_be_taken_over_to_another_scan(qtbot, viewer, widget, scan):
     widget.threshold.value = 120.0
     viewer.add_image(scan, name="other")
-    widget._result.linkActivated.emit("take over")
+    widget._result.linkActivated.emit("keep settings")
     assert widget.form.value.threshold == 120.0
     assert widget._result.isHidden()
 

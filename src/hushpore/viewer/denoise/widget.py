@@ -54,7 +54,7 @@ _LOW = 0.04
 _SAMPLED = 64
 
 #: Links that are offered after a cancel.
-_APPLY, _GO_ON = "apply", "go on"
+_APPLY, _RESUME = "apply", "resume"
 
 #: What is said of rings, with the link that has them corrected.
 _CORRECT_RINGS, _LINKED = "correct rings", "correct them here"
@@ -69,7 +69,7 @@ class DenoiseWidget(JobWidget):
     """Denoises an image layer; the results are image layers."""
 
     job = "denoise"
-    next_step = ("Segment pores", "Segment its pores")
+    next_step = ("Segment pores", "Segment pores")
     fact_links: ClassVar[dict[str, str]] = {_LINKED: _CORRECT_RINGS, _SEGMENT: "next"}
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -209,10 +209,8 @@ class DenoiseWidget(JobWidget):
         self._let_go_of_training()
         if self._kept is None or not Path(self._kept.settings.checkpoint).exists():
             return ""
-        return (
-            f"What was learnt is kept: {link(_APPLY, 'denoise with it')} · "
-            f"{link(_GO_ON, 'go on training')}"
-        )
+        apply = link(_APPLY, "Denoise with what was trained")
+        return f"{apply} · {link(_RESUME, 'Resume training')}"
 
     def _failed(self, problem: Problem) -> None:
         self._kept = None
@@ -229,18 +227,18 @@ class DenoiseWidget(JobWidget):
             and not self.is_running
             and self._kept.layer_in(self._viewer) is None
         ):
-            self._kept = self._messages.said = None
-            self._show_said()
+            self._kept = self._messages.message = None
+            self._show_message()
 
     def _follow(self, target: str) -> None:
         if target == _CORRECT_RINGS:
             self.form.update({"correct_rings": True})
-        elif target in (_APPLY, _GO_ON):
-            self._go_on_training(target == _APPLY)
+        elif target in (_APPLY, _RESUME):
+            self._resume_training(target == _APPLY)
         else:
             super()._follow(target)
 
-    def _go_on_training(self, only_apply: bool) -> None:
+    def _resume_training(self, only_apply: bool) -> None:
         """Run again with what was learnt before the cancel; maybe end the training at once."""
         assert self._kept is not None
         self.layer.value = self._kept.layer_in(self._viewer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
@@ -246,7 +245,7 @@ class _NumberBox(QDoubleSpinBox):
         # beyond that Qt's numbers, fractions of 64 bits, skip whole ones
         high = _FAR if option.maximum is None else min(option.maximum, 2**53)
         if option.optional:
-            self.setSpecialValueText(_none_in_words(option))
+            self.setSpecialValueText(option.none)
             low -= self.singleStep()
         self.setRange(low, high)
         self._show_unit()
@@ -347,17 +346,10 @@ def _places(number: float) -> int:
     return max(len(text.partition(".")[2]), -math.floor(math.log10(abs(number))))
 
 
-def _none_in_words(option: Option) -> str:
-    """What None means, as the setting's own help says it: 'no limit'."""
-    # up to the end of the sentence, which a decimal point is not
-    found = re.search(r"None: ((?:[^.;]|\.(?=\d))+)", option.help)
-    return found.group(1) if found else "none"
-
-
 def default_in_words(option: Option) -> str:
     """Return the default of a setting as its field shows it."""
     if option.default is None:
-        return _none_in_words(option)
+        return option.none
     if isinstance(option.default, float):
         return f"{option.default:g}"
     return option.in_words(str(option.default))

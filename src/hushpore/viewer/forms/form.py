@@ -214,7 +214,8 @@ class SettingsForm(PlacedContainer):
             name = field.name
             tip = [unused[name]] if name in unused else []
             tip += [field.option.help_in_words]
-            tip += [] if field.is_default else [f"Default: {default_in_words(field.option)}"]
+            if not field.is_default and "Default:" not in field.option.help:
+                tip.append(f"Default: {default_in_words(field.option)}")
             explained = said.get(name, ""), "\n".join(tip)
             if self._explained.get(name) == explained:
                 continue

@@ -1,4 +1,4 @@
-"""Sentences in a widget, with links and signs in the colours of napari's theme."""
+"""Labels with links and warning signs in the colours of napari's theme."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from hushpore.base.events import Note
     from hushpore.viewer.running.problem import Problem
 
-#: Places in a sentence where a colour of the theme goes.
+#: Placeholders for colours of the theme.
 _TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
 
 #: Link that copies the details of a problem.
 COPY = "copy"
 
-#: Addresses in notes: dask's page of what its workers do.
+#: Addresses in notes, for example of dask's dashboard.
 _ADDRESS = re.compile(r"https?://[^\s<]+")
 
 
-#: Spaces at which a line should not end: before units, signs, the dots between facts and those at
-#: the end of what opens a dialog.
+#: Spaces at which a line must not break: before units, signs, separating dots and the ellipsis of a
+#: link that opens a dialog.
 _UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[%·✓⚠…])(?!\w))")
 
 
 class RichLabel(QLabel):
-    """A wrapped line of text that can be copied; hidden while there is nothing to say."""
+    """A wrapped line of text that can be copied; hidden while it is empty."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(
@@ -51,20 +51,20 @@ class RichLabel(QLabel):
         viewer.events.theme.connect(self._paint)
 
     def say(self, text: str) -> None:
-        """Show a sentence in HTML; `link` and `sign` make parts of it."""
+        """Show a text in HTML, with parts made by `link` and `sign`."""
         self._html = text
         self._paint()
         self.setVisible(bool(text))
 
     @property
-    def said(self) -> str:
-        """The sentence in HTML, as it was given."""
+    def html(self) -> str:
+        """The text in HTML, as it was given."""
         return self._html
 
     def _paint(self, event: Any = None) -> None:
         theme = get_theme(self._viewer.theme)
         error = QColor(theme.error.as_hex())
-        # napari's red is made for surfaces: too dark for a sign on a dark ground
+        # napari's red is meant for surfaces and too dark for a sign on a dark background
         colours = {
             _TEXT: theme.text.as_hex(),
             _WARNING: theme.warning.as_hex(),
@@ -77,17 +77,17 @@ class RichLabel(QLabel):
 
 
 def unbroken(text: str) -> str:
-    """Return a text with each number and its unit on one line."""
+    """Return a text whose lines do not break between a number and its unit."""
     return _UNBROKEN.sub("\u00a0", text)
 
 
 def link(target: str, text: str) -> str:
-    """Return a link; Qt's own colour for links cannot be read on a dark ground."""
+    """Return a link in the colour of the text: Qt's own blue is unreadable on a dark background."""
     return f'<a href="{target}" style="color: {_TEXT}">{unbroken(text)}</a>'
 
 
 def sign(is_error: bool) -> str:
-    """Return the sign that stands before a problem."""
+    """Return the warning sign for the start of a message."""
     return f'<b style="color: {_ERROR if is_error else _WARNING}">⚠</b>'
 
 
@@ -102,7 +102,7 @@ def plain_label(text: str = "") -> QLabel:
 
 
 class ResultMessage(RichLabel):
-    """The sentence on a result, or on what went wrong, whose details can be copied."""
+    """The message about a result or a problem; the details of a problem can be copied."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(viewer)
@@ -110,11 +110,11 @@ class ResultMessage(RichLabel):
         self.linkActivated.connect(self._copy_details)
 
     def show_problem(self, problem: Problem) -> None:
-        """Say what went wrong, here and once as a notification."""
+        """Show a problem here and as a notification."""
         self._details = problem.details
         text = f"{sign(not problem.expected)} {html.escape(problem.message)}"
         if not problem.expected:
-            text += " " + link(COPY, "copy details")
+            text += " " + link(COPY, "Copy details")
         self.say(text)
         notify_problem(problem)
 
@@ -126,7 +126,7 @@ class ResultMessage(RichLabel):
 class NoteMessages(QWidget):
     """The notes of a job: the most important one in sight, the others folded away.
 
-    Addresses in them are opened by the browser. Hidden while there is no note.
+    Links to web addresses open in the browser. Hidden while there are no notes.
     """
 
     def __init__(self, viewer: Any) -> None:
@@ -141,7 +141,7 @@ class NoteMessages(QWidget):
 
     @property
     def has_content(self) -> bool:
-        """Whether there are notes, shown or not."""
+        """Whether there are notes, visible or not."""
         return bool(self.text())
 
     def text(self) -> str:
@@ -149,13 +149,13 @@ class NoteMessages(QWidget):
         return "<br>".join(filter(None, (self._first.text(), self._others.text())))
 
     def show_notes(self, notes: Iterable[Note]) -> None:
-        """Show notes; warnings have a sign and come first, what was found last before the others.
+        """Show notes: warnings first, with a sign and the newest on top, then the others.
 
-        What is said of the result comes last, and matters more than what was odd about its input.
+        Notes on the result come last and matter more than those on the input.
         """
-        told = list(notes)
-        warnings = [note for note in reversed(told) if note.warning]
-        lines = [_line(note) for note in [*warnings, *(n for n in told if not n.warning)]]
+        notes = list(notes)
+        warnings = [note for note in reversed(notes) if note.warning]
+        lines = [_line(note) for note in [*warnings, *(n for n in notes if not n.warning)]]
         count = max(len(lines) - 1, 0)
         self._first.say("".join(lines[:1]))
         self._others.say("<br>".join(lines[1:]))

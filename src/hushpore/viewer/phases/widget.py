@@ -88,12 +88,12 @@ class PhasesWidget(JobWidget):
         super()._show_outcome(outcome, made)
         self.tables.show_result(outcome.result)
 
-    def _show_said(self) -> None:
-        super()._show_said()
+    def _show_message(self) -> None:
+        super()._show_message()
         if hasattr(self, "tables"):
             # as long as what is said of the run is there
-            said = self._messages.said
-            is_chosen = said is not None and said.scan == self._messages.scan
+            message = self._messages.message
+            is_chosen = message is not None and message.scan == self._messages.scan
             is_of_scan = is_chosen and self.result is not None
             if is_of_scan:
                 self.tables.setVisible(self.tables.has_content)

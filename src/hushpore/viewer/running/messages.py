@@ -1,9 +1,9 @@
-"""What is said under Run: the result or the problem, hints, notes and times, beside their scan."""
+"""The messages under Run: result or problem, hint, notes and timing, kept with their scan."""
 
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link
@@ -18,79 +18,79 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
 
-#: Names of widgets that links open: with the record of a layer, and with the tables of pores.
-PROVENANCE, RESULTS = "How it was made", "Results"
+#: Names of the widgets that links open.
+RECORD, RESULTS = "Record", "Results"
 
-#: Link: to show what a cancelled run has left.
+#: Link that shows the last preview of a cancelled run.
 SHOW = "show"
 
-#: Link: to run again with settings that a result offers; its number stands behind.
+#: Link that runs the job again with settings that the result suggests; followed by their number.
 OFFER = "offer "
 
 
 @dataclass(frozen=True)
 class Message:
-    """What is said under Run, and of which scan."""
+    """A message under Run and the scan that it is about."""
 
     text: str  # HTML
     scan: str  # see `scan_of`
-    layer: str  # the layer that it is about; see `identity`
-    name: str = ""  # of that layer, to be said where another layer of the scan is chosen
-    is_of_run: bool = True  # whether notes and times are of it, too
+    layer: str  # `identity` of the layer that it is about
+    name: str = ""  # of that layer; shown if another layer of the scan is chosen
+    is_of_run: bool = True  # whether notes and timing belong to it
 
 
 class RunMessages:
-    """The message on the last run, and a hint on the chosen scan, each shown with its scan alone.
+    """The message about the last run and a hint about the chosen scan, shown for their scan only.
 
-    `result`, `notes`, `timing`: widgets that show them. `said`: the message on the last run; None
-    where there is none. `scan`: the scan of the chosen layer. `offers`: what a result offers.
+    `result`, `notes`, `timing`: the widgets. `message`: about the last run, or None. `scan`: the
+    scan of the chosen layer. `offers`: the changes of settings that the result suggests.
     """
 
     def __init__(self, viewer: Any) -> None:
         self.result, self.notes = ResultMessage(viewer), NoteMessages(viewer)
         self.timing = TimingPanel(viewer)
-        self.said: Message | None = None
+        self.message: Message | None = None
         self.scan = ""
         self.offers: Sequence[Note] = ()
         self._hint: Message | None = None
         self._layer = ""
 
     def clear(self) -> None:
-        """Take back all that is said but times."""
-        self.said = self._hint = None
+        """Clear all messages except the timing."""
+        self.message = self._hint = None
         self.result.say("")
         self.notes.show_notes(())
 
     def choose(self, layer: Any) -> None:
-        """Take in which layer is chosen; without one the scan stays."""
+        """Note the chosen layer; with None the scan stays."""
         self._layer = "" if layer is None else identity(layer)
         self.scan = self.scan if layer is None else scan_of(layer)
 
     def say(self, text: str, target: Target) -> None:
-        """Say what a run came to, as HTML."""
-        self.said = Message(text, target.scan, target.layer, html.escape(target.volume.name))
+        """Keep the message about a run, as HTML."""
+        self.message = Message(text, target.scan, target.layer, html.escape(target.volume.name))
 
     def say_problem(self, problem: Problem, target: Target | None) -> None:
-        """Say what went wrong; without a target it is about the chosen layer."""
+        """Show a problem; without a target it is about the chosen layer."""
         self.result.show_problem(problem)
         if target is not None:
-            self.say(self.result.said, target)
+            self.say(self.result.html, target)
         elif self._layer:
-            self.said = Message(self.result.said, self.scan, self._layer)
+            self.message = Message(self.result.html, self.scan, self._layer)
 
     def say_here(self, text: str, scan: str) -> None:
-        """Say something else of the result of a scan, beside the chosen layer."""
-        if self.said is not None and self.said.scan == scan == self.scan:
-            self.said = Message(text, scan, self.said.layer, self.said.name, self.said.is_of_run)
+        """Replace the message about a scan, or keep one for the chosen layer."""
+        if self.message is not None and self.message.scan == scan == self.scan:
+            self.message = replace(self.message, text=text)
         else:
-            self.said = Message(text, self.scan, self._layer, is_of_run=False)
+            self.message = Message(text, self.scan, self._layer, is_of_run=False)
 
     def hint(self, text: str) -> None:
-        """Say something of the chosen scan above the rest; an empty text takes that back."""
+        """Show a hint about the chosen scan above the message; an empty text removes it."""
         self._hint = Message(text, self.scan, self._layer) if text else None
 
     def with_offers(self, outcome: Any) -> str:
-        """Return the summary of a result as HTML, with links to what it offers."""
+        """Return the headline of a result as HTML, with its remarks that have a remedy as links."""
         self.offers = [note for note in outcome.remarks if note.remedy is not None]
         text = f"<b>{html.escape(outcome.headline)}</b>"
         for number, note in enumerate(self.offers):
@@ -98,37 +98,35 @@ class RunMessages:
             text += f"<br>{html.escape(note.message)} {link(f'{OFFER}{number}', label)}"
         return text
 
-    def of_result(self, outcome: Any, early: bool, next_step: tuple[str, str] | None) -> str:
-        """Return what is said of a finished job as HTML, with links to what can be done next.
+    def of_result(self, outcome: Any, next_step: tuple[str, str] | None) -> str:
+        """Return the message about a finished job as HTML, with links to the next steps.
 
-        `early`: whether it was finished early. `next_step`: a widget, and the link that opens it.
+        `next_step`: a widget, and the link that opens it.
         """
-        text = ("Finished early. " if early else "") + self.with_offers(outcome)
+        text = self.with_offers(outcome)
         if next_step is not None:
             text += ". " + link("next", next_step[1])
-        return f"{text} · {link('record', PROVENANCE)} · {link('save', SAVE_RESULT)}"
+        return f"{text} · {link('record', RECORD)} · {link('save', SAVE_RESULT)}"
 
-    def of_cancel(self, name: str, kept: Sequence[str]) -> str:
-        """Return what is said of a cancelled job as HTML.
+    def of_cancel(self, name: str, has_preview: bool, more: str) -> str:
+        """Return the message about a cancelled job as HTML.
 
-        `name`: of the layer. `kept`: names of the layers that it has left.
+        `name`: of the layer. `has_preview`: whether its last preview is kept, as a hidden layer.
+        `more`: further links.
         """
-        if not kept:
-            return f"Cancelled. There was nothing to keep yet; {html.escape(name)} is unchanged."
-        return (
-            f"Cancelled. {html.escape(name)} is unchanged; what was done is kept, hidden under "
-            f"it, as {html.escape(', '.join(kept))} ({link(SHOW, 'show')})."
-        )
+        links = [link(SHOW, "Show last preview")] if has_preview else []
+        links += [more] if more else []
+        return f"Cancelled; {html.escape(name)} is unchanged. {' · '.join(links)}".rstrip()
 
     def show(self) -> None:
-        """Show what is said of the chosen scan, with the layer's name if another one is chosen."""
-        said = self.said
-        if said is None or said.scan != self.scan or not self._layer:
+        """Show the message about the chosen scan, with the layer's name if another is chosen."""
+        message = self.message
+        if message is None or message.scan != self.scan or not self._layer:
             text, is_of_run = "", False
         else:
-            text, is_of_run = said.text, bool(said.text) and said.is_of_run
-            if text and said.name and said.layer != self._layer:
-                text = f"{said.name}: {text}"
+            text, is_of_run = message.text, bool(message.text) and message.is_of_run
+            if text and message.name and message.layer != self._layer:
+                text = f"{message.name}: {text}"
         if self._hint is not None and self._hint.scan == self.scan:
             text = "<br>".join(filter(None, (self._hint.text, text)))
         self.result.say(text)

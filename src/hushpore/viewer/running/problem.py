@@ -1,4 +1,4 @@
-"""What went wrong, in the user's words, with the details to copy into a report."""
+"""Problems: an error as a message for the user, with details to copy into a report."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ if TYPE_CHECKING:
 class Problem:
     """An error as a window shows it."""
 
-    message: str  # one sentence or two: what happened and what to do
+    message: str  # what happened and what to do, in one or two sentences
     details: str  # traceback and versions, for a report; not shown
-    # True where the cause is the input or a setting, so that nothing needs to be reported
-    expected: bool
-    # whether it is a file that is read if the user trusts it
+    expected: bool  # whether input or settings are the cause, so that there is nothing to report
+    # whether it is about a file that can be read if the user trusts it
     needs_consent: bool = False
 
 
 def explain(error: BaseException) -> Problem:
-    """Put an exception into the user's words."""
+    """Return an exception as a message for the user."""
     details = "".join(traceback.format_exception(error)).strip()
     details += f"\n\nhushpore {__version__}, Python {platform.python_version()}, "
     details += platform.platform()
@@ -47,16 +46,16 @@ def explain(error: BaseException) -> Problem:
 
 
 def notify_problem(problem: Problem) -> None:
-    """Say in a notification what went wrong."""
+    """Show a problem as a notification of napari."""
     (show_warning if problem.expected else show_error)(problem.message)
 
 
 class _Offer(Notification):
-    """A notification with a button, beside which napari shows where it is from."""
+    """A notification with a button; napari shows its source beside it."""
 
     @property
     def source(self) -> str:
-        """What napari shows; by default the name of an object."""
+        """The source that napari shows; by default the name of a Python object."""
         return "hushpore"
 
 
@@ -67,29 +66,29 @@ def offer_action(
     act: Callable[..., object],
     severity: NotificationSeverity = NotificationSeverity.INFO,
 ) -> None:
-    """Notify of something that the user can do, with a button for it.
+    """Show a notification with a button for what the user can do.
 
-    `text`: of the button. `severity`: of a warning all is shown, until it is answered or closed;
-    of anything else what napari shows, a line for four seconds.
+    `text`: of the button. `severity`: a warning is shown in full until it is answered or closed;
+    of anything else napari shows one line for four seconds.
     """
     stays = severity >= NotificationSeverity.WARNING
-    # napari counts the height of its own margins to that of the message
-    said = f"{message}\n\n" if stays else message
-    notification_manager.dispatch(_Offer(said, severity, actions=((text, act),)))
+    # napari does not allow for its own margins in the height of the message
+    shown = f"{message}\n\n" if stays else message
+    notification_manager.dispatch(_Offer(shown, severity, actions=((text, act),)))
     window = getattr(viewer, "window", None)
     if not stays or window is None:
         return
     for dialog in window._qt_window.findChildren(QDialog):
-        if hasattr(dialog, "toggle_expansion") and dialog.message.text() == said:
+        if hasattr(dialog, "toggle_expansion") and dialog.message.text() == shown:
             dialog.DISMISS_AFTER = 0
             _show_all(dialog.message)
-            # where it slides to is where it grows from
+            # it must have arrived before it grows
             dialog.geom_anim.setCurrentTime(dialog.geom_anim.duration())
             dialog.toggle_expansion()
 
 
 def _show_all(label: QLabel) -> None:
-    """Give a label the height of its text: what is more than three lines napari leaves out."""
+    """Give a label the height of its text: napari cuts it off after three lines."""
     room, wrapped = QRect(0, 0, label.width(), 2**20), Qt.TextFlag.TextWordWrap
     text = label.text().rstrip()
     label.setMinimumHeight(label.fontMetrics().boundingRect(room, wrapped, text).height())
@@ -98,17 +97,15 @@ def _show_all(label: QLabel) -> None:
 def _unexpected(error: BaseException) -> str:
     text = (str(error).splitlines() or [""])[0].strip()
     if "out of memory" in text.lower():
-        return (
-            "The GPU's memory ran out. Choose CPU as the device, or crop the volume "
-            "(a smaller layer needs less)."
-        )
+        return "The GPU ran out of memory. Choose CPU as the device, or crop or bin the volume."
     if isinstance(error, MemoryError):
         return (
-            "There is not enough memory for this volume. Close other programs, or crop or bin it."
+            "There is not enough memory for this volume. Close other programs, or crop or bin the "
+            "volume."
         )
     if isinstance(error, FileNotFoundError):
-        return f"The file is no longer there: {error.filename}."
+        return f"The file no longer exists: {error.filename}."
     if isinstance(error, PermissionError):
-        return f"Access was refused: {error.filename}."
+        return f"No permission to access {error.filename}."
     kind = type(error).__name__
-    return f"This should not have happened: {text or kind} ({kind}). Please report it."
+    return f"Unexpected error: {text or kind} ({kind}). Please report it (Copy details)."

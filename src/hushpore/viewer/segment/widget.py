@@ -17,7 +17,7 @@ from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.lineage import scan_of
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
 from hushpore.viewer.results.saving import SAVE_RESULT
-from hushpore.viewer.running.messages import PROVENANCE, RESULTS
+from hushpore.viewer.running.messages import RECORD, RESULTS
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.grey_panel import prepare_kernels
@@ -47,7 +47,7 @@ class PoresWidget(JobWidget):
     """
 
     job = "pores"
-    next_step = (RESULTS, "See them in tables")
+    next_step = (RESULTS, "Open results table")
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -121,7 +121,7 @@ class PoresWidget(JobWidget):
     def _show_merged(self, result: Pores) -> None:
         """Say what merging anew came to; of another scan's pores with their name."""
         layer = self.remerging.layer
-        text = f"{self._messages.with_offers(result)} · {link('record', PROVENANCE)}"
+        text = f"{self._messages.with_offers(result)} · {link('record', RECORD)}"
         text += f" · {link('save', SAVE_RESULT)}"
         if scan_of(layer) != self._messages.scan:
             text = f"{html.escape(layer.name)}: {text}"
@@ -129,19 +129,20 @@ class PoresWidget(JobWidget):
         self._made = [layer]
         if not self.is_running:
             self.result = result
-        self._show_said()
+        self._show_message()
 
     def _set_voxel_size(self, text: str) -> None:
         super()._set_voxel_size(text)
         made = [result_of(layer) for layer in self._made if layer in self._viewer.layers]
         result = next(filter(None, made), None)
-        before, said = self.result, self._messages.said
-        if said is not None and None not in (before, result) and result is not before:
+        before, message = self.result, self._messages.message
+        if message is not None and None not in (before, result) and result is not before:
             # the newer one last: its offers count
             before, now = map(self._messages.with_offers, (before, result))
-            self._messages.said = dataclasses.replace(said, text=said.text.replace(before, now))
+            text = message.text.replace(before, now)
+            self._messages.message = dataclasses.replace(message, text=text)
             self.result = result
-            self._show_said()
+            self._show_message()
 
     def _follow_layer(self) -> None:
         super()._follow_layer()

@@ -1,4 +1,4 @@
-"""The panel that says how the chosen layer was made."""
+"""The panel with the record of the active layer."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from hushpore.viewer.results.saving import ask_and_save, to_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Groups that are opened at once: what a reader asks first.
+#: Parts that are unfolded at first.
 _OPEN = ("result", "settings", "notes", "input")
 
-#: What the parts of a record are called; the rest have the names that they have in JSON.
+#: Titles of the parts of a record whose JSON names would not be understood.
 _TITLES = {
     "hushpore": "hushpore version",
     "blake2b": "fingerprint",
@@ -41,7 +41,7 @@ _TITLES = {
 }
 
 
-class ProvenanceWidget(QWidget):
+class RecordWidget(QWidget):
     """Shows the record of the active layer: settings, input, device, versions, times and notes."""
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -50,9 +50,9 @@ class ProvenanceWidget(QWidget):
         self._layers = napari_viewer.layers
         self._title = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self._why = plain_label()
-        # what is too long for the dock is shown whole where the pointer rests
+        # text that is too long for the dock is shown in full in its tooltip
         self.tree = QTreeWidget(
-            columnCount=2, headerHidden=True, accessibleName="How the layer was made",
+            columnCount=2, headerHidden=True, accessibleName="Record of the layer",
             horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
         )  # fmt: skip
         self._copy = QPushButton(
@@ -72,7 +72,7 @@ class ProvenanceWidget(QWidget):
         self._show()
 
     def provenance(self) -> dict[str, Any]:
-        """Return what is shown, as JSON values; empty where there is nothing."""
+        """Return the record that is shown, as JSON values; empty if there is none."""
         return {} if self._layer is None else provenance_of(self._layer)
 
     def _follow(self, event: Any) -> None:
@@ -85,7 +85,7 @@ class ProvenanceWidget(QWidget):
         self._layer = self._layers.selection.active
         provenance = self.provenance()
         self._title.setText("" if self._layer is None else _heading(self._layer.name, provenance))
-        self._why.setText("" if provenance else _why_nothing(self._layer))
+        self._why.setText("" if provenance else _why_no_record(self._layer))
         self._why.setVisible(not provenance)
         self.tree.clear()
         job = str(provenance.get("job"))
@@ -109,14 +109,14 @@ class ProvenanceWidget(QWidget):
 def provenance_of(layer: Any) -> dict[str, Any]:
     """Return the record of a layer: of the job that made it, or of the file that it was read from.
 
-    Empty where hushpore did neither, or where the job still runs.
+    Empty for layers of other programs and for previews.
     """
     known = layer.metadata.get(METADATA_KEY)
     if not isinstance(known, dict) or is_preview(layer):
         return {}
     made = known.get("provenance")
     if isinstance(made, dict):
-        # what matters most comes first
+        # the most important parts first
         first = {name: made[name] for name in ("job", "date", "result", "settings") if name in made}
         return {**first, **made}
     return {name: known[name] for name in ("source", "notes", "metadata") if known.get(name)}
@@ -126,20 +126,20 @@ def _heading(name: str, provenance: Mapping[str, Any]) -> str:
     text = f"<b>{html.escape(name)}</b>"
     job = provenance.get("job")
     if isinstance(job, str) and job in JOBS:
-        return f"{text} was made by <b>{html.escape(JOBS[job].title)}</b>"
-    return f"{text} was read from a file" if provenance else text
+        return f"{text}: result of <b>{html.escape(JOBS[job].title)}</b>"
+    return f"{text}: read from a file" if provenance else text
 
 
-def _why_nothing(layer: Any) -> str:
+def _why_no_record(layer: Any) -> str:
     if layer is None:
-        return "Choose one layer in the list, to see how it was made."
+        return "Select one layer in the list to see its record."
     if is_preview(layer):
-        return "This is a preview; the record comes with the result."
-    return "This layer was not made by hushpore, so nothing is known about it."
+        return "This is a preview; the record is made with the result."
+    return "This layer was not made by hushpore and has no record."
 
 
 def _in_words(job: str, title: str, value: Any) -> Any:
-    """Return a part of a record in the words of the window, with units, as far as it has some."""
+    """Return a part of a record with the labels and units of the window, where it has any."""
     match title:
         case "job":
             return JOBS[job].title if job in JOBS else value
@@ -154,7 +154,7 @@ def _in_words(job: str, title: str, value: Any) -> Any:
 
 
 def _as_in_tables(result: dict[str, Any]) -> dict[str, Any]:
-    """Give figures of a whole volume the names and units that report and comparison have."""
+    """Rename totals as in the report and the comparison, and add their units."""
     shown, unit = {}, str(result.get("unit", "pixel"))
     for name, value in result.items():
         total = total_of(name)
@@ -166,7 +166,7 @@ def _as_in_tables(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_in_the_form(job: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Give settings the names and units that the form of the job has."""
+    """Rename settings as in the form of the job, and add their units."""
     if job not in JOBS:
         return settings
     options = {opt.name: opt for opt in JOBS[job].settings.options()}

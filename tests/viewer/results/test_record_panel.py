@@ -6,7 +6,7 @@ from qtpy.QtWidgets import QApplication, QFileDialog
 
 import hushpore
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
-from hushpore.viewer.results.provenance import ProvenanceWidget, provenance_of
+from hushpore.viewer.results.record_panel import RecordWidget, provenance_of
 
 PROVENANCE = {
     "job": "denoise",
@@ -24,7 +24,7 @@ PROVENANCE = {
 
 @pytest.fixture
 def panel(qtbot, viewer):
-    panel = ProvenanceWidget(viewer)
+    panel = RecordWidget(viewer)
     qtbot.addWidget(panel)
     return panel
 
@@ -68,8 +68,8 @@ def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
     }
     viewer.add_labels(np.zeros((4, 8, 8), int), metadata={METADATA_KEY: {"provenance": provenance}})
     shown = lines(panel)
-    assert shown["settings", "watershed merge height"] == "0.5 voxels"
-    assert shown["settings", "open or closed pores"] == "All"
+    assert shown["settings", "merge height"] == "0.5 voxels"
+    assert shown["settings", "pore type"] == "All"
     assert shown["settings", "gone"] == "1"
 
 
@@ -101,7 +101,7 @@ def test_nothing_of_the_record_is_left_out(viewer, panel):
 def test_a_layer_just_read_says_where_from(viewer, panel):
     viewer._add_layer_from_data(*layer_data(hushpore.Volume(np.ones((4, 8, 8)), source="a.tif")))
     assert lines(panel)["source",] == "a.tif"
-    assert "was read from a file" in panel._title.text()
+    assert "read from a file" in panel._title.text()
 
 
 def test_a_layer_of_others_is_said_to_be_unknown(viewer, panel):
@@ -113,12 +113,12 @@ def test_a_layer_of_others_is_said_to_be_unknown(viewer, panel):
 
 
 def test_without_a_layer_it_says_what_to_do(panel):
-    assert "Choose one layer" in panel._why.text()
+    assert "Select one layer" in panel._why.text()
 
 
 def test_a_preview_that_becomes_the_result_brings_its_record(viewer, panel):
     layer = viewer.add_image(np.zeros((4, 8, 8)), metadata={METADATA_KEY: {"preview": "denoised"}})
-    assert "the record comes with the result" in panel._why.text()
+    assert "the record is made with the result" in panel._why.text()
     layer.metadata = {METADATA_KEY: {"provenance": PROVENANCE}}
     assert panel.provenance()["job"] == "denoise"
 
