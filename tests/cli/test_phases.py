@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
 def test_thresholds_below_zero_are_a_flag_too(scan: Path, tmp_path: Path) -> None:
     done = call("phases", scan, "-o", tmp_path / "out", "--thresholds", "-5,100")
     assert done.exit_code == 0, done.output
-    assert "No voxel is of phase 1" in done.stderr
+    assert "phase 1 is empty: no voxel is" in done.stderr
     done = call("phases", scan, "-o", tmp_path / "other", "--thresholds", "100,-5")
     assert done.exit_code != 0
     assert "must rise" in done.stderr.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""The result of a pore segmentation: labels, tables and totals, and how to merge them again."""
+"""Result of a pore segmentation: labels, tables and totals, and merging again."""
 
 from __future__ import annotations
 
@@ -63,40 +63,39 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.graph import BasinGraph
 
 
-#: What the set of arrays is called in a result folder from which pores are merged anew.
+#: Name of the set of arrays in a result folder from which pores can be merged again.
 MERGING = "merging"
 
 
 @dataclass(frozen=True, eq=False)
 class Pores:
-    """A finished pore segmentation.
+    """Result of a pore segmentation.
 
     Attributes
     ----------
     labels : numpy.ndarray
-        int32, of the shape of the input, C order: 0 is not pore, 1 to n are the pores. Where the
-        volume did not fit into memory this is a `numpy.memmap` of a temporary file, which is
-        removed when nothing refers to it any more.
+        int32, in the shape of the input, C order: 1 to n are the pores, 0 is everything else. If
+        the volume did not fit into memory, a `numpy.memmap` of a temporary file, which is deleted
+        with the last reference to it.
     porosity : float
-        Share of the sample that is pore in `labels`: without pores that are too small or cut by
-        the edge, where these are left out, which ``open_porosity`` and ``closed_porosity`` in the
-        record count all the same. The sample is the whole volume, but for the air outside where
-        that is removed.
+        Fraction of the sample that is pore in `labels`. Excluded pores (too small, or cut by a
+        face) do not count, but they do count in ``open_porosity`` and ``closed_porosity`` of the
+        record. The sample is the whole volume without an excluded exterior.
     threshold : float or None
-        Grey value between pore and solid; None where the input was the void itself.
+        Grey value between pore and solid; None for a boolean input or a local threshold.
     volume : Volume
         The input.
     timings : dict of str to float
         Seconds by stage.
     provenance : dict
-        The record of the job as JSON values; its ``result`` holds the totals.
+        Record of the job as JSON values; its ``result`` holds the totals.
     notes : tuple of str
         Notes from the run.
     thickness : dict of str to LocalThickness
-        Of the phases of which it was measured, ``"void"`` and ``"solid"``; see
+        Local thickness of ``"void"`` and ``"solid"``, as far as measured; see
         `hushpore.pores.geometry.thickness.LocalThickness`.
     curve : dict of str to numpy.ndarray
-        Figures of cubes of the sample by their edge, where intervals were asked for; see
+        REV curve: figures of cubes of the sample by edge length, if intervals were requested; see
         `hushpore.pores.uncertainty.subvolumes.curve`.
     """
 
@@ -117,57 +116,57 @@ class Pores:
     thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict, repr=False)
     curve: dict[str, npt.NDArray[np.float64]] = dataclasses.field(default_factory=dict, repr=False)
 
-    # made when they are asked for: to import pandas takes longer than to segment a small volume
+    # made on first use: importing pandas takes longer than segmenting a small volume
     @cached_property
     def pores(self) -> pd.DataFrame:
-        """One row a pore, sorted by label; see `hushpore.pores.tables.measures.PORES`."""
+        """Table of pores, one row each, sorted by label; see `hushpore.pores.tables.measures.PORES`."""
         import pandas as pd
 
         return pd.DataFrame(self._pore_columns)
 
     @cached_property
     def throats(self) -> pd.DataFrame:
-        """One row for each two pores that touch; see `hushpore.pores.tables.measures.THROATS`."""
+        """Table of throats, one row per pair of touching pores; see `hushpore.pores.tables.measures.THROATS`."""
         import pandas as pd
 
         return pd.DataFrame(self._throat_columns)
 
     @property
     def labels_volume(self) -> Volume:
-        """The labels as a volume in the place of the input."""
+        """Labels as a volume with the spacing and origin of the input."""
         return self.volume.as_labels(self.labels, f"{self.volume.name} pores")
 
     @cached_property
     def porosity_profile(self) -> npt.NDArray[np.float64]:
-        """Share of the sample in each slice (row, in 2D) that is pore; NaN where there is none."""
+        """Porosity of each slice (in 2D: row); NaN for slices without sample."""
         pore = np.array([np.count_nonzero(plane) for plane in self.labels], np.float64)
         empty = np.full(pore.shape, np.nan)
         np.divide(pore, self._sample, out=empty, where=self._sample > 0)
         return empty
 
     def size_distribution(self, bins: int = 20) -> pd.DataFrame:
-        """Return how many pores, and how much of their volume, is of which size.
+        """Return the pore size distribution, by number and by volume.
 
         Parameters
         ----------
         bins : int
-            Bins of equivalent diameter, of equal width, from 0 to the largest.
+            Number of bins of equivalent diameter, equally wide, from 0 to the largest pore.
 
         Returns
         -------
         pandas.DataFrame
-            ``diameter_from``, ``diameter_to``, ``number`` of pores, their ``volume``, and both as
-            shares: ``number_share``, ``volume_share``.
+            ``diameter_from``, ``diameter_to``, ``number`` and ``volume`` of the pores, and both as
+            fractions: ``number_share``, ``volume_share``.
 
         Raises
         ------
         InputError
-            If `bins` is no whole number of at least 1.
+            If `bins` is not a whole number of at least 1.
         """
         import pandas as pd
 
         if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
-            raise InputError(f"bins is a whole number of at least 1; got {bins!r}.")
+            raise InputError(f"bins must be a whole number of at least 1; got {bins!r}.")
         diameter = self.pores["equivalent_diameter"].to_numpy()
         size = self.pores["volume"].to_numpy()
         edges = np.linspace(0, diameter.max(initial=0) or 1, bins + 1)
@@ -211,16 +210,16 @@ class Pores:
         return pd.DataFrame(form_columns(name, findings))
 
     def thickness_volume(self, phase: str) -> Volume:
-        """Return the local thickness of a phase as a volume in the place of the input."""
+        """Return the local thickness of void or solid with the spacing and origin of the input."""
         name = f"{self.volume.name} {thickness_title(phase)}"
         return self.volume.derived(self.thickness[phase].diameter, name)
 
     @property
     def thickness_distribution(self) -> pd.DataFrame:
-        """How much of each phase is how thick, where that was measured.
+        """Distribution of the local thickness, if it was measured.
 
-        ``phase``, ``thickness_from``, ``thickness_to``, ``volume`` and ``volume_share`` of its
-        phase, a row for each of the bins of equal width from 0 to the largest.
+        Columns: ``phase`` (void or solid), ``thickness_from``, ``thickness_to``, ``volume``, and
+        ``volume_share`` of that phase; one row per bin, equally wide, from 0 to the largest.
         """
         import pandas as pd
 
@@ -236,23 +235,23 @@ class Pores:
 
     @property
     def basins(self) -> npt.NDArray[np.int32]:
-        """The basins that pores are merged from, (z, y, x): 0 is solid."""
+        """Watershed basins that were merged into pores, (z, y, x); 0 is solid."""
         basins: npt.NDArray[np.int32] = self._basins.array()
         return basins
 
     @property
     def graph(self) -> BasinGraph:
-        """What is known of the basins, and where they touch."""
+        """Graph of the basins: their sums and contacts."""
         return self._graph
 
     @property
     def sample(self) -> npt.NDArray[np.int64]:
-        """Voxels of each slice (row, in 2D) that are of the sample."""
+        """Number of sample voxels in each slice (in 2D: row)."""
         return self._sample
 
     @property
     def merging_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Basins and how they touch, for `hushpore.pores.stored.restored`, by their names."""
+        """Arrays that `hushpore.pores.stored.restored` needs to merge again, by name."""
         return {"basins": self.basins, "sample": self.sample, **self._graph.arrays}
 
     @property
@@ -267,7 +266,7 @@ class Pores:
         return by_importance([*remarks_of(self.provenance["result"], self._settings), *of_run])
 
     def files(self) -> ResultFiles:
-        """Return what is written of it: labels, tables, thickness, and what to merge anew from."""
+        """Return the files of the result: labels, tables, thickness, and arrays to merge again."""
         import pandas as pd
 
         profile = self.porosity_profile
@@ -295,11 +294,11 @@ class Pores:
 
     @property
     def merge_height(self) -> ChosenHeight:
-        """The merge height that is set, and why; that of the next merging where it had none."""
+        """Merge height of this result, or the one that `remerge` would use, and its reason."""
         return height_of(self._graph, self._settings.merge_height, self.volume.n_spatial)
 
     def remerge(self, h: str | float) -> Pores:
-        """Return the segmentation merged by another height, from the basins that are kept.
+        """Merge the basins again with another merge height.
 
         Parameters
         ----------
@@ -309,39 +308,39 @@ class Pores:
         Returns
         -------
         Pores
-            As `segment_pores` gives with this `h`, in the time of one relabelling.
+            Same as `segment_pores` with this merge height, in the time of one relabelling.
 
         Raises
         ------
         InputError
-            If `h` is below zero.
+            If `h` is negative.
         """
         settings = dataclasses.replace(self._settings, merging="height", merge_height=h, markers="")
         numbering = number_basins(self._graph, settings, self.volume)
         return self._renumber(numbering, settings, merged_by(self._graph, settings, self.volume))
 
     def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
-        """Return the segmentation with one pore for each marker, from the basins that are kept.
+        """Merge the basins again into one pore for each marker.
 
-        This is a watershed that is flooded from the markers, at the grain of basins: of several
-        markers in one basin the lowest counts. Void that no marker is connected to is left out.
+        This is a watershed flooded from the markers, at the resolution of basins: of several
+        markers in one basin, the lowest counts. Void that no marker reaches is excluded.
 
         Parameters
         ----------
         markers : array_like
-            Either labels, whole numbers in the shape of the volume, 0 where there is no marker; or
-            a boolean mask, of which each connected part is a marker; or points, (n, 3) voxel
-            indices (z, y, x), in 2D (n, 2).
+            Integer labels in the shape of the volume, 0 for no marker; or a boolean mask, with one
+            marker per connected component; or points, (n, 3) voxel indices (z, y, x), in 2D
+            (n, 2).
 
         Returns
         -------
         Pores
-            As `segment_pores` gives with these `markers`: pore 1 grows from the lowest, and so on.
+            Same as `segment_pores` with these `markers`: pore 1 grows from the lowest, and so on.
 
         Raises
         ------
         InputError
-            If the markers have another shape, are none, or lie outside the volume or the void.
+            If the markers have another shape, are empty, or lie outside the volume or the void.
         """
         given = np.asarray(markers)
         if given.dtype == np.bool_:
@@ -355,7 +354,7 @@ class Pores:
         return dataclasses.replace(self, volume=marked)._renumber(numbering, settings, by)
 
     def resized(self, spacing: Sequence[float], unit: str, note: str = "") -> Pores:
-        """Return the same segmentation of voxels of another size.
+        """Return the segmentation for another voxel size.
 
         Parameters
         ----------
@@ -379,8 +378,8 @@ class Pores:
         """
         if not is_proportional(self.volume.spacing, spacing):
             raise InputError(
-                f"Voxels of {tuple(spacing)} have another shape than those of "
-                f"{self.volume.spacing}: segment the pores again."
+                f"Voxels of {tuple(spacing)} have a different shape than those of "
+                f"{self.volume.spacing}. Segment the pores again."
             )
         notes = [*self.volume.notes, *([note] if note else [])]
         volume = self.volume.replace(
@@ -424,13 +423,13 @@ class Pores:
             result_of(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
             merged["labels"] = labels.array().reshape(self.volume.shape)
         before = self.provenance["result"]
-        # intervals are of the pores as they were merged then; who does it again needs none
+        # intervals belong to the previous merging
         settings = dataclasses.replace(settings, intervals=False)
-        known = {name: each for name, each in before.items() if not is_of_interval(name)}
-        found = {**known, "merged_by": by}
+        kept = {name: each for name, each in before.items() if not is_of_interval(name)}
+        found = {**kept, "merged_by": by}
         totals = totals_of(merged, self.volume, found)
         auxiliary = dict(self.provenance.get("auxiliary", {}))
-        auxiliary.pop("markers", None)  # of the pores before
+        auxiliary.pop("markers", None)  # markers of the previous merging
         if settings.markers:
             markers = self.volume.auxiliary_of(settings, "markers")
             auxiliary["markers"] = identified(settings.markers, markers)
@@ -451,5 +450,5 @@ class Pores:
 
 
 def thickness_title(phase: str) -> str:
-    """Return what the local thickness of a phase is called."""
+    """Return the title of the local thickness of void or solid."""
     return f"{'pore' if phase == 'void' else 'solid'} thickness"

@@ -184,20 +184,20 @@ def test_air_around_a_sample_is_left_out() -> None:
 def test_a_phase_without_voxels_is_said() -> None:
     found = phases(np.arange(64.0).reshape(4, 4, 4), thresholds="10, 100", names="a, b, c")
     assert found.phases["num_voxels"].tolist() == [11, 53, 0]
-    assert found.notes == ("No voxel is of c: none is above 100. Set other thresholds, or fewer.",)
+    assert found.notes == ("c is empty: no voxel is above 100. Use other thresholds, or fewer.",)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"thresholds": "5, 3"}, "must rise, each above the one before; got '5, 3'"),
-        ({"thresholds": "5, 5"}, "must rise"),
-        ({"thresholds": "5, dark"}, "grey values with commas between them"),
-        ({"thresholds": "nan"}, "grey values with commas between them"),
-        ({"thresholds": ",".join("12345678")}, "8 thresholds make 9 phases, and there are 8"),
+        ({"thresholds": "5, 3"}, "must be ascending; got '5, 3'"),
+        ({"thresholds": "5, 5"}, "must be ascending"),
+        ({"thresholds": "5, dark"}, "grey values separated by commas"),
+        ({"thresholds": "nan"}, "grey values separated by commas"),
+        ({"thresholds": ",".join("12345678")}, "at most 7, for 8 phases; got 8"),
         ({"phases": 9}, "phases must be a whole number from 2 to 8; got 9"),
-        ({"phases": 2, "names": "a, b, c"}, "2 phases, and 3 names"),
-        ({"names": "a, a"}, "names must differ"),
+        ({"phases": 2, "names": "a, b, c"}, "3 names for 2 phases"),
+        ({"names": "a, a"}, "names must be unique"),
     ],
 )
 def test_settings_that_say_nothing_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -208,13 +208,13 @@ def test_settings_that_say_nothing_are_refused(settings: dict[str, Any], words: 
 @pytest.mark.parametrize(
     ("image", "settings", "words"),
     [
-        (np.eye(8) > 0, {}, "is boolean: it holds two phases already"),
-        (np.eye(8), {}, "no 3 phases in 2 different grey values"),
+        (np.eye(8) > 0, {}, "is a boolean mask: it holds two phases"),
+        (np.eye(8), {}, "cannot find 3 phases in 2 different grey values"),
         (np.ones((4, 4)), {}, "is constant"),
         (np.where(np.eye(8) > 0, np.nan, 1.0), {}, "NaN or infinite"),
         (np.zeros((0, 4, 4)), {}, "is empty"),
         (np.zeros((2, 2, 4, 4)), {}, "in one image at a time, 2D or 3D"),
-        (np.eye(8), {"are_labels": True}, "Labels are whole numbers, and volume holds float64"),
+        (np.eye(8), {"are_labels": True}, "Labels must be whole numbers, but volume holds float64"),
         (np.arange(-1, 8).reshape(3, 3), {"are_labels": True}, "holds the label -1"),
         (np.arange(16).reshape(4, 4), {"are_labels": True}, "15 different labels above 0"),
         (np.zeros((4, 4), int), {"are_labels": True}, "no label above 0"),

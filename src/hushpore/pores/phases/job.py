@@ -1,4 +1,4 @@
-"""The measurement of phases as a job: thresholds, labels, contacts, thickness."""
+"""Phase measurement as a job: thresholds, labels, contacts, thickness."""
 
 from __future__ import annotations
 
@@ -51,28 +51,28 @@ if TYPE_CHECKING:
     from hushpore.pores.slabs import Stack
     from hushpore.pores.watershed.graph import BasinGraph
 
-#: Bytes a voxel that are in use at once besides the input: labels, and void with air, 1 each; for
-#: the thickness also a phase 1, the distance in it 4, diameters 4, those of all phases 4, and what
-#: makes them 8 (`hushpore.pores.memory_plan.BYTES_OF_THICKNESS`).
+#: Bytes per voxel in use at once besides the input: labels, and void with air, 1 each; for local
+#: thickness also one phase 1, its distance map 4, diameters 4, diameters of all phases 4, and
+#: working memory 8 (`hushpore.pores.memory_plan.BYTES_OF_THICKNESS`).
 BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 23
 
-#: Bytes a voxel for regions: a phase 1, its distance, basins and labels 4 each, of all regions and
-#: distances 4 each.
+#: Bytes per voxel for regions: one phase 1, its distance map, basins and labels 4 each, and the
+#: regions and distances of all phases 4 each.
 BYTES_OF_REGIONS = 21
 
-_MOST_VOXELS = 2**31 - 1  # that int32 can index
+_MOST_VOXELS = 2**31 - 1  # limit of int32 indices
 
 
 def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) -> Job:
-    """Tell the phases of a volume apart, and measure each and where they touch.
+    """Separate the phases of a volume, and measure the phases and their contacts.
 
-    `volume`: 2D or 3D grey values of any real dtype; or labels, whole numbers, where the settings
-    say so. `backend`: it runs on the CPU, whatever that is.
+    `volume`: 2D or 3D grey values of any real dtype; or integer labels, with ``are_labels``.
+    `backend`: ignored apart from its timer; the job runs on the CPU.
     Yields: Progress, Timing, Note; after every slab of a stage.
     Returns: `Phases`.
     Raises InputError if the volume has leading axes, is empty, constant or boolean, holds NaN, has
-    fewer grey values than phases are wanted, or as labels values that are none; MemoryLimitError
-    if it does not fit into memory in one piece.
+    fewer grey values than phases, or invalid labels; MemoryLimitError if it does not fit into memory
+    in one piece.
     """
     check_volume(volume, settings)
     stages, notes = Stages(volume, backend.timer()), list[Note]()
@@ -91,7 +91,8 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         found = yield from find(work, settings, stages)
         if not found.sample:
             raise InputError(
-                f"No voxel of {volume.name} is of the sample: nothing is left to measure."
+                f"No voxel of {volume.name} is inside the sample, so there is nothing to measure. "
+                "Check the sample mask, or keep the surrounding air (exterior='keep')."
             )
         labels, limits = found.labels, found.limits
         names = settings.named(len(limits))
@@ -136,7 +137,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
 
 
 def check_volume(volume: Volume, settings: PhaseSettings) -> None:
-    """Refuse what cannot be measured before any of it is read.
+    """Check a volume before any of it is read.
 
     Raises InputError or MemoryLimitError, as `measure_phases`.
     """
@@ -144,30 +145,30 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
         leading = volume.axes[: -volume.n_spatial]
         index = ", ".join(f"{axis}=0" for axis in leading)
         raise InputError(
-            f"{volume.name} has axes {volume.axes!r}, but phases are told apart in one image at a "
-            f"time, 2D or 3D. Take one first, for example volume.at({index})."
+            f"{volume.name} has axes {volume.axes!r}, but phases are measured in one image at a "
+            f"time, 2D or 3D. Choose one first, for example volume.at({index})."
         )
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
     if volume.dtype == np.bool_:
         raise InputError(
-            f"{volume.name} is boolean: it holds two phases already, and no grey values. Its pores "
-            "are measured by 'hushpore pores'; or give labels, whole numbers above 0 for each "
-            "phase (are_labels)."
+            f"{volume.name} is a boolean mask: it holds two phases and no grey values. Measure its "
+            "pores with 'hushpore pores', or give integer labels, one above 0 for each phase "
+            "(are_labels)."
         )
     if settings.are_labels and volume.dtype.kind not in "iu":
         raise InputError(
-            f"Labels are whole numbers, and {volume.name} holds {volume.dtype}. Convert it, or "
-            "take its values for grey values (are_labels=False)."
+            f"Labels must be whole numbers, but {volume.name} holds {volume.dtype}. Convert it, or "
+            "read its values as grey values (are_labels=False)."
         )
     if not settings.are_labels:
-        require_grey(volume, ", or take each label for a phase (are_labels=True)")
+        require_grey(volume, ", or read each label as a phase (are_labels=True)")
         settings.named(settings.count)
     count = math.prod(volume.shape)
     if count > _MOST_VOXELS:
         raise InputError(
-            f"{volume.name} has {count:,} voxels; phases of up to {_MOST_VOXELS:,} can be "
-            "measured. Crop it, or bin it 2 x 2 x 2."
+            f"{volume.name} has {count:,} voxels; phases can be measured in at most "
+            f"{_MOST_VOXELS:,}. Crop it, or bin it 2 x 2 x 2."
         )
     in_place = isinstance(volume.data, np.ndarray)
     a_voxel = BYTES_WITH_THICKNESS if settings.thickness else BYTES_A_VOXEL
@@ -178,14 +179,14 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
         raise MemoryLimitError(
             f"Phases are measured in one piece in memory: {volume.name} needs "
             f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. Crop it or bin it"
-            f"{', or leave out thickness and regions' if a_voxel > BYTES_A_VOXEL else ''}; of two "
-            "phases 'hushpore pores' measures pores and solid, in slabs too."
+            f"{', or leave out thickness and regions' if a_voxel > BYTES_A_VOXEL else ''}. For two "
+            "phases, 'hushpore pores' also works in slabs."
         )
 
 
 def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:
-    """Count voxels and contacts of phases, each as if it were one basin."""
-    # that they have peaks is of no account
+    """Count the voxels and contacts of phases, each treated as one basin."""
+    # their peaks are not used
     tables = Tables(work.shape, np.zeros(count, np.int64))
     for first, last in work.slabs:
         part = labels.read(first, last + 1).astype(np.int32)
@@ -197,11 +198,11 @@ def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:
 def _find_thickness(
     work: Work, found: Found, stages: Stages
 ) -> Generator[Event, Any, tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]]:
-    """Find the local thickness of all phases, in one image, and of each its mean and deviation."""
+    """Find the local thickness of all phases, and the mean and standard deviation of each."""
     diameter = np.zeros(work.shape, np.float32)
     count = len(found.limits)
     figures = np.full((count, 2), np.nan)
-    # what lies beside the sample has no distance
+    # distances are measured inside the sample only
     how = dataclasses.replace(work.settings, exterior="remove")
     work = dataclasses.replace(work, settings=how)
     for number in range(1, count + 1):
@@ -220,12 +221,12 @@ def _find_thickness(
 def _find_regions(
     work: Work, found: Found, settings: PhaseSettings, stages: Stages
 ) -> Generator[Event, Any, FoundRegions]:
-    """Part each phase into regions, and measure all of them."""
+    """Split each phase into regions, and measure them."""
     count = len(found.limits)
-    # what lies beside the sample has no distance
-    near = settings.merge_overlapping
+    # distances are measured inside the sample only
+    overlapping = settings.merge_overlapping
     how = PoreSettings(
-        merge_height=settings.merge_height, merge_overlapping=near, exterior="remove"
+        merge_height=settings.merge_height, merge_overlapping=overlapping, exterior="remove"
     )
     work = dataclasses.replace(work, settings=how)
     regions = Regions(work)
@@ -238,10 +239,10 @@ def _find_regions(
 
 
 def _alone(work: Work, found: Found, number: int) -> Stack:
-    """Return a phase as a void, whose walls all others are.
+    """Return a phase as a void with all other phases as its walls.
 
-    Beyond the faces of the volume it goes on, and so beyond a mask of the sample and where it is
-    filled in. Air around a sample is a wall but for the darkest phase, of which it is.
+    The phase continues beyond the faces of the volume, the sample mask and padding. Surrounding air
+    is a wall, except for the darkest phase, which it belongs to.
     """
     own = work.scratch.stack("phase", work.shape, np.uint8)
     for first, last in work.slabs:
@@ -262,22 +263,22 @@ def _warnings(
     settings: PhaseSettings,
     volume: Volume,
 ) -> Iterator[Note]:
-    """Say where a phase is empty, and where the air is not as it was looked for."""
+    """Yield warnings about empty phases and the exterior."""
     for number in np.flatnonzero(voxels == 0):
         low, high = found.limits[number]
         ends = [f"above {low:g}"] if number else []
         ends += [f"up to {high:g}"] if number + 1 < voxels.size else []
         text = (
-            f"No voxel is of {names[number]}: none is {' and '.join(ends)}. Set other thresholds, "
-            "or fewer."
+            f"{names[number]} is empty: no voxel is {' and '.join(ends)}. Use other thresholds, or "
+            "fewer."
         )
         yield Note(text, True, "result")
     if found.problem:
         yield Note(found.problem, True, "result")
     how = settings.of_pores(float(found.limits[0, 1]))
     share = 1 - found.sample / math.prod(volume.shape)
-    # of several materials at once the grey differs anyhow
+    # grey values of several materials differ anyway
     exterior = found.exterior._replace(drift=0.0, groups=None)
     for warning in warnings_of(volume, how, exterior, share):
-        # settings that answer it are those of pores
+        # the remedies are settings of the pore segmentation
         yield dataclasses.replace(warning, remedy=None)

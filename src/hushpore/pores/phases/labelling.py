@@ -1,4 +1,4 @@
-"""Which phase each voxel is of: by thresholds between grey values, or as labels say it."""
+"""Phase labels of a volume, from thresholds between grey values or from given labels."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """Phases as they were told apart."""
+    """Separated phases."""
 
-    labels: Stack  # uint8: 1 to n; 0 is not of the sample
-    limits: npt.NDArray[np.float64]  # (n, 2): grey values of each, or its label
-    sample: int  # voxels
+    labels: Stack  # uint8: 1 to n; 0 outside the sample
+    limits: npt.NDArray[
+        np.float64
+    ]  # (n, 2): lower and upper grey value of each phase, or its label
+    sample: int  # voxels of the sample
     exterior: Exterior
-    air: Stack | None = None  # uint8: `AIR` where air around the sample was found
+    air: Stack | None = None  # uint8: `AIR` in the exterior; None if air is kept
     problem: str = ""
 
 
 def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
-    """Tell phases apart by their grey values; returns `Found`."""
+    """Separate phases by their grey values; returns `Found`."""
     volume = work.volume
     values = GreyValues(volume, work.slabs, work.choices, work.timer)
     with stages.timer.stage("sample"):
@@ -78,12 +80,14 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
 
 
 def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] | None:
-    """Return which voxels are of the sample (z, y, x); None where no mask says it."""
+    """Return the sample mask as bool (z, y, x); None if none is given."""
     mask = volume.auxiliary_of(settings, "sample_mask")
     if mask is None:
         return None
     if tuple(mask.shape) != volume.shape:
-        raise InputError(f"sample_mask needs labels or a mask of shape {volume.shape}; got points.")
+        raise InputError(
+            f"sample_mask must be labels or a mask of shape {volume.shape}; got points."
+        )
     inside: npt.NDArray[np.bool_] = np.asarray(mask) > 0
     if not inside.any():
         name = settings.sample_mask
@@ -99,7 +103,7 @@ def _paint(
     mask: npt.NDArray[np.bool_] | None,
     labels: Stack,
 ) -> Pass[int]:
-    """Write the number of the phase of each voxel; returns how many are of the sample."""
+    """Write the phase number of each voxel; returns the number of sample voxels."""
     count = 0
     for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
         room = labels.room(first, last)
@@ -116,20 +120,23 @@ def _paint(
 
 
 def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
-    """Take the values of a volume for labels; returns `Found`."""
+    """Read the values of a volume as labels; returns `Found`."""
     values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
     known = yield from stages.run("labels", _collect(values, work.volume.name), 0.1)
     if len(known) > MOST:
-        # of what is known to hold labels no setting makes grey values
+        # no setting turns a labels layer into grey values
         grey = (
-            "" if work.volume.holds_labels else "Where these are grey values set are_labels=False. "
+            "" if work.volume.holds_labels else "If these are grey values, set are_labels=False. "
         )
         raise InputError(
-            f"{work.volume.name} holds {len(known)} different labels above 0, and phases are "
-            f"{MOST} at most. {grey}Where each is a pore or a grain, join them to phases first."
+            f"{work.volume.name} holds {len(known)} different labels above 0, but at most {MOST} "
+            f"phases can be measured. {grey}If each is a pore or a grain, merge them into phases "
+            "first."
         )
     if not len(known):
-        raise InputError(f"{work.volume.name} holds no label above 0: there is no phase in it.")
+        raise InputError(
+            f"{work.volume.name} holds no label above 0, and so no phase. Label the phases from 1."
+        )
     labels = work.scratch.stack("labels", work.shape, np.uint8)
     taking = _take_labels(work, values, known, _mask_of(work.volume, settings), labels)
     sample = yield from stages.run("labels", taking, 0.25)
@@ -138,15 +145,15 @@ def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
 
 
 def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:
-    """Return the labels above 0 that there are, rising."""
+    """Return the distinct labels above 0, in ascending order."""
     known = np.zeros(0, np.int64)
     for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
         if (lowest := int(part.min())) < 0:
             raise InputError(
-                f"{name} holds the label {lowest}; labels of phases are 1 and above, and 0 is not "
-                "of the sample."
+                f"{name} holds the label {lowest}; labels of phases must be 1 and above, with 0 "
+                "outside the sample. Renumber the labels."
             )
-        # more than there may be are not needed one by one
+        # values up to 65,535 are counted without sorting
         if int(part.max()) < 1 << 16:
             new = np.flatnonzero(np.bincount(part.reshape(-1)))
         else:
@@ -163,7 +170,7 @@ def _take_labels(
     mask: npt.NDArray[np.bool_] | None,
     labels: Stack,
 ) -> Pass[int]:
-    """Write the rank of each label; returns how many voxels are of the sample."""
+    """Write the rank of each label; returns the number of sample voxels."""
     count = 0
     for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
         room = labels.room(first, last)

@@ -1,7 +1,7 @@
-"""What is measured of phases and of where they touch: each measure declared once.
+"""Measures of phases and of their contacts.
 
-`PHASES` and `CONTACTS` make a column each; tables, the report, the viewer and the documentation
-take from these lists what columns there are, as from those of `hushpore.pores.tables.measures`.
+Each entry of `PHASES` and `CONTACTS` is a column; tables, the report, the viewer and the
+documentation are generated from these lists, as from those of `hushpore.pores.tables.measures`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PhaseSums:
-    """What phases are measured by; row i is that of phase i + 1.
+    """Sums from which phases are measured; row i belongs to phase i + 1.
 
     Attributes
     ----------
     graph : BasinGraph
-        Of the phases as if each were one basin: how many voxels they have, and their contacts.
+        Graph with one basin per phase: their voxel counts and contacts.
     limits : numpy.ndarray
-        (phases, 2), float64: between which grey values each lies.
+        (phases, 2), float64: lower and upper grey value of each phase.
     volume : Volume
-        What was measured, for its spacing.
+        The input, for its spacing.
     thickness : numpy.ndarray
-        (phases, 2), float64: mean local thickness and its standard deviation; NaN where it is not
-        known.
+        (phases, 2), float64: mean local thickness and its standard deviation; NaN if not
+        measured.
     regions : numpy.ndarray
-        (phases, 2), float64: number of regions and their median diameter; NaN where they are not
-        known.
+        (phases, 2), float64: number of regions and their median diameter; NaN if not
+        measured.
     """
 
     graph: BasinGraph
@@ -58,29 +58,29 @@ class PhaseSums:
 
     @property
     def voxels(self) -> npt.NDArray[np.int64]:
-        """(phases,): of each."""
+        """Voxels of each phase (phases,)."""
         return self.graph.voxels[1:]
 
     @property
     def sample_size(self) -> float:
-        """Volume (in 2D area) of all phases together."""
+        """Volume (in 2D: area) of all phases."""
         return float(self.voxels.sum() * self.volume.voxel_size)
 
     @cached_property
     def areas(self) -> npt.NDArray[np.float64]:
-        """(contacts,): of each two that touch; see `hushpore.pores.geometry.surface`."""
+        """Area of each contact (contacts,); see `hushpore.pores.geometry.surface`."""
         return surface_area(self.graph.contacts, self.volume.spacing)
 
     @cached_property
     def surface(self) -> npt.NDArray[np.float64]:
-        """(phases,): of each with all others, within the sample."""
+        """Contact area of each phase with all others within the sample (phases,)."""
         surface = np.zeros(self.count + 1)
         np.add.at(surface, self.graph.a, self.areas)
         np.add.at(surface, self.graph.b, self.areas)
         return surface[1:]
 
 
-#: Columns of the table of phases; behind the first stands the name.
+#: Columns of the table of phases; the name is inserted after the first.
 PHASES: list[Measure[PhaseSums]] = [
     Measure(
         "phase",
@@ -92,15 +92,15 @@ PHASES: list[Measure[PhaseSums]] = [
     Measure(
         "grey_from",
         0,
-        "Grey value above which voxels are of the phase; of the first the lowest that there is. Of "
-        "labels the label.",
+        "Lower grey-value limit (exclusive); for the first phase the lowest grey value. For labels, "
+        "the label.",
         lambda phases: phases.limits[:, 0],
         is_summarised=False,
     ),
     Measure(
         "grey_to",
         0,
-        "Grey value up to which they are.",
+        "Upper grey-value limit (inclusive). For labels, the label.",
         lambda phases: phases.limits[:, 1],
         is_summarised=False,
     ),
@@ -108,97 +108,103 @@ PHASES: list[Measure[PhaseSums]] = [
     Measure(
         "volume",
         3,
-        "Volume; in 2D the area.",
+        "Volume; in 2D area.",
         lambda phases: phases.voxels * phases.volume.voxel_size,
         is_summarised=False,
     ),
     Measure(
         "share",
         0,
-        "Share of the sample that it takes up (volume fraction).",
+        "Volume fraction: share of the sample.",
         lambda phases: phases.voxels / phases.voxels.sum(),
     ),
     Measure(
         "surface_area",
         2,
-        "Area of its contacts with all other phases; in 2D their length. What the faces of the "
-        "volume or of the sample cut is none.",
+        "Area of the contacts with all other phases; in 2D length. Cuts by the faces of the volume "
+        "or of the sample do not count.",
         lambda phases: phases.surface,
     ),
     Measure(
         "specific_surface",
         -1,
-        "That area over the volume of the sample.",
+        "Surface area per volume of the sample.",
         lambda phases: phases.surface / phases.sample_size,
     ),
     Measure(
         "thickness",
         1,
-        "Mean local thickness, by volume; empty where it was not measured, or nothing ends it.",
+        "Volume-weighted mean local thickness; empty if not measured or unbounded.",
         lambda phases: phases.thickness[:, 0],
     ),
     Measure(
         "thickness_deviation",
         1,
-        "Its standard deviation.",
+        "Standard deviation of the local thickness.",
         lambda phases: phases.thickness[:, 1],
     ),
     Measure(
         "num_regions",
         0,
-        "Number of its regions (pores, grains); empty where it was not split.",
+        "Number of regions (pores, grains); empty if the phase was not split.",
         lambda phases: phases.regions[:, 0],
     ),
     Measure(
         "median_diameter",
         1,
-        "Median equivalent diameter of its regions.",
+        "Median equivalent diameter of the regions.",
         lambda phases: phases.regions[:, 1],
     ),
 ]
 
-#: Columns of the table of contacts, a row for each two phases that touch; names stand behind the
-#: first two.
+#: Columns of the table of contacts, one row per pair of touching phases; the names are inserted
+#: after the first two.
 CONTACTS: list[Measure[PhaseSums]] = [
     Measure(
         "phase_1",
         0,
-        "One of the two phases, the darker.",
+        "Label of the darker of the two phases.",
         lambda phases: phases.graph.a,
         is_summarised=False,
     ),
-    Measure("phase_2", 0, "The other phase.", lambda phases: phases.graph.b, is_summarised=False),
+    Measure(
+        "phase_2",
+        0,
+        "Label of the brighter phase.",
+        lambda phases: phases.graph.b,
+        is_summarised=False,
+    ),
     Measure(
         "area",
         2,
-        "Area of the contact, estimated as surfaces of pores are; in 2D its length.",
+        "Contact area, estimated like the surface area of pores; in 2D length.",
         lambda phases: phases.areas,
         is_summarised=False,
     ),
     Measure(
         "specific_area",
         -1,
-        "That area over the volume of the sample.",
+        "Contact area per volume of the sample.",
         lambda phases: phases.areas / phases.sample_size,
     ),
     Measure(
         "share",
         0,
-        "Share of it in the area of all contacts.",
+        "Share of the total contact area.",
         lambda phases: phases.areas / max(phases.areas.sum(), np.finfo(np.float64).tiny),
     ),
 ]
 
 
 def phase_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of the table of phases, with their names."""
+    """Return the columns of the table of phases, including their names."""
     columns: dict[str, Any] = {each.name: each.compute(phases) for each in PHASES}
     number = columns.pop("phase")
     return {"phase": number, "name": list(names), **columns}
 
 
 def contact_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of the table of contacts, with the names of phases."""
+    """Return the columns of the table of contacts, including the names of the phases."""
     columns: dict[str, Any] = {each.name: each.compute(phases) for each in CONTACTS}
     pair = {end: columns.pop(f"phase_{end}") for end in (1, 2)}
     words = {f"name_{end}": [names[number - 1] for number in pair[end]] for end in pair}
@@ -206,10 +212,10 @@ def contact_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
 
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return what is measured of phases and contacts in one row, as comparisons call it.
+    """Return the measures of phases and contacts by their names in comparisons.
 
-    `result`: that of a record. ``share of clay``, ``specific_area of contact clay - quartz``;
-    without what was not measured.
+    `result`: the result of a record. Names are ``share of clay`` or ``specific_area of contact clay
+    - quartz``; measures without a value are missing.
     """
     found = {}
     for row in result.get("phases", ()):
@@ -223,7 +229,7 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def rows_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a table as plain values; None where there is no number."""
+    """Return the rows of a table as plain values, with None for NaN."""
     plain = [np.asarray(values).tolist() for values in columns.values()]
     return [
         {

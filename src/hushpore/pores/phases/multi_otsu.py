@@ -1,4 +1,4 @@
-"""The grey values that part several phases best, by Otsu's measure.
+"""Multi-Otsu thresholds between several phases.
 
 References
 ----------
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
 
     from hushpore.pores.void.histogram import Histogram
 
-#: Bins that are looked at, as by `hushpore.pores.void.histogram.find_threshold`.
+#: Maximum number of bins, as in `hushpore.pores.void.histogram.find_threshold`.
 BINS = 256
 
 
 def find_thresholds(histogram: Histogram, phases: int) -> tuple[float, ...]:
-    """Return the thresholds between phases, rising.
+    """Return the thresholds between phases, in ascending order.
 
-    Each lies halfway between two bins that hold values, so that none is at a threshold, however
-    values are rounded. They are those between which grey values vary least, summed over all phases.
-    What is best for the first phases up to a bin is found once, whatever comes behind it: so it
-    takes ``phases * bins**2`` steps, and never the ``bins**(phases - 1)`` that all choices are.
+    The thresholds minimise the variance of the grey values within the phases. Each lies halfway
+    between two occupied bins, so that rounding puts no value at a threshold. Dynamic programming
+    takes ``phases * bins**2`` steps instead of the ``bins**(phases - 1)`` of an exhaustive search.
 
     `phases`: 2 or more.
     Raises InputError if there are fewer grey values than phases.
@@ -39,14 +38,14 @@ def find_thresholds(histogram: Histogram, phases: int) -> tuple[float, ...]:
     counts, centers = coarse.counts[full].astype(np.float64), coarse.centers[full]
     if counts.size < phases:
         raise InputError(
-            f"Multi-Otsu finds no {phases} phases in {counts.size} different grey values. Set "
-            "fewer phases, or give the thresholds."
+            f"Multi-Otsu cannot find {phases} phases in {counts.size} different grey values. "
+            "Choose fewer phases, or give the thresholds."
         )
     between = _between(counts, centers)
     best = between[0]
     came_from: list[npt.NDArray[np.int64]] = []
     for _ in range(phases - 1):
-        # of the phases before, up to a bin, and one more from the next bin on
+        # all earlier phases up to a bin, plus one phase from the next bin on
         joined = best[:-1, None] + between[1:]
         came_from.append(np.argmax(joined, axis=0))
         best = joined.max(axis=0)
@@ -60,12 +59,12 @@ def find_thresholds(histogram: Histogram, phases: int) -> tuple[float, ...]:
 def _between(
     counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return what a phase from one bin to another adds to the variance between phases.
+    """Return the contribution of a phase from one bin to another to the between-phase variance.
 
-    (first, last): the square of the sum of its values over their number; what has no bin at all is
-    minus infinity.
+    Returns: (first, last): square of the sum of its values over their count; minus infinity for an
+    empty phase.
     """
-    # about the mean, so that the squares are not those of an offset
+    # relative to the mean: a large offset would cost precision
     shifted = centers - (counts @ centers) / counts.sum()
     weight = np.concatenate([[0.0], np.cumsum(counts)])
     moment = np.concatenate([[0.0], np.cumsum(counts * shifted)])

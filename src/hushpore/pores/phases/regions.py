@@ -1,4 +1,4 @@
-"""The regions of phases: each phase parted as pores are, and where all of them touch."""
+"""Regions of phases: each phase split by the watershed, with the contacts of all regions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.work import Work
 
-#: Columns of the table of pores that say nothing of regions of several phases.
+#: Columns of the table of pores that have no meaning for regions of several phases.
 _OF_PORES = ("is_open", "closed_voxels")
 
 
 class Regions:
-    """Regions of phases as they are found, phase after phase.
+    """Accumulator of regions, one phase after another.
 
-    `work`: its settings say how basins are merged.
+    `work`: its settings control the merging of basins.
     """
 
     def __init__(self, work: Work) -> None:
@@ -51,7 +51,7 @@ class Regions:
         self._phases: list[npt.NDArray[np.int64]] = []
 
     def add(self, number: int, phase: Stack) -> Pass[None]:
-        """Part a phase, given as a void whose walls all others are."""
+        """Split a phase, given as a void with all other phases as its walls."""
         work = self._work
         before = sum(peaks.size for peaks in self._peaks)
         closed = yield from part_of(find_closed(work, phase), 0.0, 0.1)
@@ -64,7 +64,7 @@ class Regions:
         label_of = np.where(numbering.label_of > 0, numbering.label_of + before, 0).astype(np.int32)
         for first, last in work.slabs:
             own = apply_labels(unstitched.stack.read(first, last), label_of, work.threads)
-            # elsewhere they are 0
+            # zero outside this phase
             self._stack.array()[first:last] += own
             self._distance.array()[first:last] += distance.read(first, last)
             yield 0.9 + 0.1 * last / work.slabs.depth
@@ -74,7 +74,7 @@ class Regions:
         self._phases.append(np.full(numbering.root.size, number))
 
     def measure(self) -> Pass[FoundRegions]:
-        """Number all regions by where their peaks lie, and measure them and where they touch."""
+        """Number all regions by the flat index of their peaks, and measure regions and contacts."""
         work = self._work
         peaks, phases = np.concatenate(self._peaks), np.concatenate(self._phases)
         order = np.argsort(peaks)
@@ -101,13 +101,13 @@ class FoundRegions:
     Attributes
     ----------
     labels : numpy.ndarray
-        int32, of the shape of the volume: 1 to n, in the order in which their peaks lie in memory.
+        int32, in the shape of the volume: 1 to n, ordered by the flat index of their peaks.
     columns : dict of str to numpy.ndarray
-        Of the table of regions: ``label``, ``phase``, and what is measured of pores.
+        Columns of the table of regions: ``label``, ``phase``, and the measures of pores.
     contacts : dict of str to numpy.ndarray
-        Of the table of region contacts, as of throats: ``pore_1`` and ``pore_2`` are regions,
-        ``phase_1`` and ``phase_2`` their phases. Between two phases there is no way through, and
-        ``inscribed_diameter`` is NaN.
+        Columns of the table of region contacts, as of throats: ``pore_1`` and ``pore_2`` are
+        regions, ``phase_1`` and ``phase_2`` their phases. Between two different phases there is no
+        passage, and ``inscribed_diameter`` is NaN.
     """
 
     labels: npt.NDArray[np.int32]
@@ -123,7 +123,7 @@ class FoundRegions:
         volume: Volume,
         minimum_shape_voxels: int,
     ) -> FoundRegions:
-        """Measure regions that are the basins of a graph."""
+        """Measure regions, given as the basins of a graph."""
         each = np.arange(graph.count + 1, dtype=np.int32)
         numbering = Numbering(each, each[1:])
         touching = throat_columns(graph, numbering, volume)
@@ -138,7 +138,7 @@ class FoundRegions:
         return cls(labels, {"label": label, "phase": phases, **kept}, {**pair, **sides, **touching})
 
     def of_phases(self, count: int) -> npt.NDArray[np.float64]:
-        """Return how many regions each phase has, and their median diameter (count, 2)."""
+        """Return the number of regions of each phase and their median diameter (count, 2)."""
         found = np.full((count, 2), np.nan)
         for row in range(count):
             sizes = self.columns["equivalent_diameter"][self.columns["phase"] == row + 1]

@@ -1,4 +1,4 @@
-"""The result of a measurement of phases: labels, tables and what is written of them."""
+"""Result of a phase measurement: labels, tables and files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.regions import FoundRegions
 
-#: Colour of each phase, in the window and in pictures, the darkest in that of pores; colours that
-#: the colour-blind tell apart (Okabe and Ito, 2008, https://jfly.uni-koeln.de/color).
+#: Colour of each phase in the window and in figures, from the darkest phase, which has the colour
+#: of pores; distinguishable by the colour-blind (Okabe and Ito, 2008,
+#: https://jfly.uni-koeln.de/color).
 COLOURS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#56b4e9", "#999999",
 )  # fmt: skip
@@ -35,15 +36,15 @@ COLOURS = (
 
 @dataclass(frozen=True, eq=False)
 class Phases:
-    """A finished measurement of phases.
+    """Result of a phase measurement.
 
     Attributes
     ----------
     labels : numpy.ndarray
-        uint8, of the shape of the input: 1 to n are the phases, the darkest first; 0 is not of the
+        uint8, in the shape of the input: 1 to n are the phases, darkest first; 0 is outside the
         sample.
     names : tuple of str
-        Of the phases, in this order.
+        Names of the phases, in the order of labels.
     volume : Volume
         The input.
     timings : dict of str to float
@@ -51,14 +52,13 @@ class Phases:
     provenance : dict
         The record of the job as JSON values; its ``result`` holds the totals and both tables.
     notes : tuple of str
-        What was said while it ran.
+        Notes and warnings of the job.
     thickness : numpy.ndarray or None
-        float32, of that shape: the local thickness of each voxel within its phase, in the unit of
-        the volume, where it was asked for; see `hushpore.pores.geometry.thickness.LocalThickness`.
-
+        float32, in the same shape: local thickness of each voxel within its phase, in the unit of
+        the volume; None if not measured. See `hushpore.pores.geometry.thickness.LocalThickness`.
     regions : FoundRegions or None
-        Regions of the phases, where they were asked for; see
-        `hushpore.pores.phases.regions.FoundRegions`.
+        Regions of the phases, see `hushpore.pores.phases.regions.FoundRegions`; None if not
+        measured.
     """
 
     labels: npt.NDArray[np.uint8]
@@ -72,51 +72,51 @@ class Phases:
     _phase_columns: dict[str, Any] = dataclasses.field(repr=False)
     _contact_columns: dict[str, Any] = dataclasses.field(repr=False)
 
-    # made when they are asked for, as those of pores
+    # made on first use, as those of pores
     @cached_property
     def phases(self) -> pd.DataFrame:
-        """One row a phase; see `hushpore.pores.phases.measures.PHASES`."""
+        """Table of phases, one row each; see `hushpore.pores.phases.measures.PHASES`."""
         import pandas as pd
 
         return pd.DataFrame(self._phase_columns)
 
     @cached_property
     def contacts(self) -> pd.DataFrame:
-        """One row for each two that touch; see `hushpore.pores.phases.measures.CONTACTS`."""
+        """Table of contacts, one row per pair; see `hushpore.pores.phases.measures.CONTACTS`."""
         import pandas as pd
 
         return pd.DataFrame(self._contact_columns)
 
     @property
     def labels_volume(self) -> Volume:
-        """The labels as a volume in the place of the input."""
+        """Labels as a volume with the spacing and origin of the input."""
         return self.volume.as_labels(self.labels, f"{self.volume.name} phases")
 
     @property
     def regions_volume(self) -> Volume:
-        """The regions as a volume in the place of the input; where they were asked for."""
-        assert self.regions is not None, "they are asked for with the setting regions"
+        """Region labels as a volume with the spacing and origin of the input, if measured."""
+        assert self.regions is not None, "regions were not measured"
         return self.volume.as_labels(self.regions.labels, f"{self.volume.name} regions")
 
     @cached_property
     def region_table(self) -> pd.DataFrame:
-        """One row a region; empty where they were not asked for."""
+        """Table of regions, one row each; empty if not measured."""
         import pandas as pd
 
         return pd.DataFrame({} if self.regions is None else self.regions.columns)
 
     @cached_property
     def region_contacts(self) -> pd.DataFrame:
-        """One row for each two regions that touch; empty where they were not asked for."""
+        """Table of region contacts, one row per pair; empty if not measured."""
         import pandas as pd
 
         return pd.DataFrame({} if self.regions is None else self.regions.contacts)
 
     @property
     def profile(self) -> pd.DataFrame:
-        """Share of each phase in the sample, slice by slice (row by row, in 2D).
+        """Volume fraction of each phase in each slice (in 2D: row).
 
-        ``slice``, ``position``, and a column for each phase, of its name; NaN where there is no
+        Columns: ``slice``, ``position``, and one per phase, with its name; NaN in slices without
         sample.
         """
         import pandas as pd
@@ -133,14 +133,14 @@ class Phases:
         return pd.DataFrame({"slice": slices, "position": position, **named})
 
     def resized(self, spacing: Sequence[float], unit: str, note: str = "") -> Phases:
-        """Return the same measurement of voxels of another size; see `Pores.resized`.
+        """Return the measurement for another voxel size; see `Pores.resized`.
 
-        Raises InputError if voxels have another shape.
+        Raises InputError if the voxels have a different shape.
         """
         if not is_proportional(self.volume.spacing, spacing):
             raise InputError(
-                f"Voxels of {tuple(spacing)} have another shape than those of "
-                f"{self.volume.spacing}: measure the phases again."
+                f"Voxels of {tuple(spacing)} have a different shape than those of "
+                f"{self.volume.spacing}. Measure the phases again."
             )
         ratio = np.array(spacing) / self.volume.spacing
         frames = self.volume.origin, ratio
@@ -199,12 +199,12 @@ class Phases:
 
     @property
     def thickness_volume(self) -> Volume:
-        """The local thickness as a volume in the place of the input, where it was asked for."""
+        """Local thickness as a volume with the spacing and origin of the input, if measured."""
         assert self.thickness is not None
         return self.volume.derived(self.thickness, f"{self.volume.name} thickness")
 
     def files(self) -> ResultFiles:
-        """Return what is written of it: labels, tables, profile, and the thickness."""
+        """Return the files of the result: labels, tables, profile, and thickness."""
         images = {"phases": self.labels_volume}
         if self.thickness is not None:
             images["thickness"] = self.thickness_volume

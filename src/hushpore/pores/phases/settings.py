@@ -1,4 +1,4 @@
-"""Settings of the measurement of phases."""
+"""Settings of the phase measurement."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hushpore.pores.settings import PoreSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Phases that are told apart at most.
+#: Maximum number of phases.
 MOST = 8
 
 
 @dataclass(frozen=True)
 class PhaseSettings(Settings):
-    """Which phases there are, and what is measured of them.
+    """How to separate and measure material phases.
 
-    ``thresholds`` and ``names`` may be sequences; they are kept as text.
+    ``thresholds`` and ``names`` may be sequences, which are stored as text.
     """
 
     phases: int = option(
         3,
-        "How many materials there are, pores among them, which multi-Otsu tells apart by their "
+        "Number of phases (materials), including the pores, into which multi-Otsu divides the "
         "grey values.",
         label="Number of phases",
         minimum=2,
@@ -36,45 +36,44 @@ class PhaseSettings(Settings):
     )
     thresholds: str = option(
         "",
-        "Grey values between the phases, rising, with commas between them, as in '80, 150'; a "
-        "voxel at a threshold is of the darker phase. Empty: multi-Otsu finds them.",
+        "Grey values between the phases, ascending and separated by commas, as in '80, 150'; a "
+        "voxel at a threshold belongs to the darker phase. Empty: found by multi-Otsu.",
         label="Thresholds",
         grey_value=True,
     )
     names: str = option(
         "",
-        "What the phases are called, the darkest first, with commas between them, as in 'pores, "
-        "quartz, clay'. What has no name is called by its number.",
-        label="Names of phases",
+        "Names of the phases, darkest first, separated by commas, as in 'pores, quartz, clay'. "
+        "Phases without a name are numbered.",
+        label="Phase names",
     )
     are_labels: bool = option(
         False,
-        "Take the values of the volume for labels: each that is above 0 is a phase, and 0 is not "
-        "of the sample.",
+        "Read the values of the volume as labels: each value above 0 is a phase, and 0 is outside "
+        "the sample.",
         label="Values are labels",
     )
     exterior: str = option(
         "auto",
-        "The air around the sample, and what is filled in around a scan with one value. auto: "
-        "where a quick look at the volume finds some it is left out; keep: it counts as the "
-        "darkest phase; remove: it is of no phase, and shares are of the sample; "
-        "remove-slicewise: the same slice by slice, for a sample that runs through from the first "
-        "slice to the last.",
-        label="Air around sample",
+        "Air around the sample, and padding of one grey value around a scan. auto: excluded where "
+        "a quick check of the volume finds any; keep: counted as the darkest phase; remove: always "
+        "excluded, so that volume fractions refer to the sample; remove-slicewise: excluded slice "
+        "by slice, for a sample that extends from the first slice to the last.",
+        label="Surrounding air",
         choices=("auto", "keep", "remove", "remove-slicewise"),
         choice_labels=(
-            "Leave out",
+            "Exclude if found",
             "Count as darkest phase",
-            "Always leave out",
-            "Slice by slice",
+            "Always exclude",
+            "Exclude by slice",
         ),
     )
     ball_radius: float = option(
         10.0,
-        "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
-        "sample: openings about twice as wide count as outside. Where the air is looked for first, "
-        "it is made larger if it would get into the pores of a foam.",
-        label="Rolling ball radius",
+        "Radius of the ball (slice by slice: the disc) that is rolled over the sample to find the "
+        "air around it: openings wider than about twice the radius count as air. Raised "
+        "automatically if the ball would enter the pores, as in a foam.",
+        label="Rolling-ball radius",
         unit="voxels",
         minimum=1,
         step=1,
@@ -82,30 +81,31 @@ class PhaseSettings(Settings):
     )
     sample_mask: str = option(
         "",
-        "Labels or a mask, above 0 in the sample: what lies elsewhere is of no phase, and shares "
-        "are of the sample. Takes the place of looking for the air outside.",
+        "Labels or a mask, above 0 inside the sample: voxels outside it belong to no phase, and "
+        "volume fractions refer to the sample. Replaces the search for the air around the sample.",
         label="Sample mask",
         auxiliary=("labels",),
         more=True,
     )
     thickness: bool = option(
         False,
-        "Local thickness of each phase, for every voxel the diameter of the largest ball that fits "
-        "and covers it. It takes far longer than all else.",
+        "Local thickness of each phase: for each voxel, the diameter of the largest inscribed ball "
+        "that contains it. Takes much longer than all other measurements.",
         label="Local thickness",
     )
 
     regions: bool = option(
         False,
-        "Split each phase into regions (pores, grains) by the watershed, as pores are, and measure "
-        "these and where they touch: for a network of all phases.",
-        label="Regions of each phase",
+        "Split each phase into regions (pores, grains) by the watershed, and measure the regions "
+        "and their contacts, for a network of all phases.",
+        label="Split into regions",
     )
     merge_height: str | float = option(
         "auto",
-        "Neighbouring regions of a phase merge where the neck between them is less than this much "
-        "narrower, in radius, than the smaller of the two; auto: by their size, for each phase.",
-        label="Watershed merge height",
+        "Merge height h: neighbouring regions of a phase are merged if the radius of the neck "
+        "between them is less than this below the radius of the smaller region. Higher: fewer, "
+        "larger regions. auto: 0.1 to 0.5 voxels, chosen for each phase from the region size.",
+        label="Merge height",
         choices=("auto",),
         choice_labels=("Auto",),
         unit="voxels",
@@ -115,14 +115,14 @@ class PhaseSettings(Settings):
     )
     merge_overlapping: bool = option(
         True,
-        "Neighbouring regions whose widest places are no farther from each other than from the "
-        "other phases are one, whatever the merge height; see `pores`.",
-        label="Join near peaks",
+        "Also merge neighbouring regions whose centres are closer to each other than to the other "
+        "phases, so that their maximal balls overlap, whatever the merge height.",
+        label="Merge overlapping regions",
         more=True,
     )
 
     def __post_init__(self) -> None:
-        """Check thresholds and names, too."""
+        """Check thresholds and names, after the checks of each setting."""
         for name in ("thresholds", "names"):
             given = getattr(self, name)
             if isinstance(given, (list, tuple)):
@@ -132,22 +132,23 @@ class PhaseSettings(Settings):
         values = self.grey_values
         if any(low >= high for low, high in pairwise(values)):
             raise InputError(
-                f"thresholds must rise, each above the one before; got {self.thresholds!r}."
+                f"thresholds must be ascending; got {self.thresholds!r}. Sort them and remove "
+                "duplicates."
             )
         if len(values) >= MOST:
             raise InputError(
-                f"{len(values)} thresholds make {len(values) + 1} phases, and there are {MOST} at "
-                f"most; got {self.thresholds!r}."
+                f"thresholds must number at most {MOST - 1}, for {MOST} phases; got {len(values)}: "
+                f"{self.thresholds!r}."
             )
         words = [word for word in self._words() if word]
         if len(set(words)) < len(words):
-            raise InputError(f"names must differ from each other; got {self.names!r}.")
+            raise InputError(f"names must be unique; got {self.names!r}.")
 
     @property
     def grey_values(self) -> tuple[float, ...]:
-        """The thresholds that are given; none where multi-Otsu finds them.
+        """The given thresholds; empty if multi-Otsu is to find them.
 
-        Raises InputError if one is no number.
+        Raises InputError if one is not a number.
         """
         found = []
         for word in self.thresholds.split(",") if self.thresholds.strip() else []:
@@ -157,7 +158,7 @@ class PhaseSettings(Settings):
                 value = math.nan
             if not math.isfinite(value):
                 raise InputError(
-                    "thresholds must be grey values with commas between them, such as '80, 150'; "
+                    "thresholds must be grey values separated by commas, such as '80, 150'; "
                     f"got {self.thresholds!r}."
                 )
             found.append(value)
@@ -165,20 +166,20 @@ class PhaseSettings(Settings):
 
     @property
     def count(self) -> int:
-        """How many phases grey values part."""
+        """Number of phases into which grey values are divided."""
         values = self.grey_values
         return len(values) + 1 if values else self.phases
 
     def named(self, count: int) -> tuple[str, ...]:
-        """Return the names of so many phases.
+        """Return names for `count` phases, with numbers for those without a name.
 
         Raises InputError if there are more names than phases.
         """
         words = self._words()
         if len(words) > count:
             raise InputError(
-                f"There are {count} phases, and {len(words)} names for them: {self.names!r}. Leave "
-                "some out, or set more phases."
+                f"There are {len(words)} names for {count} phases: {self.names!r}. Remove names, or "
+                "increase the number of phases."
             )
         words += [""] * (count - len(words))
         return tuple(word or f"phase {number}" for number, word in enumerate(words, 1))
@@ -187,11 +188,11 @@ class PhaseSettings(Settings):
         return [word.strip() for word in self.names.split(",")] if self.names.strip() else []
 
     def of_pores(self, darkest: float) -> PoreSettings:
-        """Return settings of the pore segmentation whose void is the darkest phase."""
+        """Return settings of a pore segmentation whose void is the darkest phase."""
         return PoreSettings(threshold=darkest, exterior=self.exterior, ball_radius=self.ball_radius)
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what values come to; ``thresholds`` are those that were found."""
+        """Return hints on values; ``thresholds`` are those that multi-Otsu found."""
         found = known.get("thresholds")
         is_grey = not self.are_labels and not known.get("holds_labels")
         if self.grey_values or not is_grey or not found:
@@ -200,20 +201,20 @@ class PhaseSettings(Settings):
         return {"thresholds": f"Multi-Otsu: {values}"}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing; ``holds_labels`` says that all values are labels."""
+        """Return why settings have no effect, by name; ``holds_labels``: the layer holds labels."""
         reasons: dict[str, str] = {}
         if self.sample_mask:
-            why = "Not used: a mask says what the sample is."
+            why = "Not used: a sample mask is given."
             reasons |= dict.fromkeys(("exterior", "ball_radius"), why)
         elif self.exterior == "keep":
-            reasons["ball_radius"] = "Not used: the air outside is kept."
+            reasons["ball_radius"] = "Not used: surrounding air is kept."
         if not self.regions:
-            why = "Not used: phases are not split into regions."
+            why = "Only used with Split into regions."
             reasons |= dict.fromkeys(("merge_height", "merge_overlapping"), why)
         if self.grey_values:
-            reasons["phases"] = "Not used: the thresholds say how many there are."
+            reasons["phases"] = "Not used: the number follows from the thresholds."
         if self.are_labels or known.get("holds_labels"):
-            why = "Not used: the values are labels."
+            why = "Not used: the values are labels (Values are labels)."
             given = ("phases", "thresholds", "exterior", "ball_radius")
             reasons |= dict.fromkeys(given, why)
         if known.get("holds_labels"):

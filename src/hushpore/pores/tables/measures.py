@@ -1,10 +1,10 @@
-"""What is measured of pores and throats: each measure declared once.
+"""Measures of pores and throats, each declared once.
 
-`PORES` and `THROATS` make a column of sums over merged basins (`hushpore.pores.geometry.sums`)
-each; tables, files, reports, comparisons, the viewer and the documentation take from these lists
-what columns there are, in which order, what they mean and in which unit.
+Each entry of `PORES` and `THROATS` computes a column from sums over merged basins
+(`hushpore.pores.geometry.sums`); tables, files, reports, comparisons, the viewer and the
+documentation take the columns, their order, meanings and units from these lists.
 
-To measure something else append to the lists, before anything is segmented. The mean grey value::
+To add a measure, append to the lists before any segmentation. The mean grey value::
 
     SUMS.append(Sum("grey", grey=1))
     PORES.append(
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-#: Pores or throats that are measured at once, at most so many times as many: what is made on the
-#: way takes twice their rows.
+#: Rows (pores or throats) per block, and maximum number of blocks per thread at once: the
+#: intermediate arrays take twice their size.
 _AT_ONCE, _MOST_AT_ONCE = 1 << 9, 8
 
-#: Names of columns that do not read as words where underscores are blanks.
+#: Titles of columns whose names do not become words by replacing underscores.
 _IN_WORDS = {
     "^num_": "number of ",
     "^bbox_": "bounding box ",
@@ -68,22 +68,20 @@ class Measure(Generic[S]):
     Attributes
     ----------
     name : str
-        Of the column.
+        Name of the column.
     unit_power : int
-        Power of the unit of length: 0 none, 1 length, 2 area, 3 volume. Areas and volumes of an
-        image are lengths and areas.
+        Power of the unit of length: 0 none, 1 length, 2 area, 3 volume. In 2D, areas are lengths
+        and volumes are areas.
     meaning : str
-        What it is, in a sentence or two.
+        Description, in a sentence or two.
     compute : callable
-        Makes the column, one value a row, of `PoreSums` or `ThroatSums`: of some rows at a time.
+        Returns the values of the column for `PoreSums` or `ThroatSums` of some rows.
     is_summarised : bool
-        Whether its distribution tells something of a whole volume: it is shown in reports and
-        comparisons.
+        Whether its distribution characterises a volume and is shown in reports and comparisons.
     words : tuple of str
-        What no and yes mean, in a column of these.
+        Words for False and True, in a boolean column.
     is_shape : bool
-        Whether it tells of a shape, of which pores of a few voxels have none: it is empty (NaN)
-        there.
+        Whether it describes the shape, and is empty (NaN) for pores of too few voxels.
     """
 
     name: str
@@ -96,7 +94,7 @@ class Measure(Generic[S]):
 
     @cached_property
     def title(self) -> str:
-        """The name in words."""
+        """Name in words."""
         title = self.name
         for pattern, words in _IN_WORDS.items():
             title = re.sub(pattern, words, title)
@@ -104,7 +102,7 @@ class Measure(Generic[S]):
 
     @property
     def heading(self) -> str:
-        """The title as it stands over a column."""
+        """Title with a capital letter, as heading of a column."""
         return self.title[:1].upper() + self.title[1:]
 
     def power(self, n_spatial: int = 3) -> int:
@@ -112,17 +110,17 @@ class Measure(Generic[S]):
         return self.unit_power - (n_spatial == 2 and self.unit_power > 1)
 
     def unit(self, length: str, n_spatial: int = 3) -> str:
-        """Return the unit as it is printed, for lengths in `length`; empty where it has none."""
+        """Return the printed unit for lengths in `length`; empty if it has none."""
         power = self.power(n_spatial)
         return readable_unit(length, power) if power else ""
 
     def titled(self, length: str, n_spatial: int = 3) -> str:
-        """Return the title with the unit, as it stands on an axis."""
+        """Return the title with the unit, as label of an axis."""
         unit = self.unit(length, n_spatial)
         return f"{self.title} ({unit})" if unit else self.title
 
 
-# a column of the table that says nothing of a volume as a whole
+# a column that does not characterise a whole volume
 _each: Callable[..., Measure[Any]] = partial(Measure, is_summarised=False)
 
 #: Columns of the table of pores.
@@ -130,7 +128,7 @@ PORES: list[Measure[PoreSums]] = [
     _each(
         "label",
         0,
-        "Number of the pore in the labels.",
+        "Label of the pore.",
         lambda pores: pores.labels,
     ),
     _each(
@@ -139,38 +137,37 @@ PORES: list[Measure[PoreSums]] = [
         "Size in voxels.",
         lambda pores: pores.sum("voxels"),
     ),
-    Measure("volume", 3, "Volume; in 2D the area.", lambda pores: pores.size),
+    Measure("volume", 3, "Volume; in 2D area.", lambda pores: pores.size),
     Measure(
         "equivalent_diameter",
         1,
-        "Diameter of the ball (disc in 2D) of the same volume.",
+        "Diameter of the ball (in 2D: disc) of the same volume.",
         lambda pores: pores.ball_diameter,
     ),
     Measure(
         "inscribed_diameter",
         1,
-        "Twice the largest distance in the pore from the centre of a voxel to that of the nearest "
-        "solid one. Between flat walls that is up to a voxel more than fits; of a ball, whose "
-        "middle mostly lies between voxels, it is about a voxel less than its diameter. Infinite "
-        "where there is no solid at all.",
+        "Twice the largest distance in the pore from the centre of a voxel to the centre of the "
+        "nearest solid voxel. Up to one voxel too large between flat walls, about one voxel too "
+        "small for a ball, whose centre mostly lies between voxels. Infinite if there is no solid.",
         lambda pores: _inscribed_diameter(pores.peak_squared_distance, pores.volume),
         is_shape=True,
     ),
     Measure(
         "surface_area",
         2,
-        "Surface of the whole pore, throats and cuts by the volume's faces included; in 2D the "
-        "perimeter. A Crofton estimate over 13 directions, and no less than a plane with these "
-        "projections has: of round pores right within 1 %, of planes up to 2 % large, and up to "
-        "10 % where voxels are not cubes.",
+        "Surface area of the whole pore, including throats and cuts by the faces of the volume; in "
+        "2D perimeter. Crofton estimate over 13 directions, at least the area of a plane with the "
+        "same projections: within 1 % for round pores, up to 2 % too large for planes, and up to "
+        "10 % for voxels that are not cubes.",
         lambda pores: pores.surface,
         is_shape=True,
     ),
     Measure(
         "sphericity",
         0,
-        "Surface of the ball of the same volume over that of the pore (in 2D perimeters), at most "
-        "1.",
+        "Surface area of the ball of the same volume divided by that of the pore (in 2D: "
+        "perimeters), at most 1.",
         lambda pores: np.minimum(1.0, pores.ball_surface / pores.surface),
         is_shape=True,
     ),
@@ -178,7 +175,7 @@ PORES: list[Measure[PoreSums]] = [
         _each(
             f"axis_length_{name}",
             1,
-            f"{which} axis length of the ellipsoid (ellipse in 2D) with the same second moments.",
+            f"{which} axis length of the ellipsoid (in 2D: ellipse) with the same second moments.",
             lambda pores, place=place: pores.lengths[:, place],
             is_shape=True,
         )
@@ -225,7 +222,7 @@ PORES: list[Measure[PoreSums]] = [
         _each(
             f"centroid_{axis}",
             1,
-            f"Place of the centre of mass along {axis}, counted from the volume's origin.",
+            f"Position of the centre of mass along {axis}, relative to the origin of the volume.",
             lambda pores, place=place: pores.centroid[:, place],
         )
         for place, axis in enumerate("zyx")
@@ -233,7 +230,7 @@ PORES: list[Measure[PoreSums]] = [
     _each(
         "axial_position",
         0,
-        "Place of the centre of mass along z, as a share of the height of the volume: 0 at the "
+        "Position of the centre of mass along z as a fraction of the height of the volume: 0 at the "
         "first face, 1 at the last.",
         lambda pores: axial_positions(pores.mean, pores.volume),
     ),
@@ -254,35 +251,35 @@ PORES: list[Measure[PoreSums]] = [
         "nearest_distance",
         1,
         "Distance from the centre of mass to that of the nearest other pore; empty (NaN) if there "
-        "is one pore only.",
+        "is only one pore.",
         lambda pores: pores.nearest_distance,
     ),
     Measure(
         "coordination_number",
         0,
-        "How many other pores it touches (coordination number).",
+        "Number of other pores that the pore touches.",
         lambda pores: pores.coordination_number,
     ),
     _each(
         "is_open",
         0,
-        "Whether any of its void is open: connected, over the faces of voxels, to a face of the "
-        "volume, or to the air outside the sample.",
+        "Whether any of its void is open: connected, across voxel faces, to a face of the volume or "
+        "to the air around the sample.",
         lambda pores: pores.closed_voxels < pores.sum("voxels"),
         words=("closed", "open"),
     ),
     _each(
         "closed_voxels",
         0,
-        "Voxels of it that are closed void. Pores hold together over edges and corners of voxels, "
-        "too, so that one may hold both kinds; the sum over all pores is that of the closed "
-        "porosity.",
+        "Voxels of closed void in the pore. Pores are also connected across voxel edges and "
+        "corners, so one pore can contain both open and closed void; the sum over all pores gives "
+        "the closed porosity.",
         lambda pores: pores.closed_voxels,
     ),
     _each(
         "touches_border",
         0,
-        "Whether the pore itself is cut by a face of the volume.",
+        "Whether the pore is cut by a face of the volume.",
         lambda pores: reach_a_face(pores.bounds, pores.volume),
         words=("inside", "cut by a face"),
     ),
@@ -303,34 +300,34 @@ PORES: list[Measure[PoreSums]] = [
 
 #: Columns of the table of throats.
 THROATS: list[Measure[ThroatSums]] = [
-    _each("pore_1", 0, "Label of one of the two pores, the lower.", lambda both: both.pore_1),
-    _each("pore_2", 0, "Label of the other pore.", lambda both: both.pore_2),
+    _each("pore_1", 0, "Label of the first pore, the lower of the two.", lambda both: both.pore_1),
+    _each("pore_2", 0, "Label of the second pore.", lambda both: both.pore_2),
     _each(
         "num_faces",
         0,
-        "Voxel faces that the two pores share; may be 0, since pores touch where voxels of theirs "
-        "are 26-neighbours.",
+        "Number of voxel faces shared by the two pores; 0 if they touch only across voxel edges or "
+        "corners (26-neighbours).",
         lambda both: both.contacts[:, :3].sum(axis=1),
     ),
     Measure(
         "area",
         2,
-        "Area of the contact, a Crofton estimate, wherever voxels of the two are 26-neighbours; in "
-        "2D its length.",
-        # a bound for planes would make necks larger, of which voxels show too much already
+        "Contact area, a Crofton estimate over all 26-neighbours of the two pores; in 2D length.",
+        # the lower bound for planes would enlarge necks, which voxels overestimate already
         lambda both: crofton_area(both.contacts, both.volume.spacing),
     ),
     Measure(
         "inscribed_diameter",
         1,
-        "Twice the distance to the solid at the widest way through, as that of a pore.",
+        "Twice the distance to the solid at the narrowest point of the widest path between the pores; "
+        "accuracy as for pores.",
         lambda both: _inscribed_diameter(both.saddle, both.volume),
     ),
     *(
         _each(
             f"position_{axis}",
             1,
-            f"Place of the widest way through along {axis}, counted from the volume's origin.",
+            f"Position of that point along {axis}, relative to the origin of the volume.",
             lambda both, place=place: both.position[:, place],
         )
         for place, axis in enumerate("zyx")
@@ -339,15 +336,15 @@ THROATS: list[Measure[ThroatSums]] = [
 
 
 def measure_of(column: str, table: Sequence[Measure[Any]] = PORES) -> Measure[Any]:
-    """Return the measure of a column; of one that is not known it has no unit and no meaning."""
+    """Return the measure of a column; an unknown column has no unit and no meaning."""
     known = (each for each in table if each.name == column)
     return next(known, _each(column, 0, "", np.asarray))
 
 
 def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[str, Measure[Any]]:
-    """Return the measures whose distributions are shown, by their columns, as far as tables go.
+    """Return the measures whose distributions are shown, by column.
 
-    `measures`: `PORES` or `THROATS`. `tables`: only columns that all of them have count.
+    `measures`: `PORES` or `THROATS`. `tables`: only columns present in all of them are returned.
     """
     wanted = (each for each in measures if each.is_summarised)
     return {each.name: each for each in wanted if all(each.name in table for table in tables)}
@@ -356,7 +353,7 @@ def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[
 def throat_columns(
     graph: BasinGraph, numbering: Numbering, volume: Volume
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the table of throats: `THROATS`, a row for each two that touch."""
+    """Return the columns of the table of throats (`THROATS`), one row per throat."""
     return _columns(THROATS, ThroatSums.of(graph, numbering, volume))
 
 
@@ -367,10 +364,10 @@ def pore_columns(
     throats: dict[str, npt.NDArray[Any]],
     minimum_shape_voxels: int,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the table of pores: `PORES`, a row for each label.
+    """Return the columns of the table of pores (`PORES`), one row per label.
 
-    `throats`: the columns of their table. `minimum_shape_voxels`: measures of shape are NaN for
-    pores of fewer.
+    `throats`: columns of the table of throats. `minimum_shape_voxels`: shape measures are NaN for
+    pores of fewer voxels.
     """
     ends = np.concatenate([throats["pore_1"], throats["pore_2"]])
     coordination_number = np.bincount(ends, minlength=numbering.root.size + 1)[1:]
@@ -385,7 +382,7 @@ def pore_columns(
 
 
 def columns_without_rows() -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of both tables where nothing was found, which tell their types."""
+    """Return the columns of both tables without rows, which define their dtypes."""
     volume = Volume(np.zeros((1, 1, 1), np.bool_))
     label, whole, real = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32)
     sums, bounds = np.zeros((0, len(SUMS)), np.int64), np.zeros((0, 6), np.int32)
@@ -397,9 +394,9 @@ def columns_without_rows() -> dict[str, npt.NDArray[Any]]:
 
 
 def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a table, measured some rows at a time, by several threads.
+    """Return the columns of a table, measured in blocks of rows by several threads.
 
-    `sums`: a dataclass, of which all arrays have a row for each of the table.
+    `sums`: a dataclass; each of its arrays has one row per row of the table.
     """
     known: Any = sums
     whole = {
@@ -413,7 +410,7 @@ def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]
         part: S = dataclasses.replace(known, **{name: whole[name][rows] for name in whole})
         return part
 
-    # of their own: views would keep all sums
+    # fresh arrays: views would keep all sums in memory
     none = some(slice(0, 0))
     columns = {each.name: np.empty(count, each.compute(none).dtype) for each in table}
 
@@ -429,7 +426,7 @@ def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]
 
 
 def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
-    """Return the walls between void and solid inside the volume; see `walls_of`."""
+    """Return the void-solid neighbour pairs inside the volume; see `walls_of`."""
     inner = graph.contacts.sum(axis=0, dtype=np.int64)
     return walls_of(graph.crossings.sum(axis=0, dtype=np.int64) - inner, graph.border_crossings)
 
@@ -437,21 +434,21 @@ def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
 def walls_of(
     crossings: npt.NDArray[np.int64], border_crossings: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the pairs of neighbours of which one is void and one is solid, by direction (13,).
+    """Return the number of void-solid pairs of neighbouring voxels, by direction (13,).
 
-    `crossings`: how often the void is left in each direction. `border_crossings`: how often it is
-    cut by a face of the volume, or opens into air.
+    `crossings`: steps out of the void in each direction. `border_crossings`: those across a face of
+    the volume or into the exterior.
     """
     return 2 * crossings - border_crossings
 
 
 def surface_of(walls: npt.NDArray[np.int64], volume: Volume) -> float:
-    """Return the surface between void and solid inside the volume (in 2D its length)."""
+    """Return the surface area between void and solid inside the volume (in 2D: length)."""
     return float(surface_area(walls, volume.spacing))
 
 
 def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:
-    """Return which boxes, (n, 6) as `BasinGraph.bounds`, reach a face of a volume (n,)."""
+    """Return which boxes, (n, 6) as `BasinGraph.bounds`, touch a face of the volume (n,)."""
     length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
     at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
     found: npt.NDArray[np.bool_] = at_face[:, -volume.n_spatial :].any(axis=1)
@@ -461,5 +458,5 @@ def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[n
 def _inscribed_diameter(
     squared_distance: npt.NDArray[np.float32], volume: Volume
 ) -> npt.NDArray[np.float64]:
-    """Return diameters, in the unit of the volume, for squared distances in its smallest voxels."""
+    """Return diameters in the unit of the volume, from squared distances in smallest voxels."""
     return 2 * np.sqrt(squared_distance.astype(np.float64)) * min(volume.spacing)

@@ -1,4 +1,4 @@
-"""Sums over the basins of each pore and the edges of each throat, of which measures are made."""
+"""Sums over the basins of each pore and the edges of each throat, from which they are measured."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PoreSums:
-    """What some pores are measured by, a row each. Axes are z, y, x, also of an image.
+    """Sums from which pores are measured, one row each; axes are z, y, x, also in 2D.
 
     Attributes
     ----------
     labels : numpy.ndarray
-        (pores,), int32: their labels, which rise.
+        (pores,), int32: labels, ascending.
     sums : numpy.ndarray
         (pores, sums), int64: in the order of `SUMS`; coordinates in voxels.
     bounds : numpy.ndarray
         (pores, 6), int32: first voxel and the one after the last, in z, y and x.
     crossings : numpy.ndarray
-        (pores, 13), int64: as `BasinGraph.crossings`, of the pores.
+        (pores, 13), int64: as `BasinGraph.crossings`, for pores.
     peak_squared_distance : numpy.ndarray
         (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
     closed_voxels : numpy.ndarray
         (pores,), int64: voxels of closed void.
     coordination_number : numpy.ndarray
-        (pores,), int64: how many other pores each touches.
+        (pores,), int64: number of other pores that each touches.
     nearest_distance : numpy.ndarray
         (pores,), float64: from the centre of mass to that of the nearest other pore.
     volume : Volume
-        What was segmented, for spacing and origin.
+        The input, for its spacing and origin.
     grey_step : float
-        Grey value that one stands for in sums of grey values.
+        Grey value of one unit in sums of grey values.
     minimum_shape_voxels : int
-        Pores of fewer have no axes (NaN).
+        Pores of fewer voxels have no axes (NaN).
     """
 
     labels: npt.NDArray[np.int32]
@@ -85,7 +85,7 @@ class PoreSums:
             np.minimum.at(bounds[:, k], label, graph.bounds[:, k])
             np.maximum.at(bounds[:, 3 + k], label, graph.bounds[:, 3 + k])
         crossings = np.zeros((count + 1, graph.crossings.shape[1]), np.int64)
-        # where basins of one pore touch, its surface is not
+        # contacts between basins of the same pore are not surface
         a = label[graph.a]
         add_rows(graph.contacts, np.where(a == label[graph.b], a, 0), crossings)
         np.negative(crossings, out=crossings)
@@ -124,43 +124,43 @@ class PoreSums:
 
     @cached_property
     def size(self) -> npt.NDArray[np.float64]:
-        """(pores,): volume, in 2D area."""
+        """Volume, in 2D area (pores,)."""
         size: npt.NDArray[np.float64] = self.sum("voxels").astype(np.float64)
         return size * self.volume.voxel_size
 
     @cached_property
     def ball_diameter(self) -> npt.NDArray[np.float64]:
-        """(pores,): diameter of the ball (in 2D the disc) of the same volume."""
+        """Diameter of the ball (in 2D: disc) of the same volume (pores,)."""
         if self.volume.n_spatial == 3:
             return np.cbrt(6 * self.size / np.pi)
         return np.sqrt(4 * self.size / np.pi)
 
     @cached_property
     def ball_surface(self) -> npt.NDArray[np.float64]:
-        """(pores,): surface of the ball (in 2D perimeter of the disc) of the same volume."""
+        """Surface area of the ball (in 2D: perimeter of the disc) of the same volume (pores,)."""
         diameter = self.ball_diameter
         return np.pi * diameter**2 if self.volume.n_spatial == 3 else np.pi * diameter
 
     @cached_property
     def surface(self) -> npt.NDArray[np.float64]:
-        """(pores,): surface, in 2D perimeter, as `hushpore.pores.geometry.surface` estimates it."""
+        """Surface area, in 2D perimeter (pores,); see `hushpore.pores.geometry.surface`."""
         return surface_area(2 * self.crossings, self.volume.spacing)
 
     @cached_property
     def mean(self) -> npt.NDArray[np.float64]:
-        """(pores, 3): the mean place of the voxels, in voxels."""
+        """Centre of mass in voxels (pores, 3)."""
         mean: npt.NDArray[np.float64] = self.sums_of("z", "y", "x") / self.sums_of("voxels")
         return mean
 
     @cached_property
     def centroid(self) -> npt.NDArray[np.float64]:
-        """(pores, 3): the mean place of the voxels, counted from the volume's origin."""
+        """Centre of mass in the unit of the volume, relative to its origin (pores, 3)."""
         spacing, origin = _frame(self.volume)
         return origin + self.mean * spacing
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.float64]:
-        """(pores, 3): axes of the ellipsoid of the same second moments, the longest first."""
+        """Axis lengths of the ellipsoid with the same second moments, longest first (pores, 3)."""
         n_spatial = self.volume.n_spatial
         # an ellipsoid of semi-axis a has the second moment a**2 / 5 along it, an ellipse a**2 / 4
         lengths: npt.NDArray[np.float64]
@@ -169,23 +169,23 @@ class PoreSums:
 
     @cached_property
     def axis(self) -> npt.NDArray[np.float64]:
-        """(pores, 3): unit vector along the longest axis."""
+        """Unit vector along the major axis (pores, 3)."""
         axis = np.zeros((len(self.sums), 3))
         axis[:, -self.volume.n_spatial :] = self._principal_moments[1][:, :, -1]
-        # of the two senses the one whose last component that is not 0 is above it
+        # the sign that makes the last nonzero component positive
         last = 2 - np.argmax(np.abs(axis[:, ::-1]) > 1e-9, axis=1)
         axis[axis[np.arange(len(axis)), last] < 0] *= -1
         return axis
 
     @cached_property
     def _principal_moments(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Second moments along the principal axes, the smallest first, and these in columns."""
+        """Second moments along the principal axes, ascending, and the axes in columns."""
         has_shape = self.sum("voxels") >= self.minimum_shape_voxels
         spacing, centre = _frame(self.volume)[0], self.mean[has_shape]
         count = self.sum("voxels")[has_shape, None, None].astype(np.float64)
         products = self.sums_of("zz", "zy", "zx", "zy", "yy", "yx", "zx", "yx", "xx")[has_shape]
         moments = products.reshape(-1, 3, 3) / count - centre[:, :, None] * centre[:, None, :]
-        # a voxel is not a point: it has a second moment of its own
+        # the second moment of a voxel itself
         moments += np.eye(3) / 12
         moments *= spacing[:, None] * spacing
         n_spatial = self.volume.n_spatial
@@ -198,7 +198,7 @@ class PoreSums:
 
 @dataclass(frozen=True, eq=False)
 class ThroatSums:
-    """What throats are measured by, sorted by labels.
+    """Sums from which throats are measured, sorted by labels.
 
     Attributes
     ----------
@@ -208,12 +208,12 @@ class ThroatSums:
         (throats, 13), int32, of 2**31 voxels or more int64: pairs of neighbouring voxels across, by
         direction; the first three are shared faces.
     saddle : numpy.ndarray
-        (throats,), float32: squared distance to the solid at the widest way through, in voxels of
-        the smallest spacing.
+        (throats,), float32: squared distance to the solid at the narrowest point of the widest path,
+        in voxels of the smallest spacing.
     saddle_at : numpy.ndarray
-        (throats, 3), int64: index (z, y, x) of the voxel there.
+        (throats, 3), int64: index (z, y, x) of that point.
     volume : Volume
-        What was segmented, for spacing and origin.
+        The input, for its spacing and origin.
     """
 
     pore_1: npt.NDArray[np.int32]
@@ -225,27 +225,27 @@ class ThroatSums:
 
     @classmethod
     def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> ThroatSums:
-        """Add up the edges between each two pores."""
+        """Add up the edges between each pair of pores."""
         a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
         low, high = np.minimum(a, b), np.maximum(a, b)
         between = np.flatnonzero((low != high) & (low > 0))
         keys = (low[between].astype(np.int64) << 32) | high[between]
-        # noise has as many edges as its tables have room for
+        # in noise, there are as many edges as the memory plan allows for
         del a, b, low, high
         pair, throat = number_keys(keys)
-        # edges within a pore go into a row of their own, which is left out
+        # edges within a pore go into an extra last row, which is dropped
         to = np.full(graph.a.size, pair.size)
         to[between] = throat
         del keys, between, throat
         shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
-        # along a direction there are no more pairs than voxels
+        # each direction has at most as many pairs as voxels
         counts = counting(math.prod(shape))
         contacts = np.zeros((pair.size + 1, graph.contacts.shape[1]), counts)
         add_rows(graph.contacts, to, contacts)
-        # the widest edge, and of equal ones that first in memory
+        # the widest edge; of equal ones the first in memory
         saddle, place = np.full(pair.size + 1, -1, np.float32), np.zeros(pair.size + 1, np.int64)
         widest_ways(graph.saddle, graph.saddle_at, to, saddle, place)
-        # all contacts count, also where basins touch without a way; without any it is no throat
+        # contacts without a passage count, but a throat needs at least one passage
         found: tuple[Any, ...] = (pair, contacts[:-1], saddle[:-1], place[:-1])
         leads = found[2] >= 0
         if not leads.all():
@@ -262,13 +262,13 @@ class ThroatSums:
 
     @cached_property
     def position(self) -> npt.NDArray[np.float64]:
-        """(throats, 3): place of the voxel at the widest way through."""
+        """Position of the narrowest point of the widest path (throats, 3)."""
         spacing, origin = _frame(self.volume)
         return origin + self.saddle_at * spacing
 
 
 def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return spacing and origin in z, y, x, also of an image."""
+    """Return spacing and origin (z, y, x), also in 2D."""
     spacing, origin = np.ones(3), np.zeros(3)
     spacing[-volume.n_spatial :] = volume.spacing
     origin[-volume.n_spatial :] = volume.origin

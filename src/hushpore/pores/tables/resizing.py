@@ -1,4 +1,4 @@
-"""What is measured, where voxels turn out to have another size."""
+"""Conversion of measured tables and totals to another voxel size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def is_proportional(spacing: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether voxels of two sizes have the same shape: then pores are parted alike."""
+    """Return whether two voxel sizes have the same aspect ratio, so that pores split alike."""
     ratio = np.asarray(other) / np.asarray(spacing)
     return bool(np.allclose(ratio, ratio[0], rtol=1e-9))
 
@@ -29,10 +29,10 @@ def resized_table(
     origin: Sequence[float],
     ratio: npt.NDArray[np.float64],
 ) -> pd.DataFrame:
-    """Return a table of pores or throats for voxels that are larger or smaller, of the same shape.
+    """Return a table of pores or throats for another voxel size of the same aspect ratio.
 
-    `measures`: of its columns. `origin`: place of the first voxel, from which places are counted
-    no longer. `ratio`: of the sizes, along each axis; all alike.
+    `measures`: measures of its columns. `origin`: position of the first voxel, which becomes 0.
+    `ratio`: new size divided by old size along each axis; the same for all.
     """
     resized, n_spatial = table.copy(), len(ratio)
     start = dict(zip("zyx"[-n_spatial:], origin, strict=True))
@@ -46,7 +46,7 @@ def resized_table(
 
 
 def resized_distribution(table: pd.DataFrame, ratio: float, n_spatial: int) -> pd.DataFrame:
-    """Return the distribution of local thickness for voxels that are larger or smaller."""
+    """Return the distribution of local thickness for another voxel size."""
     resized = table.copy()
     resized[["thickness_from", "thickness_to"]] *= ratio
     resized["volume"] *= ratio**n_spatial
@@ -56,13 +56,13 @@ def resized_distribution(table: pd.DataFrame, ratio: float, n_spatial: int) -> p
 def resized_curve(
     curve: Mapping[str, npt.NDArray[np.float64]], ratio: float, n_spatial: int
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the figures of cubes by their edge for voxels that are larger or smaller."""
+    """Return the REV curve for another voxel size."""
     powers = {"edge": 1, **dict.fromkeys(("density", "density_low", "density_high"), -n_spatial)}
     return {name: each * ratio ** powers.get(name, 0) for name, each in curve.items()}
 
 
 def resized_totals(totals: Mapping[str, Any], ratio: float, unit: str) -> dict[str, Any]:
-    """Return the totals of a record for voxels that are larger by a ratio, in another unit."""
+    """Return the totals of a record for another voxel size and unit."""
     resized = {**totals, "unit": unit}
     for total in TOTALS:
         if total.unit_power and resized.get(total.name) is not None:

@@ -1,9 +1,8 @@
-"""The numbers of a whole volume, each declared once.
+"""Totals of a segmentation: figures of a whole volume, each declared once.
 
-They stand in the record of a segmentation (``provenance["result"]``) by their names; the report,
-comparisons, the summary of a batch and the viewer take from `TOTALS` what there is, what it is
-called and which unit it has; in a result folder they are ``totals.csv``. What was not measured is
-not in a record, or None.
+The record of a segmentation (``provenance["result"]``) holds them by name, and a result folder as
+``totals.csv``; the report, comparisons, the summary of a batch and the viewer take names, titles
+and units from `TOTALS`. Totals that were not measured are missing in the record, or None.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Total:
-    """A number of a whole volume.
+    """A figure of a whole volume.
 
     Attributes
     ----------
     name : str
-        In the record.
+        Name in the record.
     title : str
-        In words, as it stands in a table.
+        Title in tables and reports.
     unit_power : int
         Power of the unit of length: 0 none, 1 length, -1 one over a length, -3 one over a volume.
     is_share : bool
-        Whether it is a share, shown in per cent.
+        Whether it is a fraction, shown in per cent.
     is_compared : bool
-        Whether it is compared between results as it is; medians of columns are, by themselves.
+        Whether comparisons show it; medians of columns are compared through their columns.
     """
 
     name: str
@@ -51,14 +50,14 @@ class Total:
 
     @property
     def phrase(self) -> str:
-        """The title as it stands within a line: it begins small, unless with a name."""
-        is_name = self.title.startswith("Euler")
+        """Title within a line: with a small first letter, except for names and acronyms."""
+        is_name = self.title.startswith(("Euler", "REV"))
         return self.title if is_name else f"{self.title[:1].lower()}{self.title[1:]}"
 
     def in_words(self, value: float, unit: str) -> str:
-        """Return a value as it is read, with its unit: a share in per cent.
+        """Return a value as text, with its unit; a fraction in per cent.
 
-        `unit`: of length, of the volume.
+        `unit`: unit of length of the volume.
 
         >>> total_of("specific_surface").in_words(2.59928, "mm")
         '2.599 mm⁻¹'
@@ -72,13 +71,13 @@ class Total:
         return f"{number} {readable_unit(unit, self.unit_power) if self.unit_power else ''}".strip()
 
 
-#: Voxels that a pore needs for its shape to say anything: of fewer it is that of the grid.
+#: Smallest pore, in voxels, whose shape is meaningful; below, it only reflects the voxel grid.
 RELIABLE = 8
 
-#: Figures that have an interval where that is asked for.
+#: Totals with an uncertainty interval, if requested.
 INTERVALS = ("porosity", "count", "median_diameter")
 
-#: In the order in which they are shown.
+#: All totals, in the order in which they are shown.
 TOTALS: list[Total] = [
     Total("porosity", "Porosity", is_share=True),
     Total("open_porosity", "Open porosity", is_share=True),
@@ -146,12 +145,12 @@ TOTALS: list[Total] = [
 
 
 def total_of(name: str) -> Total | None:
-    """Return the total of a name; None where it is none."""
+    """Return the total of this name; None if there is none."""
     return next((each for each in TOTALS if each.name == name), None)
 
 
 def totals_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return title and value, as they are read, of all totals that a record holds."""
+    """Return title and value, as text, of all totals in a record."""
     unit = str(result.get("unit", "pixel"))
     return [
         (total.title, total.in_words(value, unit))
@@ -161,10 +160,10 @@ def totals_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def totals_columns(result: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the totals that a record holds as the columns of a table, ``totals.csv``.
+    """Return the totals of a record as the columns of ``totals.csv``.
 
-    Columns: ``name``, as in the record; ``title``; ``value``, a share as a fraction of 1; ``unit``,
-    empty where it has none.
+    Columns: ``name``, as in the record; ``title``; ``value``, with percentages as fractions of 1;
+    ``unit``, empty if it has none.
 
     >>> totals_columns({"porosity": 0.25, "specific_surface": 2.5, "unit": "um"})["unit"]
     ['', 'um^-1']
@@ -181,13 +180,13 @@ def totals_columns(result: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def is_of_interval(name: str) -> bool:
-    """Whether an entry of a record is of an interval, of the pores as they were merged then."""
+    """Return whether an entry of a record belongs to an uncertainty interval."""
     ends = {f"{figure}_{end}" for figure in INTERVALS for end in ("low", "high")}
     return name in ends or name == "interval_parts"
 
 
 def intervals_in_words(result: Mapping[str, Any]) -> str:
-    """Return the intervals of a record in a sentence; empty where there are none."""
+    """Return the intervals of a record as a sentence; empty if there are none."""
     if "porosity_low" not in result:
         return ""
     share, count, size = (
