@@ -119,14 +119,14 @@ class Pores:
     # made on first use: importing pandas takes longer than segmenting a small volume
     @cached_property
     def pores(self) -> pd.DataFrame:
-        """Table of pores, one row each, sorted by label; see `hushpore.pores.tables.measures.PORES`."""
+        """Table of pores, one row each, by label; see `hushpore.pores.tables.measures.PORES`."""
         import pandas as pd
 
         return pd.DataFrame(self._pore_columns)
 
     @cached_property
     def throats(self) -> pd.DataFrame:
-        """Table of throats, one row per pair of touching pores; see `hushpore.pores.tables.measures.THROATS`."""
+        """Table of throats, one row each; see `hushpore.pores.tables.measures.THROATS`."""
         import pandas as pd
 
         return pd.DataFrame(self._throat_columns)

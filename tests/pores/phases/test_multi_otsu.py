@@ -64,5 +64,5 @@ def test_eight_phases_of_many_levels_take_no_choice_of_all_of_them() -> None:
 def test_fewer_grey_values_than_phases_are_refused() -> None:
     grey = Histogram(np.array([5, 0, 0, 5]), np.arange(4.0))
     assert find_thresholds(grey, 2) == (1.5,)
-    with pytest.raises(InputError, match="no 3 phases in 2 different grey values"):
+    with pytest.raises(InputError, match="cannot find 3 phases in 2 different grey values"):
         find_thresholds(grey, 3)

@@ -43,7 +43,7 @@ def test_another_voxel_size_gives_what_a_run_with_it_gives_to_the_last_digit(
 
 
 def test_voxels_of_another_shape_have_to_be_segmented_again(foam: np.ndarray) -> None:
-    with pytest.raises(InputError, match="segment the pores again"):
+    with pytest.raises(InputError, match="Segment the pores again"):
         segment_pores(foam).resized((5.0, 0.5, 0.5), "mm")
     assert is_proportional((2.0, 1.0, 1.0), (0.2, 0.1, 0.1))
     assert not is_proportional((1.0, 1.0, 1.0), (0.2, 0.1, 0.1))

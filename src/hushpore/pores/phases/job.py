@@ -71,8 +71,8 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     Yields: Progress, Timing, Note; after every slab of a stage.
     Returns: `Phases`.
     Raises InputError if the volume has leading axes, is empty, constant or boolean, holds NaN, has
-    fewer grey values than phases, or invalid labels; MemoryLimitError if it does not fit into memory
-    in one piece.
+    fewer grey values than phases, or invalid labels; MemoryLimitError if it does not fit into
+    memory in one piece.
     """
     check_volume(volume, settings)
     stages, notes = Stages(volume, backend.timer()), list[Note]()

@@ -92,8 +92,8 @@ PHASES: list[Measure[PhaseSums]] = [
     Measure(
         "grey_from",
         0,
-        "Lower grey-value limit (exclusive); for the first phase the lowest grey value. For labels, "
-        "the label.",
+        "Lower grey-value limit (exclusive); for the first phase the lowest grey value. For "
+        "labels, the label.",
         lambda phases: phases.limits[:, 0],
         is_summarised=False,
     ),

@@ -178,8 +178,8 @@ class PhaseSettings(Settings):
         words = self._words()
         if len(words) > count:
             raise InputError(
-                f"There are {len(words)} names for {count} phases: {self.names!r}. Remove names, or "
-                "increase the number of phases."
+                f"There are {len(words)} names for {count} phases: {self.names!r}. Remove "
+                "names, or increase the number of phases."
             )
         words += [""] * (count - len(words))
         return tuple(word or f"phase {number}" for number, word in enumerate(words, 1))

@@ -230,8 +230,8 @@ PORES: list[Measure[PoreSums]] = [
     _each(
         "axial_position",
         0,
-        "Position of the centre of mass along z as a fraction of the height of the volume: 0 at the "
-        "first face, 1 at the last.",
+        "Position of the centre of mass along z as a fraction of the height of the volume: 0 at "
+        "the first face, 1 at the last.",
         lambda pores: axial_positions(pores.mean, pores.volume),
     ),
     _each(
@@ -263,8 +263,8 @@ PORES: list[Measure[PoreSums]] = [
     _each(
         "is_open",
         0,
-        "Whether any of its void is open: connected, across voxel faces, to a face of the volume or "
-        "to the air around the sample.",
+        "Whether any of its void is open: connected, across voxel faces, to a face of the volume "
+        "or to the air around the sample.",
         lambda pores: pores.closed_voxels < pores.sum("voxels"),
         words=("closed", "open"),
     ),
@@ -319,8 +319,8 @@ THROATS: list[Measure[ThroatSums]] = [
     Measure(
         "inscribed_diameter",
         1,
-        "Twice the distance to the solid at the narrowest point of the widest path between the pores; "
-        "accuracy as for pores.",
+        "Twice the distance to the solid at the narrowest point of the widest path between the "
+        "pores; accuracy as for pores.",
         lambda both: _inscribed_diameter(both.saddle, both.volume),
     ),
     *(

@@ -208,8 +208,8 @@ class ThroatSums:
         (throats, 13), int32, of 2**31 voxels or more int64: pairs of neighbouring voxels across, by
         direction; the first three are shared faces.
     saddle : numpy.ndarray
-        (throats,), float32: squared distance to the solid at the narrowest point of the widest path,
-        in voxels of the smallest spacing.
+        (throats,), float32: squared distance to the solid at the narrowest point of the widest
+        path, in voxels of the smallest spacing.
     saddle_at : numpy.ndarray
         (throats, 3), int64: index (z, y, x) of that point.
     volume : Volume
