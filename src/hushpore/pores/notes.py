@@ -59,7 +59,7 @@ def warnings_of(
             f"{settings.pores_are}er group is pore, use a threshold between the two; exclude a "
             "sample holder with a sample mask (sample_mask)."
         )
-        found.append(_warning(text, "Separate three phases", otsu_classes=3))
+        found.append(_warning(text, "Use three Otsu classes", otsu_classes=3))
     return found + _warnings_of_air(settings, exterior, share)
 
 
