@@ -13,8 +13,15 @@ from scipy.stats import ks_2samp, mannwhitneyu
 
 import hushpore
 from hushpore import InputError, Volume
+from hushpore.base.formatting import readable_number
 from hushpore.cli.commands import hushpore as command
-from hushpore.runs.compare import compare, comparison_figure, distributions, shift_in_words
+from hushpore.runs.compare import (
+    compare,
+    comparison_figure,
+    comparison_headline,
+    distributions,
+    shift_in_words,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +103,9 @@ def test_the_command_prints_and_writes(folder: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(command, ["compare", str(folder), str(folder), *files])
     assert done.exit_code == 0, done.output
     assert "median equivalent_diameter of pores" in done.output
-    assert len(pd.read_csv(tmp_path / "both.csv")) == 26
+    assert done.output.startswith("Porosity ")
+    assert "\n  - Pores of one scan are not independent samples" in done.output
+    assert len(pd.read_csv(tmp_path / "both.csv")) == len(compare(folder, folder))
     again = CliRunner().invoke(command, ["compare", str(folder), str(folder), *files])
     assert again.exit_code == 1
     rows = json.loads(
@@ -139,4 +148,13 @@ def test_how_far_medians_shift_stands_in_the_table_and_in_words(found: Pores, ot
     assert "µm (95 % interval" in words
     assert "Mann-Whitney p" in words
     none = hushpore.segment_pores(Volume(np.zeros((4, 8, 8), bool), spacing=5, unit="um"))
+    totals = [each.provenance["result"] for each in (found, other)]
+    headline = comparison_headline(compare(found, other))
+    assert headline.startswith(
+        f"Porosity {100 * found.porosity:.1f} → {100 * other.porosity:.1f} %"
+    )
+    assert f" · {len(found.pores):,} → {len(other.pores):,} pores · D50 " in headline
+    by_volume = " → ".join(readable_number(each["median_diameter_by_volume"]) for each in totals)
+    assert headline.endswith(f", {by_volume} µm by volume")
+    assert "→ 0 pores" in comparison_headline(compare(found, none))
     assert shift_in_words(compare(found, none), "equivalent_diameter") == ""

@@ -119,6 +119,7 @@ def test_the_command_compares_folders_and_draws_both(one: Phases, tmp_path: Path
     done = CliRunner().invoke(command, words)
     assert done.exit_code == 0, done.output
     (line,) = (line for line in done.output.splitlines() if "share of clay" in line)
+    assert " · clay 40.0 → 20.0 %" in done.output.splitlines()[0]
     assert line.split()[-5:] == ["0.4", "0.2", "-0.2", "-50.0", "%"]
     assert matplotlib.image.imread(picture).ndim == 3
     # what was declared in one place is in table, record, report and comparison, and is resized

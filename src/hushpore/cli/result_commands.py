@@ -77,7 +77,12 @@ def compare_command(
     """
     from hushpore.base.atomic import new_file
     from hushpore.io.output_target import check_target, require_apart
-    from hushpore.runs.compare import compare, comparison_figure, unit_in_words
+    from hushpore.runs.compare import (
+        compare,
+        comparison_figure,
+        comparison_headline,
+        unit_in_words,
+    )
     from hushpore.runs.two_samples import NOT_INDEPENDENT
 
     files = {
@@ -101,9 +106,10 @@ def compare_command(
     shown["relative"] = [
         f"{100 * share:+.1f} %" if isfinite(share) else "" for share in table["relative"]
     ]
-    echo(shown.to_string(index=False, na_rep="", float_format="%.4g"))
+    echo(comparison_headline(table))
     if table["p"].notna().any():
-        echo(NOT_INDEPENDENT, err=True)
+        echo(f"  - {NOT_INDEPENDENT}")
+    echo(f"\n{shown.to_string(index=False, na_rep='', float_format='%.4g')}")
     for file in files.values():
         echo(f"Written: {file}", err=True)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import METRES, readable_unit
+from hushpore.base.formatting import METRES, percent_digits, readable_number, readable_unit
 from hushpore.figures.drawing import (
     BINS,
     DPI,
@@ -198,6 +198,36 @@ def _figure_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:
     for ax in axes:
         add_legend(ax)
     return figure
+
+
+def comparison_headline(table: pd.DataFrame) -> str:
+    """Return the main figures of two results in one line: ``Porosity 36.5 → 34.2 % · ...``.
+
+    `table`: that of `compare`.
+    """
+    rows = table.set_index("quantity").T
+    if "porosity" not in rows:
+        names = [quantity for quantity in rows if quantity.startswith("share of ")]
+        changes = [f"{name[9:]} {_change(rows[name], as_percent=True)}" for name in names]
+        return " · ".join(changes)
+    sizes = {
+        "median equivalent_diameter of pores": "by number",
+        "median_diameter_by_volume": "by volume",
+    }
+    medians = [f"{_change(rows[name])} {by}" for name, by in sizes.items() if name in rows]
+    count = rows["count"]
+    return (
+        f"Porosity {_change(rows['porosity'], as_percent=True)} · "
+        f"{count['a']:,.0f} → {count['b']:,.0f} pores · D50 {', '.join(medians)}"
+    )
+
+
+def _change(row: pd.Series[Any], as_percent: bool = False) -> str:
+    if as_percent:
+        return f"{percent_digits(row['a'])} → {percent_digits(row['b'])} %"
+    unit = f" {words}" if (words := unit_in_words(row["unit"])) else ""
+    ends = (readable_number(row[end]) if np.isfinite(row[end]) else "–" for end in "ab")
+    return f"{' → '.join(ends)}{unit}"
 
 
 def shift_in_words(table: pd.DataFrame, column: str) -> str:

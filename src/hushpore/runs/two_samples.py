@@ -19,11 +19,10 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: What tests and intervals take for granted, and pores are not.
+#: Remark on every comparison of pores that has tests.
 NOT_INDEPENDENT = (
-    "p and intervals take pores for independent samples. Those of one scan are not: they are "
-    "neighbours, and of one specimen. So both look surer than they are; to compare materials, "
-    "compare several scans of each."
+    "Pores of one scan are not independent samples, so p and the interval are too optimistic. To "
+    "compare materials, compare several scans of each."
 )
 
 _SAMPLES = 2000  # bootstrap samples: the ends of an interval then vary by some 3 % of its length
