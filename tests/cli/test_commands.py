@@ -15,7 +15,7 @@ from hushpore.base.config import SPEEDS
 from hushpore.base.provenance import fingerprint
 from hushpore.cli.commands import hushpore as command
 from hushpore.denoising.settings import DenoiseSettings
-from hushpore.denoising.time_estimate import pace_key
+from hushpore.denoising.time_estimate import device_timing_key
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
@@ -65,11 +65,11 @@ def test_a_series_is_chosen_and_uneven_slices_are_resampled_where_asked_for(
 
 
 def test_denoise_writes_a_stack_with_the_spacing_kept(scan: Path, tmp_path: Path) -> None:
-    kind = pace_key(DenoiseSettings(patch_size=16, batch_size=2), "cpu")
+    kind = device_timing_key(DenoiseSettings(patch_size=16, batch_size=2), "cpu")
     SPEEDS.put(kind, {"step": 20.0, "voxel": 0.0, "rest": 2.0})
     done = call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK)
     assert done.exit_code == 0, done.output
-    assert "About 42 s in all, at the speed of the last run." in done.stderr
+    assert "About 42 s (at the last run's speed)." in done.stderr
     clean = hushpore.read(tmp_path / "clean.tif")
     assert (clean.shape, clean.spacing, clean.unit) == ((12, 40, 40), (0.2, 0.1, 0.1), "mm")
     assert clean.dtype == np.float32

@@ -240,5 +240,5 @@ def test_what_two_scans_have_in_common_is_said(clean: np.ndarray, both: list[Vol
 
 def test_what_is_for_hidden_pixels_is_not_used() -> None:
     reasons = DenoiseSettings(pair="second").unused({})
-    assert reasons["restore_detail"].startswith("Not used: a second scan is learnt from")
+    assert reasons["restore_detail"] == "Not used with a second scan: no pixels are masked."
     assert not DenoiseSettings(pair="second").hints({})

@@ -19,49 +19,50 @@ if TYPE_CHECKING:
 #: Fraction of masked pixels in the papers on N2V and N2V2.
 PAPER_SHARE = 0.00198
 
-#: Flipped and turned copies that a result is averaged over, and voxels up to which it is where the
-#: settings leave it open: it takes seconds there, and minutes would be noticed.
+#: Orientations of test-time augmentation, and the largest volume (in voxels) for which it is on by
+#: default: there it adds seconds, not minutes.
 ORIENTATIONS, AVERAGED = 8, 8_000_000
 
-#: Levels of a network below its top level: with 2 it sees 32 pixels to either side, and each more
-#: doubles that and takes four times as many weights.
+#: Levels of the network below its top level. Two see 32 pixels to either side; each further level
+#: doubles that and quadruples the number of weights.
 LEVELS = 2
 
-#: What edges of patches are multiples of: each level halves them.
+#: Patch edges are multiples of this: each level halves them.
 MULTIPLE = 1 << LEVELS
 
-#: Edge of a training patch where the settings leave it open and images are as large, in pixels.
+#: Default edge of a training patch, in pixels.
 PATCH = 64
 
-#: Edge of a training patch at least, in pixels: what a network learns from less is mostly borders.
+#: Minimum edge of a training patch, in pixels: smaller ones are mostly border.
 LEAST_PATCH = 16
 
-#: Steps of a training where neither steps nor a time are given, at most.
+#: Maximum number of training steps if neither steps nor a time limit is given.
 STEPS = 1500
 
 
 @dataclass(frozen=True)
 class DenoiseSettings(Settings):
-    """How to denoise."""
+    """Settings of a denoising job."""
 
     dimensions: int = option(
         2,
-        "2: slice by slice, fast. 3: in depth too, slower.",
+        "2: denoise slice by slice (fast). 3: denoise in 3D (slower).",
         minimum=2,
         maximum=3,
     )
     steps: int | None = option(
         None,
-        "Training steps; more give a cleaner image, with less and less to gain. None: automatic. "
-        f"That is until more would bring next to nothing, {STEPS} at most. With a time limit "
-        "alone: as many as it allows.",
+        "Number of training steps. More steps give a cleaner image, with diminishing returns. "
+        f"Default: stops when training no longer improves the result, after at most {STEPS:,} "
+        "steps; with a time limit only, as many steps as fit.",
         label="Training steps",
         minimum=1,
         step=100,
     )
     time_budget: float | None = option(
         None,
-        "Train for this time, or until all steps are done where they are given. None: no limit.",
+        "Stop training after this time, or after the given number of steps if that comes first. "
+        "Default: no limit.",
         label="Time limit",
         unit="s",
         minimum=1,
@@ -70,23 +71,25 @@ class DenoiseSettings(Settings):
     )
     seed: int = option(
         0,
-        "Seed of the random numbers: the same seed gives the same result.",
+        "Seed of the random numbers. Same seed, same result.",
         label="Random seed",
         minimum=0,
-        maximum=2**63 - 1,  # PyTorch's generators take no more
+        maximum=2**63 - 1,  # the largest seed of PyTorch's generators
+        more=True,
     )
     correlated_along: str = option(
         "none",
-        "Axis along which stripes, streaks or rings run, whose noise is correlated there; rings "
-        "run along z. A whole piece of that line is masked (structN2V).",
-        label="Stripes or rings along",
+        "Direction of line noise: the axis along which stripes, streaks or rings (z) run. N2V2 "
+        "then masks a segment of the line around each masked pixel (structN2V).",
+        label="Line noise direction",
         choices=("none", "x", "y", "z"),
         more=True,
     )
     correlated_reach: int = option(
         4,
-        "How far the noise is alike along that axis, to either side.",
-        label="Length of stripes",
+        "How far line noise is correlated along its direction, to either side. Increase it if "
+        "lines remain in the result.",
+        label="Correlation length",
         unit="px",
         minimum=1,
         maximum=32,
@@ -94,74 +97,73 @@ class DenoiseSettings(Settings):
     )
     correct_rings: bool = option(
         False,
-        "Take rings about the middle of the slices out of the scan before anything else: what goes "
-        "all around and is not in the neighbouring circles. Where there are none, nothing changes.",
-        label="Correct rings",
+        "Remove ring artefacts around the centre of the slices before denoising. Does nothing if "
+        "no rings are found.",
+        label="Ring correction",
         more=True,
     )
     test_time_augmentation: bool | None = option(
         None,
-        f"Average the result over {ORIENTATIONS} flipped and rotated copies (test-time "
-        f"augmentation): cleaner, and {ORIENTATIONS} times as long once the training is over. "
-        f"None: automatic. That is up to {AVERAGED // 1_000_000} million voxels.",
-        label=f"Average {ORIENTATIONS} orientations",
+        f"Average the predictions for {ORIENTATIONS} flipped and rotated copies: less residual "
+        f"noise, but applying the network takes {ORIENTATIONS} times as long. Default: on for up "
+        f"to {AVERAGED // 1_000_000} million voxels.",
+        label="Test-time augmentation",
         more=True,
     )
     restore_detail: bool = option(
         False,
-        "Where pixels are hidden (n2v2): restore what was removed beyond the noise: edges and "
-        "texture are sharper, with a little grain on them. Needs noise that is independent from "
-        "pixel to pixel.",
-        label="Restore fine detail",
+        "Add back fine detail lost in denoising (N2V2, uncorrelated noise only). Edges and texture "
+        "become sharper and keep some noise.",
+        label="Detail restoration",
         more=True,
     )
     model: str = option(
         "",
-        "File of a trained model (.safetensors) to apply; nothing is trained then.",
+        "Trained model (.safetensors) to apply instead of training.",
         label="Trained model",
         more=True,
         path="file",
     )
     checkpoint: str = option(
         "",
-        "File (.safetensors) to keep the state of the training in, every half minute: a run that "
-        "was broken off goes on from it. It can be applied as a trained model at any time.",
+        "File (.safetensors) for the state of the training, saved every half minute. An "
+        "interrupted run resumes from it; it also serves as a trained model.",
         label="Checkpoint file",
         more=True,
         path="new file",
     )
     repeat: str = option(
         "",
-        "Record (.json) of an earlier run whose training is repeated: as many steps, at the same "
-        "rates, however long they take. The time limit does not count then.",
-        label="Repeat training",
+        "Record (.json) of an earlier run to reproduce: the same steps and learning rates, however "
+        "long they take. The time limit is ignored.",
+        label="Run to reproduce",
         more=True,
         path="file",
     )
     method: str = option(
         "auto",
-        "r2r: learns with more noise like that of the scan, which may be correlated. n2v2: hides "
-        "pixels, whose noise must be independent. n2v: the original Noise2Void, to compare. "
-        "auto: r2r; for several channels, with an axis of correlated noise, or where independent "
-        "noise is strong n2v2; with a second scan Noise2Noise.",
+        "r2r: adds more noise like that of the scan and learns to predict the scan; for correlated "
+        "noise too. n2v2: masks pixels and predicts them from their neighbours; for uncorrelated "
+        "noise. n2v: the original Noise2Void, for comparison. auto: r2r; n2v2 for several "
+        "channels, line noise, or strong uncorrelated noise; Noise2Noise with a second scan.",
         choices=("auto", "r2r", "n2v2", "n2v"),
         choice_labels=("Automatic", "R2R", "N2V2", "N2V"),
         more=True,
     )
     pair: str = option(
         "",
-        "Another scan of the same sample, with noise of its own: a repeated scan, or the other "
-        "half of the projections. Each of the two is learnt from the other (Noise2Noise), and the "
-        "result is for their mean. In names of files, {name} stands for that of the scan.",
+        "Repeat scan of the sample, or the other half of the projections (Noise2Noise). The two "
+        "scans are trained on each other, and their mean is denoised. In file names, {name} stands "
+        "for the name of the scan.",
         label="Second scan",
         auxiliary=("scan",),
         more=True,
     )
     context: int | None = option(
         None,
-        "Neighbouring slices to either side that the network sees with each slice, where "
-        "dimensions is 2 (2.5D). None: automatic. That is 2, and 0 where slices lie far apart or "
-        "do not look like their neighbours.",
+        "Number of neighbouring slices on either side that the network sees as extra channels "
+        "(2.5D). For 2D only. Default: 2, or 0 if slices lie far apart or differ from their "
+        "neighbours.",
         label="Neighbouring slices",
         unit="slices",
         minimum=0,
@@ -170,24 +172,24 @@ class DenoiseSettings(Settings):
     )
     channels: str = option(
         "independent",
-        "independent: each channel is denoised by itself. together: the network sees them all, "
-        "for channels that show the same thing with noise of their own.",
+        "independent: denoise each channel separately. together: denoise all channels with one "
+        "network; for channels that show the same structures with independent noise.",
         choices=("independent", "together"),
         choice_labels=("Separately", "Together"),
         more=True,
     )
     replacement: str = option(
         "auto",
-        "What a masked pixel is replaced by: the median or mean of its neighbours, or any one of "
-        "them (uniform). auto: uniform for n2v, else median.",
-        label="Replace masked pixels by",
+        "Replacement value for masked pixels: the median or mean of their neighbours, or a random "
+        "neighbour (uniform). auto: uniform for n2v, otherwise median.",
+        label="Replacement value",
         choices=("auto", "median", "mean", "uniform"),
-        choice_labels=("Automatic", "Median", "Mean", "Any neighbour"),
+        choice_labels=("Automatic", "Median", "Mean", "Random neighbour"),
         more=True,
     )
     replacement_window: int = option(
         5,
-        "Edge of the neighbourhood that replacements come from; odd.",
+        "Edge of the neighbourhood for replacement values; an odd number.",
         unit="px",
         minimum=3,
         maximum=11,
@@ -196,10 +198,11 @@ class DenoiseSettings(Settings):
     )
     masked_share: float | str = option(
         0.08,
-        "Share of the pixels of a patch that are masked (blind spots); paper: 0.00198.",
-        label="Share of masked pixels",
+        "Fraction of the pixels of a patch that are masked (blind spots). paper: 0.00198, as in "
+        "the papers on N2V and N2V2.",
+        label="Masked fraction",
         choices=("paper",),
-        choice_labels=("As in the paper",),
+        choice_labels=("As published (0.2 %)",),
         minimum=0.0005,
         maximum=0.2,
         step=0.005,
@@ -207,8 +210,8 @@ class DenoiseSettings(Settings):
     )
     patch_size: int | None = option(
         None,
-        f"Edge of a training patch in y and x; a multiple of {MULTIPLE}. None: automatic. That is "
-        f"{PATCH}, and less in smaller images.",
+        f"Edge of a training patch in y and x; a multiple of {MULTIPLE}. Default: {PATCH}, or less "
+        "in smaller images.",
         unit="px",
         minimum=LEAST_PATCH,
         maximum=512,
@@ -217,7 +220,7 @@ class DenoiseSettings(Settings):
     )
     patch_depth: int = option(
         16,
-        f"Depth of a training patch in z, where dimensions is 3; a multiple of {MULTIPLE}.",
+        f"Depth of a training patch in z, for 3D; a multiple of {MULTIPLE}.",
         unit="slices",
         minimum=MULTIPLE,
         maximum=128,
@@ -226,14 +229,15 @@ class DenoiseSettings(Settings):
     )
     batch_size: int | None = option(
         None,
-        "Patches in one training step. None: automatic. That is 16 in 2D and 4 in 3D.",
+        "Number of patches in one training step. Default: 16 in 2D, 4 in 3D.",
         minimum=1,
         maximum=1024,
         more=True,
     )
     learning_rate: float = option(
         4e-3,
-        "Highest learning rate: held after a warm-up, and brought down to 0 at the end.",
+        "Maximum learning rate: reached after a warm-up, constant for most of the training, then "
+        "reduced to 0.",
         minimum=1e-6,
         maximum=1.0,
         step=1e-4,
@@ -241,32 +245,31 @@ class DenoiseSettings(Settings):
     )
     train_at: str = option(
         "",
-        "Points about which training patches lie, and nowhere else; or labels, by whose area "
-        "inside a patch it is drawn.",
+        "Points or labels to which training is limited: patches are centred on points, or drawn in "
+        "proportion to their overlap with labels.",
         label="Training regions",
         auxiliary=("points", "labels"),
         more=True,
     )
     leave_out: str = option(
         "",
-        "Labels or mask of regions to exclude from the training: no patch reaches into them. They "
-        "are denoised all the same.",
+        "Labels or mask of regions to exclude from training. They are still denoised.",
         label="Exclude from training",
         auxiliary=("labels",),
         more=True,
     )
     precision: str = option(
         "auto",
-        "Arithmetic of the network. auto: bfloat16 where the device is fast at it.",
+        "Number format of the network. auto: bfloat16 on devices that are fast at it, otherwise "
+        "float32.",
         choices=("auto", "float32", "bfloat16"),
         choice_labels=("Automatic", "float32", "bfloat16"),
         more=True,
     )
     denoise_memory: float | None = option(
         None,
-        "Memory for images and, in the prediction, what the network needs; what does not fit is "
-        "read block by block, and the result is kept in a file. None: automatic. That is 90 % of "
-        "what is free.",
+        "Maximum memory for images and prediction. A larger volume is read block by block, and its "
+        "result is kept in a temporary file. Default: 90 % of the free memory.",
         label="Memory limit",
         unit="GB",
         minimum=0.001,
@@ -281,17 +284,18 @@ class DenoiseSettings(Settings):
                 raise InputError(f"{name} must be a multiple of {MULTIPLE}; got {given}.")
         if self.replacement_window % 2 == 0:
             raise InputError(
-                f"replacement_window must be odd, to have a centre; got {self.replacement_window}."
+                "replacement_window must be an odd number, so that it has a central pixel; got "
+                f"{self.replacement_window}."
             )
         if self.pair and self.method != "auto":
             raise InputError(
-                f"With a second scan (pair) nothing else is needed to learn from: method must be "
-                f"'auto'; got {self.method!r}."
+                "A second scan (pair) always uses Noise2Noise: method must be 'auto'; got "
+                f"{self.method!r}."
             )
 
     @property
-    def pace_kind(self) -> str:
-        """What the time of a training step and of a denoised voxel depends on, in words."""
+    def timing_key(self) -> str:
+        """The settings that decide the time of a training step and of a denoised voxel."""
         names = [
             "dimensions", "method", "context", "channels", "patch_size", "patch_depth",
             "batch_size", "precision", "correlated_along",
@@ -300,49 +304,52 @@ class DenoiseSettings(Settings):
         return " ".join(f"{name}={value}" for name, value in kind.items())
 
     def orientations(self, shape: Sequence[int]) -> int:
-        """Return over how many orientations the result is averaged. `shape`: of the volume."""
-        wanted = self.test_time_augmentation
+        """Return the number of orientations of test-time augmentation for a volume's shape."""
+        is_augmented = self.test_time_augmentation
         if self.correlated_along != "none":
-            wanted = False  # turned, stripes would run along another axis
-        elif wanted is None:
-            wanted = math.prod(shape) <= AVERAGED
-        return ORIENTATIONS if wanted else 1
+            is_augmented = False  # lines of a rotated copy would run along another axis
+        elif is_augmented is None:
+            is_augmented = math.prod(shape) <= AVERAGED
+        return ORIENTATIONS if is_augmented else 1
 
     def patch_edge(self, plane: Sequence[int]) -> int:
-        """Return the edge of a patch in slices of some shape (y, x)."""
+        """Return the patch edge for slices of shape (y, x)."""
         if self.patch_size is not None:
             return self.patch_size
         fitting: int = min(plane) // MULTIPLE * MULTIPLE
         return max(min(PATCH, fitting), LEAST_PATCH)
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return how long it will take, and what the fraction of masked pixels comes to.
+        """Return an estimate of the run time, and the number of masked pixels.
 
-        `known`: beside the ``volume``, ``pace``: seconds of a training ``step``, of a denoised
-        ``voxel`` in one orientation, and of the ``rest``, in the last run of this `pace_kind`.
+        `known`: the ``volume``, and ``timings``: seconds per training ``step``, per denoised
+        ``voxel`` and orientation, and for the ``rest``, in the last run with this `timing_key`.
         """
-        return self.time_hint(known) | self._share_hint(known.get("volume"))
+        return self.time_hint(known) | self._masking_hint(known.get("volume"))
 
     def time_hint(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return how long it will take, at what decides that. `known`: as for `hints`."""
-        pace, volume = known.get("pace"), known.get("volume")
-        if not pace or volume is None or self.repeat:
+        """Return an estimate of the run time, keyed by the setting that limits it.
+
+        `known`: as for `hints`.
+        """
+        timings, volume = known.get("timings"), known.get("volume")
+        if not timings or volume is None or self.repeat:
             return {}
         predicted = self.orientations(volume.shape) * math.prod(volume.shape)
-        rest = predicted * pace["voxel"] + pace["rest"]
-        steps, training = "steps", (self.steps or STEPS) * pace["step"]
+        rest = predicted * timings["voxel"] + timings["rest"]
+        limited_by, training = "steps", (self.steps or STEPS) * timings["step"]
         if self.model:
-            steps, training = "model", 0.0
+            limited_by, training = "model", 0.0
         elif self.time_budget is not None and (self.steps is None or training > self.time_budget):
-            steps, training = "time_budget", self.time_budget
+            limited_by, training = "time_budget", self.time_budget
+        is_maximum = limited_by == "steps" and self.steps is None
+        about = "Up to" if is_maximum else "About"
         time = readable_duration(training + rest)
-        is_open = steps == "steps" and self.steps is None
-        most = " at most" if is_open else ""
-        return {steps: f"About {time} in all{most}, at the speed of the last run."}
+        return {limited_by: f"{about} {time} (at the last run's speed)."}
 
-    def _share_hint(self, volume: Volume | None) -> dict[str, str]:
+    def _masking_hint(self, volume: Volume | None) -> dict[str, str]:
         if self.model or self.correlated_along != "none" or self.method == "r2r" or self.pair:
-            # a trained model, r2r and a second scan mask none; beside a line others are masked too
+            # a trained model, R2R and Noise2Noise mask nothing, and line noise masks more pixels
             return {}
         share = PAPER_SHARE if isinstance(self.masked_share, str) else self.masked_share
         edge = self.patch_edge(volume.shape[-2:] if volume is not None else (PATCH, PATCH))
@@ -351,26 +358,27 @@ class DenoiseSettings(Settings):
         return {"masked_share": explain_share(share, size)}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing beside the others."""
+        """Return the settings that have no effect with the others, each with the reason."""
         reasons = {}
         if self.correlated_along == "none":
-            reasons["correlated_reach"] = "Not used: no axis is chosen (Stripes or rings along)."
+            reasons["correlated_reach"] = "Only used with a line noise direction."
         else:
             reasons["test_time_augmentation"] = (
-                "Not used: stripes of a turned copy would run along another axis (Stripes or rings "
-                "along)."
+                "Not used with a line noise direction: lines of rotated copies run along another "
+                "axis."
             )
         if self.dimensions == 2:
-            reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
+            reasons["patch_depth"] = "Only used with Dimensions = 3."
         if self.method == "r2r" or self.pair:
-            hiding = "correlated_along correlated_reach masked_share replacement replacement_window"
-            why = "a second scan is learnt from" if self.pair else "this method hides no pixels"
-            named = "Second scan" if self.pair else "Method"
+            masking = (
+                "correlated_along correlated_reach masked_share replacement replacement_window"
+            )
+            method = "with a second scan" if self.pair else "with Method = R2R"
             reasons |= dict.fromkeys(
-                f"{hiding} restore_detail".split(), f"Not used: {why} ({named})."
+                f"{masking} restore_detail".split(), f"Not used {method}: no pixels are masked."
             )
         if self.model:
             training = "steps time_budget masked_share learning_rate replacement train_at leave_out"
-            text = "Not used: a trained model is applied, nothing is trained (Trained model)."
+            text = "Not used with a trained model: nothing is trained."
             reasons |= dict.fromkeys(training.split(), text)
         return reasons

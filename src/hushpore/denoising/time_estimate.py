@@ -1,4 +1,4 @@
-"""How long a denoising takes, by what the last one of its kind took on this computer."""
+"""Estimate of the time of a denoising, from the last run with the same settings on this computer."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Steps from which on their time tells that of more: the first take longer.
-_TELLING = 25
+#: Minimum number of steps for an estimate: the first steps take longer.
+_MIN_STEPS = 25
 
 
-def pace_key(settings: DenoiseSettings, device: str) -> str:
-    """Return what the time of a run depends on. `device`: as it is asked for."""
-    return f"denoise device={device} {settings.pace_kind}"
+def device_timing_key(settings: DenoiseSettings, device: str) -> str:
+    """Return the key of stored timings: the device, as given, and the settings that matter."""
+    return f"denoise device={device} {settings.timing_key}"
 
 
 def expected_time(settings: DenoiseSettings, volume: Volume, device: str) -> str:
-    """Say how long it will take; nothing where none of its kind was run here.
+    """Return the estimated run time in a sentence; empty without an earlier run.
 
-    `device`: as it is asked for.
+    `device`: as the user gave it.
     """
-    pace = SPEEDS.numbers(pace_key(settings, device))
-    return " ".join(settings.time_hint({"pace": pace, "volume": volume}).values())
+    timings = SPEEDS.numbers(device_timing_key(settings, device))
+    return " ".join(settings.time_hint({"timings": timings, "volume": volume}).values())
 
 
-def keep_pace(settings: DenoiseSettings, device: str, provenance: Mapping[str, Any]) -> None:
-    """Remember what a run took, by its record; of a short one nothing."""
-    if pace := pace_of(provenance):
-        SPEEDS.put(pace_key(settings, device), pace)
+def store_timings(settings: DenoiseSettings, device: str, provenance: Mapping[str, Any]) -> None:
+    """Store the timings of a run for later estimates, unless its training was too short."""
+    if timings := timings_from(provenance):
+        SPEEDS.put(device_timing_key(settings, device), timings)
 
 
-def pace_of(provenance: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a training took by its record, in s.
+def timings_from(provenance: Mapping[str, Any]) -> dict[str, float]:
+    """Return the timings in a run's record, in s; empty if its training was too short.
 
-    Returns: of a ``step``, of a predicted ``voxel`` in one orientation, and of the ``rest``.
+    Returns: seconds per training ``step``, per predicted ``voxel`` and orientation, and for the
+    ``rest``.
     """
     result, times = provenance.get("result", {}), provenance.get("timings", {})
-    if result.get("steps", 0) < _TELLING or "denoising" not in times:
+    if result.get("steps", 0) < _MIN_STEPS or "denoising" not in times:
         return {}
     shape = provenance["input"]["shape"]
     settings = DenoiseSettings.of(provenance["settings"])

@@ -189,7 +189,7 @@ JOBS = Registry("jobs", JobDescription, {
         repeat="hushpore.denoising.reproduce:repeated_denoising",
         cluster="hushpore.cluster.denoising:denoise_on",
         expected_time="hushpore.denoising.time_estimate:expected_time",
-        keep_time="hushpore.denoising.time_estimate:keep_pace",
+        keep_time="hushpore.denoising.time_estimate:store_timings",
         ends_early_in="training",
     ),
     "pores": JobDescription(

@@ -13,19 +13,19 @@ from hushpore.base.settings import Settings, option
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Fraction below which a training step has few pixels to learn from; up to 20 % it matters little.
+#: Masked fraction below which a training step has few pixels to learn from.
 FEW = 0.03
 
 
 @dataclass(frozen=True)
 class PatchSettings(Settings):
-    """Which patches to look at, and how."""
+    """Settings of a patch job."""
 
     sampler: str = option(
         "uniform",
-        "Where patches lie. uniform: anywhere, as the denoiser draws them. stratified: anywhere, "
-        "spread evenly. grid: side by side. foreground, gradient: more where it is bright, or "
-        "where values change. weights: in proportion to a mask or image. points: about points.",
+        "How patches are placed. uniform: at random, as in training. stratified: at random, spread "
+        "evenly. grid: on a regular grid. foreground: more patches in bright regions. gradient: "
+        "more patches at edges. weights: in proportion to a mask or image. points: around points.",
         label="Sampling",
         choices=("uniform", "stratified", "grid", "foreground", "gradient", "weights", "points"),
         choice_labels=(
@@ -35,12 +35,12 @@ class PatchSettings(Settings):
             "Foreground",
             "Gradient",
             "By weights",
-            "About points",
+            "Around points",
         ),
     )
     n_patches: int = option(
         64,
-        "How many patches to draw; a grid and points have as many as they have.",
+        "Number of patches to draw; ignored for grid and points.",
         label="Number of patches",
         minimum=1,
         maximum=100_000,
@@ -55,21 +55,21 @@ class PatchSettings(Settings):
     )
     model: str = option(
         "",
-        "File of a trained denoiser (.safetensors): shows what it predicts in each patch, and how "
-        "far off it is where pixels are hidden.",
+        "Trained denoiser (.safetensors): shows its prediction for each patch, and the loss at the "
+        "masked pixels.",
         label="Trained model",
         path="file",
     )
     dimensions: int = option(
         2,
-        "2: a patch lies in one slice. 3: it goes through several.",
+        "2: patches lie in one slice. 3: patches extend over several slices.",
         minimum=2,
         maximum=3,
         more=True,
     )
     patch_depth: int = option(
         16,
-        "Depth of a patch in z, where dimensions is 3.",
+        "Depth of a patch in z, for 3D.",
         unit="slices",
         minimum=1,
         maximum=4096,
@@ -87,28 +87,28 @@ class PatchSettings(Settings):
     )
     weights: str = option(
         "",
-        "Mask, image or labels for the sampling weights: a patch is drawn in proportion to its sum "
-        "inside the patch.",
+        "Mask, image or labels with the sampling weights: patches are drawn in proportion to the "
+        "sum of the weights inside them.",
         auxiliary=("labels", "image"),
         more=True,
     )
     weights_are_labels: bool = option(
         False,
-        "Take whole numbers in the weights for labels, of which any counts as 1, and not for "
-        "values, which count as much as they are. In napari a labels layer always holds labels.",
+        "Treat the weights as labels: every label counts as 1. Otherwise their values are the "
+        "weights. In napari, a labels layer always counts as labels.",
         label="Weights are labels",
         more=True,
     )
     points: str = option(
         "",
-        "Points about which patches lie, for the sampling points.",
+        "Centres of the patches, for the sampling points.",
         auxiliary=("points",),
         more=True,
     )
     masked_share: float = option(
         0.08,
-        "Share of the pixels of a patch that are masked, as in the training.",
-        label="Share of masked pixels",
+        "Fraction of the pixels of a patch that are masked, as in training.",
+        label="Masked fraction",
         minimum=0.0005,
         maximum=0.2,
         step=0.005,
@@ -116,14 +116,15 @@ class PatchSettings(Settings):
     )
     group_size: int = option(
         1,
-        "Patches in a group of neighbours, its centre among them; 1: no groups.",
+        "Number of patches in a group of similar patches, including its central patch; 1: no "
+        "groups.",
         minimum=1,
         maximum=64,
         more=True,
     )
     n_groups: int = option(
         8,
-        "How many groups to draw.",
+        "Number of groups to draw.",
         label="Number of groups",
         minimum=1,
         maximum=100_000,
@@ -131,7 +132,7 @@ class PatchSettings(Settings):
     )
     n_neighbours: int = option(
         7,
-        "Nearest patches that a group is drawn from, its centre among them.",
+        "Number of most similar patches from which a group is drawn, including its central patch.",
         label="Nearest neighbours",
         minimum=1,
         maximum=1024,
@@ -139,10 +140,10 @@ class PatchSettings(Settings):
     )
     seed: int = option(
         0,
-        "Seed of the random numbers.",
+        "Seed of the random numbers. Same seed, same result.",
         label="Random seed",
         minimum=0,
-        maximum=2**63 - 1,  # PyTorch's generators take no more
+        maximum=2**63 - 1,  # the largest seed of PyTorch's generators
         more=True,
     )
 
@@ -151,62 +152,64 @@ class PatchSettings(Settings):
         needs = {"weights": "a mask, labels or an image", "points": "points"}
         if self.sampler in needs and not getattr(self, self.sampler):
             raise InputError(
-                f"sampler={self.sampler!r} needs {needs[self.sampler]}. Set {self.sampler} to "
-                "what it shall take."
+                f"sampler={self.sampler!r} needs {needs[self.sampler]}: set {self.sampler}."
             )
         if self.sampler == "grid" and self.overlap >= self.patch_size:
             raise InputError(
-                f"overlap must be less than patch_size; got {self.overlap} of {self.patch_size}."
+                f"overlap must be smaller than patch_size ({self.patch_size}); got {self.overlap}."
             )
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what the fraction of masked pixels comes to."""
+        """Return the number of masked pixels of a patch, in a sentence."""
         return {"masked_share": explain_share(self.masked_share, self.size)}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing; ``weights_hold_labels``: the weights are known to."""
+        """Return the settings that have no effect, each with the reason.
+
+        `known`: ``weights_hold_labels``: whether the weights are a labels layer.
+        """
         reasons = {}
-        for name in ("weights", "points"):
+        for name, label in (("weights", "By weights"), ("points", "Around points")):
             if self.sampler != name:
-                reasons[name] = f"Not used: for the sampling {name} (Sampling)."
+                reasons[name] = f"Only used with Sampling = {label}."
         if "weights" in reasons:
             reasons["weights_are_labels"] = reasons["weights"]
         elif known.get("weights_hold_labels"):
-            reasons["weights_are_labels"] = "Not used: the layer of the weights holds labels."
+            reasons["weights_are_labels"] = "Not used: the weights are a labels layer."
         if self.sampler != "grid":
-            reasons["overlap"] = "Not used: for patches on a grid (Sampling)."
+            reasons["overlap"] = "Only used with Sampling = Grid."
         if self.sampler in ("grid", "points"):
-            which = "the grid" if self.sampler == "grid" else "the points"
-            reasons["n_patches"] = f"Not used: {which} say how many there are."
+            decides = "the grid" if self.sampler == "grid" else "the points"
+            reasons["n_patches"] = f"Not used: {decides} set the number of patches."
         if self.dimensions == 2:
-            reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
+            reasons["patch_depth"] = "Only used with Dimensions = 3."
         if self.group_size == 1:
-            text = "Not used: there are no groups (Group size)."
+            text = "Only used with a group size above 1."
             reasons |= dict.fromkeys(("n_groups", "n_neighbours"), text)
         return reasons
 
     @property
     def size(self) -> tuple[int, ...]:
-        """Shape of a patch along the axes that it has: (y, x) or (z, y, x)."""
+        """Shape of a patch: (y, x) or (z, y, x)."""
         plane = (self.patch_size, self.patch_size)
         return plane if self.dimensions == 2 else (self.patch_depth, *plane)
 
 
 def masked_pixels(share: float, size: Sequence[int]) -> int:
-    """Return how many pixels of a patch are masked: one in each cell of a grid."""
+    """Return the number of masked pixels of a patch: one in each cell of a grid."""
     return math.prod(max(1, round(edge * share ** (1 / len(size)))) for edge in size)
 
 
 def explain_share(share: float, size: Sequence[int]) -> str:
-    """Say how many pixels of a patch are masked, and whether that is few.
+    """Return the number of masked pixels of a patch in a sentence, and its effect.
 
     Examples
     --------
     >>> explain_share(0.08, (64, 64))
-    'Masks 324 of the 4,096 pixels of a patch (8 %); from 3 to 20 % it hardly matters how many.'
+    'Masks 324 of the 4,096 pixels of a patch (8 %). Results hardly differ between 3 and 20 %.'
     """
     pixels = f"{masked_pixels(share, size):,} of the {math.prod(size):,} pixels of a patch"
-    text = f"Masks {pixels} ({readable_percent(share)})"
+    text = f"Masks {pixels} ({readable_percent(share)})."
     if share < FEW:
-        return f"{text}: a step learns from few, and training takes longer."
-    return f"{text}; from 3 to 20 % it hardly matters how many."
+        return f"{text} Training takes longer with so few."
+    return f"{text} Results hardly differ between 3 and 20 %."

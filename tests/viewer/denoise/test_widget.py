@@ -141,7 +141,7 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     lines = rng.normal(100, 20, (4, 64, 1)) + rng.normal(0, 10, (4, 64, 64))
     viewer.add_image(lines, name="lines")
     qtbot.waitUntil(lambda: "noise: stripes along x\xa0⚠" in widget._facts.text())
-    assert "choose 'Stripes or rings along' x" in widget._facts.text()
+    assert "choose 'Line noise direction' x" in widget._facts.text()
     viewer.add_image(rng.poisson(np.full((4, 64, 64), 3)), name="photons")
     said = "of counts, of which a voxel has 3 in the mean"
     qtbot.waitUntil(lambda: said in widget._facts.text())

@@ -19,7 +19,7 @@ from hushpore.base.config import SPEEDS
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.formatting import readable_number, readable_percent
 from hushpore.base.rescaled import held
-from hushpore.denoising.time_estimate import keep_pace, pace_key
+from hushpore.denoising.time_estimate import device_timing_key, store_timings
 from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
 from hushpore.viewer.denoise.noise_panel import NoisePanel, RingPreview
@@ -144,7 +144,7 @@ class DenoiseWidget(JobWidget):
         self._kept = None
         super()._show_outcome(outcome, made)
         if self._ran_as is not None:
-            keep_pace(*self._ran_as, outcome.result.provenance)
+            store_timings(*self._ran_as, outcome.result.provenance)
             self._timed_as = ""
             self._show_time()
 
@@ -158,14 +158,14 @@ class DenoiseWidget(JobWidget):
         """Say how long it will take, where one like it was run here before."""
         try:
             runs_as = self._runs_as()
-            kind = "" if runs_as is None else pace_key(*runs_as)
+            kind = "" if runs_as is None else device_timing_key(*runs_as)
         except InputError:
             # said when Run is pressed
             kind = ""
         # with most changes of the form it stays, and need not be read again
         if kind != self._timed_as:
             self._timed_as = kind
-            self.form.know(pace=SPEEDS.numbers(kind) if kind else {})
+            self.form.know(timings=SPEEDS.numbers(kind) if kind else {})
 
     def _show_rings(self) -> None:
         """Show the slice on the screen without its rings, where they are to be corrected."""
@@ -379,7 +379,7 @@ def words(volume: Volume, model: NoiseModel) -> str:
         axes = noise.correlated_axes
         if len(axes) == 1:
             return (
-                f"noise: stripes along {axes} ⚠ (choose 'Stripes or rings along' {axes} under More)"
+                f"noise: stripes along {axes} ⚠ (choose 'Line noise direction' {axes} under More)"
             )
         return "noise: not sure how much there is ⚠"
     alike = model.nearest_correlation
