@@ -170,7 +170,7 @@ def test_no_detail_is_restored_where_noise_could_not_be_told_from_it(
     job = denoise_on(client, scan, tmp_path / "clean.ome.zarr", settings)
     found = result_of(job, events.append)
     notes = [event.message for event in events if isinstance(event, Note)]
-    assert any(note.startswith("No detail is restored") for note in notes)
+    assert any(note.startswith("No detail was restored") for note in notes)
     expected = on_one_thread(found.model, read(scan))
     np.testing.assert_array_equal(found.volume.array(), expected)
 
@@ -277,7 +277,7 @@ def test_training_ends_early_with_what_was_learnt(
     event = job.throw(StopEarly())
     found = result_of(job)
     assert 3 < found.provenance["result"]["steps"] < 100_000
-    assert any("Stopped early" in note for note in found.provenance["notes"])
+    assert any("Training stopped by the user" in note for note in found.provenance["notes"])
 
 
 def test_cancelled_it_leaves_nothing_behind(client: Client, scan: Path, tmp_path: Path) -> None:

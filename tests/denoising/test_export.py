@@ -93,10 +93,12 @@ def test_without_the_zoos_library_it_is_said_what_to_install(
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     volume = scan("zyx", (3, 32, 32))
     model = hushpore.denoise(volume, **QUICK | {"context": 1}).model
-    with pytest.raises(InputError, match=r"ends in \.zip"):
+    with pytest.raises(InputError, match=r"must end in \.zip"):
         model.export(tmp_path / "bread.tar", volume)
-    with pytest.raises(InputError, match=r"sees 1 slice to either side.*Set context=0"):
+    with pytest.raises(
+        InputError, match=r"1 neighbouring slice on either side.*Train with context=0"
+    ):
         model.export(tmp_path / "bread.zip", volume)
     (tmp_path / "there.zip").write_text("something dear")
-    with pytest.raises(OutputError, match="is there already"):
+    with pytest.raises(OutputError, match="already exists"):
         model.export(tmp_path / "there.zip", volume)

@@ -1,4 +1,4 @@
-"""What is filled in around a scan stays as it is, and so is known for that afterwards."""
+"""Padding around a scan keeps its fill value, so that it can still be recognised."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_pores_of_a_denoised_scan_know_what_is_filled_in(dtype: Any, padding: fl
     result = hushpore.denoise(scan, **QUICK)
     np.testing.assert_array_equal(result.volume.data[:, OUTSIDE], padding)
     assert result.provenance["padding_value"] == padding
-    assert f"What is filled in with the value {padding:g} stays as it is." in result.notes
+    assert f"Padding around the scan (value {padding:g}) was left unchanged." in result.notes
     pores = hushpore.segment_pores(result.volume)
     assert pores.provenance["result"]["padding_value"] == padding
     assert not (pores.labels > 0)[:, OUTSIDE].any()

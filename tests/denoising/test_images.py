@@ -55,7 +55,7 @@ def test_no_neighbour_is_the_slice_itself(context: int, more: int) -> None:
 @pytest.mark.parametrize(
     ("axes", "dimensions", "channels", "context", "words"),
     [
-        ("zyx", 3, "independent", 1, "only with dimensions=2"),
+        ("zyx", 3, "independent", 1, "need dimensions=2"),
         ("czyx", 2, "together", 1, "channels='independent'"),
         ("zyx", 2, "independent", 3, "at least 7 slices"),
         ("yx", 2, "independent", 1, "has 1"),

@@ -67,7 +67,7 @@ def test_a_model_that_was_trained_with_nothing_hidden_sees_whole_patches(scan, t
     losses = ((predicted - values.numpy()) ** 2).mean((1, 2))
     np.testing.assert_allclose(found.features["loss"], losses, rtol=0.02)
     notes = [event.message for event in events if isinstance(event, Note)]
-    assert any("nothing hidden" in note for note in notes)
+    assert any("without masked pixels" in note for note in notes)
 
 
 def test_a_model_that_sees_neighbouring_slices_is_given_them(scan, tmp_path):
@@ -102,7 +102,7 @@ def test_without_a_model_it_is_said_what_is_left_out(scan):
         "patches", scan, {"patch_size": 16}, "cpu",
         lambda event: notes.append(event.message) if isinstance(event, Note) else None,
     )  # fmt: skip
-    assert any("No trained model" in note for note in notes)
+    assert any("Without a trained model" in note for note in notes)
 
 
 def test_the_sheet_shows_what_becomes_of_a_patch(scan, tmp_path):
@@ -128,7 +128,7 @@ def test_the_sheet_shows_what_becomes_of_a_patch(scan, tmp_path):
     [
         ({"dimensions": 3, "patch_depth": 4}, "trained in 2D; set dimensions to 2"),
         ({"patch_size": 18}, "must be a multiple of 4"),
-        ({"model": "nowhere.safetensors"}, "no model file"),
+        ({"model": "nowhere.safetensors"}, "does not exist"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(scan, tmp_path, settings, message):

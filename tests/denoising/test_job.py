@@ -178,9 +178,9 @@ def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
     lines = uniform_filter1d(rng.normal(size=(4, 40, 40)), 3, axis=2)
     result = hushpore.denoise(lines, method="n2v2", **QUICK)
     assert result.provenance["noise"]["correlation"]["x"] == pytest.approx(2 / 3, abs=0.1)
-    assert "try correlated_along='x'" in result.provenance["notes"][0]
+    assert "Try correlated_along='x'" in result.provenance["notes"][0]
     answered = hushpore.denoise(lines, correlated_along="x", **QUICK)
-    assert not any("neighbours are correlated" in note for note in answered.provenance["notes"])
+    assert not any("voxels is correlated" in note for note in answered.provenance["notes"])
 
 
 @small
@@ -296,7 +296,7 @@ def test_stopping_early_keeps_what_was_learnt(scan: Volume) -> None:
     assert result.provenance["result"]["steps"] < 20
     assert result.volume.shape == scan.shape
     notes = result.provenance["notes"]
-    assert any(note.startswith("Stopped early, after ") for note in notes)
+    assert any(note.startswith("Training stopped by the user after ") for note in notes)
     # something is wrong after so few steps, and whoever stopped it is not told to train longer
     assert set(result.provenance["residual"]["problems"]) <= set(notes) != set()
     assert not any("rain longer" in note for note in notes)
@@ -335,8 +335,8 @@ def test_training_takes_smaller_batches_where_memory_runs_out(
     result = hushpore.run("denoise", scan, settings, "cpu", events.append)
     notes = [event.message for event in events if isinstance(event, Note)]
     assert notes[:2] == [
-        "Memory ran out: training with 4 patches a step.",
-        "Memory ran out: training with 2 patches a step.",
+        "Out of memory: batch size reduced to 4 patches.",
+        "Out of memory: batch size reduced to 2 patches.",
     ]
     assert result.provenance["notes"] == notes
 
@@ -350,7 +350,7 @@ def test_prediction_takes_smaller_tiles_where_memory_runs_out(
         lambda network, padded, tile, *_: tile.kept[0].stop <= 1, volumes,
     )  # fmt: skip
     result = hushpore.denoise(scan, precision="float32", **QUICK)
-    assert any("predicting in tiles" in note for note in result.provenance["notes"])
+    assert any("applied to smaller tiles" in note for note in result.provenance["notes"])
     np.testing.assert_allclose(result.volume.data, expected, rtol=1e-4, atol=1e-3)
 
 
@@ -373,15 +373,15 @@ def test_a_gpu_too_small_for_the_volume_hands_over_to_the_cpu(
     result = hushpore.denoise(scan, **{**QUICK, "device": gpu})
     # from then on it is timed there
     assert [type(clock) for clock in clocks] == [HostClock]
-    assert result.provenance["notes"][0] == "The GPU's memory ran out: continuing on the CPU."
-    assert result.provenance["device"].endswith("(the GPU's memory ran out)")
+    assert result.provenance["notes"][0] == "The GPU ran out of memory: fell back to the CPU."
+    assert result.provenance["device"].endswith("(the GPU ran out of memory)")
 
 
 def test_memory_for_not_even_one_patch_is_an_error_in_words(
     scan: Volume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_out_of_memory(monkeypatch, "step", lambda *args: False)
-    with pytest.raises(MemoryLimitError, match="bread does not fit into memory"):
+    with pytest.raises(MemoryLimitError, match="not even one training patch fits into memory"):
         hushpore.denoise(scan, **QUICK)
 
 
@@ -403,15 +403,15 @@ def test_other_errors_are_not_taken_for_lack_of_memory(
         (np.where(np.eye(64) > 0, np.nan, 1.0), {}, "64 NaN"),
         (np.where(np.eye(64) > 0, np.inf, 1.0), {}, "NaN or infinite"),
         (np.eye(64, dtype=bool), {}, "is a mask"),
-        (np.eye(40), {"patch_size": 64}, "40 x 40 against 64 x 64. Choose a smaller patch_size"),
-        (np.eye(64), {"dimensions": 3}, "denoise it with dimensions=2"),
+        (np.eye(40), {"patch_size": 64}, r"40 x 40 pixels\) are smaller than a patch"),
+        (np.eye(64), {"dimensions": 3}, "Denoise it with dimensions=2"),
         (np.eye(64) + np.zeros((20, 1, 1)), {"dimensions": 3, "patch_depth": 32}, "patch_depth"),
         (np.eye(64), {"patch_size": 18}, "multiple of 4"),
-        (np.eye(64), {"replacement_window": 4}, "replacement_window must be odd"),
+        (np.eye(64), {"replacement_window": 4}, "replacement_window must be an odd number"),
         (np.eye(64), {"context": 1}, "at least 3 slices"),
         (np.eye(64), {"method": "care"}, "'n2v2', 'n2v'"),
         (np.eye(64), {"masked_share": 0.5}, "'paper' or a number from"),
-        (np.eye(64), {"correlated_along": "z"}, "only be hidden with dimensions=3"),
+        (np.eye(64), {"correlated_along": "z"}, "needs dimensions=3; got 2"),
         (np.eye(64), {"step": 18}, "no setting 'step'"),
         (np.zeros((64, 64, 3), np.uint8), {}, "photograph"),
         (np.zeros((0, 64, 64)), {}, "empty"),

@@ -159,5 +159,5 @@ def test_traced_for_other_programs_it_takes_images_of_any_size() -> None:
 def test_a_network_that_hides_pixels_or_sees_volumes_does_not_start_from_it(
     what: dict[str, Any],
 ) -> None:
-    with pytest.raises(InputError, match="no such network"):
+    with pytest.raises(InputError, match="architecture is not supported"):
         Architecture(**what, corrects_dct=True)

@@ -93,7 +93,7 @@ def test_training_patches_of_a_volume_lie_about_the_points_given(scan, drawn):
 def test_where_no_patch_is_left_it_is_said(scan):
     with pytest.raises(InputError, match="No patch of"):
         denoise(scan, leave_out=np.ones(scan.shape, bool))
-    with pytest.raises(InputError, match="There is no patch to train on"):
+    with pytest.raises(InputError, match="There are no training patches"):
         denoise(scan, train_at=np.empty((0, 3)))
 
 

@@ -131,7 +131,7 @@ def test_a_denoising_works_on_what_is_left_also_in_slabs(
     assert made["rings"] == [
         {"deviation": pytest.approx(rings.std(), rel=0.15), "centre": list(MIDDLE)}
     ]
-    assert any("were taken out of scan" in e.message for e in events if isinstance(e, Note))
+    assert any("were removed from scan" in e.message for e in events if isinstance(e, Note))
     # what goes all around is told no more
     assert not made["noise"]["rings"]
     file = str(result.model.save(tmp_path / "model.safetensors"))

@@ -117,7 +117,7 @@ def test_where_memory_really_runs_out_less_is_tried_and_all_is_given_back(
     how = {"patch_size": 64, "batch_size": 256, "precision": "float32", "steps": 4}
     found = hushpore.run("denoise", scan, how, gpu, events.append)
     said = [event.message for event in events if isinstance(event, Note)]
-    assert any("Memory ran out: training with" in message for message in said)
+    assert any("Out of memory: batch size reduced" in message for message in said)
     assert np.isfinite(found.volume.data).all()
     assert torch.cuda.memory_reserved() < 100e6
 

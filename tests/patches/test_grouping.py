@@ -72,11 +72,11 @@ def test_the_number_of_groups_is_not_that_of_points():
 @pytest.mark.parametrize(
     ("n_points", "n_groups", "group_size", "n_neighbours", "message"),
     [
-        (5, 2, 3, 6, "There are 5 points, but groups are to be drawn from the 6 nearest"),
-        (0, 1, 1, 1, "There are 0 points"),
-        (9, 2, 4, 3, "cannot be drawn from 3 points"),
-        (9, 2, 0, 3, "at least one point"),
-        (9, 0, 2, 3, "at least one group"),
+        (5, 2, 3, 6, r"at least 6 points \(n_neighbours\); got 5"),
+        (0, 1, 1, 1, r"at least 1 point \(n_neighbours\); got 0"),
+        (9, 2, 4, 3, r"at least group_size \(4\); got 3"),
+        (9, 2, 0, 3, "at least 1; got n_groups=2, group_size=0"),
+        (9, 0, 2, 3, "at least 1; got n_groups=0, group_size=2"),
         (9, 19, 2, 3, "only 18 different groups"),
         (9, 10, 3, 3, "only 9 different groups"),
     ],

@@ -122,7 +122,7 @@ def test_patches_lie_about_given_points(rng) -> None:
         lambda event: notes.append(event.message) if isinstance(event, Note) else None,
     )  # fmt: skip
     assert found.corners.tolist() == [[2, 16, 12], [4, 31, 16]]
-    assert notes[0] == "1 of 2 patches were moved to lie inside volume."
+    assert notes[0] == "1 of 2 patches were shifted to lie inside volume."
     assert notes[0] in found.provenance["notes"]
 
 
@@ -168,13 +168,17 @@ def test_a_read_only_image_is_read_and_left_alone(rng: np.random.Generator) -> N
 @pytest.mark.parametrize(
     ("shape", "settings", "message"),
     [
-        ((20, 30), {}, r"20 x 30 against 64 x 64. Choose a smaller patch_size"),
+        ((20, 30), {}, r"\(20 x 30 pixels\) are smaller than a patch \(64 x 64\)"),
         ((4, 20, 20), {"dimensions": 3, "patch_size": 8}, "patch_depth or patch_size"),
         ((20, 20), {"dimensions": 3, "patch_size": 8}, "is a 2D image"),
-        ((20, 20), {"sampler": "points"}, "needs points"),
+        ((20, 20), {"sampler": "points"}, "needs a set of points"),
         ((20, 20), {"sampler": "weights"}, "needs a mask"),
-        ((20, 20), {"sampler": "grid", "patch_size": 8, "overlap": 8}, "less than patch_size"),
-        ((9, 900, 900), {"sampler": "grid", "patch_size": 4}, "patches; at most 100,000"),
+        ((20, 20), {"sampler": "grid", "patch_size": 8, "overlap": 8}, "smaller than patch_size"),
+        (
+            (9, 900, 900),
+            {"sampler": "grid", "patch_size": 4},
+            "patches; at most 100,000 are supported",
+        ),
         (
             (20, 20),
             {"sampler": "weights", "weights": np.zeros((20, 20), bool), "patch_size": 8},
@@ -188,7 +192,7 @@ def test_a_read_only_image_is_read_and_left_alone(rng: np.random.Generator) -> N
         (
             (20, 20),
             {"group_size": 3, "n_patches": 4, "patch_size": 8},
-            "There are 4 points, but groups",
+            r"Groups need at least 7 points \(n_neighbours\); got 4",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_neighbours_on_a_grid_share_what_is_asked_for() -> None:
 
 @pytest.mark.parametrize("overlap", [8, -1])
 def test_an_overlap_of_a_whole_patch_is_refused(overlap: int) -> None:
-    with pytest.raises(InputError, match="less than the patch"):
+    with pytest.raises(InputError, match="overlap must be from 0 to 7 voxels"):
         grid_corners((20, 20), (8, 8), overlap)
 
 
@@ -155,8 +155,8 @@ def test_a_draw_reads_no_value_on_the_host() -> None:
     ("weights", "message"),
     [
         (torch.zeros(9, 9), "No patch of 3 x 3 voxels"),
-        (-torch.ones(9, 9), "below zero"),
-        (torch.full((9, 9), torch.nan), "not a finite number"),
+        (-torch.ones(9, 9), "must not be negative; got -1"),
+        (torch.full((9, 9), torch.nan), "must be finite; got NaN"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused(weights: torch.Tensor, message: str) -> None:

@@ -180,10 +180,10 @@ def test_what_is_not_a_number_stays_where_it_is():
         ([(0, 0), (5, 3)], (6, 6), {}, r"1 of 2 patches .* the first at \[5.0, 3.0\]"),
         ([(-0.5, 0)], (6, 6), {}, "reach outside"),
         ([(0, 0, 0)], (6, 6), {}, r"must have the shape \(n_patches, 2\)"),
-        ([(np.nan, 0)], (6, 6), {}, "not a finite number"),
+        ([(np.nan, 0)], (6, 6), {}, "positions must be finite"),
         ([(0, 0)], (0, 6), {}, "at least one voxel"),
         ([(0, 0)], (6, 6), {"border": "wrap"}, "refuse, reflect, constant; got 'wrap'"),
-        ([(0, 0)], (6, 6), {"budget": 100}, "has room for 100"),
+        ([(0, 0)], (6, 6), {"budget": 100}, "only 100 are left in the budget"),
     ],
 )
 def test_what_cannot_be_read_is_refused(positions, size, more, message):

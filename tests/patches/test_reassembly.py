@@ -73,8 +73,8 @@ def test_weights_fall_off_towards_the_border_of_a_patch():
 @pytest.mark.parametrize(
     ("positions", "more", "message"),
     [
-        ([[0, 0]], {}, r"need positions of shape \(2, 2\)"),
-        ([[0, 0], [0, np.inf]], {}, "not a finite number"),
+        ([[0, 0]], {}, r"positions must have the shape \(2, 2\)"),
+        ([[0, 0], [0, np.inf]], {}, "positions must be finite"),
         ([[0, 0], [0, 1]], {"weights": "hann"}, "'pyramid' or 'even'"),
     ],
 )

@@ -38,5 +38,5 @@ def test_settings_of_other_samplers_say_that_they_are_not_used():
 def test_what_is_missing_is_named_as_the_form_names_it():
     with pytest.raises(InputError) as found:
         PatchSettings(sampler="weights")
-    words = "'Sampling' = By weights needs a mask, labels or an image: set weights."
+    words = "'Sampling' = By weights needs a mask, labels or an image. Set 'Weights' to one."
     assert PatchSettings.as_in_a_form(str(found.value)) == words

@@ -138,7 +138,7 @@ def test_a_model_that_was_applied_is_looked_at_before_anything_is_run(
     with torch.no_grad():
         next(model.network.parameters())[0] += 1e-6
     model.save(file, overwrite=True)
-    with pytest.raises(InputError, match=r"is not the model that was applied.*Nothing was run"):
+    with pytest.raises(InputError, match=r"is not the model of this result.*Nothing was run"):
         result_of(rerun(made, again, "cpu"))
     file.unlink()
     with pytest.raises(InputError, match=f"model of this result is gone: there is no file {file}"):

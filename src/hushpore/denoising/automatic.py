@@ -133,22 +133,22 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     hiding = partial(Method, "n2v2", is_independent)
     drawing = partial(Method, "r2r", is_independent, noise)
     if noise.count is not None:
-        said = "Grey values are counts, with the noise of such: they are shared out between "
-        return drawing(noise.count, Note(f"{said}inputs and targets.", subject="scan"))
+        text = "Grey values are photon counts with Poisson noise: the counts of each voxel are "
+        text += "divided at random between input and target."
+        return drawing(noise.count, Note(text, subject="scan"))
     if noise.doubts:
         doubts = " ".join(noise.doubts)
-        instead = f"{doubts} So pixels are hidden instead (method n2v2)."
+        instead = f"{doubts} Method n2v2 is used instead of r2r."
         reason = Note(instead if is_open else doubts, warning=True, subject="scan")
         return (hiding if is_open else drawing)(reason=reason)
-    # targets with drawn noise have three times the variance of the scan's. Where that is much of
-    # what there is to see, and no neighbour tells the noise of a hidden pixel, its own value is the
-    # better target
+    # R2R targets have three times the noise variance of the scan. If the noise is strong, and white
+    # so that masked pixels cannot be predicted from the noise of their neighbours, the original
+    # value is the better target
     is_strong = noise.deviation**2 >= STRONG * std**2
     is_white = is_independent and noise.is_independent
     if is_open and task.settings.dimensions == 2 and is_white and is_strong:
-        said = "The noise is strong, and independent from voxel to voxel: pixels are hidden "
-        said += "(method n2v2), which learns more from such noise."
-        return hiding(reason=Note(said, subject="scan"))
+        text = "The noise is strong and uncorrelated: N2V2 (blind-spot training) was chosen."
+        return hiding(reason=Note(text, subject="scan"))
     return drawing()
 
 
@@ -156,8 +156,8 @@ def _require_one_channel(volume: Volume, settings: DenoiseSettings) -> None:
     """Raise InputError if noise is to be drawn for several channels, each of which has its own."""
     if settings.method == "r2r" and (n_channels := _n_channels(volume)) > 1:
         raise InputError(
-            f"method='r2r' works on one channel; {volume.name} has {n_channels}. Choose a channel, "
-            "or method='n2v2'."
+            f"method='r2r' needs a single channel; {volume.name} has {n_channels}. Choose one "
+            "channel, or use method='n2v2'."
         )
 
 
@@ -255,7 +255,9 @@ def replacement_for(settings: DenoiseSettings) -> Replacement:
     if axis == "none":
         return Replacement(kind, settings.replacement_window)
     if axis not in axes:
-        raise InputError(f"Noise that runs along {axis} can only be hidden with dimensions=3.")
+        raise InputError(
+            f"Line noise along {axis} (correlated_along={axis!r}) needs dimensions=3; got 2."
+        )
     line = Line(axes.index(axis), settings.correlated_reach)
     return Replacement(kind, settings.replacement_window, line)
 
@@ -292,6 +294,6 @@ def require_dimensions_of(model: Model, settings: DenoiseSettings | PatchSetting
     dimensions = model.network.dimensions
     if dimensions != settings.dimensions:
         raise InputError(
-            f"The model {settings.model} was trained in {dimensions}D; "
-            f"set dimensions to {dimensions}."
+            f"The model {settings.model} was trained in {dimensions}D; set dimensions to "
+            f"{dimensions}."
         )

@@ -38,23 +38,23 @@ _NOISE2VOID = ("Krull et al. 2019, Noise2Void", "10.1109/CVPR.2019.00223")
 #: What is said of a network by how it was trained: what it removes, tags, and papers with DOI.
 _METHODS: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = {
     "n2v2": (
-        "Removes noise that is independent from pixel to pixel (N2V2).",
+        "Removes uncorrelated noise (N2V2).",
         ("noise2void",),
         (("Hoeck et al. 2022, N2V2", "10.1007/978-3-031-25069-9_33"), _NOISE2VOID),
     ),
     "n2v": (
-        "Removes noise that is independent from pixel to pixel (Noise2Void).",
+        "Removes uncorrelated noise (Noise2Void).",
         ("noise2void",),
         (_NOISE2VOID,),
     ),
     "r2r": (
-        "Removes noise like that of the image it was trained on, which may be correlated "
+        "Removes noise like that of its training image, correlated or not "
         "(Recorrupted-to-Recorrupted).",
         ("recorrupted2recorrupted",),
         (("Pang et al. 2021, Recorrupted-to-Recorrupted", "10.1109/CVPR46437.2021.00208"),),
     ),
     "n2n": (
-        "Removes noise that two images of the same thing do not share (Noise2Noise).",
+        "Removes noise that differs between two images of the same object (Noise2Noise).",
         ("noise2noise",),
         (("Lehtinen et al. 2018, Noise2Noise", "10.48550/arXiv.1803.04189"),),
     ),
@@ -68,7 +68,9 @@ def check_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     """
     target = check_file_target(path, overwrite)
     if target.suffix != ".zip":
-        raise InputError(f"A package of the BioImage Model Zoo ends in .zip; got {target.name}.")
+        raise InputError(
+            f"The file name of a BioImage Model Zoo package must end in .zip; got {target.name}."
+        )
     return target
 
 
@@ -91,15 +93,15 @@ def require_plain(context: int, channels: int, outputs: int) -> None:
     """
     if context:
         raise InputError(
-            "The BioImage Model Zoo describes networks that see each slice by itself, or all of a "
-            f"volume; this one sees {readable_count(context, 'slice')} to either side of each. Set "
-            "context=0, or dimensions=3, and train; or keep the model in hushpore's own format."
+            "The BioImage Model Zoo supports 2D and 3D networks; this one is 2.5D, with "
+            f"{readable_count(context, 'neighbouring slice')} on either side. Train with context=0 "
+            "or dimensions=3, or save the model in hushpore's own format."
         )
     if channels != outputs:
         raise InputError(
-            "The BioImage Model Zoo describes networks that see all channels at once; this one "
-            f"sees the {channels} channels each by itself. Set channels='together', or choose one "
-            "channel, and train; or keep the model in hushpore's own format."
+            "The BioImage Model Zoo supports networks that see all channels at once; this one "
+            f"denoises its {channels} channels separately. Train with channels='together' or on "
+            "one channel, or save the model in hushpore's own format."
         )
 
 
@@ -138,8 +140,7 @@ def write_package(
         if tested.status == "failed":
             problems = [str(error.msg) for detail in tested.details for error in detail.errors]
             raise InputError(
-                "The BioImage Model Zoo's own test does not accept the package: "
-                + "; ".join(problems)
+                "The package failed the test of the BioImage Model Zoo: " + "; ".join(problems)
             )
 
 
@@ -189,9 +190,9 @@ def _write_tests(network: UNet, scale: Scale, noisy: npt.NDArray[np.float32], fo
 def _write_documentation(architecture: Architecture, folder: Path) -> None:
     (folder / "README.md").write_text(
         f"# {architecture.method.upper()} denoiser\n\n"
-        f"Trained with hushpore {__version__} on the noisy images alone.\n\n"
-        "## Validation\n\nApply it to images of the same scanner and settings only, and look at "
-        "what it removes: it should look like noise and nothing else.\n",
+        f"Trained with hushpore {__version__} on noisy images only, without clean references.\n\n"
+        "## Validation\n\nApply it only to images from the same scanner and settings, and check "
+        "the removed noise: it should contain no image structure.\n",
         encoding="utf-8",
     )
 

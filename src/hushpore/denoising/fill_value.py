@@ -25,8 +25,8 @@ _LEAST_SHARE = 0.01
 #: as of few counts, whole squares have one value, too, with others among them.
 _SPECK, _SPECKS = 8, 1e-3
 
-#: What is said of it; takes the value.
-PADDED = "What is filled in with the value {:g} stays as it is."
+#: Note on the padding; takes the fill value.
+PADDED = "Padding around the scan (value {:g}) was left unchanged."
 
 #: Pixels around a piece of a slice that decide what is filled in within it.
 MARGIN = 2

@@ -83,15 +83,15 @@ def arrange(
         return Arrangement(numbers.reshape(-1, 1))
     if dimensions != 2 or channels == "together":
         raise InputError(
-            "Neighbouring slices are seen beside a slice only with dimensions=2 and "
-            "channels='independent'; in 3D they are seen anyway. Set context to 0."
+            "Neighbouring slices (context) need dimensions=2 and channels='independent'; in 3D the "
+            "network sees them anyway. Set context to 0."
         )
     axis = volume.axes[-3:-2]
     length = volume.shape[-3] if axis in ("z", "t") else 1
     if length < 2 * context + 1:
         raise InputError(
-            f"context={context} needs at least {2 * context + 1} slices, one behind the other; "
-            f"{volume.name} has {length}. Choose a smaller context."
+            f"context={context} needs a stack of at least {2 * context + 1} slices; {volume.name} "
+            f"has {length}. Choose a smaller context."
         )
     own = np.arange(length)[:, None]
     shifts = np.arange(-context, context + 1)

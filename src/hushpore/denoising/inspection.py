@@ -75,11 +75,11 @@ def _inspect_blind_spots(
 ) -> Job:
     """Mask pixels of patches and predict them, as the network does in its training."""
     if model is None:
-        yield Note("No trained model was given: predictions, residuals and losses are left out.")
+        yield Note("Without a trained model there are no predictions, residuals or losses.")
     elif not model.network.architecture.hides_pixels:
         yield Note(
-            "The model was trained with nothing hidden: it predicts whole patches, and the loss is "
-            "that of all of their pixels."
+            "The model was trained without masked pixels: it predicts whole patches, and the loss "
+            "is over all of their pixels."
         )
     size, count = settings.size, len(patches)
     together = max(1, _PIECE // math.prod(size))
@@ -87,7 +87,7 @@ def _inspect_blind_spots(
     for start in range(0, count, together):
         part = slice(start, start + together)
         fraction = 0.2 + 0.75 * start / count
-        yield Progress("looking at patches", start, count, "patches", fraction)
+        yield Progress("inspecting patches", start, count, "patches", fraction)
         with timer.stage("masking" if model is None else "prediction"):
             values = backend.put(patches[part].astype(np.float32))
             positions = draw_positions(

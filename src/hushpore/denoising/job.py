@@ -129,7 +129,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
 def _fitting(settings: DenoiseSettings, backend: Backend) -> Backend:
     """Return where to compute: not on Apple's GPU where it cannot draw what is asked for."""
     if backend.is_apple and has_regions(settings):
-        return Backend(reason="places to train at are drawn by numbers of 64 bits")
+        return Backend(reason="training regions need 64-bit numbers, which Apple's GPU lacks")
     return backend
 
 
@@ -209,9 +209,9 @@ def _noise_notes(
         along = task.settings.correlated_along
         is_suited = diagnosis.is_independent or diagnosis.correlated_axes == along
     if not is_suited:
-        yield Note(diagnosis.summary.capitalize() + ".", warning=True, subject="scan")
+        yield Note(diagnosis.summary, warning=True, subject="scan")
     if diagnosis.saturation:
-        yield Note(diagnosis.saturation + ".", warning=True, subject="scan")
+        yield Note(diagnosis.saturation, warning=True, subject="scan")
 
 
 def _predict(

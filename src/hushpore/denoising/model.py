@@ -79,7 +79,7 @@ class Architecture:
             or not 1 <= self.levels <= MOST_LEVELS
             or (self.corrects_dct and (self.dimensions, self.method) != (2, "r2r"))
         ):
-            raise InputError(f"There is no such network: {self}.")
+            raise InputError(f"This network architecture is not supported: {self}.")
 
     @property
     def hides_pixels(self) -> bool:

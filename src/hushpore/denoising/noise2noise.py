@@ -90,13 +90,13 @@ def pair_of(volume: Volume, settings: DenoiseSettings) -> Volume | None:
     if tuple(values.shape) != volume.shape:
         raise InputError(
             f"pair: {name} has shape {tuple(values.shape)}, but {volume.name} has {volume.shape}. "
-            "Give another scan of the same thing, of the same voxels."
+            "Choose a second scan with the same voxel grid."
         )
     n_channels = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
     if n_channels > 1:
         raise InputError(
-            f"Two scans of the same thing are denoised one channel at a time; {volume.name} has "
-            f"{n_channels}. Choose a channel of both."
+            f"Noise2Noise needs scans with a single channel; {volume.name} has {n_channels} "
+            "channels. Choose one channel of both scans."
         )
     return volume.replace(values, name=name, source=source, auxiliary={})
 
@@ -118,21 +118,23 @@ class Agreement:
         """Say what is not as it should be."""
         if self.likeness < ALIKE:
             yield (
-                f"{volume.name} and {pair.name} hardly look alike (correlation of averages over "
-                f"{_EDGE} x {_EDGE} pixels: {self.likeness:.2f}): are they of the same thing, in "
-                "the same place?"
+                f"{volume.name} and {pair.name} differ strongly (correlation {self.likeness:.2f} "
+                f"after averaging over {_EDGE} x {_EDGE} pixels). Check that they show the same "
+                "sample in the same position."
             )
             return
         if self.noise_in_common >= NOTABLE:
             yield (
-                f"Some of the noise of {volume.name} and {pair.name} is the same (correlation "
-                f"{self.noise_in_common:.2f}), and stays: each needs projections of its own."
+                f"The noise of {volume.name} and {pair.name} is correlated "
+                f"({self.noise_in_common:.2f}), so some of it will remain. Use scans that share no "
+                "projections."
             )
         if abs(self.shift) > _NOTABLE_SHIFT * self.deviation:
             brighter = "brighter" if self.shift > 0 else "darker"
             yield (
                 f"{pair.name} is {brighter} than {volume.name} by "
-                f"{readable_number(abs(self.shift))} on average; the result is for their mean."
+                f"{readable_number(abs(self.shift))} on average; the result has their mean grey "
+                "value."
             )
 
 
@@ -163,9 +165,8 @@ def compare_scans(volume: Volume, pair: Volume, seed: int = 0) -> Agreement:
     common = _correlation(*noise)
     if common > _SAME or np.array_equal(first, second):
         raise InputError(
-            f"pair: {pair.name} has the same noise as {volume.name}: it is the same scan. Give "
-            "another of the same thing: a repeated one, or the reconstruction of the other half of "
-            "the projections."
+            f"pair: {pair.name} has the same noise as {volume.name}: it is the same scan. Choose a "
+            "repeat scan, or the reconstruction from the other half of the projections."
         )
     shift = float(second.mean() - first.mean())
     return Agreement(_correlation(*means), common, shift, float(first.std()))

@@ -45,8 +45,8 @@ class PlaneReader:
     def __init__(self, volume: Volume, dimensions: int, pair: Volume | None = None) -> None:
         if volume.dtype == np.bool_:
             raise InputError(
-                f"{volume.name} is a mask (boolean), which has no noise to remove. "
-                "Denoise the grey values, then segment."
+                f"{volume.name} is a mask (boolean), and a mask has no noise. Denoise the grey "
+                "values, then segment."
             )
         require_grey(volume)
         if 0 in volume.shape:
@@ -185,15 +185,15 @@ class Scale:
 
     @property
     def coarseness(self) -> str:
-        """What is to be said where a result in float32 has notable steps; else empty."""
+        """A sentence on the rounding of float32; empty if it is negligible."""
         if self.step < _COARSE:
             return ""
         channels = zip(self.mean, self.std, strict=True)
         mean, std = max(channels, key=lambda each: _step(each[0]) / each[1])
         return (
-            f"Grey values lie about {mean:.3g} and vary by {std:.3g} (standard deviation), where "
-            f"float32, in which results are, has steps of {_step(mean):.3g}. Subtract {mean:.3g} "
-            "from the scan first."
+            f"The mean grey value ({mean:.3g}) is large compared with the standard deviation "
+            f"({std:.3g}): results are float32, which has steps of {_step(mean):.3g} there. "
+            f"Subtract {mean:.3g} from the scan first."
         )
 
     def require_steps(self, volume: Volume) -> Self:
@@ -202,7 +202,7 @@ class Scale:
         Raises InputError if it cannot.
         """
         if self.step > _TOO_COARSE:
-            raise InputError(f"{volume.name} cannot be denoised as it is. {self.coarseness}")
+            raise InputError(f"{volume.name} cannot be denoised. {self.coarseness}")
         return self
 
     @staticmethod
@@ -275,7 +275,7 @@ def _require_variation(
         return
     if len(std) == 1:
         raise InputError(
-            f"{volume.name} is constant: every value is {mean[0]:g}. There is nothing to denoise."
+            f"{volume.name} is constant (every value is {mean[0]:g}): there is nothing to denoise."
         )
     raise InputError(
         f"Channel {int(np.flatnonzero(constant)[0])} of {volume.name} is constant (channels are "

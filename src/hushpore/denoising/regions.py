@@ -35,8 +35,8 @@ PLACES_BYTES = 56
 _PIECE = 1 << 21
 
 _NONE_LEFT = (
-    "There is no patch to train on: train_at has no points, or all of their patches reach "
-    "into leave_out."
+    "There are no training patches: train_at has no points, or all patches around them overlap "
+    "leave_out. Add points, or exclude less."
 )
 
 

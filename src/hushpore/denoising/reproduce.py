@@ -46,11 +46,11 @@ def _require_same_model(values: Mapping[str, Any], made: Mapping[str, Any]) -> N
         return
     if not os.path.isfile(os.path.expanduser(name)):
         raise InputError(
-            f"The trained model of this result is gone: there is no file {name[:200]}. Put it back "
-            "there, and run again."
+            f"The trained model of this result is missing: there is no file {name[:200]}. Put it "
+            "back and run again."
         )
     if load_model(name).fingerprint != made["auxiliary"]["model"]["blake2b"]:
         raise InputError(
-            f"{name} is not the model that was applied when this result was made: it has another "
-            "fingerprint. Put that one back there, and run again. Nothing was run."
+            f"{name} is not the model of this result: its fingerprint differs. Put the original "
+            "model back and run again. Nothing was run."
         )

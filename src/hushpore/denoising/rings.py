@@ -489,7 +489,7 @@ class SliceRings:
         parts = [find_profiles(volume, self._centre, n, n + 1) for n in some.tolist()]
         self._there = _are_there([moments for _, moments in parts])
         if not self._there.any():
-            raise InputError("No rings were found about the middle of the slices.")
+            raise InputError("No ring artefacts were found around the centre of the slices.")
 
     def corrected(self, index: tuple[int, ...]) -> npt.NDArray[np.float32]:
         """Return the slice at a position on the leading axes, float32, (y, x)."""
@@ -505,13 +505,13 @@ class SliceRings:
 def ring_facts(volume: Volume) -> tuple[dict[str, Any], str]:
     """Return what was taken out of a volume, for its record, and the same in a sentence."""
     if not isinstance(volume.data, RingFree):
-        return {"deviation": 0.0}, f"No rings were found in {volume.name}, and none were corrected."
+        return {"deviation": 0.0}, f"No ring artefacts were found in {volume.name}."
     deviation, centre = volume.data.deviation, volume.data.centre
     unit = volume.metadata.get("value_unit", "")
     strength = f"{readable_number(deviation)} {unit}".strip()
     return {"deviation": deviation, "centre": list(centre)}, (
-        f"Rings about pixel {centre[1]:g}, {centre[0]:g} (x, y) were taken out of {volume.name}: "
-        f"{strength} (standard deviation)."
+        f"Ring artefacts around x = {centre[1]:g}, y = {centre[0]:g} px were removed from "
+        f"{volume.name}: SD {strength}."
     )
 
 

@@ -57,7 +57,7 @@ def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> 
     if not target.parent.is_dir():
         raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
     if target.is_dir() or (target.exists() and not overwrite):
-        raise OutputError(f"{target} is there already; choose another name, or overwrite it.")
+        raise OutputError(f"{target} already exists. Choose another name, or overwrite it.")
     return target
 
 
@@ -77,7 +77,7 @@ def read_tensors(
     if source.is_dir():
         raise InputError(f"{source.resolve()} is a folder; expected a .safetensors file.")
     if not source.is_file():
-        raise InputError(f"There is no model file {source}.")
+        raise InputError(f"The model file {source} does not exist.")
     with source.open("rb") as file:
         start = file.read(9)
     # a safetensors file begins with the length of its header, which may look like any of these
@@ -116,6 +116,6 @@ def _sum_of(facts: dict[str, str], values: memoryview) -> str:
 def not_whole(path: str | os.PathLike[str], error: Exception) -> InputError:
     """Return the error that a file is damaged, or of something else."""
     return InputError(
-        f"{Path(path).name} is no model of hushpore, or is damaged ({type(error).__name__}). "
-        "Copy it anew from where it was saved, or train another."
+        f"{Path(path).name} is not a hushpore model, or it is damaged ({type(error).__name__}). "
+        "Copy the original file again, or train a new model."
     )

@@ -1,4 +1,4 @@
-"""Estimate of the time of a denoising, from the last run with the same settings on this computer."""
+"""Estimated time of a denoising, from the last run with the same settings on this computer."""
 
 from __future__ import annotations
 

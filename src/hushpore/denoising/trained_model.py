@@ -303,16 +303,16 @@ def _require_sensible(
     ]
     if bad:
         raise InputError(
-            f"{Path(path).name} is damaged: {len(bad)} of its weights are no finite numbers "
-            f"({bad[0][:60]}). Copy it anew from where it was saved, or train another."
+            f"{Path(path).name} is damaged: {len(bad)} of its weights are not finite numbers "
+            f"({bad[0][:60]}). Copy the original file again, or train a new model."
         )
     # a value is divided by std; both it and the result must stay within float32
     if max(map(abs, mean)) > _LARGEST_VALUE or not all(
         1 / _LARGEST_VALUE < each < _LARGEST_VALUE for each in std
     ):
         raise InputError(
-            f"{Path(path).name} states that it was trained on grey values about {mean[0]:g} that "
-            f"vary by {std[0]:g}; nothing can be computed with these. Train another."
+            f"{Path(path).name} cannot be used: its training grey values (mean {mean[0]:g}, "
+            f"standard deviation {std[0]:g}) are beyond the range of float32. Train a new model."
         )
 
 
@@ -323,5 +323,5 @@ def require_dimensions(volume: Volume, dimensions: int) -> None:
     """
     if volume.n_spatial < dimensions:
         raise InputError(
-            f"{volume.name} is a 2D image ({volume.facts}); denoise it with dimensions=2."
+            f"{volume.name} is a 2D image ({volume.facts}). Denoise it with dimensions=2."
         )

@@ -120,8 +120,8 @@ class Place:
             yield self.move_to_cpu()
         if self.images is None:
             yield self._log.note(
-                f"{volume.name} does not fit into {self.memory / 1e9:.3g} GB of memory: "
-                "it is read block by block.",
+                f"{volume.name} does not fit into {self.memory / 1e9:.3g} GB of memory and is read "
+                "block by block.",
                 warning=False,
             )
 
@@ -133,16 +133,16 @@ class Place:
         volume, gpu = self._source.volume, self.backend
         if not gpu.is_gpu:
             raise MemoryLimitError(
-                f"{volume.name} does not fit into memory, even one patch at a time "
-                f"({volume.facts}). Close other programs, crop or bin the volume, or "
-                "choose a smaller patch_size."
+                f"{volume.name} ({volume.facts}) cannot be processed: not even one training patch "
+                "fits into memory. Close other programs, crop or bin the volume, or choose a "
+                "smaller patch_size."
             )
-        self._choose(Backend(reason="the GPU's memory ran out"))
+        self._choose(Backend(reason="the GPU ran out of memory"))
         self._log.timer.run_on(self.backend.clock())
         self._fill()
         self.is_moved = True
         gpu.release()
-        return self._log.note("The GPU's memory ran out: continuing on the CPU.")
+        return self._log.note("The GPU ran out of memory: fell back to the CPU.")
 
     def release(self) -> None:
         """Give back what the device holds."""

@@ -54,9 +54,7 @@ def sample_patches(
     """
     size = settings.size
     if volume.n_spatial < settings.dimensions:
-        raise InputError(
-            f"{volume.name} is a 2D image ({volume.facts}); patches of it have dimensions=2."
-        )
+        raise InputError(f"{volume.name} is a 2D image ({volume.facts}). Use dimensions=2.")
     require_room(volume, size)
     timer = backend.timer()
     yield Progress("sampling", 0, settings.n_patches, "patches", 0.0)
@@ -132,11 +130,12 @@ def require_room(volume: Volume, size: tuple[int, ...]) -> None:
     if any(length < edge for length, edge in zip(shape, size, strict=True)):
         image = " x ".join(str(n) for n in shape)
         patch = " x ".join(str(n) for n in size)
-        setting = "patch_size" if len(size) == 2 else "patch_depth or patch_size"
-        raise InputError(
-            f"{volume.name} is smaller than a patch: {image} against {patch}. "
-            f"Choose a smaller {setting}, or a larger image."
-        )
+        too_small = f"The slices of {volume.name} ({image} pixels) are"
+        setting = "patch_size"
+        if len(size) == 3:
+            too_small = f"{volume.name} ({image} voxels) is"
+            setting = "patch_depth or patch_size"
+        raise InputError(f"{too_small} smaller than a patch ({patch}). Choose a smaller {setting}.")
 
 
 def _weights(
@@ -155,8 +154,8 @@ def _weights(
             given = given != 0
         else:
             if np.unique(given[given != 0]).size > 1:
-                text = f"The weights are whole numbers ({given.dtype}) and are used as they are."
-                labels = Remedy("They are labels", {"weights_are_labels": True})
+                text = f"The weights are integers ({given.dtype}), used as values."
+                labels = Remedy("If they are labels", {"weights_are_labels": True})
                 notes.append(Note(text, subject="result", remedy=labels))
             # PyTorch compares no unsigned ones of more than 8 bits
             given = given.astype(np.int64)
@@ -167,11 +166,11 @@ def _weights(
 def _at_points(volume: Volume, settings: PatchSettings, notes: list[Note]) -> npt.NDArray[np.int64]:
     points = np.asarray(volume.auxiliary_of(settings, "points"), np.float64)
     if not len(points):
-        raise InputError("There are no points; add one for each patch.")
+        raise InputError("There are no points. Add one for each patch.")
     _require_few(len(points))
     drawn, moved = patches_at(points, volume.shape, settings.size)
     if moved:
-        text = f"{moved} of {len(points)} patches were moved to lie inside {volume.name}."
+        text = f"{moved} of {len(points)} patches were shifted to lie inside {volume.name}."
         notes.append(Note(text, subject="result"))
     return drawn
 
@@ -197,6 +196,6 @@ def _grid_count(shape: Sequence[int], size: Sequence[int], overlap: int) -> int:
 def _require_few(count: int) -> None:
     if count > MAX_PATCHES:
         raise InputError(
-            f"These would be {count:,} patches; at most {MAX_PATCHES:,} can be shown. Choose "
+            f"The settings give {count:,} patches; at most {MAX_PATCHES:,} are supported. Choose "
             "larger patches, less overlap or fewer points."
         )

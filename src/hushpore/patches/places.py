@@ -42,9 +42,9 @@ class Places:
         zero.
         """
         if weights.is_floating_point() and not bool(weights.isfinite().all()):
-            raise InputError("A weight is not a finite number; weights must be zero or above.")
+            raise InputError("Weights must be finite; got NaN or infinity.")
         if weights.dtype != torch.bool and bool((weights < 0).any()):
-            raise InputError("A weight is below zero; weights must be zero or above.")
+            raise InputError(f"Weights must not be negative; got {weights.min().item():g}.")
         return cls.from_sums(window_sums(weights, size, forbidden), weights.shape)
 
     @classmethod
@@ -150,12 +150,15 @@ def grid_corners(
     axes = []
     for length, edge, wanted in zip(shape, size, shared, strict=True):
         if edge > length:
-            raise InputError(f"A patch of {tuple(size)} does not fit into {tuple(shape)}.")
+            raise InputError(
+                f"A patch of {tuple(size)} does not fit into an image of {tuple(shape)}."
+            )
         # an axis of single voxels has nothing to share
         common = 0 if edge == 1 else wanted
         if not 0 <= common < edge:
             raise InputError(
-                f"The overlap must be at least 0 and less than the patch; got {common} of {edge}."
+                f"overlap must be from 0 to {edge - 1} voxels for a patch edge of {edge}; got "
+                f"{common}."
             )
         last = length - edge
         axes.append([*range(0, last, edge - common), last])
@@ -174,9 +177,9 @@ def corners_at(
     Raises InputError if a patch does not fit into the image, or a coordinate is not a number.
     """
     if any(edge > length for length, edge in zip(shape, size, strict=True)):
-        raise InputError(f"A patch of {tuple(size)} does not fit into {tuple(shape)}.")
+        raise InputError(f"A patch of {tuple(size)} does not fit into an image of {tuple(shape)}.")
     if not bool(points.isfinite().all()):
-        raise InputError("A coordinate of the points is not a finite number.")
+        raise InputError("Coordinates of points must be finite; got NaN or infinity.")
     edges = torch.tensor(tuple(size), device=points.device)
     last = torch.tensor(tuple(shape), device=points.device) - edges
     wanted = (points.double() - edges / 2).ceil()
@@ -214,8 +217,8 @@ def in_volume(drawn: npt.NDArray[np.int64], leading: tuple[int, ...]) -> npt.NDA
 def no_place(size: Sequence[int]) -> InputError:
     """Return the error that no patch of a size can be placed."""
     return InputError(
-        f"No patch of {' x '.join(map(str, size))} voxels can be placed: nowhere that one fits is "
-        "there a weight above zero."
+        f"No patch of {' x '.join(map(str, size))} voxels can be placed: all weights are zero "
+        "where a patch fits. Choose smaller patches, or other weights."
     )
 
 

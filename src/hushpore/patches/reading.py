@@ -133,16 +133,16 @@ class _Plan:
             raise InputError(f"border must be one of {', '.join(BORDERS)}; got {border!r}.")
         if not edges or min(edges) < 1 or len(edges) > len(image.shape):
             raise InputError(
-                f"A patch needs 1 to {len(image.shape)} axes here, each of at least one voxel; "
-                f"got {edges}."
+                f"size must have 1 to {len(image.shape)} lengths, each of at least one voxel; got "
+                f"{edges}."
             )
         if where.ndim != 2 or where.shape[1] != len(edges):
             raise InputError(
-                f"Positions must have the shape (n_patches, {len(edges)}), as the patches are "
-                f"{edges}; got {where.shape}."
+                f"positions must have the shape (n_patches, {len(edges)}) for patches of {edges}; "
+                f"got {where.shape}."
             )
         if not np.isfinite(where).all():
-            raise InputError("A position is not a finite number.")
+            raise InputError("positions must be finite; got NaN or infinity.")
         low = np.floor(where).astype(np.int64)
         plan = cls(image, low, where - low, edges, border, fill)
         if border == "refuse":
@@ -157,7 +157,7 @@ class _Plan:
             raise InputError(
                 f"{int(outside.sum())} of {len(where)} patches of {self.size} reach outside the "
                 f"image of {self.spatial}, the first at {where[first].tolist()}. Move them, or "
-                "choose border='reflect' or 'constant'."
+                "use border='reflect' or 'constant'."
             )
 
     @property
@@ -232,8 +232,8 @@ def _chunks(
     room = budget // 2 if plan.is_lazy else budget
     if plan.bytes_each > room:
         raise InputError(
-            f"To read one patch of {plan.size} takes {plan.bytes_each:,} bytes; the budget has "
-            f"room for {room:,}."
+            f"Reading one patch of {plan.size} needs {plan.bytes_each:,} bytes, but only {room:,} "
+            "are left in the budget. Choose smaller patches, or a larger budget."
         )
     together = int(min(room, at_once) // plan.bytes_each) or 1
     for numbers, source, first in _sources(plan, room):
@@ -409,11 +409,11 @@ def reassemble(
     n_spatial = len(image_shape)
     if where.shape != (len(patches), n_spatial) or patches.ndim < n_spatial + 1:
         raise InputError(
-            f"Patches of shape {tuple(patches.shape)} in an image of {image_shape} need positions "
-            f"of shape ({len(patches)}, {n_spatial}); got {where.shape}."
+            f"positions must have the shape ({len(patches)}, {n_spatial}) for patches of shape "
+            f"{tuple(patches.shape)} in an image of {image_shape}; got {where.shape}."
         )
     if not np.isfinite(where).all():
-        raise InputError("A position is not a finite number.")
+        raise InputError("positions must be finite; got NaN or infinity.")
     if weights not in ("pyramid", "even"):
         raise InputError(f"weights must be 'pyramid' or 'even'; got {weights!r}.")
     size, channels = patches.shape[-n_spatial:], patches.shape[1:-n_spatial]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
+from hushpore.base.formatting import readable_count
 from hushpore.device.constants import constant, grid
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def draw_groups(
     where = np.asarray(points, np.float64)
     if where.ndim != 2 or not np.isfinite(where).all():
         raise InputError(
-            f"Points must be finite coordinates of shape (n_points, n_axes); got {where.shape}."
+            f"points must be finite coordinates of shape (n_points, n_axes); got {where.shape}."
         )
     _require_enough(len(where), n_groups, group_size, n_neighbours)
     random = np.random.default_rng(rng)
@@ -210,26 +211,25 @@ def draw_groups(
 def _require_enough(n_points: int, n_groups: int, group_size: int, n_neighbours: int) -> None:
     if n_groups < 1 or group_size < 1:
         raise InputError(
-            f"There must be at least one group of at least one point; got n_groups={n_groups}, "
+            f"n_groups and group_size must be at least 1; got n_groups={n_groups}, "
             f"group_size={group_size}."
         )
     if n_neighbours < group_size:
         raise InputError(
-            f"A group of {group_size} cannot be drawn from {n_neighbours} points: choose "
-            "n_neighbours of at least group_size."
+            f"n_neighbours must be at least group_size ({group_size}); got {n_neighbours}."
         )
     needed = n_neighbours if group_size > 1 else 1
     if n_points < needed:
         raise InputError(
-            f"There are {n_points} points, but groups are to be drawn from the {needed} nearest. "
-            "Add points, or choose a smaller n_neighbours."
+            f"Groups need at least {readable_count(needed, 'point')} (n_neighbours); got "
+            f"{n_points}. Add points, or choose a smaller n_neighbours."
         )
     different = n_points * math.comb(n_neighbours - 1, group_size - 1)
     if n_groups > different:
         raise InputError(
-            f"{n_groups} groups are wanted, but {n_points} points have only {different} different "
-            f"groups of {group_size} out of the {n_neighbours} nearest. Choose fewer groups, or a "
-            "larger n_neighbours."
+            f"{n_points} points have only {different} different groups of {group_size} among the "
+            f"{n_neighbours} nearest; got n_groups={n_groups}. Choose fewer groups, or a larger "
+            "n_neighbours."
         )
 
 

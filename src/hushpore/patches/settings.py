@@ -149,10 +149,10 @@ class PatchSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        needs = {"weights": "a mask, labels or an image", "points": "points"}
+        needs = {"weights": "a mask, labels or an image", "points": "a set of points"}
         if self.sampler in needs and not getattr(self, self.sampler):
             raise InputError(
-                f"sampler={self.sampler!r} needs {needs[self.sampler]}: set {self.sampler}."
+                f"sampler={self.sampler!r} needs {needs[self.sampler]}. Set {self.sampler} to one."
             )
         if self.sampler == "grid" and self.overlap >= self.patch_size:
             raise InputError(

@@ -70,7 +70,7 @@ def check_data_set(path: str, overwrite: bool = False) -> Path:
     if not target.parent.is_dir():
         raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
     if target.is_dir() or (target.exists() and not overwrite):
-        raise OutputError(f"{target} is there already; choose another name.")
+        raise OutputError(f"{target} already exists. Choose another name.")
     return target
 
 

@@ -139,7 +139,7 @@ def test_what_is_too_little_memory_is_said(rng: np.random.Generator, dimensions:
         result_of(predictor.predict(PlaneReader(volume, dimensions), out, Backend()), events.append)
         notes = [event.message for event in events if isinstance(event, Note)]
         assert bool(notes) == is_little
-        assert all("tiles do not get smaller" in note for note in notes)
+        assert all("the tiles cannot be made smaller" in note for note in notes)
 
 
 def test_a_computer_with_little_memory_predicts_the_same_in_smaller_tiles(

@@ -69,7 +69,7 @@ def test_a_job_gives_detail_back_where_the_noise_allows(rng: np.random.Generator
     removed = [r.provenance["result"]["noise_removed"] for r in (plain, detailed)]
     assert removed[1] < removed[0]
     smooth = hushpore.denoise(gaussian_filter(noisy, (0, 0, 1.0)), restore_detail=True, **quick)
-    assert any("No detail is restored" in note for note in smooth.provenance["notes"])
+    assert any("No detail was restored" in note for note in smooth.provenance["notes"])
 
 
 def test_a_network_that_saw_all_pixels_leaves_nothing_to_restore(

@@ -33,7 +33,7 @@ def test_white_noise_on_a_foam_is_found_independent(foam: np.ndarray) -> None:
     assert list(found.correlation) == ["z", "y", "x"]
     assert all(abs(c) < 0.06 for c in found.correlation.values())
     assert found.noise == pytest.approx(300, rel=0.05)
-    assert found.summary == "noise: independent from pixel to pixel"
+    assert found.summary == "The noise is uncorrelated."
 
 
 @pytest.mark.parametrize("axis", ["z", "y", "x"])
@@ -91,7 +91,7 @@ def test_the_slope_of_photon_noise_is_one_and_that_of_steady_noise_none() -> Non
     photons = diagnose_noise(Volume(rng.poisson(image)))
     assert photons.slope == pytest.approx(1, rel=0.15)
     assert photons.variance_at(np.array([1000.0])) == pytest.approx(1000, rel=0.15)
-    assert photons.summary.endswith("from pixel to pixel, stronger where it is brighter")
+    assert photons.summary.endswith("is uncorrelated and increases with the grey value.")
     steady = diagnose_noise(Volume(image + rng.normal(0, 20, image.shape)))
     assert steady.slope == 0
     assert steady.variance_at(np.array([1000.0])) == pytest.approx(400, rel=0.1)
@@ -119,7 +119,7 @@ def test_values_that_were_cut_off_are_said(foam: np.ndarray) -> None:
     highest = np.percentile(noisy, 80)
     found = diagnose_noise(Volume(np.minimum(noisy, highest)))
     assert found.saturated == pytest.approx(0.2, abs=0.05)
-    assert found.saturation.startswith(f"{100 * found.saturated:.0f} % of the values")
+    assert found.saturation.startswith(f"{100 * found.saturated:.0f} % of the voxels")
 
 
 def test_binning_is_advised_where_it_helps(foam: np.ndarray) -> None:
@@ -129,10 +129,10 @@ def test_binning_is_advised_where_it_helps(foam: np.ndarray) -> None:
         pairs = uniform_filter1d(pairs, 2, axis=axis)
     found = diagnose_noise(Volume(foam + pairs))
     assert found.binned == pytest.approx(1 / 6, abs=0.04)
-    assert f"binning slices 2 x 2 reduces it to {found.binned:.2f}" in found.summary
+    assert f"would reduce the correlation to {found.binned:.2f}." in found.summary
     # coarse grain stays what it is
     for axis in (1, 2):
         pairs = uniform_filter1d(pairs, 8, axis=axis)
     coarse = diagnose_noise(Volume(foam + 5 * pairs))
-    assert "some of it will stay" in coarse.summary
-    assert "binning" not in coarse.summary
+    assert "some of it will remain" in coarse.summary
+    assert "Binning" not in coarse.summary

@@ -169,7 +169,7 @@ def test_skewed_noise_that_is_correlated_is_not_that_of_counts() -> None:
 
 
 def test_too_few_pixels_are_named() -> None:
-    with pytest.raises(InputError, match=r"6 x 6; got \(10, 5, 40\)"):
+    with pytest.raises(InputError, match=r"6 x 6 pixels; got \(10, 5, 40\)"):
         estimate_noise(Volume(np.zeros((10, 5, 40))))
 
 

@@ -87,8 +87,12 @@ def test_a_killed_run_goes_on_to_the_result_of_an_unbroken_one(
     command = [sys.executable, "-c", PROGRAM, str(path), str(torch.get_num_threads())]
     assert b"not killed" not in subprocess.run(command, check=False, stdout=subprocess.PIPE).stdout
     resumed = hushpore.denoise(scan, checkpoint=str(path), **QUICK)
-    note = next(note for note in resumed.provenance["notes"] if note.startswith("Went on from"))
-    assert 0 < int(note.split()[-2]) < 20
+    note = next(
+        note
+        for note in resumed.provenance["notes"]
+        if note.startswith("Resumed from the checkpoint")
+    )
+    assert 0 < int(note.removesuffix(".").split()[-1]) < 20
     np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
     np.testing.assert_array_equal(resumed.losses, unbroken.losses)
     np.testing.assert_array_equal(resumed.validation, unbroken.validation)
@@ -115,10 +119,10 @@ def test_where_the_curve_ends_a_training_it_ends_a_resumed_one(
     # 10, and those in which the rate comes down
     assert len(unbroken.losses) == 3
     assert unbroken.provenance["result"]["steps"] == 15
-    why = "more would have brought next to nothing"
+    why = "no further improvement"
     assert unbroken.provenance["result"]["ended"] == why
     assert why in unbroken.headline
-    assert f"Trained for 15 steps: {why}." in unbroken.notes
+    assert f"Training ended after 15 steps: {why}." in unbroken.notes
     assert not any("rain longer" in note for note in unbroken.notes)
     for steps in (7, 12):
         path = str(tmp_path / f"{steps}.safetensors")
@@ -176,7 +180,7 @@ def test_a_cancelled_run_that_reads_block_by_block_goes_on_with_the_same_blocks(
     settings["checkpoint"] = str(tmp_path / "training.safetensors")
     cancel_after(3, scan, settings)
     resumed = hushpore.run("denoise", scan, settings, "cpu")
-    assert any("Went on from" in note for note in resumed.provenance["notes"])
+    assert any("Resumed from the checkpoint" in note for note in resumed.provenance["notes"])
     np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
 
 
@@ -198,8 +202,8 @@ def test_where_memory_runs_out_a_training_goes_on_from_its_checkpoint(
     lacking_memory(monkeypatch, lambda count, step: count == 1 or step < 8)
     result = hushpore.denoise(scan, checkpoint=str(tmp_path / "t.safetensors"), **QUICK)
     told = result.provenance["notes"]
-    assert "Memory ran out: training with 1 patches a step." in told
-    assert "Went on from the checkpoint, after 8 steps." in told
+    assert "Out of memory: batch size reduced to 1 patch." in told
+    assert "Resumed from the checkpoint at step 8." in told
     assert result.provenance["result"]["steps"] == 20
 
 
@@ -236,7 +240,7 @@ def test_a_finished_training_is_not_done_again(scan: np.ndarray, tmp_path: Path)
     first = hushpore.denoise(scan, checkpoint=path, **QUICK)
     again = hushpore.denoise(scan, checkpoint=path, **QUICK)
     np.testing.assert_array_equal(again.volume.data, first.volume.data)
-    assert "Went on from the checkpoint, after 20 steps." in again.provenance["notes"]
+    assert "Resumed from the checkpoint at step 20." in again.provenance["notes"]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +267,7 @@ def test_a_checkpoint_of_another_volume_is_refused(scan: np.ndarray, tmp_path: P
     settings = {"steps": 40, "patch_size": 16, "checkpoint": str(path)}
     cancel_after(1, scan, settings)
     before = path.read_bytes()
-    with pytest.raises(InputError, match="is of another training: volume was"):
+    with pytest.raises(InputError, match="belongs to another training: volume was"):
         hushpore.run("denoise", scan + 1, settings, "cpu")
     assert path.read_bytes() == before
 
@@ -278,7 +282,7 @@ def test_what_is_no_checkpoint_is_refused_and_kept(
     else:
         path.write_bytes(content)
     before = path.read_bytes()
-    with pytest.raises(InputError, match="is no checkpoint of a training"):
+    with pytest.raises(InputError, match="is not a hushpore checkpoint"):
         hushpore.denoise(scan, checkpoint=str(path), **QUICK)
     assert path.read_bytes() == before
 
@@ -295,7 +299,7 @@ def test_a_state_that_no_training_comes_to_is_refused(
     known, tensors = read_tensors(path, "training")
     model, _ = read_tensors(path, HEADER)
     write_tensors(path, tensors, {HEADER: model, "training": {**known, **facts}})
-    with pytest.raises(InputError, match="is not whole"):
+    with pytest.raises(InputError, match="is incomplete"):
         hushpore.run("denoise", scan, settings, "cpu")
 
 

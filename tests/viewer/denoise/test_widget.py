@@ -108,8 +108,10 @@ def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("Denoised")
     provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
-    went_on = next(note for note in provenance["notes"] if note.startswith("Went on from"))
-    assert provenance["result"]["steps"] > int(went_on.split()[-2]) > 0
+    resumed = next(
+        note for note in provenance["notes"] if note.startswith("Resumed from the checkpoint")
+    )
+    assert provenance["result"]["steps"] > int(resumed.removesuffix(".").split()[-1]) > 0
 
 
 def test_a_run_cancelled_before_it_learnt_anything_offers_nothing(widget):

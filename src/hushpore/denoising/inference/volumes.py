@@ -115,10 +115,11 @@ class VolumePredictor:
                 self._replays = None
             core = halve_core(core, max(self.network.architecture.multiples))
             if core is not None:
-                message = f"Memory ran out: predicting in tiles of {core[1:]}."
+                size = " x ".join(map(str, core[1:]))
+                message = f"Out of memory: the network is applied to smaller tiles ({size} px)."
             elif backend.is_gpu:
-                message = "The GPU's memory ran out: continuing on the CPU."
-                backend, images = Backend(reason="the GPU's memory ran out"), None
+                message = "The GPU ran out of memory: fell back to the CPU."
+                backend, images = Backend(reason="the GPU ran out of memory"), None
                 self.dtype = torch.float32
                 core = self._first_core(backend, source)
                 self.timer.run_on(backend.clock())
@@ -126,8 +127,8 @@ class VolumePredictor:
                 break
             yield Note(message, warning=True)
         raise MemoryLimitError(
-            f"{source.volume.name} does not fit into memory, even one tile at a time "
-            f"({source.volume.facts}). Close other programs, or crop or bin the volume."
+            f"{source.volume.name} ({source.volume.facts}) cannot be denoised: not even one tile "
+            "fits into memory. Close other programs, or crop or bin the volume."
         )
 
     def _first_core(self, backend: Backend, source: PlaneReader) -> tuple[int, ...]:
@@ -149,9 +150,8 @@ class VolumePredictor:
         least = tile_bytes(core, self.network.architecture, self.dtype, source.size)
         if least > self._tile_memory(backend):
             yield Note(
-                f"Of memory {self.budget / 1e9:.2g} GB are allowed, and up to "
-                f"{(least + IMAGES_SHARE * self.budget) / 1e9:.2g} GB are taken: tiles do not get "
-                "smaller.",
+                f"Up to {(least + IMAGES_SHARE * self.budget) / 1e9:.2g} GB of memory will be used "
+                f"instead of {self.budget / 1e9:.2g} GB: the tiles cannot be made smaller.",
                 warning=True,
             )
 

@@ -72,36 +72,38 @@ class NoiseDiagnosis:
 
     @property
     def summary(self) -> str:
-        """The finding in one sentence, with what to do about it."""
+        """The finding in one or two sentences, with the remedy."""
         if self.rings:
             return (
-                f"noise: alike along circles about the middle of the slices ({self.rings:.2f}), as "
-                "rings are; some of it will stay; correct rings in the reconstruction, or with "
-                "correct_rings"
+                "The noise is correlated along circles around the centre of the slices "
+                f"({self.rings:.2f}), as with ring artefacts, so some of it will remain. Correct "
+                "rings in the reconstruction, or here (correct_rings=True)."
             )
         axes = self.correlated_axes
         if not axes:
-            grows = ", stronger where it is brighter" if self.slope > 0 else ""
-            return f"noise: independent from pixel to pixel{grows}"
+            grows = " and increases with the grey value" if self.slope > 0 else ""
+            return f"The noise is uncorrelated{grows}."
         found = ", ".join(f"{self.correlation[axis]:.2f} along {axis}" for axis in axes)
+        text = f"The noise of neighbouring voxels is correlated ({found})"
         if len(axes) == 1:
-            advice = f"try correlated_along={axes!r}"
-        else:
-            advice = "some of it will stay"
-            within = max(self.correlation["y"], self.correlation["x"])
-            if self.binned < _BINS_WELL * within:
-                advice += f"; binning slices 2 x 2 reduces it to {self.binned:.2f}"
-        return f"noise: neighbours are correlated ({found}); {advice}"
+            return f"{text}. Try correlated_along={axes!r}."
+        advice = ""
+        within = max(self.correlation["y"], self.correlation["x"])
+        if self.binned < _BINS_WELL * within:
+            advice = (
+                f" Binning 2 x 2 within slices would reduce the correlation to {self.binned:.2f}."
+            )
+        return f"{text}, so some of it will remain.{advice}"
 
     @property
     def saturation(self) -> str:
-        """What is to be said where values were cut off at the upper end; else empty."""
+        """A sentence on saturated values; empty if there are few."""
         if not self.saturated:
             return ""
         return (
-            f"{100 * self.saturated:.0f} % of the values are the highest there is, as where a "
-            "detector or a conversion to fewer bits is saturated: what was cut off cannot be "
-            "brought back, and noise there is found too small"
+            f"{100 * self.saturated:.0f} % of the voxels have the maximum grey value (saturated "
+            "detector, or clipped conversion to fewer bits?): clipped values cannot be restored, "
+            "and the noise there is underestimated."
         )
 
 

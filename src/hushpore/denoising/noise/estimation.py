@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.formatting import readable_count
 from hushpore.denoising.noise.counts import find_count
 from hushpore.denoising.noise.detrended import DetrendedBlocks, detrended_blocks
 from hushpore.denoising.noise.diagnosis import (
@@ -116,7 +117,9 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
        Transactions on Image Processing 22 (2013), https://doi.org/10.1109/TIP.2013.2283400
     """
     if min(volume.shape[-2:]) < 6:
-        raise InputError(f"Noise is estimated in slices of at least 6 x 6; got {volume.shape}.")
+        raise InputError(
+            f"Noise estimation needs slices of at least 6 x 6 pixels; got {volume.shape}."
+        )
     if math.prod(volume.shape) * volume.dtype.itemsize <= _READ_WHOLE:
         volume = volume.replace(np.asarray(volume.data))
     doubts: list[str] = []
@@ -130,9 +133,9 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
         if flatness <= flat_below(kind):
             break
     else:
-        doubts.append("No place is flat enough: some of what is found may be image.")
+        doubts.append("No region is flat enough: part of the measured noise may be structure.")
     if drawn.is_rounded:
-        doubts.append("Most neighbours have the same value: rounding hides the noise.")
+        doubts.append("Most neighbouring voxels have equal values: rounding hides the noise.")
     even = even_ones(kind, blocks, used)
     plain = blocks
     # where there is hardly a flat block, image would be taken for noise that grows
@@ -154,8 +157,9 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
     doubts = [*found.doubts]
     if found.deviation > _AGREEING * diagnosis.noise:
         doubts.append(
-            f"What varies in the flattest places ({found.deviation:.3g}) is more than the noise "
-            f"({diagnosis.noise:.3g}, by differences of neighbours): no place is flat enough."
+            f"The variation in the flattest regions ({found.deviation:.3g}) exceeds the noise "
+            f"({diagnosis.noise:.3g}, from differences of neighbouring voxels): no region is flat "
+            "enough."
         )
     count = _count_in(kind, plain, drawn)
     return replace(found, diagnosis=diagnosis, count=count, doubts=tuple(doubts))
@@ -288,7 +292,7 @@ def _no_noise(kind: DetrendedBlocks, volume: Volume, drawn: Drawn) -> NoiseModel
     axes = [axis for axis, n in zip("xyz", reversed(kind.size), strict=False) if n > 1]
     saturated = drawn.saturated * (drawn.saturated >= _SATURATED)
     diagnosis = NoiseDiagnosis(dict.fromkeys(reversed(axes), 0.0), 0.0, saturated=saturated)
-    doubt = "Values do not vary in flat places: there is no noise, or it was rounded away."
+    doubt = "Flat regions have a constant value: there is no noise, or rounding removed it."
     return NoiseModel(zero, zero, 0.0, 0.0, 0.0, slices, 1.0, 0.0, 0, False, (doubt,), diagnosis)
 
 
@@ -312,23 +316,25 @@ def _model(
     # of a ratio, to first order
     error = (each - each[:, :1] * (found / found[0])).std(0) / root / found[0]
     if deviation_error > _UNSURE * deviation or len(blocks) < _FEW:
-        doubts.append(f"Only {len(blocks)} flat places tell.")
+        doubts.append(
+            f"The noise was estimated from only {readable_count(len(blocks), 'flat region')}."
+        )
     # a Poisson variable's variance over the square of what one count is
     counts = found[0] / line[1] ** 2 if line[1] else np.inf
     if counts < _FEW_COUNTS:
         doubts.append(
-            f"A voxel has about {counts:.0f} counts: the noise of so few is far from normal."
+            f"A voxel has only about {counts:.0f} counts: the noise is far from Gaussian."
         )
     elif _is_of_few_counts(blocks.residual) and (
         max(found[kind.neighbours], default=0.0) <= NOTABLE * found[0]
     ):
-        doubts.append("The noise is skewed, as that of few counts is: it is far from normal.")
+        doubts.append("The noise is skewed, as with few counts: it is far from Gaussian.")
     far = {axis: abs(correlation[place]) for axis, place in _furthest(kind)}
     if far and max(far.values()) > _FAR:
         axis = max(far, key=lambda each: far[each])
         doubts.append(
-            f"The noise is correlated along {axis} over more voxels than are looked at, as "
-            "lines or rings are."
+            f"The noise is correlated along {axis} over a longer distance than is analysed, as "
+            "with streaks or rings."
         )
     energy = blocks.products[:, 0]
     expected = kind.energy_spread(found) / kind.energy(found)

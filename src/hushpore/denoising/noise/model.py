@@ -118,11 +118,11 @@ class NoiseModel:
         if abs(self.rim - 1) > max(_NOTABLE_RIM, 3 * self.rim_error):
             change = readable_percent(abs(self.rim - 1))
             stronger = "stronger" if self.rim > 1 else "weaker"
-            where = f" (far from the middle of the slices {change} {stronger} than near it)"
+            where = f" ({change} {stronger} far from the centre of the slices than near it)"
         return (
-            f"The noise differs from place to place{where}, and is taken for as strong everywhere: "
-            "where there is more, some stays; where there is less, look in what was removed for "
-            "fine detail."
+            f"The noise varies across the image{where}, but is treated as uniform: some remains "
+            "where it is stronger, and fine detail may be lost where it is weaker. Check the "
+            "removed noise for detail."
         )
 
     def scaled(self, unit: float) -> NoiseModel:

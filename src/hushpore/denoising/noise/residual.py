@@ -48,8 +48,8 @@ MARGIN = 12
 
 #: Said where detail is to be restored, and is not.
 NOT_RESTORED = (
-    "No detail is restored: the noise of neighbours is correlated, and could not be told from "
-    "detail."
+    "No detail was restored: the noise of neighbouring voxels is correlated and cannot be "
+    "distinguished from detail."
 )
 
 
@@ -116,8 +116,8 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
     if found.deviation and abs(found.mean) > NOTABLE_MEAN * found.deviation:
         mean = f"{'+' if found.mean > 0 else ''}{readable_number(found.mean)}"
         problems.append(
-            f"What was removed is not zero on average ({mean} at a "
-            f"deviation of {readable_number(found.deviation)}): grey values have shifted."
+            f"The removed noise has a mean of {mean} (standard deviation "
+            f"{readable_number(found.deviation)}) instead of 0: grey values have shifted."
         )
     left = {
         axis: value
@@ -128,14 +128,14 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
         *others, last = left
         axes = f"{', '.join(others)} and {last}" if others else last
         problems.append(
-            f"What was removed has structure along {axes} that the noise has not (correlation of "
-            f"neighbours {max(left.values()):.2f}): some of the image went with it."
+            f"The removed part contains structure along {axes} that noise does not have "
+            f"(correlation of neighbouring voxels {max(left.values()):.2f}): image detail was lost."
         )
     pattern = max(found.nyquist.values())
     if pattern > NOTABLE_PATTERN:
         problems.append(
-            f"The result has a checkerboard pattern ({pattern:.1f} times as much energy at the "
-            "highest frequency as below it); the method n2v2 has none."
+            f"The result has a checkerboard pattern ({pattern:.1f} times as much power at the "
+            "Nyquist frequency as just below it). Use method='n2v2', which avoids it."
         )
     return problems
 

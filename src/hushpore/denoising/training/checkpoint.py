@@ -166,8 +166,8 @@ class Checkpoint:
             }
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise InputError(
-                f"The checkpoint {self._path.name} is not whole ({type(error).__name__}); "
-                "delete it."
+                f"The checkpoint {self._path.name} is incomplete ({type(error).__name__}). "
+                "Delete it and start the training again."
             ) from error
 
     def _read(
@@ -177,8 +177,8 @@ class Checkpoint:
             return read_tensors(self._path, _ENTRY, wanted)
         except InputError as error:
             raise InputError(
-                f"{self._path.name} is no checkpoint of a training of hushpore, or damaged. Choose "
-                "another name for the checkpoint, or delete the file."
+                f"{self._path.name} is not a hushpore checkpoint, or it is damaged. Choose another "
+                "name for the checkpoint, or delete the file."
             ) from error
 
     def _require_same(self, key: Mapping[str, Any], but: Collection[str]) -> None:
@@ -189,8 +189,8 @@ class Checkpoint:
         ]
         if differing:
             raise InputError(
-                f"The checkpoint {self._path.name} is of another training: {differing[0]}. "
-                "Choose another name for the checkpoint, or delete the file to begin anew."
+                f"The checkpoint {self._path.name} belongs to another training: {differing[0]}. "
+                "Choose another name for the checkpoint, or delete the file to start again."
             )
 
 

@@ -196,8 +196,8 @@ class TrainingLoop:
     def _note_early_end(self, step: int) -> None:
         most = self.schedule.most_steps
         of = "" if most == ENDLESS or self.schedule.is_open else f" of {most:,}"
-        self.ended = "stopped by hand"
-        self.notes.append(Note(f"Stopped early, after {step:,}{of} steps."))
+        self.ended = "stopped by the user"
+        self.notes.append(Note(f"Training stopped by the user after {step:,}{of} steps."))
 
     def _look_at_curve(self, state: TrainingState) -> None:
         """Let the validation loss decide whether the training comes to its end."""
@@ -225,8 +225,8 @@ class TrainingLoop:
                 continue
             if not np.isfinite(value).all():
                 raise InputError(
-                    "Training diverged: the loss is no longer a number. "
-                    "Choose a smaller learning_rate."
+                    "Training diverged: the loss is not a finite number. Choose a smaller "
+                    "learning_rate."
                 )
             for name, each in zip(("loss", "validation"), value, strict=True):
                 state.curves.setdefault(name, []).append((step, float(each)))

@@ -82,7 +82,8 @@ class Training:
                 smaller = batches.halved()
             if smaller is not None:
                 count = smaller.count
-                yield self.log.note(f"Memory ran out: training with {count} patches a step.")
+                patches = readable_count(count, "patch", "patches")
+                yield self.log.note(f"Out of memory: batch size reduced to {patches}.")
             else:
                 yield place.move_to_cpu()
 
@@ -110,7 +111,7 @@ class Training:
         state = loop.start(self._architecture())
         if checkpoint is not None and checkpoint.exists:
             checkpoint.load(state, place.is_moved)
-            yield log.note(f"Went on from the checkpoint, after {state.step} steps.", False)
+            yield log.note(f"Resumed from the checkpoint at step {state.step:,}.", False)
         yield PREPARING
         try:
             yield from loop.run(state, checkpoint)
@@ -120,14 +121,15 @@ class Training:
         log.notes += loop.notes
         is_full = loop.schedule.is_open and not loop.notes
         if is_full:
-            yield log.note(f"Trained for {state.step:,} steps: {loop.ended}.", warning=False)
+            steps = readable_count(state.step, "step")
+            yield log.note(f"Training ended after {steps}: {loop.ended}.", warning=False)
         schedule = loop.schedule.record(state.shares)
         learnt = Learnt(
             self._to_model(state.learner.average), state.curves, state.step, state.elapsed,
             schedule, loop.ended,
         )  # fmt: skip
         if (share := learnt.model.network.input_share) > NOTABLE_SHARE:
-            yield log.note(_words_of_share(share, task, learnt, is_full), False, "result")
+            yield log.note(_input_share_note(share, task, learnt, is_full), False, "result")
         return learnt
 
     def _architecture(self) -> Architecture:
@@ -209,26 +211,29 @@ class Training:
         )
 
 
-def _words_of_share(share: float, task: Task, learnt: Learnt, is_full: bool) -> str:
-    """Say that much of a result is the scan itself. `is_full`: whether its curve has ended it."""
-    advice = advice_after(task, learnt)
-    short = f", for which the training was short.{advice}" if advice else "."
-    why = f"there is little noise{short}"
-    if share > MOST_OF_IT:
-        few = "" if is_full else f", or {readable_count(learnt.steps, 'step')} are too few"
-        why = f"there is hardly any noise to remove{few}."
-    kept = f"{readable_percent(share)} of the result is the scan as it was"
+def _input_share_note(share: float, task: Task, learnt: Learnt, is_full: bool) -> str:
+    """Return a note that a large share of the result is the original scan.
+
+    `is_full`: whether the training ended because it no longer improved the result.
+    """
+    kept = f"{readable_percent(share)} of the result is the original scan"
     if share > ALL_OF_IT:
-        kept = "The result is the scan as it was"
-    return f"{kept}: {why}"
+        kept = "The result is the original scan"
+    if share > MOST_OF_IT:
+        verb = "is" if learnt.steps == 1 else "are"
+        few = f"{readable_count(learnt.steps, 'step')} {verb} too few"
+        why = "there is little noise" if is_full else f"either there is little noise, or {few}"
+        return f"{kept}: {why}."
+    if advice := advice_after(task, learnt):
+        return f"{kept}: there is little noise, and the training was short for it.{advice}"
+    return f"{kept}: there is little noise."
 
 
 def advice_after(task: Task, learnt: Learnt) -> str:
-    """Return what helps where the result is not as it should be, unless the user refused it."""
+    """Return advice for an unsatisfactory result; empty if the user chose a shorter training."""
     if task.trained is not None:
-        return " The model has learnt from another scan: train on this one."
+        return " The model was trained on another scan: train on this one."
     if learnt.steps < Schedule.of(task.settings).steps:
-        # whoever has cut the training short, or limited its time, knows; and where its curve
-        # has ended it, more does not help
+        # the user stopped or limited the training, or more steps would not help
         return ""
-    return " Train longer (Training steps)."
+    return " Train longer (steps)."

@@ -116,14 +116,14 @@ class Schedule:
         return WARM_UP + (1 - COOL_DOWN - WARM_UP) * (step - WARM_UP_STEPS) / longest
 
     def ending(self, step: int) -> str:
-        """Return in words what has ended a training after some steps, but for a user."""
+        """Return the reason why a training ended, unless the user stopped it."""
         if self.ends_after is not None:
-            return "as many as in the training that is repeated"
+            return "as in the reproduced run"
         if self.plateau is not None:
-            return "more would have brought next to nothing"
+            return "no further improvement"
         if self.is_open:
-            return "the most without a number of steps or a time limit"
-        return "as many as were asked for" if step >= self.steps else "the time limit"
+            return "maximum number of steps"
+        return "all steps completed" if step >= self.steps else "time limit reached"
 
     def record(self, taken: Sequence[int]) -> dict[str, Any] | None:
         """Return what is needed to repeat a training, as JSON values.
@@ -193,7 +193,13 @@ def _read(path: Path, steps: int) -> Schedule:
     except OSError as error:
         raise InputError(f"The record {path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not the record of a denoising that was trained.") from error
+        raise InputError(
+            f"{path} is not the record of a denoising with a training. Choose the .json file "
+            "beside a denoised volume."
+        ) from error
     if shares and len(shares) != count:
-        raise InputError(f"The training in {path} is not whole: {len(shares)} of {count} steps.")
+        raise InputError(
+            f"The record {path} is incomplete: it has the learning rates of {len(shares)} of "
+            f"{count} steps. Choose another record."
+        )
     return Schedule(steps, None, count, shares)
