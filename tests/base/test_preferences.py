@@ -117,7 +117,7 @@ def test_jobs_run_where_it_is_preferred_and_the_record_says_why() -> None:
     save_preferences(Preferences(device="cpu", memory=0.5))
     assert choose_backend("auto").reason == "as preferred"
     assert JOBS["pores"].backend("auto").reason == "as preferred"
-    assert choose_backend("cpu").reason == "as asked"
+    assert choose_backend("cpu").reason == "as requested"
     assert Backend().free_memory() == 500_000_000
     found = hushpore.segment_pores(np.arange(64.0).reshape(4, 4, 4))
     assert found.provenance["device"].endswith("(as preferred)")

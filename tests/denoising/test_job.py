@@ -369,7 +369,7 @@ def test_a_gpu_too_small_for_the_volume_hands_over_to_the_cpu(
     monkeypatch.setattr(Backend, "release", lambda self: None)
     monkeypatch.setattr(Backend, "free_memory", lambda self: 1e9)
     monkeypatch.setattr(workplace, "choose_precision", lambda *_: torch.float32)
-    gpu = Backend("cuda:0", "a small GPU", "as asked")
+    gpu = Backend("cuda:0", "a small GPU", "as requested")
     result = hushpore.denoise(scan, **{**QUICK, "device": gpu})
     # from then on it is timed there
     assert [type(clock) for clock in clocks] == [HostClock]

@@ -442,7 +442,7 @@ def test_what_varies_where_no_place_is_flat_is_not_taken_for_noise() -> None:
     result = hushpore.denoise(noisy, steps=1, **QUICK)
     assert result.provenance["network"]["method"] == "n2v2"
     (note,) = (each for each in result.notes if "flat enough" in each)
-    assert "more than the noise (163, by differences" in note
+    assert "exceeds the noise (163, from differences" in note
 
 
 def test_several_channels_are_not_one_noise() -> None:

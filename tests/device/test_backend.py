@@ -146,13 +146,13 @@ def test_out_of_memory_is_recognised_whoever_says_it(error: Exception, expected:
 def test_a_cpu_says_what_it_has_and_what_a_gpu_would_take() -> None:
     version, memory, *rest = Backend().details()
     assert version.startswith(f"PyTorch {torch.__version__}")
-    assert memory.endswith("GB of memory are free")
+    assert memory.endswith("GB of memory free")
     assert rest[-2:] == [
-        "read_ahead: on, for what is read from disk",
-        "pinned, stream, graphs, void: without effect, no CUDA device",
+        "read_ahead: on, for data read from disk",
+        "pinned, stream, graphs, void: no effect, no CUDA device",
     ]
     if torch.version.cuda is None:
-        assert rest[0].startswith("for an NVIDIA GPU, PyTorch has to be built for CUDA")
+        assert rest[0].startswith("an NVIDIA GPU needs PyTorch for CUDA")
 
 
 @pytest.mark.parametrize(
@@ -177,23 +177,25 @@ def test_what_runs_on_a_gpu_of_amd_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 10**10))
     lines = Backend("cuda:0", "an AMD GPU").details()
     assert lines[0].endswith("for ROCm 6.4: denoising")
-    assert lines[2] == "pores are segmented on the CPU: their kernels are for NVIDIA's GPUs"
-    with pytest.raises(DeviceError, match="the kernels are for NVIDIA's GPUs"):
+    assert lines[2] == "pores are segmented on the CPU: the kernels need an NVIDIA GPU"
+    with pytest.raises(DeviceError, match="the kernels need an NVIDIA GPU"):
         Backend("cuda:0", "an AMD GPU").cupy()
 
 
 def test_a_gpu_of_apple_is_taken_for_denoising_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(DeviceError, match="PyTorch finds no GPU of Apple"):
+    with pytest.raises(DeviceError, match="PyTorch finds no Apple GPU"):
         choose_backend("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    told = "denoising, which we could not try: compare with the CPU first"
-    assert f"for Apple's GPU, choose the device mps: {told}" in Backend().details()
+    told = "not tested by us: compare with the CPU first"
+    assert (
+        f"for the Apple GPU, choose the device mps: denoising only, {told}" in Backend().details()
+    )
     assert choose_backend("auto").device == "cpu"
     found = JOBS["denoise"].backend("mps")
     assert (found.device, found.name, found.is_gpu) == ("mps", "Apple GPU", True)
-    assert found.details()[0] == f"Apple's GPU: {told}; all else is done by the CPU"
+    assert found.details()[0] == f"Apple GPU: for denoising only, {told}; all else runs on the CPU"
     # nothing of CUDA is asked for
     assert found.timer().timing().device_memory == 0
     assert (found.bus(), found.graph_capture()) == (None, None)
@@ -203,7 +205,7 @@ def test_a_gpu_of_apple_is_taken_for_denoising_where_it_is_asked_for(
 
 def test_the_memory_that_jobs_may_take_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSHPORE_MEMORY", "2")
-    assert Backend().details()[1].endswith("are free, of which jobs take 2 at most")
+    assert Backend().details()[1].endswith("GB of memory free; memory limit of jobs: 2 GB")
 
 
 def test_switches_that_are_preferred_hold_where_none_are_given(

@@ -24,10 +24,10 @@ def stages(**seconds: float) -> dict[str, StageTime]:
 @pytest.mark.parametrize(
     ("spent", "elapsed", "words"),
     [
-        ({"training": 8.0, "upload": 1.0}, 10.0, "Computing takes 80 % of the time, most of it tr"),
-        ({"reading": 6.0, "training": 4.0}, 10.0, "Reading takes 60 %"),
-        ({"upload": 4.0, "download": 4.0, "training": 2.0}, 10.0, "Moving data"),
-        ({"training": 1.0}, 10.0, "90 % of the time is spent between the stages"),
+        ({"training": 8.0, "upload": 1.0}, 10.0, "Limited by computing (80 %, mostly training)"),
+        ({"reading": 6.0, "training": 4.0}, 10.0, "Limited by reading (60 % of the time)"),
+        ({"upload": 4.0, "download": 4.0, "training": 2.0}, 10.0, "Limited by data transfer"),
+        ({"training": 1.0}, 10.0, "Limited by overhead between the stages (90 % of the time)"),
     ],
     ids=["compute", "reading", "transfer", "host"],
 )
@@ -37,13 +37,13 @@ def test_the_bottleneck_is_named(spent: dict[str, float], elapsed: float, words:
 
 def test_without_any_time_there_is_no_bottleneck() -> None:
     assert bottleneck(Timing()) == ""
-    assert timing_table(Timing()) == "Nothing was timed."
+    assert timing_table(Timing()) == "No stage was timed."
 
 
 def test_the_table_has_a_line_for_each_stage_and_the_bottleneck() -> None:
     lines = timing_table(Timing(stages(training=3.0, denoising=1.0), 4.0)).splitlines()
     assert lines[1].split()[:5] == ["training", "1", "3.000", "75.0", "%"]
-    assert lines[3].startswith("Computing takes 100 %")
+    assert lines[3].startswith("Limited by computing (100 %")
     assert len({len(line) for line in lines[:3]}) == 1
 
 
@@ -61,12 +61,12 @@ def test_the_record_is_plain_json() -> None:
 
 def test_warming_up_is_no_bottleneck() -> None:
     words = bottleneck(Timing(stages(preparing=18.0, distance=1.0, upload=0.5), 19.6))
-    assert words.startswith("Computing takes 62 % of the time, most of it distance")
+    assert words.startswith("Limited by computing (62 %, mostly distance)")
 
 
 def test_the_rate_of_reading_and_transfers_is_named() -> None:
     reading = StageTime(2, 4.0, 2.0, nbytes=2_000_000_000, bytes_per_second=1e9)
-    assert ", at 0.5 GB/s:" in bottleneck(Timing({"reading slices": reading}, 4.0))
+    assert ", 0.5 GB/s)" in bottleneck(Timing({"reading slices": reading}, 4.0))
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,7 @@ def test_what_is_done_a_second_is_put_into_words(
 def test_memory_and_waits_are_put_into_words() -> None:
     waiting = {"download": StageTime(3, 1.0, 1.0, syncs=3)}
     assert memory_and_syncs(Timing(waiting, 1.0, host_memory=2 * 10**9, device_memory=10**9)) == (
-        "2 GB of main memory in use at most, 1 GB on the device, "
-        "the host waited for the device 3 times"
+        "peak memory 2 GB, peak GPU memory 1 GB, the CPU waited for the GPU 3 times"
     )
     assert memory_and_syncs(Timing()) == ""
 
@@ -100,7 +99,7 @@ def test_what_was_decided_is_told_as_far_as_one_came_to_it() -> None:
     choices = {
         "pinned": "on, 21 GB/s up, where plain copies make 8",
         "graphs of tiles": "off, 0.98 times as fast as without",
-        "stream": "off, nothing to use it for",
+        "stream": "off, not needed",
         "labels": "off, no CUDA device",
     }
     timing = Timing({"work": StageTime(1, 1.0, 1.0)}, 1.0, choices=choices)

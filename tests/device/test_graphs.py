@@ -76,7 +76,7 @@ class Bench:
 
 
 @pytest.mark.parametrize(
-    ("switches", "said"), [({}, "on, by default"), ({"graphs": "on"}, "on, as asked")]
+    ("switches", "said"), [({}, "on, by default"), ({"graphs": "on"}, "on, as requested")]
 )
 def test_after_the_first_calls_work_is_replayed(switches: dict[str, str], said: str) -> None:
     bench = Bench(**switches)
@@ -91,7 +91,7 @@ def test_work_is_done_plainly_where_the_user_wants_it_so() -> None:
     bench = Bench(graphs="off")
     bench.call(50)
     assert bench.plainly == 50
-    assert bench.said() == "off, as asked"
+    assert bench.said() == "off, as requested"
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("no\nway"), torch.OutOfMemoryError("no")])
@@ -100,7 +100,7 @@ def test_what_cannot_be_recorded_goes_on_plainly(problem: Exception) -> None:
     bench.capturer.problem = problem
     bench.call(50)
     assert bench.plainly == 50
-    assert bench.said() == "off, could not be captured: no"
+    assert bench.said() == "off, capture failed: no"
 
 
 def test_nothing_is_recorded_where_memory_is_short() -> None:
@@ -108,7 +108,7 @@ def test_nothing_is_recorded_where_memory_is_short() -> None:
     bench.capturer.needed = 600
     bench.call(50)
     assert not bench.capturer.tapes
-    assert bench.said() == "off, 600 B more may be needed, 1 kB are free"
+    assert bench.said() == "off, needs up to 600 B more; 1 kB free"
 
 
 def test_each_shape_has_a_recording_of_its_own() -> None:
@@ -250,7 +250,7 @@ def test_after_a_recording_the_stream_is_what_it_was(
     free_pools()
     assert cuda.emptied == 1
     if fails:
-        with pytest.raises(RuntimeError, match="a capture before this one failed: operation would"):
+        with pytest.raises(RuntimeError, match="an earlier capture failed: operation would"):
             capturer.capture(work, generator)  # type: ignore[arg-type]
         assert cuda.captures == 1
 

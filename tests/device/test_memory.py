@@ -256,9 +256,9 @@ def test_what_one_ends_another_may_still_use() -> None:
     with freed_memory_kept():
         with freed_memory_kept():
             pass
-        assert memory._in_force == [memory._KEPT]
+        assert memory._active == [memory._KEPT]
         assert np.ones(10).sum() == 10
-    assert not memory._in_force
+    assert not memory._active
 
 
 _LEFT = """
@@ -335,9 +335,9 @@ def test_arrays_that_lie_apart_leave_nothing_between_those_that_are_kept(
 def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_c_library", lambda: None)
     with freed_memory_kept(), arrays_apart():
-        assert len(memory._in_force) == 2
+        assert len(memory._active) == 2
     give_back_freed()
-    assert not memory._in_force
+    assert not memory._active
 
 
 def test_sizes_are_as_before_a_block_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,6 +346,6 @@ def test_sizes_are_as_before_a_block_when_it_ends(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(memory, "_c_library", lambda: library)
     with freed_memory_kept():
         with arrays_apart():
-            assert sizes == {**memory._USUAL, **memory._APART}
+            assert sizes == {**memory._NORMAL, **memory._SEPARATE}
         assert sizes == memory._KEPT
-    assert sizes == memory._USUAL
+    assert sizes == memory._NORMAL

@@ -39,21 +39,21 @@ def test_what_cannot_be_read_is_refused_with_what_could(text: str, said: str) ->
 
 def test_what_is_never_come_to_says_why() -> None:
     without = Choices(Switches(), without="no CUDA device").lines()
-    assert without.pop("read_ahead") == "off, nothing to use it for"
+    assert without.pop("read_ahead") == "off, not needed"
     assert set(without.values()) == {"off, no CUDA device"}
     assert set(without) == {field.name for field in dataclasses.fields(Switches)} - {"read_ahead"}
-    assert Choices(Switches()).lines()["stream"] == "off, nothing to use it for"
+    assert Choices(Switches()).lines()["stream"] == "off, not needed"
 
 
 def test_what_was_decided_replaces_that() -> None:
     choices = Choices(Switches(pinned="on"))
     assert choices.asked("pinned") is True
     assert choices.asked("graphs") is None
-    assert choices.say("pinned", True, "as asked")
-    assert not choices.say("graphs of tiles", False, "no win")
-    assert not choices.say("graphs of steps", False, "no win")
+    assert choices.record("pinned", True, "as requested")
+    assert not choices.record("graphs of tiles", False, "no win")
+    assert not choices.record("graphs of steps", False, "no win")
     lines = choices.lines()
-    assert lines["pinned"] == "on, as asked"
+    assert lines["pinned"] == "on, as requested"
     assert lines["graphs of tiles"] == "off, no win"
     assert "graphs" not in lines
 
@@ -63,14 +63,14 @@ def test_before_a_job_each_switch_says_what_it_will_do() -> None:
     assert [line.partition(":")[0] for line in lines] == [
         field.name for field in dataclasses.fields(Switches)
     ]
-    assert lines[0] == "pinned: on, as asked"
-    assert lines[1] == "stream: used where copying up takes a tenth of the time"
-    assert lines[2] == "graphs: off, as asked"
+    assert lines[0] == "pinned: on, as requested"
+    assert lines[1] == "stream: on, if uploads take at least a tenth of the time"
+    assert lines[2] == "graphs: off, as requested"
 
 
 def test_switches_without_use_are_told_in_one_line() -> None:
     lines = Choices(Switches(read_ahead="off"), without="no CUDA device").outlook()
-    assert lines[0] == "read_ahead: off, as asked"
+    assert lines[0] == "read_ahead: off, as requested"
     assert lines[1].startswith("pinned, stream, ")
-    assert lines[1].endswith(": without effect, no CUDA device")
+    assert lines[1].endswith(": no effect, no CUDA device")
     assert len(lines) == 2

@@ -287,7 +287,7 @@ def test_work_that_moves_to_another_device_is_timed_on_its_clock() -> None:
 
 def test_timing_a_stage_costs_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     # it looks at the memory now and then, as time goes by
-    monkeypatch.setattr(timing, "_LOOK", math.inf)
+    monkeypatch.setattr(timing, "_MEMORY_INTERVAL", math.inf)
     timer, calls = StageTimer(), Counter[str]()
     for _ in range(2):
         with timer.stage("a"):

@@ -141,7 +141,7 @@ def test_on_the_cpu_nothing_is_pinned_and_nothing_decided() -> None:
     values = np.arange(6, dtype=np.uint16)
     np.testing.assert_array_equal(here.download(here.upload(values)), values)
     assert here.upload_ahead(values).result().dtype == torch.uint16
-    assert said(here) == "off, nothing to use it for"
+    assert said(here) == "off, not needed"
 
 
 def test_little_crosses_plainly() -> None:
@@ -150,7 +150,7 @@ def test_little_crosses_plainly() -> None:
     values = np.ones(4 * CHUNK - 1, np.uint8)
     np.testing.assert_array_equal(moved.download(moved.upload(values)), values)
     assert bus.pins == []
-    assert said(moved) == "off, 0.000255 MB are too little"
+    assert said(moved) == "off, 0.000255 MB are too few"
 
 
 def test_much_crosses_through_pinned_buffers_from_the_first_chunk_on() -> None:
@@ -172,10 +172,10 @@ def test_a_switch_decides_whatever_the_size() -> None:
     values = np.ones(100 * CHUNK, np.uint8)
     off.upload(values)
     assert bus.pins == []
-    assert said(off) == "off, as asked"
+    assert said(off) == "off, as requested"
     np.testing.assert_array_equal(on.download(on.upload(values[:5])), values[:5])
     assert bus.pins
-    assert said(on) == "on, as asked"
+    assert said(on) == "on, as requested"
 
 
 def test_where_memory_cannot_be_pinned_copies_are_plain() -> None:
@@ -204,7 +204,7 @@ def test_a_side_stream_is_joined_before_what_it_brought_is_used() -> None:
     assert bus.joins == 0
     np.testing.assert_array_equal(pending.result(), values)
     assert bus.joins == 1
-    assert moved.choices.lines()["stream"] == "on, as asked"
+    assert moved.choices.lines()["stream"] == "on, as requested"
 
 
 @pytest.mark.parametrize(("computing", "wins"), [(3.0, True), (50.0, False)])
@@ -252,7 +252,7 @@ def test_arrays_cross_to_a_gpu_and_back_whole(pinned: str, dtype: str) -> None:
         pending = moved.upload_ahead(values)
         np.testing.assert_array_equal(moved.download(pending.result()), values)
     moved.release()
-    expected = {"auto": "on, by default", "on": "on, as asked", "off": "off, as asked"}
+    expected = {"auto": "on, by default", "on": "on, as requested", "off": "off, as requested"}
     assert choices.lines()["pinned"] == expected[pinned]
 
 
@@ -299,7 +299,7 @@ def test_what_is_sent_ahead_arrives_scaled(rng):
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 1000, 4096 + 3])
 def test_several_threads_copy_what_one_would(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "_WORTH", 4)
+    monkeypatch.setattr(copying, "_MIN_PARALLEL", 4)
     source = np.random.default_rng(0).integers(0, 256, size).astype(np.uint8)
     target = np.zeros(size + 2, np.uint8)
     copying.copy_bytes(target[1:-1], source)

@@ -66,8 +66,8 @@ def test_a_switch_is_obeyed_and_changes_no_result(
         found[state] = applied(scan, model, backend, **how)
         lines = found[state].provenance["optimisations"]
         told = {line for key, line in lines.items() if key.partition(" ")[0] == name}
-        assert told <= {f"{state}, as asked", "off, nothing to use it for"}
-        assert f"{state}, as asked" in told or not is_in_pieces
+        assert told <= {f"{state}, as requested", "off, not needed"}
+        assert f"{state}, as requested" in told or not is_in_pieces
     assert_close(found["on"], found["off"])
 
 

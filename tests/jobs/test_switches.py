@@ -72,11 +72,11 @@ def test_an_optimisation_is_used_where_it_is_switched_on_and_nowhere_else(
         found = denoised(scan, pretended_gpu(**{**others, name: "on"}))
         assert set(+times) == {name}
         lines = found.provenance["optimisations"]
-        assert lines.pop("void") == "off, nothing to use it for"
+        assert lines.pop("void") == "off, not needed"
         told = {line for key, line in lines.items() if key.partition(" ")[0] == name}
-        assert told == {"on, as asked"}
+        assert told == {"on, as requested"}
         assert {line for key, line in lines.items() if key.partition(" ")[0] != name} == {
-            "off, as asked"
+            "off, as requested"
         }
         np.testing.assert_array_equal(found.volume.data, plain.volume.data)
 
@@ -85,8 +85,8 @@ def test_left_to_themselves_they_say_why_they_are_used_or_not(
     scan: Volume, times: Counter[str], pretended_gpu: Callable[..., Backend]
 ) -> None:
     lines = denoised(scan, pretended_gpu()).provenance["optimisations"]
-    assert lines["read_ahead"] == "on, the next piece is read meanwhile"
-    assert lines["pinned"].endswith("MB are too little")
+    assert lines["read_ahead"] == "on, by default"
+    assert lines["pinned"].endswith("MB are too few")
     assert set(+times) <= {"read_ahead", "graphs"}
 
 

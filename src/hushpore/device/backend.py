@@ -1,4 +1,4 @@
-"""The device that a job runs on, chosen once, with its reason."""
+"""The device of a job, with the reason for choosing it."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _DEVICES = (
     f"expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, {ALL_GPUS!r}, or 'mps' (Apple's GPU)"
 )
 
-#: What is said of a GPU that no test of ours has met.
-UNTRIED = "which we could not try: compare with the CPU first"
+#: Warning about GPUs that hushpore was never tested on.
+UNTRIED = "not tested by us: compare with the CPU first"
 
-#: What to do where a device cannot be used.
+#: Remedy if a device cannot be used.
 _INSTEAD = ". Use 'auto' or 'cpu'."
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Where a job runs."""
+    """The device of a job."""
 
     device: str = "cpu"  # ``"cpu"``, ``"cuda:0"`` or ``"mps"``
-    name: str = ""  # the device in the user's words; by default the processor with its threads
-    reason: str = "as asked"  # why this device, for the form and the record
-    # which optimisations may be used on it; None: those that the user prefers
+    name: str = ""  # of the device, for users; by default the CPU with its number of threads
+    reason: str = "as requested"  # reason for the choice, for the form and the record
+    # optimisations that may be used; None: those of the preferences
     switches: Switches | None = None
-    on_trial: bool = False  # whether the job is to compare it with the CPU, and keep the faster
-    # what the jobs of a chain leave on it for each other
+    on_trial: bool = False  # whether the job compares it with the CPU and keeps the faster one
+    # an image that one job of a chain leaves on the device for the next
     resident: Resident | None = field(default=None, repr=False)
-    # of the processor, that the kernels of pores run on; None: as many as it has cores
+    # CPU threads for the kernels of pore segmentation; None: one per core
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -66,12 +66,12 @@ class Backend:
 
     @property
     def is_apple(self) -> bool:
-        """Whether this is the GPU of a Mac: it has the host's memory, and no numbers of 64 bits."""
+        """Whether this is the GPU of a Mac: it shares the host's memory and lacks 64-bit types."""
         return self.device == "mps"
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the CPU can go on where this runs out of memory."""
+        """Whether this is a GPU, so that a job can fall back to the CPU if memory runs out."""
         return self.is_cuda or self.is_apple
 
     @property
@@ -80,10 +80,10 @@ class Backend:
         return f"{self.name} ({self.reason})"
 
     def details(self) -> list[str]:
-        """Say, a line each, with what the device is used, its memory, and what switches will do."""
+        """Return lines on the libraries, the memory and the optimisations of the device."""
         lines = self._details_of_gpu() if self.is_cuda else self._details_of_cpu()
         if self.is_apple:
-            lines.insert(0, f"Apple's GPU: denoising, {UNTRIED}; all else is done by the CPU")
+            lines.insert(0, f"Apple GPU: for denoising only, {UNTRIED}; all else runs on the CPU")
         several = [outlook_of_all_gpus()] if self.is_cuda else []
         return [*lines, *filter(None, several), *self.choices.outlook()]
 
@@ -95,18 +95,19 @@ class Backend:
         built = f"for CUDA {cuda}" if cuda else "built for the CPU only"
         lines = [
             f"PyTorch {torch.__version__}, {built}",
-            f"{memory.available / 1e9:.3g} of {memory.total / 1e9:.3g} GB of memory are free"
-            + ("" if limit is None else f", of which jobs take {limit / 1e9:.3g} at most"),
+            f"{memory.available / 1e9:.3g} of {memory.total / 1e9:.3g} GB of memory free"
+            + ("" if limit is None else f"; memory limit of jobs: {limit / 1e9:.3g} GB"),
         ]
         if cuda is None:
             lines.append(
-                "for an NVIDIA GPU, PyTorch has to be built for CUDA: "
-                "https://pytorch.org/get-started/locally"
+                "an NVIDIA GPU needs PyTorch for CUDA: https://pytorch.org/get-started/locally"
             )
         else:
-            lines.append(f"for pores on an NVIDIA GPU: pip install 'hushpore[{cupy_extra()}]'")
+            lines.append(
+                f"pore segmentation on an NVIDIA GPU: pip install 'hushpore[{cupy_extra()}]'"
+            )
         if torch.backends.mps.is_available() and not self.is_apple:
-            lines.append(f"for Apple's GPU, choose the device mps: denoising, {UNTRIED}")
+            lines.append(f"for the Apple GPU, choose the device mps: denoising only, {UNTRIED}")
         return lines
 
     def _details_of_gpu(self) -> list[str]:
@@ -117,17 +118,17 @@ class Backend:
         platform = f"ROCm {rocm}" if rocm else f"CUDA {_cuda_of_torch()}"
         lines = [
             f"PyTorch {torch.__version__} for {platform}: denoising",
-            f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of its memory are free",
+            f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of GPU memory free",
         ]
         if rocm:
-            return [*lines, "pores are segmented on the CPU: their kernels are for NVIDIA's GPUs"]
+            return [*lines, "pores are segmented on the CPU: the kernels need an NVIDIA GPU"]
         try:
             cupy = self._working_cupy()
         except DeviceError as error:
             return [*lines, f"pores are segmented on the CPU: {error}"]
         version = cupy.cuda.runtime.runtimeGetVersion()
-        of = f"CuPy {cupy.__version__} for CUDA {version // 1000}.{version % 1000 // 10}"
-        return [*lines, f"{of}: pores, where a slab is segmented faster than on the CPU"]
+        cupy_version = f"CuPy {cupy.__version__} for CUDA {version // 1000}.{version % 1000 // 10}"
+        return [*lines, f"{cupy_version}: pore segmentation, if it is faster than on the CPU"]
 
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
@@ -135,20 +136,20 @@ class Backend:
 
     @cached_property
     def choices(self) -> Choices:
-        """What is decided about each optimisation on this backend: that of one job."""
+        """The decisions on each optimisation, for one job."""
         switches = self.switches or Switches.parse(preferred("switches").value)
         return Choices(switches, "" if self.is_cuda else "no CUDA device")
 
     @cached_property
     def transfers(self) -> Transfers:
-        """How arrays cross to this device and back."""
+        """Copies of arrays to and from this device."""
         from hushpore.device.transfers import Transfers
 
         self.limit_memory()
         return Transfers(self.device, self.bus(), self.choices)
 
     def bus(self) -> CudaBus | None:
-        """Return what arrays cross by; None on the CPU, where they stay."""
+        """Return the CUDA operations for transfers; None on other devices."""
         if not self.is_cuda:
             return None
         from hushpore.device.transfers import CudaBus
@@ -156,31 +157,31 @@ class Backend:
         return CudaBus(self.device)
 
     def graph_capture(self) -> CudaGraphCapture | None:
-        """Return what captures work as CUDA graphs; None where there is none."""
+        """Return the capture of CUDA graphs; None on other devices."""
         if not self.is_cuda:
             return None
         from hushpore.device.graphs import CudaGraphCapture
 
         return CudaGraphCapture(self.device)
 
-    def graph_replays(self, what: str) -> GraphReplays | None:
-        """Return what replays work, named for the record; None where nothing can be captured."""
+    def graph_replays(self, name: str) -> GraphReplays | None:
+        """Return replays of CUDA graphs under a name for the record; None on other devices."""
         capturer = self.graph_capture()
         if capturer is None:
             return None
         from hushpore.device.graphs import GraphReplays
 
-        return GraphReplays(what, capturer, self.choices)
+        return GraphReplays(name, capturer, self.choices)
 
     def clock(self) -> Clock:
-        """Return a clock of this device, for a timer whose job moves to it."""
+        """Return a clock of this device."""
         return CudaClock(self.device) if self.is_cuda else HostClock()
 
     def put(self, values: npt.NDArray[Any] | Scaled) -> torch.Tensor:
-        """Copy an array to the device as it is: conversion is cheaper there than on the bus.
+        """Copy an array to the device in its own type, which is cheaper to convert there.
 
-        Of scaled integers the integers cross, and are scaled there. For Apple's GPU, which has the
-        same memory, the host does both: not all types are known there.
+        Scaled integers are copied as integers and scaled on the device. Apple's GPU, which shares
+        the memory but lacks some types, gets float32.
         """
         if self.is_apple:
             values = _in_float32(values)
@@ -191,7 +192,7 @@ class Backend:
         return self.transfers.upload(values)
 
     def put_ahead(self, values: npt.NDArray[Any] | Scaled) -> PendingUpload:
-        """Begin to copy an array to the device, as `put`, beside the computing if that pays."""
+        """Start copying an array to the device, as `put`, during computing if that is faster."""
         if self.is_apple:
             values = _in_float32(values)
         if isinstance(values, Scaled):
@@ -202,20 +203,17 @@ class Backend:
         return self.transfers.upload_ahead(values)
 
     def get(self, values: torch.Tensor) -> npt.NDArray[np.float32]:
-        """Copy a tensor back to the host as float32; waits for the device."""
+        """Copy a tensor to the host as float32; waits for the device."""
         return self.transfers.download(values.float())
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Return an array of the host, not filled, of which copies to this device are fastest.
-
-        For a GPU its memory is pinned, where the system allows it, until the array is let go.
-        """
+        """Return an uninitialised array on the host, pinned for a GPU if the system allows it."""
         import numpy as np
 
         return pinned_array(self.device, shape, dtype) if self.is_cuda else np.empty(shape, dtype)
 
     def free_memory(self) -> int:
-        """Bytes that can still be taken on the device; on the host what is preferred at most."""
+        """Return the free device memory in bytes; on the host at most the preferred limit."""
         if self.is_cuda:
             import torch
 
@@ -226,12 +224,12 @@ class Backend:
         return free if limit is None else min(free, limit)
 
     def limit_memory(self) -> None:
-        """Have jobs take no more of a device than others leave free, until `release`."""
+        """Limit the memory pools to the free memory of the device, until `release`."""
         if self.is_cuda:
             limit_pools(self.device)
 
     def release(self) -> None:
-        """Give cached device memory back; called once at the end of a job."""
+        """Release cached device memory; called once at the end of a job."""
         if self.is_cuda:
             self.transfers.release()
             free_pools()
@@ -242,11 +240,11 @@ class Backend:
             torch.mps.empty_cache()
 
     def cupy(self) -> Any:
-        """Return CuPy, with this device as its current one, and PyTorch's stream as its own.
+        """Return CuPy with this device as the current one.
 
-        Together the two take no more of the device than is free, until `release`.
+        CuPy and PyTorch together are limited to the free memory of the device, until `release`.
 
-        Raises DeviceError if it is not installed, or cannot use the device; says why.
+        Raises DeviceError if CuPy is not installed or cannot use the device.
         """
         cupy = self._working_cupy()
         self.limit_memory()
@@ -256,7 +254,7 @@ class Backend:
         import torch
 
         if torch.version.hip:
-            raise DeviceError("the kernels are for NVIDIA's GPUs")
+            raise DeviceError("the kernels need an NVIDIA GPU")
         try:
             import cupy
 
@@ -269,20 +267,20 @@ class Backend:
             ) from None
         except Exception as error:
             raise DeviceError(
-                f"CuPy cannot use {self.name}: {first_line(error)}. PyTorch is of CUDA "
-                f"{_cuda_of_torch()}, to which 'hushpore[{cupy_extra()}]' fits"
+                f"CuPy cannot use {self.name}: {first_line(error)}. For this PyTorch (CUDA "
+                f"{_cuda_of_torch()}), install 'hushpore[{cupy_extra()}]'"
             ) from None
         return cupy
 
 
 def choose_backend(device: str = "auto", switches: Switches | None = None) -> Backend:
-    """Choose the device to run on.
+    """Choose the device of a job.
 
-    `device`: ``"auto"`` takes what the user prefers (`hushpore.base.preferences`), else a CUDA
-    device where PyTorch can really use one, else the CPU; ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and
-    ``"mps"`` (Apple's GPU) are taken at their word. `switches`: which optimisations may be used; by
-    default those that the user prefers.
-    Raises DeviceError if the device is unknown, or a GPU is asked for that cannot be used.
+    `device`: ``"auto"`` for the preferred device (`hushpore.base.preferences`), otherwise a CUDA
+    device that PyTorch can use, otherwise the CPU; or ``"cpu"``, ``"cuda"``, ``"cuda:1"``,
+    ``"mps"`` (Apple's GPU). `switches`: the optimisations that may be used; by default those of the
+    preferences.
+    Raises DeviceError if the device is unknown, or cannot be used.
     """
     if switches is not None:
         return replace(choose_backend(device), switches=switches)
@@ -294,7 +292,7 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
             try:
                 return replace(choose_backend(wanted), reason=reason)
             except DeviceError as error:
-                # nothing fails for want of what was not asked for
+                # a preference must not make jobs fail
                 return Backend(reason=f"{wanted} {reason}, but: {error}".removesuffix(_INSTEAD))
     if device in ("cpu", "mps"):
         return Backend() if device == "cpu" else _apple()
@@ -310,7 +308,7 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
         raise DeviceError(f"Device {device!r} cannot be used: {problem}{_INSTEAD}")
     import torch
 
-    reason = "a GPU is available" if device == "auto" else "as asked"
+    reason = "a GPU is available" if device == "auto" else "as requested"
     return Backend(f"cuda:{number}", torch.cuda.get_device_name(number), reason)
 
 
@@ -318,7 +316,7 @@ def _apple() -> Backend:
     import torch
 
     if not torch.backends.mps.is_available():
-        raise DeviceError(f"Device 'mps' cannot be used: PyTorch finds no GPU of Apple{_INSTEAD}")
+        raise DeviceError(f"Device 'mps' cannot be used: PyTorch finds no Apple GPU{_INSTEAD}")
     return Backend("mps", "Apple GPU")
 
 
@@ -329,7 +327,7 @@ def _in_float32(values: npt.NDArray[Any] | Scaled) -> npt.NDArray[Any]:
 
 
 def cupy_extra() -> str:
-    """Return the extra of this package with the CuPy that fits to the installed PyTorch."""
+    """Return the extra of this package whose CuPy matches the installed PyTorch."""
     return "cuda13" if _cuda_of_torch().startswith("13.") else "cuda12"
 
 
@@ -340,25 +338,25 @@ def _cuda_of_torch() -> str:
 
 
 def cpu_threads() -> int:
-    """Number of CPU cores that this process may use."""
+    """Return the number of CPU cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _cuda_problem(number: int) -> str:
-    """Why CUDA device `number` cannot be used, or an empty string where it can."""
+    """Return why CUDA device `number` cannot be used; empty if it can."""
     import torch
 
     if not torch.backends.cuda.is_built() and not torch.version.hip:  # type: ignore[no-untyped-call]
         return "the installed PyTorch is built for the CPU only"
     try:
-        # says what is missing: a driver, a newer one, a device
+        # the error names the missing part: a driver, a newer driver, a device
         torch.cuda.init()  # type: ignore[no-untyped-call]
         count = torch.cuda.device_count()
         if number >= count:
             return f"there are {count} CUDA devices, numbered from 0"
-        # a device that this build has no code for shows only in use
+        # a device that this build has no code for fails only in use
         torch.zeros(1, device=f"cuda:{number}").add_(1)
         torch.cuda.synchronize(number)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Where the time of a job went, in words, as a table and as JSON values."""
+"""Time spent in the stages of a job: as a sentence, as a table and as JSON values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushpore.base.events import StageTime, Timing
 
-#: What a stage does by the first word of its name, where it is not computing.
+#: Kind of a stage by the first word of its name; all others are computing.
 KINDS = {
     "reading": "reading",
     "upload": "transfer",
@@ -16,14 +16,14 @@ KINDS = {
     "preparing": "warm-up",
 }
 
-#: What is not worth a word in a table: that there is no GPU, or that something was not come to.
-_NOTHING = ("off, no CUDA device", "off, nothing to use it for")
+#: Decisions left out of the table: no GPU, or no use for the optimisation.
+_NOT_SHOWN = ("off, no CUDA device", "off, not needed")
 
 
 def bottleneck(timing: Timing) -> str:
-    """Say in one sentence what takes most of the time: reading, transfer, compute or host.
+    """Return the bottleneck in one sentence: reading, transfer, computing or overhead.
 
-    Warming up is left out: it happens once, and not again in the next job.
+    Warm-up is excluded: it happens only once.
     """
     spent = by_kind(timing)
     del spent["warm-up"]
@@ -32,20 +32,21 @@ def bottleneck(timing: Timing) -> str:
         return ""
     kind = max(spent, key=lambda name: spent[name])
     share = f"{100 * spent[kind] / total:.0f} %"
-    ours = {name: stage for name, stage in timing.stages.items() if _kind(name) == kind}
+    stages = {name: stage for name, stage in timing.stages.items() if _kind(name) == kind}
+    of_time = f"{share} of the time{_rate(stages)}"
     match kind:
         case "reading":
-            return f"Reading takes {share} of the time{_at(ours)}: a faster disk helps most."
+            return f"Limited by reading ({of_time}). A faster disk would help most."
         case "transfer":
-            return f"Moving data to and from the device takes {share} of the time{_at(ours)}."
+            return f"Limited by data transfer to and from the GPU ({of_time})."
         case "host":
-            return f"{share} of the time is spent between the stages, on the host."
-    longest = max(ours, key=lambda name: ours[name].seconds)
-    return f"Computing takes {share} of the time, most of it {longest}: a faster device helps most."
+            return f"Limited by overhead between the stages ({of_time})."
+    longest = max(stages, key=lambda name: stages[name].seconds)
+    return f"Limited by computing ({share}, mostly {longest}). A faster GPU or CPU would help most."
 
 
 def by_kind(timing: Timing) -> dict[str, float]:
-    """Return the seconds spent reading, in transfers, computing, warming up, and in no stage."""
+    """Return the seconds of reading, transfers, computing, warm-up and time outside stages."""
     spent = dict.fromkeys(("reading", "transfer", "compute", "warm-up", "host"), 0.0)
     for name, stage in timing.stages.items():
         spent[_kind(name)] += stage.seconds
@@ -54,7 +55,7 @@ def by_kind(timing: Timing) -> dict[str, float]:
 
 
 def throughput(stage: StageTime) -> str:
-    """Write what a stage gets done a second: '2.1 GB/s', '14 M voxels/s', or nothing."""
+    """Return the throughput of a stage: '2.1 GB/s', '14 M voxels/s', or an empty string."""
     if stage.bytes_per_second > 0:
         return f"{_short(stage.bytes_per_second / 1e9)} GB/s"
     if stage.voxels_per_second > 0:
@@ -63,26 +64,26 @@ def throughput(stage: StageTime) -> str:
 
 
 def memory_and_syncs(timing: Timing) -> str:
-    """Write the most memory in use, and how often the host waited for the device."""
+    """Return the peak memory, and the number of waits for the device, as text."""
     parts = []
     if timing.host_memory:
-        parts.append(f"{_short(timing.host_memory / 1e9)} GB of main memory in use at most")
+        parts.append(f"peak memory {_short(timing.host_memory / 1e9)} GB")
     if timing.device_memory:
-        parts.append(f"{_short(timing.device_memory / 1e9)} GB on the device")
+        parts.append(f"peak GPU memory {_short(timing.device_memory / 1e9)} GB")
     if timing.syncs:
         times = "once" if timing.syncs == 1 else f"{timing.syncs:,} times"
-        parts.append(f"the host waited for the device {times}")
+        parts.append(f"the CPU waited for the GPU {times}")
     return ", ".join(parts)
 
 
 def choices_line(timing: Timing) -> str:
-    """Write which optimisations are used and which are not, and why, as far as one came to them."""
-    told = {name: line for name, line in timing.choices.items() if line not in _NOTHING}
-    return "; ".join(f"{name}: {line}" for name, line in told.items())
+    """Return the optimisations that were on or off, each with the reason."""
+    shown = {name: line for name, line in timing.choices.items() if line not in _NOT_SHOWN}
+    return "; ".join(f"{name}: {line}" for name, line in shown.items())
 
 
 def timing_record(timing: Timing) -> dict[str, Any]:
-    """Return everything that was measured as plain JSON values, in seconds and bytes."""
+    """Return all timings as plain JSON values, in seconds and bytes."""
     total = sum(stage.seconds for stage in timing.stages.values()) or 1.0
     return {
         "elapsed": timing.elapsed,
@@ -100,12 +101,12 @@ def timing_record(timing: Timing) -> dict[str, Any]:
 
 
 def timing_table(timing: Timing) -> str:
-    """Return the stages as a table of plain text, with memory and the bottleneck under it.
+    """Return the stages as a plain-text table, followed by memory and bottleneck.
 
-    All times but the total leave out the first run, which warms up, where there are more.
+    Of stages with several runs, all times except the total exclude the first run, a warm-up.
     """
     if not timing.stages:
-        return "Nothing was timed."
+        return "No stage was timed."
     total = sum(stage.seconds for stage in timing.stages.values()) or 1.0
     wide = max(len("stage"), *map(len, timing.stages))
     names = ("runs", "total s", "share", "first ms", "p50 ms", "p95 ms", "worst ms")
@@ -127,13 +128,13 @@ def _kind(stage: str) -> str:
     return KINDS.get(stage.split(" ", maxsplit=1)[0], "compute")
 
 
-def _at(stages: dict[str, StageTime]) -> str:
-    """Write the rate of the stages together, where bytes were counted."""
+def _rate(stages: dict[str, StageTime]) -> str:
+    """Return the combined data rate of some stages; empty if no bytes were counted."""
     moved = sum(stage.nbytes for stage in stages.values())
     seconds = sum(stage.seconds for stage in stages.values())
-    return f", at {_short(moved / seconds / 1e9)} GB/s" if moved and seconds else ""
+    return f", {_short(moved / seconds / 1e9)} GB/s" if moved and seconds else ""
 
 
 def _short(number: float) -> str:
-    """Write a number so that it can be read at a glance: 0.0213, 2.1, 14, 1,300."""
+    """Return a number with two significant digits, or all digits above 10: 0.021, 2.1, 1,300."""
     return f"{number:,.0f}" if number >= 9.95 else f"{number:.2g}"

@@ -1,4 +1,4 @@
-"""Clocks of devices: marks on a time line that are read only once they have happened."""
+"""Clocks of devices: marks on a timeline that are read only after they have been reached."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class HostClock:
         return time.perf_counter_ns()
 
     def has_reached(self, mark: int) -> bool:
-        """Always: the host is never ahead of itself."""
+        """Always True on the host."""
         return True
 
     def seconds(self, start: int, end: int) -> float:
-        """Time between two readings."""
+        """Return the time between two readings, in seconds."""
         return (end - start) * 1e-9
 
     def at(self, mark: int) -> float:
@@ -29,14 +29,13 @@ class HostClock:
         return mark * 1e-9
 
     def release(self, mark: int) -> None:
-        """Nothing to give back."""
+        """Do nothing: readings need no resources."""
 
 
 class CudaClock:
-    """Marks are CUDA events in the current stream of a device, from a bounded supply.
+    """Marks are CUDA events in the current stream of a device, from a limited supply.
 
-    Work of CuPy is timed by the same events where it is in the same stream. It is without doing
-    anything: both libraries work in the device's default stream unless told otherwise.
+    The events also time work of CuPy: by default both libraries use the default stream.
 
     `device`: ``"cuda:0"`` and so on.
     """
@@ -50,13 +49,13 @@ class CudaClock:
             torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             for _ in range(supply)
         )
-        # ties the device's time line to the host's: exact while the device is idle, as it is now
+        # links the timelines of device and host; exact, because the device is idle now
         self._origin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._origin.record(self._stream)
         self._start = time.perf_counter()
 
     def mark(self) -> Any:
-        """Record an event, or return None where all are in use."""
+        """Record an event, or return None if all are in use."""
         if not self._free:
             return None
         event = self._free.popleft()
@@ -64,15 +63,15 @@ class CudaClock:
         return event
 
     def has_reached(self, mark: Any) -> bool:
-        """Ask the event, without waiting."""
+        """Return whether the event has been reached, without waiting."""
         return bool(mark.query())
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Time between two events that have both happened."""
+        """Return the time between two events that were reached, in seconds."""
         return float(start.elapsed_time(end)) * 1e-3
 
     def at(self, mark: Any) -> float:
-        """Time of an event that has happened, and so has the one before all others."""
+        """Return the time of an event that was reached, in seconds of the host's clock."""
         return self._start + self.seconds(self._origin, mark)
 
     def release(self, mark: Any) -> None:

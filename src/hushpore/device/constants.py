@@ -1,4 +1,4 @@
-"""Small constants on a device, sent or made there once."""
+"""Small constants on a device, created once."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ import torch
 def constant(
     values: tuple[Any, ...], device: str | torch.device, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Return a tensor of fixed numbers on a device; it must not be written to.
+    """Return a constant tensor on a device; it must not be written to.
 
-    ``torch.tensor(values, device="cuda")`` makes the host wait for the device each time it is
-    called, since its source lies in memory that the device cannot read by itself. Here that
-    happens on the first call only.
+    ``torch.tensor(values, device="cuda")`` makes the host wait for the device at every call, since
+    its source is not in pinned memory. Here only the first call waits.
 
     `values`: numbers, or nested tuples of them. `dtype`: by default PyTorch's for such numbers.
     """
-    # one that is first asked for while predicting may be used in training later
+    # a constant first used in prediction may later be used in training
     with torch.inference_mode(False):
         return torch.tensor(values, device=device, dtype=dtype)
 
 
 @functools.lru_cache(maxsize=512)
 def grid(shape: tuple[int, ...], device: str | torch.device) -> torch.Tensor:
-    """Return the places of a grid, in order; it must not be written to.
+    """Return the indices of all cells of a grid, in C order; they must not be written to.
 
-    `shape`: cells along each axis.
-    Returns: int64, shape (cells, len(shape)).
+    `shape`: number of cells along each axis.
+    Returns: int64, shape (n_cells, len(shape)).
     """
     with torch.inference_mode(False):
         axes = [torch.arange(edge, device=device) for edge in shape]

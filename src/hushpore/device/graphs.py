@@ -1,9 +1,9 @@
 """Work of a fixed shape, captured once as a CUDA graph and then replayed.
 
-A training step is some 300 small kernels, each launched by the host, and the GPU waits for the
-launches. A CUDA graph is all of them in one launch: on an H200 a training step took a fifth of the
-time, tiles of 64 x 64 a sixth, and those of 576 x 576 a twentieth less. What is captured must not
-read anything on the host, and finds its inputs in the same memory each time.
+A training step consists of some 300 small kernels, and the GPU waits for the host to launch each. A
+CUDA graph launches all of them at once: on an H200 a training step took a fifth of the time, tiles
+of 64 x 64 a sixth, and tiles of 576 x 576 a twentieth less. Captured work must not read anything on
+the host, and has its inputs in the same memory each time.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ if TYPE_CHECKING:
 
     Work = Callable[..., torch.Tensor]
 
-#: Calls before the capture, in which libraries warm up.
+#: Number of warm-up calls before the capture.
 WARM_UP = 3
 
-#: Shapes that are remembered; the one that was not used for longest goes first.
+#: Maximum number of shapes with a graph; the least recently used is freed first.
 MAX_SHAPES = 8
 
 
 class CudaGraphCapture:
-    """Records work on a device as CUDA graphs.
+    """Captures work on a device as CUDA graphs.
 
-    After a capture that failed none is tried any more in this process: PyTorch may be left
-    believing that it goes on.
+    After a failed capture no other is tried in this process: PyTorch may still believe that it is
+    capturing.
     """
 
-    _failed: ClassVar[str] = ""  # what the one that failed said
+    _failed: ClassVar[str] = ""  # error message of the failed capture
 
     def __init__(self, device: str) -> None:
         self._device = device
 
     def room(self) -> tuple[int, int]:
-        """Return how many bytes a graph may take, and how many are free.
+        """Return the number of bytes that a graph may need, and the number of free bytes.
 
-        Taken is what PyTorch has set aside and does not use: what the work needed, between calls.
+        The need is estimated as the memory that PyTorch has reserved but does not use between
+        calls.
         """
         held = torch.cuda.memory_reserved(self._device)
         needed = held - torch.cuda.memory_allocated(self._device)
@@ -56,76 +57,76 @@ class CudaGraphCapture:
     def capture(
         self, work: Callable[[], torch.Tensor], generator: torch.Generator | None
     ) -> CapturedGraph:
-        """Record work without doing it; any exception means that it cannot be.
+        """Capture work without running it; raises an exception if that is impossible.
 
-        Random numbers go on as if there were no graph.
+        The sequence of random numbers is the same as without a graph.
         """
         if CudaGraphCapture._failed:
-            raise RuntimeError(f"a capture before this one failed: {CudaGraphCapture._failed}")
+            raise RuntimeError(f"an earlier capture failed: {CudaGraphCapture._failed}")
         graph = torch.cuda.CUDAGraph()
         pool = torch.cuda.graph_pool_handle()
         number = torch.device(self._device).index or 0
-        # PyTorch captures the device's own generator, too, whether it is used or not
+        # PyTorch always captures the default generator of the device as well
         generators = [torch.cuda.default_generators[number]]
         if generator is not None:
             graph.register_generator_state(generator)
             generators.append(generator)
         spares = [each.clone_state() for each in generators]
         try:
-            # PyTorch's own stream for this is of the device that was captured on first
+            # PyTorch's default capture stream belongs to the device of the first capture
             stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-            # where capturing fails, PyTorch leaves its stream the current one
+            # after a failed capture PyTorch would leave the capture stream current
             present = torch.cuda.stream(torch.cuda.current_stream(self._device))
-            # other threads may copy meanwhile
+            # other threads may copy during the capture
             capture = torch.cuda.graph(
                 graph, pool=pool, stream=stream, capture_error_mode="thread_local"
             )
-            # the workspace of an earlier stream may be handed out again with this one
+            # this stream could get the workspace of an earlier one
             free_workspaces()
             with torch.cuda.device(self._device), present, capture:
                 result = work()
         except Exception as error:
             CudaGraphCapture._failed = first_line(error)
-            # the old states would go on believing that they are being captured
+            # the old states still believe that they are being captured
             for each, spare in zip(generators, spares, strict=True):
                 each.graphsafe_set_state(spare)
             _end_pool(number, pool)
             raise
         finally:
-            # else cuBLAS keeps those of this capture's stream in the graph's own pool for good
+            # otherwise cuBLAS keeps workspaces of the capture stream in the graph's pool
             free_workspaces()
         return CapturedGraph(graph, result)
 
 
 def _end_pool(number: int, pool: Any) -> None:
-    """Tell PyTorch's allocator that a capture which failed is over.
+    """Tell PyTorch's allocator that a failed capture has ended.
 
-    Before PyTorch 2.12 it is not told, and then refuses to give any memory back.
+    PyTorch before 2.12 does not do so, and then never releases memory again.
     """
     for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
-        # told already, or of another version
+        # already ended, or another PyTorch version
         with contextlib.suppress(Exception):
             getattr(torch._C, name)(number, pool)
 
 
 class CapturedGraph:
-    """Work that was captured."""
+    """A captured CUDA graph."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, result: torch.Tensor) -> None:
         self._graph, self._result = graph, result
 
     def replay(self) -> torch.Tensor:
-        """Do it again, from the same inputs' memory; the result lies where it did before."""
+        """Run the work again on the memory of its inputs; overwrites and returns the result."""
         self._graph.replay()
         return self._result
 
     def release(self) -> None:
-        """Give its memory back."""
+        """Free the memory of the graph."""
         self._graph.reset()
 
 
 class _Entry:
-    """One shape: its graph, once there is one, and the memory of its inputs."""
+    """The graph of one shape, if captured, and the memory of its inputs."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -135,18 +136,18 @@ class _Entry:
 
 
 class GraphReplays:
-    """Calls work of fixed shapes, replayed from a graph after its first calls.
+    """Runs work of fixed shapes, replayed from a CUDA graph after the first calls.
 
-    `what`: what the work is, for the record: ``"training steps"``. `choices`: what the user wants;
-    told what was decided.
+    `name`: of the work, for the record: ``"training steps"``. `choices`: the switches of the user;
+    decisions are recorded in it.
     """
 
-    def __init__(self, what: str, capturer: CudaGraphCapture, choices: Choices) -> None:
-        self._what, self._capturer, self._choices = what, capturer, choices
+    def __init__(self, name: str, capturer: CudaGraphCapture, choices: Choices) -> None:
+        self._name, self._capturer, self._choices = name, capturer, choices
         self._asked = choices.asked("graphs")
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         if self._asked is False:
-            self._say(False, "as asked")
+            self._say(False, "as requested")
 
     def call(
         self,
@@ -155,12 +156,11 @@ class GraphReplays:
         *inputs: torch.Tensor,
         generator: torch.Generator | None = None,
     ) -> torch.Tensor:
-        """Return what ``work(*inputs)`` does.
+        """Return the result of ``work(*inputs)``, valid until the next call.
 
-        `key`: what the work depends on, beside its inputs: other work has another. `work`: queues
-        work on the device without reading anything on the host. ``*inputs``: what varies from call
-        to call. `generator`: the source of its random numbers, where it has one of its own.
-        Returns: valid until the next call.
+        `key`: identifies the work, together with the shapes of its inputs. `work`: queues work on
+        the device and reads nothing on the host. ``*inputs``: tensors that vary between calls.
+        `generator`: random generator of the work, if it has its own.
         """
         if self._asked is False:
             return work(*inputs)
@@ -175,7 +175,7 @@ class GraphReplays:
         return entry.graph.replay()
 
     def release(self) -> None:
-        """Forget all graphs."""
+        """Free all graphs."""
         while self._entries:
             self._forget(self._entries.popitem()[1])
 
@@ -195,18 +195,18 @@ class GraphReplays:
     ) -> None:
         needed, free = self._capturer.room()
         if 2 * needed > free:
-            reason = f"{readable_bytes(needed)} more may be needed, {readable_bytes(free)} are free"
+            reason = f"needs up to {readable_bytes(needed)} more; {readable_bytes(free)} free"
             entry.is_plain = not self._say(False, reason)
             return
         try:
             entry.inputs = tuple(each.clone() for each in inputs)
             entry.graph = self._capturer.capture(lambda: work(*entry.inputs), generator)
         except Exception as error:
-            # whatever it is: the plain way is still there
-            entry.is_plain = not self._say(False, f"could not be captured: {first_line(error)}")
+            # whatever the error, the plain way still works
+            entry.is_plain = not self._say(False, f"capture failed: {first_line(error)}")
             entry.inputs = ()
             return
-        self._say(True, "by default" if self._asked is None else "as asked")
+        self._say(True, "by default" if self._asked is None else "as requested")
 
     def _forget(self, entry: _Entry) -> None:
         if entry.graph is not None:
@@ -214,7 +214,7 @@ class GraphReplays:
         entry.graph, entry.inputs = None, ()
 
     def _say(self, is_on: bool, reason: str) -> bool:
-        return self._choices.say(f"graphs of {self._what}", is_on, reason)
+        return self._choices.record(f"graphs of {self._name}", is_on, reason)
 
 
 def _layout(values: torch.Tensor) -> tuple[object, ...]:

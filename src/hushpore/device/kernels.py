@@ -1,4 +1,4 @@
-"""CUDA kernels from source files, compiled by CuPy for the GPU that is there."""
+"""CUDA kernels from source files, compiled by CuPy for the current GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONS = ("--std=c++14", "--fmad=false")
 
 
 def text_of(source: Path) -> str:
-    """Return what is compiled of a source file: behind what all files of its folder share."""
+    """Return the source text of a file, preceded by the ``common.cuh`` of its folder."""
     files = (source.with_name("common.cuh"), source)
     return "".join(file.read_text(encoding="utf-8") for file in files)
 
@@ -29,19 +29,19 @@ class Kernels:
 
         text = text_of(source)
         self._module = cupy.RawModule(code=text, options=OPTIONS + definitions)
-        # now, and not when a kernel is first timed
+        # now, so that timings of the first launch exclude the compilation
         self._module.compile()
 
     def launch(self, name: str, count: int, *arguments: Any) -> None:
         """Run a kernel with at least `count` threads.
 
-        `count`: how many threads have something to do. ``*arguments``: arrays in C order, and NumPy
-        scalars of the very types that the kernel takes.
+        `count`: number of threads needed. ``*arguments``: arrays in C order, and NumPy scalars of
+        exactly the types of the kernel.
         """
         self.launch_blocks(name, (count + _BLOCK - 1) // _BLOCK, *arguments)
 
     def launch_blocks(self, name: str, blocks: int, *arguments: Any) -> None:
-        """Run a kernel whose threads know how many blocks there are, and work together in each.
+        """Run a kernel with a number of blocks.
 
         ``*arguments``: as for `launch`.
         """
@@ -50,9 +50,9 @@ class Kernels:
 
 @lru_cache
 def load_kernels(source: Path, device: str, definitions: tuple[str, ...] = ()) -> Kernels:
-    """Return the kernels of a file on the current CUDA device, loaded once a device.
+    """Return the kernels of a file on the current CUDA device, loaded once per device.
 
-    CuPy keeps what it has compiled on the disk, so that later processes load it.
+    CuPy caches compiled kernels on disk for later processes.
 
     `source`: a ``.cu`` file. `definitions`: options of the compiler that define macros,
     ``-DNAME=VALUE``.

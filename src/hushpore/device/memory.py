@@ -1,4 +1,4 @@
-"""Memory of the host and of devices: what was in use, when it ran out, what is kept or pinned."""
+"""Memory of the host and of devices: peak use, out-of-memory errors, limits and pinned arrays."""
 
 from __future__ import annotations
 
@@ -16,69 +16,68 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Share of a device's memory, as far as others leave it free, that the pools may hold together.
+#: Maximum share of a device's free memory for the pools of PyTorch and CuPy together.
 POOLED = 0.9
 
-#: What is said where memory runs out by those that have no exception of their own for it:
-#: PyTorch's allocator for the CPU, CUDA beside PyTorch's allocator, its libraries, and CuPy.
-_SAID = (
+#: Messages of out-of-memory errors without an exception class of their own: PyTorch's CPU
+#: allocator, CUDA outside PyTorch's allocator, CUDA libraries, and CuPy.
+_MESSAGES = (
     "can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY",
     "MPS backend out of memory",
 )  # fmt: skip
 
-#: Bytes below which pinning costs more than the copy saves.
+#: Minimum number of bytes to pin: for less, pinning costs more time than the copy saves.
 LEAST_PINNED = 16 << 20
 
-#: `mallopt`'s number for the free bytes at the end of a heap from which they are given back.
+#: `mallopt` parameter: free bytes at the end of a heap from which they are returned to the system.
 _TRIM = -1
 
-#: That for the bytes asked for beyond what is needed.
+#: `mallopt` parameter: extra bytes requested from the system.
 _PAD = -2
 
-#: That for the size from which an array is mapped by itself.
+#: `mallopt` parameter: size from which an array gets its own memory mapping.
 _MAPPED = -3
 
-#: While memory is kept. Arrays of whole volumes are larger, and go when they are freed. The padding
-#: is a whole heap of a thread, which so is not given back when it is empty.
+#: Parameters that keep freed memory. Arrays of whole volumes are larger and still returned. The
+#: padding is a whole heap of a thread, which is therefore kept when it is empty.
 _KEPT = {_TRIM: 2**30, _PAD: 2**26, _MAPPED: 2**28}
 
-#: While arrays are mapped apart: the library's own size before it has seen a mapped array freed.
-_APART = {_MAPPED: 2**17}
+#: Parameters for separate mappings: the initial default of the C library.
+_SEPARATE = {_MAPPED: 2**17}
 
-#: Else: what the library comes to by itself once an array of 32 MB has been freed.
-_USUAL = {_TRIM: 2**26, _PAD: 2**17, _MAPPED: 2**25}
+#: Normal parameters: those that the library arrives at after an array of 32 MB was freed.
+_NORMAL = {_TRIM: 2**26, _PAD: 2**17, _MAPPED: 2**25}
 
-#: Nothing is kept at the end of a heap.
+#: Parameters that keep nothing at the end of a heap.
 _NONE = {_TRIM: 0, _PAD: 0}
 
-#: Bytes that, freed beside the end of a heap, have the library look at it.
-_NOTICED = 2**16
+#: Size of an array whose release makes the library check the end of a heap.
+_TRIGGER = 2**16
 
 _lock = threading.Lock()
-_in_force: list[dict[int, int]] = []
+_active: list[dict[int, int]] = []
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that memory ran out, on the host or on a device."""
+    """Return whether an exception means that the host or a device is out of memory."""
     if isinstance(error, MemoryError):
         return True
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(error, torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAID)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _MESSAGES)
 
 
 class PeakMemory:
-    """The most memory that was in use since it was made.
+    """Peak memory since the object was created.
 
-    `device`: ``"cpu"``, or a CUDA device whose memory to follow as well.
-    `host`, `device`: bytes: of the whole process on the host, the window included, and of what
-    PyTorch and CuPy hold on the device. As of the last `update`.
+    `device`: ``"cpu"``, or a CUDA device to follow as well.
+    `host`, `device`: bytes used by the whole process on the host, window included, and bytes held
+    by PyTorch and CuPy on the device, as of the last `update`.
 
-    The host's is exact where the process has grown beyond all that it had been; else it is the
-    most that an update saw. The device's counts from the last reset of PyTorch's own record,
-    which this does.
+    The value of the host is exact if the process exceeded its earlier peak; otherwise it is the
+    largest value of all updates. Resets PyTorch's own peak of the device.
     """
 
     def __init__(self, device: str = "cpu") -> None:
@@ -91,7 +90,7 @@ class PeakMemory:
         self.follow(device)
 
     def follow(self, device: str) -> None:
-        """Look, and from now on at that device too; what was seen of one before stays."""
+        """Update, and follow this device from now on; the peak of an earlier device is kept."""
         self.update()
         if device.startswith("cuda") and device != self._cuda:
             import torch
@@ -101,7 +100,7 @@ class PeakMemory:
             self.update()
 
     def update(self) -> None:
-        """See how much is in use now."""
+        """Include the memory that is in use now."""
         self.host = max(self.host, int(self._process.memory_info().rss))
         highest = self._highest()
         if highest > self._before:
@@ -110,7 +109,7 @@ class PeakMemory:
             self.device = max(self.device, _device_bytes(self._cuda))
 
     def _highest(self) -> int:
-        """The most that this process ever had, in bytes, as the system has counted it."""
+        """Return the system's peak memory of this process, in bytes."""
         if sys.platform == "win32":
             return int(self._process.memory_info().peak_wset)
         import resource
@@ -120,10 +119,11 @@ class PeakMemory:
 
 
 def limit_pools(device: str) -> None:
-    """Have PyTorch and CuPy together take no more of a device than a share that others leave free.
+    """Limit the pools of PyTorch and CuPy together to a share of the free device memory.
 
-    Beyond it they raise, and less is tried. Without a bound, some drivers go on in the memory of
-    the host, many times slower, and a screen on the same GPU may freeze.
+    Beyond the limit they raise an error, and a job can continue with smaller pieces. Without a
+    limit, some drivers use host memory instead, which is many times slower, and a screen on the
+    same GPU may freeze.
     """
     import torch
 
@@ -132,12 +132,12 @@ def limit_pools(device: str) -> None:
     most = int(POOLED * (free + reserved + (0 if pool is None else int(pool.total_bytes()))))
     torch.cuda.set_per_process_memory_fraction(min(most / total, 1.0), device)
     if pool is not None:
-        # what PyTorch has is not free for CuPy; the other way round the device itself says so
+        # memory of PyTorch is not free for CuPy; for PyTorch the device itself counts CuPy's
         pool.set_limit(size=max(most - reserved, 1))
 
 
 def lift_limits(device: str) -> None:
-    """Let PyTorch and CuPy take what they need again: the next job may find more of it free."""
+    """Remove the limits of PyTorch and CuPy: more memory may be free for the next job."""
     import torch
 
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -162,7 +162,7 @@ def free_workspaces() -> None:
 def free_pools() -> None:
     """Give back to the device what PyTorch and CuPy hold and do not use.
 
-    Never raises: what cannot be given back is no reason to lose a result.
+    Never raises: a failure here must not lose a result.
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None:
@@ -176,47 +176,47 @@ def free_pools() -> None:
 
 
 def pinned_array(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return an array of the host that a GPU reads by itself, until the array is let go.
+    """Return an uninitialised host array in pinned memory, which is unpinned when it is deleted.
 
-    Where the system refuses it, or the array is smaller than `LEAST_PINNED`, it is a plain one.
+    The array is not pinned if the system refuses, or if it is smaller than `LEAST_PINNED`.
     """
     import torch
 
     values = np.empty(shape, dtype)
     if values.nbytes < LEAST_PINNED:
         return values
-    # not PyTorch's own pinned memory, which takes up to twice as much, in powers of two, and keeps
-    # it for the rest of the process
+    # PyTorch's own pinned memory takes up to twice as much (powers of two), and is kept until the
+    # process ends
     runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     address = values.ctypes.data
     if int(runtime.cudaHostRegister(address, values.nbytes, 0)) == 0:
         weakref.finalize(values, runtime.cudaHostUnregister, address)
         return values
-    # CUDA remembers its last error until somebody asks, and who asks next would take it for his
+    # clears the last error of CUDA, which the next call would report as its own
     with contextlib.suppress(RuntimeError):
         torch.ones(1, device=device)
     return values
 
 
 def give_back_freed() -> None:
-    """Give back to the system what this thread has freed, for the end of a thread that has worked.
+    """Return freed memory of this thread to the system; for the end of a worker thread.
 
-    With another C library than GNU's, or within the blocks below, nothing happens. A process had
-    512 MB after a denoising of 12 x 384 x 384 voxels without it, and 361 MB with it.
+    Does nothing with C libraries other than GNU's, or within the blocks below. After a denoising of
+    12 x 384 x 384 voxels a process had 512 MB without it, and 361 MB with it.
     """
     with _lock:
-        if not _in_force:
-            _give_back()
+        if not _active:
+            _return_freed()
 
 
 @contextlib.contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Keep freed memory for the next arrays; what is left of it is given back at the end.
+    """Keep freed memory for the next arrays inside the block, and return it at the end.
 
-    GNU's C library gives arrays of more than 32 MB back to the system as they are freed, and takes
-    each anew page by page. The arrays of a tile have the sizes of those of the tile before.
-    Predicting 1024 x 1024 pixels in float32 takes 2.1 s of processor time with it, and 2.6 s and
-    230,000 page faults without.
+    By default GNU's C library returns arrays above 32 MB to the system when they are freed, and
+    gets the next ones page by page, although the arrays of all tiles have the same sizes.
+    Predicting 1024 x 1024 pixels in float32 takes 2.1 s of processor time with this block, and 2.6
+    s and 230,000 page faults without.
     """
     with _malloc(_KEPT):
         yield
@@ -224,45 +224,44 @@ def freed_memory_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def arrays_apart() -> Iterator[None]:
-    """Map arrays of 128 KB and more from the system each by itself, so that freeing returns them.
+    """Let malloc use mmap for arrays of 128 KB and more, so that freeing returns them at once.
 
-    For work that makes and frees arrays of all sizes beside those that it keeps: what is freed in
-    between would stay with the process, in pieces that fit nothing. A segmentation of pure noise,
-    96 x 256 x 256 voxels, takes at most 522 MB with it, 610 MB without, and 568 MB where freed
-    memory is given back after each event.
+    For work that keeps some arrays and frees others of all sizes, which would fragment the heap.
+    The segmentation of pure noise, 96 x 256 x 256 voxels, takes at most 522 MB with this block, 610
+    MB without, and 568 MB if freed memory is returned after each event.
     """
-    with _malloc(_APART):
+    with _malloc(_SEPARATE):
         yield
 
 
 @contextlib.contextmanager
 def _malloc(sizes: dict[int, int]) -> Iterator[None]:
-    """Have the C library go by other sizes, for all threads; the last that came counts."""
+    """Set `mallopt` parameters for all threads inside the block; the most recent block decides."""
     with _lock:
-        _in_force.append(sizes)
+        _active.append(sizes)
         _set_sizes(sizes)
     try:
         yield
     finally:
         with _lock:
-            _in_force.remove(sizes)
-            if _in_force:
-                _set_sizes(_in_force[-1])
+            _active.remove(sizes)
+            if _active:
+                _set_sizes(_active[-1])
             else:
-                _give_back()
+                _return_freed()
 
 
-def _give_back() -> None:
+def _return_freed() -> None:
     library = _c_library()
     if library is not None:
         _set_sizes(_NONE)
-        np.empty(_NOTICED, np.uint8)
+        np.empty(_TRIGGER, np.uint8)
         _set_sizes({})
         library.malloc_trim(0)
 
 
 def _cupy_pool() -> Any:
-    """Return CuPy's pool for its current device; None where CuPy is not in use."""
+    """Return CuPy's pool for its current device; None if CuPy is not in use."""
     cupy = sys.modules.get("cupy")
     return None if cupy is None else cupy.get_default_memory_pool()
 
@@ -290,5 +289,5 @@ def _c_library() -> Any:
 def _set_sizes(sizes: dict[int, int]) -> None:
     library = _c_library()
     if library is not None:
-        for name, size in {**_USUAL, **sizes}.items():
+        for name, size in {**_NORMAL, **sizes}.items():
             library.mallopt(name, size)

@@ -1,4 +1,4 @@
-"""Reading ahead: the next piece is read while the present one is worked on."""
+"""Reading ahead: the next piece is read while the current one is processed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class ReadAhead(Generic[T]):
-    """Iterates over pieces that a thread of its own reads, in order.
+    """Iterates over pieces that a background thread reads in order.
 
-    One piece waits at most, and none is read before that has been taken: memory holds that one
-    beside the one that is worked on. It is closed at the end of a ``with`` block, or by `close`; a
-    piece that is being read then is waited for, and dropped.
+    At most one piece waits, and the next is read only after that has been taken: memory holds two
+    pieces. Closed at the end of a ``with`` block, or by `close`, which waits for the piece that is
+    being read and drops it.
 
     `read`: reads the piece of a key; runs in another thread. `keys`: the pieces to read; iterated
     in that thread.
@@ -46,9 +46,9 @@ class ReadAhead(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Return the next piece, or raise what reading it raised.
+        """Return the next piece, or raise the error of reading it.
 
-        Raises StopIteration: after the last piece, and after `close`.
+        Raises StopIteration after the last piece, and after `close`.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ended or self._closed)
@@ -70,7 +70,7 @@ class ReadAhead(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Stop reading and forget what waits; returns when the thread has ended."""
+        """Stop reading and drop the waiting piece; returns when the thread has ended."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -88,7 +88,7 @@ class ReadAhead(Generic[T]):
                         return
                     self._waiting.append(piece)
                     self._changed.notify_all()
-                # or it would be kept while the next is read
+                # otherwise it would stay in memory while the next is read
                 del piece
         except BaseException as error:
             self._error = error
@@ -98,7 +98,7 @@ class ReadAhead(Generic[T]):
                 self._changed.notify_all()
 
     def _has_room(self) -> bool:
-        """Wait until another piece may wait; False where none is wanted any more."""
+        """Wait until there is room for another piece; return False after `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._waiting)
             return not self._closed
@@ -107,13 +107,13 @@ class ReadAhead(Generic[T]):
 def read_ahead(
     read: Callable[[K], T], keys: Iterable[K], choices: Choices
 ) -> AbstractContextManager[Iterator[T]]:
-    """Return the pieces of some keys, read ahead unless the user has switched that off.
+    """Return an iterator over pieces, read ahead unless the user has switched that off.
 
-    `read`, `keys`: as for `ReadAhead`. `choices`: what the user wants; told what was
-    decided.
+    `read`, `keys`: as for `ReadAhead`. `choices`: the switches of the user; the decision is
+    recorded in it.
     """
     asked = choices.asked("read_ahead")
-    reason = "the next piece is read meanwhile" if asked is None else "as asked"
-    if choices.say("read_ahead", asked is not False, reason):
+    reason = "by default" if asked is None else "as requested"
+    if choices.record("read_ahead", asked is not False, reason):
         return ReadAhead(read, keys)
     return nullcontext(map(read, keys))

@@ -1,4 +1,4 @@
-"""Small results that come back to the host late, so that the device never waits for the host."""
+"""Delayed copies of small results to the host, so that the device never waits for the host."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Readback:
-    """Copies of small tensors, handed out once they have arrived.
+    """Copies small tensors to the host, and returns them once they have arrived.
 
-    On a CUDA device each copy goes to pinned memory behind an event. Nothing is read before its
-    event has happened, and `push` lets the host run ahead of the device by `depth` copies at most:
-    what is asked of a cancelled job is then soon over.
+    On a CUDA device each copy goes to pinned memory and is followed by an event; no value is read
+    before its event. `push` lets the host run ahead of the device by at most `depth` copies, so
+    that little queued work remains when a job is cancelled.
 
-    `timer`: where waiting for the device is counted, as a stage ``"waiting"``. `depth`: how many
-    copies may be under way.
+    `timer`: counts waiting for the device as a stage ``"waiting"``. `depth`: maximum number of
+    copies in progress.
     """
 
     def __init__(self, backend: Backend, timer: StageTimer | None = None, depth: int = 4) -> None:
@@ -33,7 +33,7 @@ class Readback:
         self._arrived: list[tuple[Any, npt.NDArray[Any]]] = []
 
     def push(self, tag: Any, values: torch.Tensor) -> None:
-        """Start copying `values`; `tag` comes back with them."""
+        """Start copying `values`; `tag` is returned with them."""
         event = None
         if self._bus is not None:
             while len(self._under_way) >= self._depth:
@@ -48,13 +48,13 @@ class Readback:
         self._under_way.append((tag, host, event))
 
     def arrived(self) -> list[tuple[Any, npt.NDArray[Any]]]:
-        """Return what has arrived since the last call, in order, without waiting."""
+        """Return the copies that have arrived since the last call, in order, without waiting."""
         self._collect()
         taken, self._arrived = self._arrived, []
         return taken
 
     def drain(self) -> list[tuple[Any, npt.NDArray[Any]]]:
-        """Wait for what is under way, and return it."""
+        """Wait for all copies in progress, and return them."""
         self._wait([event for _, _, event in self._under_way if event is not None])
         return self.arrived()
 

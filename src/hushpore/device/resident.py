@@ -1,4 +1,4 @@
-"""What one job leaves on a GPU for the next: it has not to cross to the host and back again."""
+"""Images that one job of a chain leaves on a GPU for the next, to save two transfers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class Resident:
-    """An image on a GPU, the same as an array of the host; of the jobs of a chain.
+    """An image on a GPU that equals an array of the host, passed between the jobs of a chain.
 
-    One job leaves it, the next takes it, and what nobody takes goes at the end of a ``with`` block.
-    Nobody changes the array meanwhile.
+    One job leaves it and the next takes it; otherwise it is released at the end of the ``with``
+    block. The array must not be changed in between.
 
     >>> import numpy as np, torch
     >>> host = np.ones(3, np.float32)
@@ -26,14 +26,11 @@ class Resident:
         self._left: tuple[Any, torch.Tensor, str] | None = None
 
     def leave(self, host: Any, values: torch.Tensor, device: str) -> None:
-        """Leave the values of an array of the host, of its shape and type, on a device."""
+        """Leave the values of a host array, in the same shape and type, on a device."""
         self._left = host, values, device
 
     def take(self, host: Any, device: str) -> torch.Tensor | None:
-        """Return the values of that very array on that device, once; None where there are none.
-
-        What nobody else holds is let go with what is returned.
-        """
+        """Return the values of exactly this array on this device, once; None if there are none."""
         if self._left is None or self._left[0] is not host or self._left[2] != device:
             return None
         values = self._left[1]
@@ -41,7 +38,7 @@ class Resident:
         return values
 
     def release(self) -> None:
-        """Let the values go."""
+        """Release the values."""
         self._left = None
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Folders of temporary files: where they lie, whose they are, and which were left over."""
+"""Folders of temporary files: their location, their owner, and those left by crashed sessions."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_PREFIX = "hushpore-"  # begins the names of all these folders
-_DISK = Path("/var/tmp")  # where temporary files survive a restart, and so are on disk
+_PREFIX = "hushpore-"  # of the names of all these folders
+_DISK = Path("/var/tmp")  # always on disk, since its files survive a restart
 
 
 @dataclass(frozen=True)
 class TemporaryFolder:
     """A folder of temporary files."""
 
-    path: Path  # where it is
-    nbytes: int  # what it takes on the disk
-    is_left_over: bool  # whether the process that made it runs no longer
+    path: Path
+    nbytes: int  # size on disk
+    is_left_over: bool  # whether its process has ended
 
 
 def scratch_folder() -> Path:
-    """Return the folder for temporary files: as preferred, else the system's, if on a disk."""
+    """Return the folder for temporary files: the preferred one, or the system's if on disk."""
     chosen = preferred("temporary_folder").value
     if chosen:
         return Path(chosen).expanduser()
@@ -49,35 +49,33 @@ def scratch_folder() -> Path:
 
 
 def array_within(room: float, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """Return a new array: in memory where it takes no more than `room` bytes, else in a file.
+    """Return a new array, in memory if it needs at most `room` bytes, otherwise in a file.
 
-    The file is a temporary one, which goes when the last user of the array lets go of it.
+    The temporary file is deleted with the last reference to the array.
     """
     if 4 * math.prod(shape) <= room:
         return np.empty(shape, np.float32)
-    # without a name, so that nothing is left of it whatever happens
+    # without a name, so that it is deleted even after a crash
     with tempfile.TemporaryFile(dir=scratch_folder()) as file:
         return np.memmap(file, np.float32, "w+", shape=shape)
 
 
 def new_folder(place: Path | None = None) -> Path:
-    """Make a folder for temporary files of this process, who is to remove it.
+    """Make a folder for temporary files of this process; the caller removes it.
 
-    `place`: where; by default in `scratch_folder`.
-    Returns: an own folder.
-    Raises OSError if none can be made there.
+    `place`: parent folder; by default `scratch_folder`.
+    Raises OSError if no folder can be made there.
     """
     folder = (place or scratch_folder()).absolute() / f"{_PREFIX}{new_mark()}"
-    folder.mkdir(mode=0o700)  # what is worked on may be private, and the folder around it is not
+    folder.mkdir(mode=0o700)  # scans may be private, and the parent folder is not
     return folder
 
 
 def folder_of(owner: object) -> Path:
-    """Make a folder for temporary files that goes with what they are of, or with the program.
+    """Make a folder for temporary files that is removed with its owner, or at exit.
 
-    `owner`: whatever can be referred to weakly; it goes once nobody holds it any more.
-    Returns: an own folder.
-    Raises OSError if none can be made.
+    `owner`: an object that supports weak references.
+    Raises OSError if no folder can be made.
     """
     folder = new_folder()
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
@@ -85,9 +83,21 @@ def folder_of(owner: object) -> Path:
 
 
 def temporary_folders() -> list[TemporaryFolder]:
-    """Return the folders of this user's processes, where such folders are made now.
+    """Return the folders with temporary files of this user.
 
-    What does not say whose it is, or belongs to another user, is not among them.
+    Looks in the current folder for temporary files and in that of the system.
+
+    Returns
+    -------
+    list of TemporaryFolder
+        Folders of running and of ended processes; without folders of other users.
+
+    Examples
+    --------
+    >>> path = new_folder()
+    >>> [folder.is_left_over for folder in temporary_folders() if folder.path.name == path.name]
+    [False]
+    >>> path.rmdir()
     """
     places = {scratch_folder().resolve(), Path(tempfile.gettempdir()).resolve()}
     return [
@@ -99,7 +109,7 @@ def temporary_folders() -> list[TemporaryFolder]:
 
 
 def in_words(folders: Sequence[TemporaryFolder]) -> str:
-    """Return how many folders there are, and what they take."""
+    """Return the number of folders, and their total size, as text."""
     if not folders:
         return "none"
     size = readable_bytes(sum(folder.nbytes for folder in folders))
@@ -107,7 +117,17 @@ def in_words(folders: Sequence[TemporaryFolder]) -> str:
 
 
 def remove_left_over() -> list[TemporaryFolder]:
-    """Remove the folders whose processes run no longer, and return them."""
+    """Remove the folders of ended processes.
+
+    Returns
+    -------
+    list of TemporaryFolder
+        The removed folders.
+
+    Examples
+    --------
+    >>> removed = remove_left_over()    # doctest: +SKIP
+    """
     removed = []
     for folder in temporary_folders():
         if folder.is_left_over:
@@ -124,7 +144,7 @@ def _size(path: Path) -> int:
             state = file.lstat()
         except OSError:
             continue
-        # what is announced and not yet written takes no room, where the system tells
+        # allocated blocks, if the system counts them: sparse files are smaller than their length
         total += 512 * state.st_blocks if hasattr(state, "st_blocks") else state.st_size
     return total
 

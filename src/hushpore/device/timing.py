@@ -1,9 +1,8 @@
 """Stage timing that never makes a device wait.
 
-On the CPU a stage lasts from one reading of the clock to the next. On a CUDA device its ends are
-events in the stream; they are read only once they have happened, and where the supply of events
-is used up the sample is dropped rather than waited for. What was found is put into words by
-`hushpore.device.breakdown`.
+On the CPU, a stage is timed by two readings of the clock. On a CUDA device it is timed by two
+events in the stream, which are read only after they were reached; if no event is free, the run is
+not timed. `hushpore.device.breakdown` presents the result.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Bins of the lengths of runs: 16 to a factor of e from 100 ns on, each 6 % wide.
+#: Bins of the histogram of durations: 16 to a factor of e from 100 ns on, each 6 % wide.
 _BINS, _SHORTEST = 16, 1e-7
 
-#: Runs kept between two looks, for a trace.
+#: Number of runs kept for a trace between two calls of `StageTimer.timing`.
 _SPANS = 4096
 
-#: Runs whose end may be ahead of the device before one looks whether it has come.
-_AHEAD = 128
+#: Number of unfinished runs from which their events are checked.
+_MAX_PENDING = 128
 
-#: Seconds between two looks at the memory: each takes some 20 us.
-_LOOK = 0.05
+#: Seconds between two measurements of the memory, which take some 20 us each.
+_MEMORY_INTERVAL = 0.05
 
 
 class StageTimer:
     """Accumulates the time of named stages.
 
-    Stages may lie in each other, and then the inner one's time is not counted for the outer one
-    again. They may be timed in several threads.
+    Stages may be nested: the time of an inner stage is not counted again for the outer one. They
+    may be timed in several threads.
 
-    `choices`: what is decided about optimisations; told with the times.
-    `dropped`: samples not taken because the clock had no mark to give.
+    `choices`: decisions on optimisations, reported with the times.
+    `dropped`: number of runs that were not timed because the clock had no free mark.
 
     >>> timer = StageTimer()
     >>> with timer.stage("upload", nbytes=4_000_000):
@@ -65,7 +64,7 @@ class StageTimer:
         self._clock: Clock = clock or HostClock()
         self._memory = memory or PeakMemory()
         self._choices = choices
-        self._next_look = 0.0
+        self._next_memory_check = 0.0
         self._lock = threading.Lock()
         self._open = threading.local()
         self._pending: deque[_Run] = deque()
@@ -75,23 +74,22 @@ class StageTimer:
         self.dropped = 0
 
     def stage(self, name: str, *, nbytes: int = 0, voxels: int = 0, syncs: int = 0) -> _Run:
-        """Time the block of a ``with`` statement as one run of a stage, also when it raises.
+        """Time the block of a ``with`` statement as one run of a stage, even if it raises.
 
-        `name`: of the stage. ``"reading ..."``, ``"upload"`` and ``"download"`` are not computing,
-        and ``"preparing"`` is warming up. `syncs`: how often the host waits for the device in it.
-        Not counted on the host's own clock.
-        Returns: its attributes ``nbytes`` and ``voxels`` may be set in the block, where they are
-        not known before.
+        `name`: of the stage. ``"reading ..."``, ``"upload"`` and ``"download"`` do not count as
+        computing, and ``"preparing"`` is warm-up. `syncs`: number of times that the host waits for
+        the device; ignored on the CPU.
+        Returns: the run; its ``nbytes`` and ``voxels`` may be set inside the block.
         """
-        # on the host's own clock there is no device to wait for
+        # without a device there are no waits
         return _Run(self, name, nbytes, voxels, 0 if type(self._clock) is HostClock else syncs)
 
     def timed(
         self, stage: str, work: Generator[float, Any, T], nbytes: int = 0, voxels: int = 0
     ) -> Generator[float, None, T]:
-        """Do work that yields the share of it that is done, each step as one run of a stage.
+        """Run work that yields its completed share, and time each step as one run of a stage.
 
-        `nbytes`, `voxels`: of all of it.
+        `nbytes`, `voxels`: totals of the work.
         """
         share = 0.0
         with Driver(work) as driver:
@@ -106,15 +104,15 @@ class StageTimer:
                 yield share
 
     def run_on(self, clock: Clock) -> None:
-        """Time what comes on another clock, because the work has moved to another device."""
+        """Use another clock from now on, because the work has moved to another device."""
         self._clock = clock
         self._memory.follow(clock.device)
 
     def merge(self, timing: Timing) -> None:
-        """Add what was timed elsewhere, by a timer of which it is all that is known.
+        """Add the timing of another process or computer.
 
-        Clocks of other machines tell another time: its newest run is taken to end now. Bytes and
-        voxels are shared out evenly to the runs of a stage.
+        Since clocks of computers differ, its last run is assumed to end now. Bytes and voxels are
+        divided evenly among the runs of a stage.
 
         `timing`: with the spans of all runs.
         """
@@ -122,13 +120,13 @@ class StageTimer:
         shift = time.perf_counter() - last
         with self._lock:
             for span in timing.spans:
-                known = timing.stages[span.stage]
-                share = 1 / known.count
+                total = timing.stages[span.stage]
+                share = 1 / total.count
                 run = _Run(
-                    self, span.stage, round(known.nbytes * share), round(known.voxels * share),
-                    round(known.syncs * share),
+                    self, span.stage, round(total.nbytes * share), round(total.voxels * share),
+                    round(total.syncs * share),
                 )  # fmt: skip
-                run.host = known.host * share
+                run.host = total.host * share
                 self._stages.setdefault(span.stage, _Stage()).add(run, span.seconds)
                 self._spans.append(Span(span.stage, span.start + shift, span.seconds))
             self.dropped += timing.dropped
@@ -136,10 +134,7 @@ class StageTimer:
             self._memory.device = max(self._memory.device, timing.device_memory)
 
     def timing(self) -> Timing:
-        """Return what is known by now, without waiting for the device.
-
-        The value can be read in any thread.
-        """
+        """Return the timing so far, without waiting for the device; may be called in any thread."""
         with self._lock:
             self._collect()
             spans = tuple(self._spans)
@@ -156,19 +151,19 @@ class StageTimer:
         run.outer = inside[-1] if inside else None
         inside.append(run)
         run.clock = self._clock
-        run.begun = time.perf_counter()
+        run.started = time.perf_counter()
         run.start = run.clock.mark()
 
     def _end(self, run: _Run) -> None:
         run.end = run.clock.mark()
         now = time.perf_counter()
-        run.host = now - run.begun
+        run.host = now - run.started
         self._open.runs.pop()
         if run.outer is not None:
             run.outer.host_inside += run.host
         with self._lock:
-            if now >= self._next_look:
-                self._next_look = now + _LOOK
+            if now >= self._next_memory_check:
+                self._next_memory_check = now + _MEMORY_INTERVAL
                 self._memory.update()
             if run.start is None or run.end is None:
                 self.dropped += 1
@@ -177,7 +172,7 @@ class StageTimer:
                         run.clock.release(mark)
                 return
             self._pending.append(run)
-            if len(self._pending) > _AHEAD:
+            if len(self._pending) > _MAX_PENDING:
                 self._collect()
 
     def _collect(self) -> None:
@@ -195,7 +190,7 @@ class StageTimer:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One run of a stage, from its beginning until its length is known."""
+    """One run of a stage, from its start until its duration is known."""
 
     timer: StageTimer
     name: str
@@ -206,9 +201,9 @@ class _Run:
     clock: Any = None
     start: Any = None
     end: Any = None
-    begun: float = 0.0
+    started: float = 0.0
     host: float = 0.0
-    # of the stages in it, on the clock of the device and on that of the host
+    # seconds of nested stages, on the clock of the device and on that of the host
     inside: float = 0.0
     host_inside: float = 0.0
 
@@ -221,7 +216,7 @@ class _Run:
 
 
 class _Stage:
-    """What is known of one stage; of fixed size however often it runs."""
+    """Statistics of one stage, of constant size."""
 
     def __init__(self) -> None:
         self.count = self.nbytes = self.voxels = self.syncs = 0
@@ -252,7 +247,7 @@ class _Stage:
         )  # fmt: skip
 
     def _rate(self, amount: int, first: int) -> float:
-        """How much of something a second, without the first run where there are more."""
+        """Return the amount per second, without the first run if there are more."""
         seconds = self.seconds
         if self.count > 1 and amount > first:
             amount, seconds = amount - first, seconds - self.first
@@ -266,5 +261,5 @@ class _Stage:
             passed += self.bins[number]
             if passed >= wanted:
                 break
-        # the middle of the bin, which no run was longer than where it is the last
+        # the middle of the bin, but at most the longest run
         return min(_SHORTEST * math.exp((number + 0.5) / _BINS), self.worst)

@@ -1,4 +1,4 @@
-"""A job's time line in the format that chrome://tracing and https://ui.perfetto.dev open."""
+"""The timeline of a job in the format of chrome://tracing and https://ui.perfetto.dev."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
 
-#: Entries that a trace keeps: some 15 MB of memory, and 10 MB of JSON.
+#: Maximum number of entries: some 15 MB of memory, and 10 MB of JSON.
 LIMIT = 100_000
 
 
 class Trace:
     """Collects the events of a job: runs of stages, curves and notes.
 
-    `title`: what the job is called in the trace. `limit`: entries to keep; later ones are counted
-    in `dropped`. `clock`: seconds, as `time.perf_counter` counts; for tests.
-    `dropped`: entries beyond the limit, and runs that were not timed.
+    `title`: of the job in the trace. `limit`: maximum number of entries; later ones are only
+    counted. `clock`: seconds, as of `time.perf_counter`; for tests.
+    `dropped`: number of entries beyond the limit, and of runs that were not timed.
 
     The format is described in "Trace Event Format", Google, 2016.
 
@@ -40,7 +40,7 @@ class Trace:
     ) -> None:
         self._clock, self._limit = clock, limit
         self._start = clock()
-        # name, phase, microseconds, value: small, for there may be very many
+        # name, phase, microseconds, value: small, since there may be very many
         self._entries: list[tuple[str, str, float, float]] = []
         self._title = title
         self._left_out = 0
@@ -48,11 +48,11 @@ class Trace:
 
     @property
     def dropped(self) -> int:
-        """Entries beyond the limit, and runs that were not timed."""
+        """Number of entries beyond the limit, and of runs that were not timed."""
         return self._timing.dropped + self._left_out
 
     def add(self, event: Event) -> None:
-        """Take an event in; those that say nothing about time are passed over."""
+        """Add an event; events without a time are ignored."""
         match event:
             case Timing():
                 self._timing = dataclasses.replace(event, spans=())
@@ -65,9 +65,9 @@ class Trace:
                 self._keep(event.message, "i", self._now(), 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trace as JSON values; times are in microseconds since it was begun.
+        """Return the trace as JSON values, with times in microseconds since its start.
 
-        What is known of the stages as a whole is under ``otherData``.
+        The summary of the stages is under ``otherData``.
         """
         name = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": self._title}}
         return {
@@ -101,5 +101,5 @@ def _entry(kept: tuple[str, str, float, float]) -> dict[str, Any]:
             return {**entry, "dur": value}
         case "C":
             return {**entry, "args": {name: value}}
-    # a note stands across the whole process
+    # a note is global to the process
     return {**entry, "s": "p"}

@@ -1,11 +1,10 @@
-"""Copies between host and device: in chunks through pinned memory, or plain ones if they are small.
+"""Copies between host and device: in chunks through pinned memory; small arrays as plain copies.
 
-A plain copy is the driver's: it goes through a small buffer that the device can read, and the host
-waits. Here the host fills one *pinned* buffer, which the device reads by itself, while the device
-empties another. On an H200 that was 1.4 to 2.1 times as fast upwards, and 5 times downwards.
+A plain copy goes through a small pinned buffer of the driver while the host waits. Here the host
+fills one pinned buffer while the device reads another. On an H200 uploads were 1.4 to 2.1 times as
+fast, and downloads 5 times.
 
-A buffer is used again only after the event behind its copy has happened, and nothing that arrives
-in one is looked at before.
+A buffer is reused or read only after the CUDA event that follows its copy.
 """
 
 from __future__ import annotations
@@ -34,51 +33,51 @@ if TYPE_CHECKING:
     from hushpore.base.rescaled import Scaled
     from hushpore.device.switches import Choices
 
-#: Bytes of a pinned buffer, and how many there are for each direction.
+#: Bytes of a pinned buffer, and number of buffers for each direction.
 CHUNK, SLOTS = 16 << 20, 3
 
-#: Threads that fill pinned buffers and empty them: a bus takes what several cores copy. And bytes
-#: from which on there is more than one.
-_COPYING, _WORTH = 4, 1 << 20
+#: Threads that copy to and from pinned buffers (one core does not saturate the bus), and the number
+#: of bytes from which more than one is used.
+_COPY_THREADS, _MIN_PARALLEL = 4, 1 << 20
 
-#: Values that are scaled at once: 128 MB in float64.
+#: Number of values scaled at once: 128 MB in float64.
 _SCALED = 1 << 24
 
-#: Chunks of an array from which on pinned buffers are worth making: that takes some 10 ms.
-_LEAST = 4
+#: Minimum number of chunks for which pinned buffers are made: that takes some 10 ms.
+_MIN_CHUNKS = 4
 
 
 class CudaBus:
-    """What copies take of a CUDA device."""
+    """The CUDA operations that transfers need: pinned memory, streams, events."""
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._streams: dict[str, Any] = {}
 
     def pinned(self, nbytes: int) -> torch.Tensor:
-        """Return memory of the host, uint8, that the device can read; RuntimeError without."""
+        """Return pinned host memory, uint8; raises RuntimeError if there is none."""
         return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Begin a copy between pinned memory and the device, in the current stream."""
+        """Start a copy between pinned memory and the device in the current stream."""
         target.copy_(source, non_blocking=True)
 
     def record_event(self) -> torch.cuda.Event:
-        """Return the present end of the current stream."""
+        """Return an event at the current end of the current stream."""
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
 
     def side_stream(self, way: str = "up") -> AbstractContextManager[Any]:
-        """Return the context of a stream beside the computing, one a job for each way."""
+        """Return the context of a stream beside that of the computing, one for each direction."""
         if way not in self._streams:
             self._streams[way] = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         return torch.cuda.stream(self._streams[way])
 
     def wait_event(self, values: torch.Tensor, event: torch.cuda.Event) -> None:
-        """Have the current stream wait for an event of another, from where `values` are.
+        """Make the current stream wait for an event of another stream that wrote `values`.
 
-        On the device, not on the host; and keep the memory from being reused too soon.
+        The host does not wait. The memory of `values` is not reused too early.
         """
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(event)
@@ -86,7 +85,7 @@ class CudaBus:
 
 
 class _Slot:
-    """A pinned buffer, and the end of its last copy."""
+    """A pinned buffer, and the event after its last copy."""
 
     def __init__(self, bus: CudaBus, nbytes: int) -> None:
         self.tensor = bus.pinned(nbytes)
@@ -94,7 +93,7 @@ class _Slot:
         self.event: torch.cuda.Event | None = None
 
     def free(self) -> _Slot:
-        """Wait until its last copy is over."""
+        """Wait for the end of the last copy."""
         if self.event is not None:
             self.event.synchronize()
             self.event = None
@@ -102,7 +101,7 @@ class _Slot:
 
 
 class Staging:
-    """A few pinned buffers, made when they are first needed and used in turn."""
+    """A few pinned buffers, made on first use and used in turn."""
 
     def __init__(self, bus: CudaBus, chunk: int = CHUNK, slots: int = SLOTS) -> None:
         self._bus, self._chunk, self._count = bus, chunk, slots
@@ -110,12 +109,12 @@ class Staging:
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Make the buffers; RuntimeError where there are none to be had."""
+        """Make the buffers; raises RuntimeError if there is no pinned memory."""
         while len(self._slots) < self._count:
             self._slots.append(_Slot(self._bus, self._chunk))
 
     def up(self, source: npt.NDArray[np.uint8], target: torch.Tensor) -> None:
-        """Begin to copy bytes to the device; the host may change `source` afterwards."""
+        """Start copying bytes to the device; afterwards the host may change `source`."""
         with self._lock:
             self.prepare()
             for first, last in _cuts(source.size, self._chunk):
@@ -125,22 +124,22 @@ class Staging:
                 slot.event = self._bus.record_event()
 
     def down(self, source: torch.Tensor, target: npt.NDArray[np.uint8]) -> None:
-        """Copy bytes from the device; returns when all are there."""
+        """Copy bytes from the device; returns when the copy is complete."""
         with self._lock:
             self.prepare()
             under_way: deque[tuple[_Slot, int, int]] = deque()
             for first, last in _cuts(target.size, self._chunk):
                 if len(under_way) == self._count:
-                    _arrive(target, *under_way.popleft())
+                    _finish(target, *under_way.popleft())
                 slot = self._next()
                 self._bus.copy(slot.tensor[: last - first], source[first:last])
                 slot.event = self._bus.record_event()
                 under_way.append((slot, first, last))
             for each in under_way:
-                _arrive(target, *each)
+                _finish(target, *each)
 
     def release(self) -> None:
-        """Let the buffers go, once the device has done with them."""
+        """Free the buffers, once the device has finished with them."""
         with self._lock:
             for slot in self._slots:
                 slot.free()
@@ -153,17 +152,17 @@ class Staging:
 
 @dataclass
 class PendingUpload:
-    """An array on its way to the device; see `Transfers.upload_ahead`."""
+    """An upload in progress; see `Transfers.upload_ahead`."""
 
     nbytes: int
-    result: Callable[[], torch.Tensor]  # returns it, for use in the current stream; called once
+    result: Callable[[], torch.Tensor]  # returns the tensor for the current stream; called once
 
 
 class Transfers:
     """Copies arrays to and from a device.
 
-    `bus`: None on the CPU, where nothing crosses. `choices`: what the user wants; told what was
-    decided. `clock`: seconds; for tests.
+    `bus`: None on the CPU, where nothing is copied. `choices`: the switches of the user; decisions
+    are recorded in it. `clock`: seconds; for tests.
     """
 
     def __init__(
@@ -180,28 +179,28 @@ class Transfers:
         self._is_pinned: dict[str, bool] = {}
         self._streams: bool | None = None
         self._behind: ThreadPoolExecutor | None = None
-        # of the uploads that were not aside: when the first began, how many, and how long
-        self._begun, self._uploads, self._uploading = 0.0, 0, 0.0
+        # uploads in the main stream: start of the first, their number, and their total time
+        self._first_upload, self._uploads, self._upload_seconds = 0.0, 0, 0.0
 
     def upload(self, values: npt.NDArray[Any]) -> torch.Tensor:
-        """Copy an array to the device as it is: conversion is cheaper there than on the bus."""
+        """Copy an array to the device in its own type, which is cheaper to convert there."""
         start = self._clock()
         on_device = self._upload(values)
-        self._begun = self._begun or start
+        self._first_upload = self._first_upload or start
         self._uploads += 1
-        self._uploading += self._clock() - start
+        self._upload_seconds += self._clock() - start
         return on_device
 
     def download(
         self, values: torch.Tensor, out: npt.NDArray[Any] | None = None
     ) -> npt.NDArray[Any]:
-        """Copy a tensor to the host, into `out` where there is one; waits for the device."""
+        """Copy a tensor to the host, into `out` if given; waits for the device."""
         return self._download(values, out, "down")
 
     def download_behind(self, values: torch.Tensor, out: npt.NDArray[Any]) -> Callable[[], None]:
-        """Begin to copy a tensor to the host, beside what is computed after it, where that pays.
+        """Start copying a tensor to the host during further computing, if that is faster.
 
-        Returns: what waits until all of it is there, and raises what went wrong; called once.
+        Returns: a function that waits for the copy and raises its errors; called once.
         """
         bus = self._bus
         if bus is None or not self._may_stream():
@@ -214,7 +213,7 @@ class Transfers:
         def copy() -> None:
             with bus.side_stream("down"):
                 bus.wait_event(values, computed)
-                # whoever has made the tensor may not have its memory before all has arrived
+                # keeps a reference to the tensor, so that its memory is not reused before the end
                 self._download(values, out, "behind")
 
         return self._behind.submit(copy).result
@@ -222,7 +221,7 @@ class Transfers:
     def _download(
         self, values: torch.Tensor, out: npt.NDArray[Any] | None, slots: str
     ) -> npt.NDArray[Any]:
-        """Do as `download`, through some pinned buffers, where these are used."""
+        """Download through the pinned buffers of `slots`, if these are used."""
         bus = self._bus
         if bus is None or not self._may_pin("down", bus, values.nbytes):
             if out is None:
@@ -237,10 +236,9 @@ class Transfers:
         return out
 
     def upload_ahead(self, values: npt.NDArray[Any]) -> PendingUpload:
-        """Begin to copy an array to the device beside what is computed, where that pays.
+        """Start copying an array to the device during computing, if that is faster.
 
-        May be called in another thread than the rest. Where it does not pay the array is copied
-        when it is asked for.
+        Otherwise the array is copied when its result is requested. May be called in any thread.
         """
         bus = self._bus
         if bus is None or not self._may_stream():
@@ -256,18 +254,18 @@ class Transfers:
         return PendingUpload(values.nbytes, arrive)
 
     def _buffers(self, slots: str, bus: CudaBus) -> Staging:
-        """Return the buffers of what comes down, so that one thread does not wait for another."""
+        """Return buffers for one kind of download, so that threads do not block each other."""
         staging = self._staging.setdefault(slots, Staging(bus, self._chunk))
         try:
             staging.prepare()
         except RuntimeError:
-            # there is no more pinned memory than that of the others
+            # no more pinned memory: share the buffers
             staging.release()
             return self._staging["down"]
         return staging
 
     def release(self) -> None:
-        """Let the pinned buffers go."""
+        """Free the pinned buffers."""
         if self._behind is not None:
             self._behind.shutdown()
             self._behind = None
@@ -285,15 +283,15 @@ class Transfers:
         return on_device
 
     def _may_pin(self, way: str, bus: CudaBus, nbytes: int) -> bool:
-        """Whether copies of so many bytes go through pinned buffers; these are made here."""
+        """Whether to copy this many bytes through pinned buffers, which are then made."""
         if way in self._is_pinned:
             return self._is_pinned[way]
         asked = self.choices.asked("pinned")
-        if asked is None and nbytes < _LEAST * self._chunk:
+        if asked is None and nbytes < _MIN_CHUNKS * self._chunk:
             if not self._is_pinned:
-                self.choices.say("pinned", False, f"{nbytes / 1e6:.3g} MB are too little")
+                self.choices.record("pinned", False, f"{nbytes / 1e6:.3g} MB are too few")
             return False
-        reason = "by default" if asked is None else "as asked"
+        reason = "by default" if asked is None else "as requested"
         is_on = asked is not False
         if is_on:
             staging = self._staging.setdefault(way, Staging(bus, self._chunk))
@@ -302,33 +300,32 @@ class Transfers:
             except RuntimeError as error:
                 staging.release()
                 is_on, reason = False, f"memory cannot be pinned: {first_line(error)}"
-        self._is_pinned[way] = self.choices.say("pinned", is_on, reason)
+        self._is_pinned[way] = self.choices.record("pinned", is_on, reason)
         return is_on
 
     def _may_stream(self) -> bool:
         if self._streams is None:
             asked = self.choices.asked("stream")
             if asked is not None:
-                self._streams = self.choices.say("stream", asked, "as asked")
+                self._streams = self.choices.record("stream", asked, "as requested")
             elif self._uploads >= 2:
-                share = self._uploading / max(self._clock() - self._begun, 1e-9)
-                # all that it could hide
-                wins, reason = (
-                    share >= 1 - 1 / WINS,
-                    f"copying up takes {100 * share:.0f} % of the time",
-                )
-                self._streams = self.choices.say("stream", wins, reason)
+                elapsed = max(self._clock() - self._first_upload, 1e-9)
+                # the share of the time that overlapping could save at most
+                share = self._upload_seconds / elapsed
+                is_faster = share >= 1 - 1 / WINS
+                reason = f"uploads take {100 * share:.0f} % of the time"
+                self._streams = self.choices.record("stream", is_faster, reason)
         return bool(self._streams)
 
 
 def grey_values(stored: torch.Tensor, scaled: Scaled) -> torch.Tensor:
-    """Return what `numpy.asarray` gives of scaled integers, to the bit, from a copy of them.
+    """Return the grey values of stored integers, bit-identical to those of `numpy.asarray`.
 
-    `stored`: the integers, on any device.
+    `stored`: a copy of the integers of `scaled`, on any device.
     Returns: float32, on the same device.
     """
     values = torch.empty(stored.shape, dtype=torch.float32, device=stored.device)
-    # in float64, so that it is rounded once, as on the host; in pieces, since that is much larger
+    # in float64, to round once as on the host; in pieces, to save memory
     step = max(1, _SCALED // max(1, math.prod(stored.shape[1:])))
     for first in range(0, stored.shape[0], step):
         rows = slice(first, first + step)
@@ -343,28 +340,28 @@ def _cuts(size: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
-def _arrive(target: npt.NDArray[np.uint8], slot: _Slot, first: int, last: int) -> None:
+def _finish(target: npt.NDArray[np.uint8], slot: _Slot, first: int, last: int) -> None:
     slot.free()
     copy_bytes(target[first:last], slot.array[: last - first])
 
 
 def copy_bytes(target: npt.NDArray[np.uint8], source: npt.NDArray[np.uint8]) -> None:
-    """Copy from one array of the host to another of the same size, in several threads."""
-    if source.size < _WORTH:
+    """Copy an array to another of the same size on the host, in several threads."""
+    if source.size < _MIN_PARALLEL:
         target[:] = source
         return
-    cuts = _cuts(source.size, -(-source.size // _COPYING))
-    # each is waited for, and what it raises is raised
+    cuts = _cuts(source.size, -(-source.size // _COPY_THREADS))
+    # list() waits for each copy, and raises its errors
     list(_threads().map(lambda cut: np.copyto(target[slice(*cut)], source[slice(*cut)]), cuts))
 
 
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_COPYING, "hushpore copies")
+    return ThreadPoolExecutor(_COPY_THREADS, "hushpore copies")
 
 
 def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:
-    # torch warns of read-only arrays, since it could write through them
+    # PyTorch warns of read-only arrays, since it could write to them
     return torch.from_numpy(values if values.flags.writeable else np.array(values))
 
 

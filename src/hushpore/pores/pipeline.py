@@ -317,12 +317,12 @@ class Pipeline:
             reason = "the GPU does not hold the volume with its grey values"
         asked = choices.asked("void")
         if asked is not None and not (asked and reason):
-            return choices.say("void", asked, "as asked")
+            return choices.record("void", asked, "as requested")
         kind = np.dtype(held(work.volume.data).dtype).name
         stay = f"{kind} values cross as they are"
         if self._resident is not None:
             stay = f"{kind} values are there already"
-        return choices.say("void", not reason, reason or stay)
+        return choices.record("void", not reason, reason or stay)
 
     def _read_stored(self) -> Generator[Event, None, None]:
         """Read what is to cross into memory: of the integers of a scanner these alone."""

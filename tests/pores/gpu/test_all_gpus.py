@@ -280,11 +280,11 @@ def _one_thread() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("count", "installed", "platform", "said"),
     [
-        (0, True, "linux", "there is no usable GPU: use 'cpu'"),
-        (1, True, "linux", "there is one GPU: use 'cuda'"),
+        (0, True, "linux", "no usable GPU found: use 'cpu'"),
+        (1, True, "linux", "there is only one GPU: use 'cuda'"),
         (2, False, "linux", "dask-cuda is not installed: pip install 'hushpore[multi-gpu]' (for "
          "Linux only)"),
-        (2, False, "win32", "dask-cuda, which starts the workers, is for Linux only: use 'cuda'"),
+        (2, False, "win32", "dask-cuda, which starts the workers, runs on Linux only: use 'cuda'"),
     ],
 )  # fmt: skip
 def test_where_they_cannot_be_used_together_it_is_said_why(
@@ -303,7 +303,7 @@ def test_where_they_cannot_be_used_together_it_is_said_why(
 
 @pytest.mark.usefixtures("two_gpus")
 def test_it_is_told_with_a_device_what_all_of_them_would_do() -> None:
-    told = "cuda:all: a worker for each of 2 GPUs, from file to file"
+    told = "cuda:all: one worker per GPU (2 GPUs), from file to file"
     assert all_gpus.outlook_of_all_gpus() == told
 
 
@@ -321,6 +321,6 @@ def test_a_command_takes_all_gpus_as_its_device(
 
 
 def test_who_works_on_one_image_in_memory_is_told_how_to_get_them() -> None:
-    with pytest.raises(DeviceError, match="from file to file: 'hushpore denoise'"):
+    with pytest.raises(DeviceError, match="from file to file: with 'hushpore denoise'"):
         choose_backend("cuda:all")
     assert dataclasses.asdict(Backend())["device"] == "cpu"

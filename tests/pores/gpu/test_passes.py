@@ -155,7 +155,7 @@ def test_the_void_is_found_on_the_gpu_where_that_is_switched_on_and_nowhere_else
     scan = scanned((20, 24, 28))
     found = hushpore.run("pores", scan, None, gpu_backend(switches=Switches(void=state)))
     assert ("find_void" in launched) == (state == "on")
-    assert found.provenance["optimisations"]["void"] == f"{state}, as asked"
+    assert found.provenance["optimisations"]["void"] == f"{state}, as requested"
     assert_same_pores(found, hushpore.run("pores", scan, None, "cpu"))
 
 
