@@ -155,7 +155,7 @@ def _weights(
         else:
             if np.unique(given[given != 0]).size > 1:
                 text = f"The weights are integers ({given.dtype}), used as values."
-                labels = Remedy("If they are labels", {"weights_are_labels": True})
+                labels = Remedy("Treat as labels", {"weights_are_labels": True})
                 notes.append(Note(text, subject="result", remedy=labels))
             # PyTorch compares no unsigned ones of more than 8 bits
             given = given.astype(np.int64)

@@ -54,7 +54,7 @@ def test_with_neither_the_curve_ends_it_and_the_rate_still_comes_down() -> None:
     assert ended.most_steps == pytest.approx(ended.plateau / (1 - COOL_DOWN), abs=1)
     assert rates[-1] == 0
     assert rates[ended.plateau :] == sorted(rates[ended.plateau :], reverse=True)
-    assert ended.ending(ended.most_steps) == "more would have brought next to nothing"
+    assert ended.ending(ended.most_steps) == "no further improvement"
     # before it was known, the rates were the same
     assert rates[: ended.plateau] == [
         learning_rate(schedule.fraction_done(step, 0), 1.0) for step in range(ended.plateau)

@@ -58,7 +58,7 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
     assert widget._result.text().startswith("Denoised")
     provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
     assert 0 < provenance["result"]["steps"] < 100_000
-    assert any("Stopped early" in note for note in provenance["notes"])
+    assert any("Training stopped by the user" in note for note in provenance["notes"])
 
 
 def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):

@@ -77,7 +77,7 @@ def test_a_stage_without_a_rate_shows_how_long_each_run_takes(panel):
 def test_a_running_job_shows_rates_and_the_bottleneck(panel):
     panel.show_timing(RUNNING)
     assert bars(panel) == [10, 90]
-    assert any(text.startswith("Computing takes 88 %") for text in texts(panel))
+    assert any(text.startswith("Limited by computing (88 %") for text in texts(panel))
     assert "12 GB/s" in texts(panel)
     assert "34 M voxels/s" in texts(panel)
     assert "1.2 GB of main memory in use at most." in texts(panel)
