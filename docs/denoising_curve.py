@@ -1,4 +1,4 @@
-"""Draw the PSNR against the time of training, from the results of two benchmarks.
+"""Draw PSNR against training time, from the results of two benchmarks.
 
 python docs/denoising_curve.py
 """
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 
-#: What is drawn: benchmark, name of its curve, label, colour.
+#: Curves: benchmark, name of its curve, label, colour.
 CURVES = (
     ("denoise_quality", "curve of 180 s", "hushpore, defaults", "#3b7ea1"),
     ("denoise_rival_curve", "curve", "CAREamics N2V2, its defaults", "#c8553d"),

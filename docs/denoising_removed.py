@@ -1,4 +1,4 @@
-"""Make the picture of docs/denoising.md that shows scans before, after, and what was removed.
+"""Make the picture of docs/noise.md that shows scans, results and residuals.
 
     python docs/denoising_removed.py [STACK ...]
 
@@ -27,10 +27,10 @@ SERIES = ROOT.parent / "shared" / "data" / "dicom_philips_S2010.tar.xz"
 #: Steps of training, and the simulated scan.
 STEPS, SIMULATED = 300, "held-out_foam_0.4_cosine_0.3"
 
-#: What is less than this, as a share of the deviation or the contrast, comes of rounding.
+#: A smaller share of the deviation or the contrast is rounding.
 ROUNDING = 1e-6
 
-#: Part of the series in which the phantom lies, and what of it is shown.
+#: Region of the series with the phantom, and the slice shown.
 PART = (slice(None), slice(128, 384), slice(128, 384))
 SHOWN = (10, slice(64, 224), slice(24, 204))
 
@@ -80,10 +80,10 @@ def in_words(volume: hushpore.Volume, after: np.ndarray) -> str:
 
 
 def edge_correlations(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
-    """Return how what was removed, and its magnitude, correlate with edges, over all slices.
+    """Return the correlation of the residual, and of its magnitude, with edges, over all slices.
 
     Edges are the magnitude of the gradient of the result, in a slice, over a Gaussian of 1 pixel.
-    Where nothing varies, outside a round scan, nothing is looked at.
+    Masked-out regions are skipped.
     """
     removed = before - after
     edges = np.stack([ndimage.gaussian_gradient_magnitude(each, 1.0) for each in after])

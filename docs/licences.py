@@ -1,6 +1,6 @@
-"""Writes docs/licences.md from the packages that are installed: python docs/licences.py.
+"""Write docs/licences.md from the installed packages: python docs/licences.py.
 
-Of hushpore with all its extras for the CPU, and of what these need in turn.
+The page lists hushpore's dependencies with all extras for the CPU, and theirs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).with_name("licences.md")
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
-#: Extras that need a machine of their own, or cannot be installed beside the others.
+#: Extras that need other hardware, or conflict with the others.
 LEFT_OUT = ("cuda12", "cuda13", "multi-gpu", "bioimage")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-HEAD = """# Licences of what hushpore needs
+HEAD = """# Licences of the dependencies
 
-hushpore itself is under the [BSD 3-Clause licence](https://opensource.org/license/bsd-3-clause).
-These are the packages that it needs, with `all`, `cluster`, `formats`, `nifti`, `parquet` and
-`zarr`, and
-what these need in turn, as their metadata states. Those that hushpore names itself are in bold.
-With `all` comes PyQt6 (GPL): a program that is passed on together with it falls under its terms;
-hushpore itself needs no particular Qt binding. `python docs/licences.py` writes this page.
+*Which packages does hushpore need, and under which licences?*
+
+hushpore is under the [BSD 3-Clause licence](https://opensource.org/license/bsd-3-clause). The table
+lists its dependencies with the extras `all`, `cluster`, `formats`, `nifti`, `parquet` and `zarr`,
+and theirs, with the licence from their metadata. Direct dependencies are in bold. `all` includes
+PyQt6 (GPL): a program that is distributed together with PyQt6 falls under its terms. hushpore works
+with any Qt binding. `python docs/licences.py` writes this page.
 
 | package | licence |
 |---|---|
@@ -36,7 +37,7 @@ hushpore itself needs no particular Qt binding. `python docs/licences.py` writes
 
 
 def direct() -> set[str]:
-    """Return the names of the packages that the project names itself."""
+    """Return the names of the direct dependencies."""
     known = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = [each for name, each in known["optional-dependencies"].items() if name not in LEFT_OUT]
     named = {name_of(each) for each in itertools.chain(known["dependencies"], *extras)}
@@ -44,14 +45,14 @@ def direct() -> set[str]:
 
 
 def name_of(requirement: str) -> str:
-    """Return the name in a requirement, as all write it alike."""
+    """Return the name in a requirement, in its normalised spelling."""
     found = _NAME.match(requirement)
     assert found is not None, requirement
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
 def needed() -> dict[str, str]:
-    """Return the licence of each package that is needed, installed, and pinned for CI."""
+    """Return the licence of each dependency that is installed and pinned for CI."""
     pinned = {name_of(line) for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines()
               if line and not line.startswith("#")}  # fmt: skip
     todo = [(name, "") for name in direct()]
@@ -73,7 +74,7 @@ def needed() -> dict[str, str]:
 
 
 def _applying(requirements: Iterable[str], extra: str) -> Iterator[tuple[str, str]]:
-    """Yield name and extra of the requirements that hold here."""
+    """Yield name and extra of the requirements that apply to this Python and system."""
     from packaging.requirements import Requirement
 
     for text in requirements:
@@ -87,7 +88,7 @@ def _applying(requirements: Iterable[str], extra: str) -> Iterator[tuple[str, st
 
 
 def licence(known: metadata.PackageMetadata) -> str:
-    """Return the licence that the metadata of a package states, in few words."""
+    """Return the short name of the licence in the metadata of a package."""
     stated = known.get("License-Expression")
     if stated:
         return str(stated)
@@ -100,7 +101,7 @@ def licence(known: metadata.PackageMetadata) -> str:
 
 
 def written() -> dict[str, str]:
-    """Return the licences that stand on the page."""
+    """Return the licences on the page."""
     if not PAGE.is_file():
         return {}
     row = re.compile(r"^\| \**([a-z0-9-]+)\** \| (.+) \|$", re.MULTILINE)
@@ -109,7 +110,7 @@ def written() -> dict[str, str]:
 
 
 def licences_page() -> str:
-    """Return the page as it should be; of what is not installed here its rows stay."""
+    """Return the page renewed; rows of packages that are not installed here are kept."""
     own = direct()
     kept = {name: words for name, words in written().items() if name in own}
     rows = (

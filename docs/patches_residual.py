@@ -1,4 +1,4 @@
-"""Make the picture of docs/patches.md that shows a training that was too short.
+"""Make the picture of docs/howto/check-training.md: a training that was too short.
 
     python docs/patches_residual.py STACK [FILE]
 
@@ -17,7 +17,7 @@ import numpy as np
 
 STEPS = (36, 117)
 
-#: Patches of each training, and how many times larger they are shown.
+#: Patches of each training, and their magnification.
 SHOWN, ZOOM = 4, 3
 
 
@@ -48,7 +48,7 @@ def main(stack: str, file: Path) -> None:
             )
     original, predicted, residual = (np.hstack(parts) for parts in zip(*columns, strict=True))
     grey = [_grey(part, original.min(), original.max()) for part in (original, predicted)]
-    # the grain of noise, and whatever is more
+    # grain of the noise and whatever else was removed
     reach = 3 * float(np.median(np.abs(residual)))
     rows = np.vstack([*grey, _grey(residual, -reach, reach)])
     imsave(file, np.kron(rows, np.ones((ZOOM, ZOOM), np.uint8)), cmap="gray", vmin=0, vmax=255)

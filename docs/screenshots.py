@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation: napari, the phantom, and the widgets really run.
+"""Make the pictures of the documentation from real runs in napari.
 
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots.py [FOLDER [SECONDS]]
 
@@ -65,7 +65,7 @@ def main(folder: Path, seconds: float) -> None:
 
 
 def own_settings() -> Path:
-    """Make the pictures independent of what whoever makes them has saved; return a folder to use.
+    """Use a new configuration folder without saved settings, and return it.
 
     Must be called before napari is imported.
     """
@@ -73,7 +73,7 @@ def own_settings() -> Path:
     os.environ["NAPARI_CONFIG"] = str(folder / "settings.yaml")
     os.environ["HUSHPORE_CONFIG"] = str(folder / "hushpore")
     os.environ.setdefault("NAPARI_ASYNC", "0")
-    # what others have left in the common one is no matter of the pictures
+    # files of other programs in the common folder should not show in the pictures
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return folder
 
@@ -120,7 +120,7 @@ def finish(job: Any) -> None:
 
 
 def wait(done: Callable[[], bool], seconds: float) -> None:
-    """Let the window live until something holds."""
+    """Process events until a condition holds."""
     from qtpy.QtWidgets import QApplication
 
     end = time.monotonic() + seconds
@@ -132,13 +132,13 @@ def wait(done: Callable[[], bool], seconds: float) -> None:
 
 
 def has_preview(denoise: Any, share: int) -> bool:
-    """Whether a job is so far, in thousandths, and from its first on its preview is shown."""
+    """Return whether a job has reached a progress, in thousandths, and shows a preview."""
     shown = denoise._progress
     return not share or (shown.bar.value() >= share and "preview" in shown.stage.text())
 
 
 def settle(seconds: float = 0.8) -> None:
-    """Let the window draw what was changed last."""
+    """Process events until the window is drawn."""
     start = time.monotonic()
     wait(lambda: time.monotonic() - start > seconds, seconds + 5)
 

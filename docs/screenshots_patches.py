@@ -1,4 +1,4 @@
-"""Make the pictures of docs/patches.md: the widget on the phantom.
+"""Make the pictures of docs/patches.md: the patches widget on the phantom.
 
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_patches.py [SECONDS]
 
@@ -33,7 +33,7 @@ def main(seconds: float) -> None:
     viewer.layers.selection.active = viewer.layers[0]
     viewer.reset_view()
     denoise.time_budget.value = seconds
-    # long enough to look at, and some more
+    # longer than the pictures take
     denoise.steps.value = 100_000
     wait(lambda: "looking" not in denoise.device.native.line.text(), 60)
     press_run(denoise)

@@ -1,4 +1,4 @@
-"""Make the picture of docs/howto/phases.md: a rock of four phases that is drawn at random.
+"""Make the picture of docs/howto/phases.md: a random rock of four phases.
 
     xvfb-run -a -s "-screen 0 1366x768x24" python docs/screenshots_phases.py [THEME [FOLDER]]
 
@@ -40,7 +40,7 @@ def main(theme: str, folder: Path) -> None:
     wait(lambda: not widget.panel.is_busy, 60)
     viewer.reset_view()
     settle(1)
-    # as if a line was dragged
+    # as after dragging a line
     widget.panel.histogram.moved.emit("1", 80.0)
     settle(1)
     wait(lambda: not widget.panel.is_busy, 60)

@@ -1,4 +1,4 @@
-"""Make the pictures of the form of pores, and of what it measures beside them.
+"""Make the pictures of the form of Segment pores, its intervals and its local thickness.
 
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_pores.py [FOLDER]
 
@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
 
     viewer = napari.Viewer(title="hushpore")
     viewer.window._qt_window.resize(*SIZE)
-    # as quiet as a foam is once it is denoised
+    # the noise of a denoised foam
     data, keywords, _ = layer_data(foam_phantom(noise=0.12, rings=0.0).volume)
     viewer.add_image(data, **keywords)
     viewer.reset_view()
@@ -55,7 +55,7 @@ def main(folder: Path) -> None:
 
 
 def picture_measures(viewer: Any, folder: Path) -> None:
-    """Measure how sure and how thick, and picture each where it is shown."""
+    """Measure intervals and local thickness, and picture each."""
     pores, _ = widget(viewer, "Segment pores")
     wait(lambda: not pores.greys.is_busy, 60)
     pores.form.local_thickness.value = "both"

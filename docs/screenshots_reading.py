@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     viewer = napari.Viewer(title="hushpore")
     viewer.window._qt_window.resize(*SIZE)
     viewer.canvas.overlays.scale_bar.visible = True
-    # large or not, it shall be opened as a large one is
+    # open it as a large one, whatever its size
     reader.LARGE = 0
     answer_soon(folder / "reader-choice.png")
     viewer.window._qt_viewer._qt_open([str(scan)], stack=False)
@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
 
 
 def scanner_folder(folder: Path) -> Path:
-    """Write a folder as a scanner does: three series, and what else lies about."""
+    """Write a folder as a scanner does: three series and other files."""
     import pydicom
 
     from hushpore.base.volume import Volume
@@ -76,7 +76,7 @@ def scanner_folder(folder: Path) -> Path:
 
 
 def answer_soon(path: Path) -> None:
-    """Picture napari's question when it comes, choose hushpore, and let it be remembered."""
+    """Picture napari's question, choose hushpore, and remember the choice."""
     from qtpy.QtCore import QTimer
     from qtpy.QtWidgets import QApplication, QCheckBox, QRadioButton
 
@@ -96,7 +96,7 @@ def answer_soon(path: Path) -> None:
 
 
 def show_only(viewer: Any, name: str) -> None:
-    """Show one layer, and of it the middle slice."""
+    """Show the middle slice of one layer."""
     for layer in viewer.layers:
         layer.visible = layer.name.startswith(name)
         if layer.visible:
@@ -113,7 +113,7 @@ def notification() -> Any:
 
 
 def preferences(viewer: Any, path: Path) -> None:
-    """Picture the page where the readers of extensions are listed, as it is after a while."""
+    """Picture the page of napari's preferences that lists readers."""
     from hushpore.viewer.layers.reader import prefer_hushpore
 
     prefer_hushpore()

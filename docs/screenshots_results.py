@@ -1,4 +1,4 @@
-"""Make the pictures of what is done with results: comparing, batches, preferences.
+"""Make the pictures of comparisons, batches and preferences.
 
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_results.py [FOLDER [SECONDS]]
 
@@ -44,7 +44,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
     denoised = hushpore.denoise(noisy, time_budget=seconds).volume
     viewer.add_layer(Layer.create(*layer_data(denoised, name="foam phantom denoised")))
     for volume, name in ((noisy, "noisy"), (denoised, "denoised")):
-        # what is smaller is noise, and far too much of it to see anything
+        # smaller pores are noise and would fill the picture
         found = hushpore.segment_pores(volume, minimum_voxels=30)
         viewer.add_layer(Layer.create(*pore_layer(found, f"pores, {name}")))
     viewer.layers[-1].opacity = 0.5
@@ -56,7 +56,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
 
 
 def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
-    """Run a batch, and picture it while it is at work."""
+    """Run a batch, and picture it meanwhile."""
     from hushpore.io.results import write_image
     from hushpore.sample_data import foam_phantom
 
@@ -78,7 +78,7 @@ def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
     wait(lambda: done(batch) >= 3 or not batch.is_running, 300)
     save(viewer, path)
     wait(lambda: not batch.is_running, 300)
-    # a window of its own
+    # in a separate window
     plot = batch.plot()
     settle()
     plot.window().grab().save(str(path.with_stem("batch-plot")))
@@ -91,7 +91,7 @@ def close_docks(viewer: Any) -> None:
 
 
 def done(batch: Any) -> int:
-    """Return how many scans have ended, as the list says it."""
+    """Return the number of finished scans in the list."""
     rows = range(batch.scans.native.topLevelItemCount())
     states = [batch.scans.native.topLevelItem(row).text(1) for row in rows]
     return sum(state in ("done", "failed") for state in states)

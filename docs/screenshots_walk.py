@@ -29,13 +29,13 @@ SHOWN = (
     "core-dropped", "core-void-preview", "core-pores", "core-voxel-size", "core-table", "core-3d",
     "snow-denoised", "series-dropped", "empty-problem",
 )  # fmt: skip
-#: Seconds after which a step hangs: a busy computer compiles kernels for minutes.
+#: Seconds after which a step has failed: a busy computer compiles kernels for minutes.
 PATIENCE = 600
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
 class Walk:
-    """A window, and the hand at its mouse; each step is pictured in both themes."""
+    """A window that is driven by mouse and drop; each step is pictured in both themes."""
 
     def __init__(self, viewer: Any, folder: Path, size: str) -> None:
         self.viewer, self._folder, self._size = viewer, folder, size
@@ -43,11 +43,11 @@ class Walk:
         self._count = 0
 
     def picture(self, name: str) -> None:
-        """Save what the window looks like, dark and light."""
+        """Save a picture of the window, dark and light."""
         self._count += 1
         if self._folder == IMAGES:
             if name in SHOWN:
-                # one of them as it is for those who like it light
+                # one of them in the light theme
                 self.viewer.theme = "light" if name.startswith("series") else "dark"
                 save(self.viewer, IMAGES / f"walk-{name}.png")
             return
@@ -56,7 +56,7 @@ class Walk:
             save(self.viewer, self._folder / f"{self._size}-{self._count:02}-{name}-{theme}.png")
 
     def drop(self, path: Path, layers: int = 1) -> Any:
-        """Drop a file or folder on the canvas; return the new layer that is on top."""
+        """Drop a file or folder on the canvas; return the new top layer."""
         from qtpy.QtCore import QMimeData, Qt, QTimer, QUrl
         from qtpy.QtGui import QDragEnterEvent, QDropEvent
         from qtpy.QtWidgets import QApplication
@@ -93,7 +93,7 @@ class Walk:
         return self.viewer.window.add_plugin_dock_widget("hushpore", name)[1]
 
     def run(self, job: Any) -> str:
-        """Click on Run, wait for the end, and return the sentence that it came to."""
+        """Click on Run, wait for the end, and return the headline."""
         wait(lambda: "looking" not in job.device.native.line.text(), PATIENCE)
         wait(job._buttons.run.isEnabled, PATIENCE)
         click(job._buttons.run)
@@ -106,7 +106,7 @@ class Walk:
 
 
 def choose_hushpore() -> None:
-    """Where napari asks which plugin shall read what was dropped, choose hushpore."""
+    """Choose hushpore if napari asks for the reader of a drop."""
     from qtpy.QtWidgets import QApplication, QDialogButtonBox, QRadioButton
 
     dialog = QApplication.activeModalWidget()
@@ -120,7 +120,7 @@ def choose_hushpore() -> None:
 
 
 def click(widget: Any, place: Any = None) -> None:
-    """Press and release the left button on a widget, in its middle where no place is given."""
+    """Click on a widget, by default in its middle."""
     from qtpy.QtCore import Qt
     from qtpy.QtTest import QTest
 
@@ -129,7 +129,7 @@ def click(widget: Any, place: Any = None) -> None:
 
 
 def click_link(label: Any, words: str) -> None:
-    """Move the mouse over a label until it is over a link that begins with some words; click."""
+    """Click on the link in a label that begins with some words."""
     from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
     from qtpy.QtGui import QMouseEvent
     from qtpy.QtWidgets import QApplication, QLabel
@@ -168,7 +168,7 @@ def near(found: float, truth: float, share: float) -> bool:
 
 
 def go(folder: Path, size: str) -> None:
-    """Go through one window."""
+    """Run the steps of one window."""
     import napari
 
     from hushpore.viewer.launch import arrange
@@ -191,7 +191,7 @@ def go(folder: Path, size: str) -> None:
 
 
 def core(walk: Walk, data: Path) -> None:
-    """A core of concrete in air, with little noise and no voxel size."""
+    """Open a core of concrete in air, with little noise and no voxel size."""
     import tifffile
     from qtpy.QtCore import Qt
     from qtpy.QtTest import QTest
@@ -227,7 +227,7 @@ def core(walk: Walk, data: Path) -> None:
 
 
 def core_results(walk: Walk) -> None:
-    """The core's table, plots and 3D."""
+    """Open the core's table, plots and 3D view."""
     pores = walk.widget("Segment pores")
     click_link(pores._result, "Open results table")
     results = walk.widget("Results")
@@ -248,7 +248,7 @@ def core_results(walk: Walk) -> None:
 
 
 def snow(walk: Walk, path: Path) -> None:
-    """A real scan of snow: denoised, ended early, and its pores."""
+    """Denoise a real scan of snow, finish early, and segment its pores."""
     if not path.is_file():
         print(f"no {path.name}: left out")
         return
@@ -284,7 +284,7 @@ def snow(walk: Walk, path: Path) -> None:
 
 
 def series(walk: Walk, data: Path) -> None:
-    """A DICOM series of a hollow head in air; without the file a core, as a scanner writes it."""
+    """Open a DICOM series of a hollow head in air; without the file, of a core."""
     import numpy as np
     from scipy import ndimage
 
@@ -322,7 +322,7 @@ def series(walk: Walk, data: Path) -> None:
 
 
 def slices(walk: Walk, data: Path) -> None:
-    """A folder with a TIFF a slice, of a foam whose void reaches all faces."""
+    """Open a folder of TIFF slices of a foam with void at all faces."""
     import tifffile
 
     from hushpore.sample_data import foam_phantom
@@ -344,7 +344,7 @@ def slices(walk: Walk, data: Path) -> None:
 
 
 def empty(walk: Walk, data: Path) -> None:
-    """A file of one grey value: the reason why nothing can be done stands under Run."""
+    """Open a file of one grey value; the reason for the error is below Run."""
     import numpy as np
     import tifffile
 
