@@ -39,15 +39,21 @@ def test_a_meta_image_has_its_values_spacing_and_origin(tmp_path, ramp, order):
     assert volume.dtype.isnative
 
 
-@pytest.mark.parametrize(
-    ("stated", "unit", "factor"), [("um", "um", 1), ("inch", "mm", 25.4), ("?", "pixel", 1)]
-)
+@pytest.mark.parametrize(("stated", "unit", "factor"), [("um", "um", 1), ("inch", "mm", 25.4)])
 def test_a_meta_image_has_its_lengths_in_a_unit_that_is_known(tmp_path, ramp, stated, unit, factor):
     path = meta_image(tmp_path, ramp.astype("<i2").tobytes(), f"DistanceUnits = {stated}\n")
     volume = read(path)
     assert volume.unit == unit
     assert volume.spacing == pytest.approx([factor * step for step in (2, 0.7, 0.5)])
     assert volume.origin == pytest.approx([factor * place for place in (3, 2, 1)])
+
+
+def test_numbers_in_an_unknown_unit_are_no_lengths(tmp_path, ramp):
+    path = meta_image(tmp_path, ramp.astype("<i2").tobytes(), "DistanceUnits = ?\n")
+    volume = read(path)
+    assert (volume.unit, volume.spacing, volume.origin) == ("pixel", (1, 1, 1), (0, 0, 0))
+    assert "2 x 0.7 x 0.5 in the unknown unit '?'" in volume.notes[0]
+    assert "--voxel-size 2,0.7,0.5um" in volume.notes[0]
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("MET_LONG", "i4"), ("MET_ULONG", "u4")])

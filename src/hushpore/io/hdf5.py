@@ -158,12 +158,12 @@ def _library() -> Any:
 
 def _open(file: Any, path: Path) -> list[Volume]:
     h5py = _library()
-    gate = limits_for(path)
+    limits = limits_for(path)
     places: list[str] = []
 
     # soft and external links are not followed: a file must not make others be read
     def visit(name: str, found: Any) -> None:
-        gate.require_few(len(places) + 1, "data sets")
+        limits.require_few(len(places) + 1, "data sets")
         if isinstance(found, h5py.Dataset) and _is_image(found):
             places.append("/" + name)
 
@@ -182,7 +182,7 @@ def _open(file: Any, path: Path) -> list[Volume]:
         elif _are_projections(stored):
             projections.append(place)
         else:
-            gate.require_plausible(int(stored.nbytes), f"a data set ({place})")
+            limits.require_plausible(int(stored.nbytes), f"a data set ({place})")
             volumes.append(_volume(stored, place, path))
     if projections and not volumes:
         raise InputError(

@@ -21,6 +21,7 @@ from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import Stream, uncompressed_planes
 from hushpore.io.libraries import explained_damage
 from hushpore.io.raw_names import layout_by_name
+from hushpore.io.unitless import unitless_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +85,8 @@ def open_raw(path: Path) -> Volume:
             steps = stated["spacing"]
             each = steps if isinstance(steps, list) else [steps]
             known["spacing"] = tuple(float(_number(step)) for step in each)
+            if "unit" not in known:
+                known["notes"] = unitless_notes(known.pop("spacing"))
         elif "unit" in known:
             known["notes"] = [_NO_SIZE.format(unit=known["unit"])]
         return volume_of_layout(raw, path, **known)
@@ -219,8 +222,10 @@ def _read_header(path: Path) -> tuple[Layout, dict[str, Any]]:
     known: dict[str, Any] = {
         "spacing": tuple(abs(float(step)) for step in reversed(spacing.split())),
         "origin": tuple(float(x) for x in reversed(place.split())),
-        "unit": unit if unit_of(unit) else "pixel",
+        "unit": unit,
     }
+    if unit_of(unit) is None:
+        return raw, {"notes": unitless_notes(known["spacing"], unit)}
     if "DistanceUnits" not in stated:
         known["notes"] = ["The header states no unit; millimetres are meant then, as in ITK."]
     if len(known["spacing"]) != n_axes or min(map(float, spacing.split())) <= 0:

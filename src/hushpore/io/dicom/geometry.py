@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.formatting import readable_count
-from hushpore.io.folders import natural_key
+from hushpore.io.folders import natural_key, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,6 +22,10 @@ AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 _SAME_PLACE = 1e-3  # mm; DICOM stores positions as decimal text
 _UNEVEN = 0.01  # tolerance for evenly spaced slices, as a fraction of the spacing
 _MOST_MISSING = 10  # largest plausible ratio of grid positions to slices
+_LEAST = 3  # smallest stack whose distances are examined
+_ROUNDED = 1.25  # tolerance for rounded positions on an even grid, in units of the rounding
+_LEAST_JOINED = 5  # smallest number of one-slice series that are joined to a stack
+_LOCATION_ROUNDING = 0.1  # tolerance for SliceLocation, as a fraction of the distance
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Slice:
     # missing
     distance: float | None = None
     distance_name: str = ""
+    location: float | None = None  # SliceLocation, in mm
     # from stored to physical values
     slope: float = 1.0
     intercept: float = 0.0
@@ -87,6 +92,50 @@ def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
     return list(groups.values())
 
 
+def join_alike(groups: Sequence[list[Slice]]) -> tuple[list[list[Slice]], list[str]]:
+    """Join series of one slice each that are alike and lie evenly along one line.
+
+    Some scanners give each slice a SeriesInstanceUID of its own.
+
+    Parameters
+    ----------
+    groups : sequence of lists of Slice
+        As `group_by_series` returns them.
+
+    Returns
+    -------
+    groups : list of lists of Slice
+        With one group for what was joined.
+    notes : list of str
+        Says so.
+    """
+    alike: dict[tuple[Any, ...], list[Slice]] = {}
+    for group in groups:
+        if len(group) == 1:
+            item = group[0]
+            turned, spacing = _rounded(item.orientation, 3), _rounded(item.pixel_spacing, 5)
+            kind = item.facts.get("modality"), item.facts.get("localiser")
+            alike.setdefault((item.shape, turned, spacing, kind), []).append(item)
+    joined = [items for items in alike.values() if len(items) >= _LEAST_JOINED and _is_even(items)]
+    taken = {id(item) for items in joined for item in items}
+    notes = [
+        f"{len(items)} series of one slice each are alike and evenly spaced; they were joined to "
+        "one stack."
+        for items in joined
+    ]
+    return [*joined, *(group for group in groups if id(group[0]) not in taken)], notes
+
+
+def _is_even(slices: Sequence[Slice]) -> bool:
+    """Whether slices have different positions on an even grid, or else consecutive numbers."""
+    if any(item.position is None for item in slices):
+        return _count_on(slices)
+    positions = np.sort(_positions_along(slices))
+    if np.diff(positions).min() < _SAME_PLACE:
+        return False
+    return _even_steps(positions)[1] is not None or _count_on(slices)
+
+
 def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     """Order the slices of one group and determine their spacing.
 
@@ -97,6 +146,12 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     if any(item.position is None for item in slices):
         return [_by_number(slices, notes)]
     positions = _positions_along(slices)
+    if np.ptp(positions) < _SAME_PLACE and _count_on(slices) and len(slices) >= _LEAST:
+        notes.append(
+            f"All {len(slices)} slices state the same position, {positions[0]:.4g} mm; it was not "
+            "used."
+        )
+        return [_by_number(slices, notes)]
     order = sorted(range(len(slices)), key=lambda i: (positions[i], *_number_key(slices[i])))
     layers: list[list[int]] = []
     for i in order:
@@ -114,7 +169,7 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
         ]
     for layer in layers:
         if len(layer) > 1:
-            names = ", ".join(_label(slices[i]) for i in layer)
+            names = shortened([_label(slices[i]) for i in layer])
             notes.append(
                 f"{len(layer)} images have the same position, {positions[layer[0]]:.4g} mm "
                 f"({names}); only {_label(slices[layer[0]])} was kept."
@@ -126,7 +181,15 @@ def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     positions = _positions_along(slices)
     gaps = np.diff(positions)
     notes = list(notes)
-    if len(gaps):
+    rounded = _step_of_rounded(slices, positions)
+    if rounded is not None:
+        z, unit = rounded
+        gap_notes: list[str] = []
+        notes.append(
+            f"Positions are rounded to {unit:g} mm; the distance between slices, {z:.4g} mm, is "
+            "fitted to the whole stack."
+        )
+    elif len(gaps):
         z, numbers = _even_steps(positions)
         gap_notes = _gap_notes(positions, z, numbers)
         notes += gap_notes
@@ -144,15 +207,10 @@ def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     numbered = frames or all(item.number is not None for item in slices)
     ordered = sorted(slices, key=_number_key if numbered else _name_key)
     notes = list(notes)
-    z = slices[0].distance
+    z, source = _distance_without_positions(ordered)
     if len(ordered) > 1:
         how = "frame number" if frames else "InstanceNumber" if numbered else "file name"
-        distance = (
-            f"their distance ({z:.4g} mm) was taken from {slices[0].distance_name or 'the header'}"
-            if z
-            else "their distance is not stated and was set to 1"
-        )
-        notes.append(f"The slices have no positions. They were ordered by {how}; {distance}.")
+        notes.append(f"The slices have no positions. They were ordered by {how}; {source}.")
     if numbered and not frames:
         numbers = [item.number or 0 for item in ordered]
         missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
@@ -160,7 +218,32 @@ def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
             shown = ", ".join(str(number) for number in missing[:5])
             count = readable_count(len(missing), "slice")
             notes.append(f"{count} missing by InstanceNumber: {shown}.")
-    return _finish(ordered, z or 1.0, notes, {})
+    return _finish(ordered, z, notes, {})
+
+
+def _distance_without_positions(slices: Sequence[Slice]) -> tuple[float, str]:
+    """Return the distance between slices in order, and a clause that says what it is from."""
+    first = slices[0]
+    locations = [item.location for item in slices if item.location is not None]
+    if len(locations) == len(slices) > 1:
+        places = np.array(locations)
+        step = _shortest(abs(places[-1] - places[0]) / (len(places) - 1), places)
+        off = np.abs(np.abs(places - places[0]) - step * np.arange(len(places))).max()
+        if step > 0 and off <= _LOCATION_ROUNDING * step:
+            return step, f"the distance between them ({step:.4g} mm) is from SliceLocation"
+    stated = first.distance_name or "the header"
+    if first.distance:
+        doubt = ", which may differ from it" if stated == "SliceThickness" else ""
+        return (
+            first.distance,
+            f"the distance between them ({first.distance:.4g} mm) is from {stated}{doubt}",
+        )
+    if first.pixel_spacing is None:
+        return 1.0, "the distance between them is not stated"
+    return first.pixel_spacing[0], (
+        "the distance between them is not stated; it was set to the pixel size, "
+        f"{first.pixel_spacing[0]:.4g} mm"
+    )
 
 
 def _finish(
@@ -173,11 +256,47 @@ def _finish(
         place = np.asarray(first.position)
         origin = (float(place @ normal), float(place @ column), float(place @ row))
     if first.pixel_spacing is None:
-        notes.append("The voxel size is unknown, because the header gives no pixel spacing.")
+        why = first.facts.get("no_spacing") or "the header gives no pixel spacing"
+        notes.append(f"The voxel size is unknown, because {why}.")
         spacing, unit, origin = (1.0, 1.0, 1.0), "pixel", (0.0, 0.0, 0.0)
     else:
         spacing, unit = (z, *first.pixel_spacing), "mm"
     return Arrangement(tuple(slices), spacing, unit, origin, tuple(notes), metadata)
+
+
+def _count_on(slices: Sequence[Slice]) -> bool:
+    """Whether the InstanceNumbers of slices are consecutive, in whatever order."""
+    numbers = sorted(item.number for item in slices if item.number is not None)
+    first = numbers[0] if numbers else 0
+    return len(numbers) == len(slices) and numbers == list(range(first, first + len(numbers)))
+
+
+def _step_of_rounded(
+    slices: Sequence[Slice], positions: npt.NDArray[Any]
+) -> tuple[float, float] | None:
+    """Return the distance of slices whose positions are rounded coarsely, and to what unit.
+
+    Such positions look uneven, or as if slices were missing. That none is missing is told by
+    InstanceNumbers that go on along the stack. None where the positions are on no even grid.
+    """
+    count = len(positions)
+    numbers = np.array([math.nan if item.number is None else item.number for item in slices])
+    if count < _LEAST or not (np.abs(np.diff(numbers)) == 1).all() or np.ptp(numbers) != count - 1:
+        return None
+    # of the lines through all positions the best: rounding of the ends counts less than in a mean
+    step = float(np.polyfit(np.arange(count), positions, 1)[0])
+    for digits in range(7):
+        unit = 10.0**-digits
+        if np.allclose(positions, positions.round(digits), rtol=0, atol=1e-9):
+            break
+    else:
+        return None
+    rest = positions - step * np.arange(count)
+    # a finer unit evens out, and what is on a grid as it is needs no mean
+    if unit < step / 10 or np.ptp(rest) > _ROUNDED * unit or np.ptp(rest) < 1e-6:
+        return None
+    # no more digits than rounding leaves
+    return float(f"{step:.4g}"), unit
 
 
 def _even_steps(positions: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError
+from hushpore.base.safe_text import on_one_line
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
 from hushpore.io.input_limits import limits_for
@@ -47,8 +48,8 @@ _TAGS = [
     "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation", "PixelPaddingRangeLimit",
     "PixelPaddingValue", "PixelRepresentation", "PixelSpacing", "RescaleIntercept", "RescaleSlope",
     "RescaleType", "Rows", "SOPInstanceUID", "SamplesPerPixel", "SeriesDescription",
-    "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence", "SliceThickness",
-    "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
+    "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence", "SliceLocation",
+    "SliceThickness", "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
 ]  # fmt: skip
 # number of the pixel data element in its group: data type of float pixel data
 _FLOATS = {0x0008: "f4", 0x0009: "f8"}
@@ -104,14 +105,15 @@ def first(dataset: Any, sequence: str) -> Any:
 def numbers(value: Any) -> list[float]:
     """Return the numbers of an element with one or more values; empty if any is not finite.
 
-    >>> numbers(["1.5", "2"]), numbers("3"), numbers(None), numbers("many")
-    ([1.5, 2.0], [3.0], [], [])
+    >>> numbers(["1.5", "2"]), numbers("0,3"), numbers(None), numbers("many")
+    ([1.5, 2.0], [0.3], [], [])
     """
     if value is None or value == "":
         return []
     many = value if hasattr(value, "__iter__") and not isinstance(value, str) else [value]
     try:
-        found = [float(each) for each in many]
+        # some programs write decimals as their country does
+        found = [float(each.replace(",", ".") if isinstance(each, str) else each) for each in many]
     except (TypeError, ValueError):
         return []
     return found if all(math.isfinite(number) for number in found) else []
@@ -344,6 +346,8 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
         }
         windows = _windows(value)
         distance, distance_name = _distance(value)
+        pixel_spacing = _pixel_spacing(value)
+        location = numbers(header.get("SliceLocation"))
         slices.append(
             Slice(
                 path=encoding.path,
@@ -355,14 +359,16 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
                 number=integer(header.get("InstanceNumber")),
                 position=position,
                 orientation=orientation,
-                pixel_spacing=_pixel_spacing(value),
+                pixel_spacing=pixel_spacing,
                 distance=distance,
                 distance_name=distance_name,
+                location=location[0] if location else None,
                 encoding=encoding,
                 slope=number(slope, header.get("DoseGridScaling", 1.0)),
                 intercept=number(intercept, 0.0),
                 facts={
                     **facts,
+                    "no_spacing": "" if pixel_spacing else _why_no_spacing(value),
                     "windows": windows,
                     # scaling elements that are not numbers
                     "unscaled": [
@@ -413,11 +419,29 @@ def _windows(value: Lookup) -> list[list[float]]:
 
 
 def _pixel_spacing(value: Lookup) -> tuple[float, float] | None:
-    for name in ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing"):
+    for name in ("PixelSpacing", "NominalScannedPixelSpacing"):
         found = numbers(value(name, "PixelMeasuresSequence"))
-        if len(found) == 2 and min(found) > 0:
-            return found[0], found[1]
+        if len(found) in (1, 2) and min(found) > 0:
+            # one number is that of both axes, as for ITK
+            return found[0], found[-1]
     return None
+
+
+def _why_no_spacing(value: Lookup) -> str:
+    """Return what the header has in place of a pixel spacing, for a note."""
+    stated = value("PixelSpacing", "PixelMeasuresSequence")
+    if stated is not None:
+        many = [stated] if isinstance(stated, str) else stated
+        text = "\\".join(map(str, many)) if hasattr(many, "__iter__") else str(many)
+        kind = "is not two lengths above zero" if numbers(stated) else "is not a number"
+        return f"the header gives a pixel spacing that {kind} ({on_one_line(text, 40)!r})"
+    pitch = numbers(value("ImagerPixelSpacing", "PixelMeasuresSequence"))
+    if pitch:
+        return (
+            f"the header gives the pixel pitch of the detector (ImagerPixelSpacing, {pitch[0]:g} "
+            "mm), which is not the pixel size in the sample"
+        )
+    return "the header gives no pixel spacing"
 
 
 def _distance(value: Lookup) -> tuple[float | None, str]:

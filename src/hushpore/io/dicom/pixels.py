@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import threading
 import zlib
 from dataclasses import dataclass
@@ -343,11 +344,43 @@ def decoder_of(syntax: str) -> Callable[..., Any] | None:
     return next((getattr(imagecodecs, f"{name}_decode") for name in found), None)
 
 
+def _without_fill_bytes(frame: bytes, count: int) -> bytes:
+    """Return an RLE frame whose segments end with their last run (DICOM PS3.5 G.3.1).
+
+    `count`: bytes that each segment expands to.
+    Raises EOFError if a segment ends before.
+    """
+    n_segments, *starts = struct.unpack_from("<16I", frame)
+    ends = [*starts[1:n_segments], len(frame)]
+    segments: list[bytes] = []
+    for start, end in zip(starts[:n_segments], ends, strict=True):
+        at, left = start, count
+        while left > 0:
+            if at >= min(end, len(frame)):
+                raise EOFError("the runs end before the frame does")
+            length = frame[at]
+            # as a signed byte: 0 and above copies, below repeats, -128 does nothing
+            literal = length < 128
+            size = length + 1 if literal else 257 - length if length > 128 else 0
+            at += 1 + (size if literal else bool(size))
+            left -= size
+        segments.append(frame[start:at] + b"\0" * ((at - start) % 2))
+    offsets = [64 + sum(map(len, segments[:number])) for number in range(n_segments)]
+    header = struct.pack("<16I", n_segments, *offsets, *[0] * (15 - n_segments))
+    return header + b"".join(segments)
+
+
 def _decoded(decode: Callable[..., Any], frame: bytes, encoding: Encoding) -> npt.NDArray[Any]:
     """Return the decoded values of a frame."""
     if encoding.syntax == _RLE:
         values = np.empty(encoding.shape, encoding.dtype.newbyteorder("="))
-        filled = decode(frame, values.dtype, out=values.reshape(-1).view(np.uint8))
+        out = values.reshape(-1).view(np.uint8)
+        try:
+            filled = decode(frame, values.dtype, out=out)
+        except Exception:
+            # the decoder takes fill bytes at the end of a segment for runs
+            cut = _without_fill_bytes(frame, math.prod(encoding.shape))
+            filled = decode(cut, values.dtype, out=out)
         if len(filled) != values.nbytes:
             raise EOFError("the runs end before the frame does")
         return values

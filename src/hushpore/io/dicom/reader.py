@@ -14,7 +14,7 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.formatting import readable_count
 from hushpore.base.rescaled import Scaled
 from hushpore.base.volume import Volume
-from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_series
+from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_series, join_alike
 from hushpore.io.dicom.header import is_dicomdir, read_headers
 from hushpore.io.dicom.pixels import SeriesReader
 from hushpore.io.folders import START, files_below, is_dicom, shortened
@@ -62,11 +62,12 @@ def open_dicom(
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:3])
         reasons = reasons or "There is only a DICOMDIR; the images that it lists are missing"
         raise InputError(f"{place.name} contains no readable DICOM image. {reasons}.")
+    groups, joined = join_alike(groups)
     volumes, failures = _opened(groups, place)
     if not volumes:
         raise failures[0]
     volumes = with_own_names(volumes)
-    notes = _left_out_notes(left_out, strays)
+    notes = [*joined, *_left_out_notes(left_out, strays)]
     notes += [LEFT_OUT.format(failure) for failure in failures]
     return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
 

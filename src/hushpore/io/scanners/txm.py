@@ -75,8 +75,8 @@ def _open(path: Path) -> Volume:
             )
         dtype = np.dtype("<" + _TYPES[kind])
         plane = rows * columns * dtype.itemsize
-        gate = limits_for(path)
-        gate.require_few(count, "slices")
+        limits = limits_for(path)
+        limits.require_few(count, "slices")
         starts = []
         for number in range(1, count + 1):
             name = f"ImageData{(number - 1) // _PER_FOLDER + 1}/Image{number}"

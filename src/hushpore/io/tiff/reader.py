@@ -17,6 +17,7 @@ import tifffile
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
 from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
+from hushpore.io.folders import shortened
 from hushpore.io.input_limits import CONSENT, InputLimits, limits_for
 from hushpore.io.lazy_arrays import PlaneStack, Stream
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
@@ -144,6 +145,7 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
     limits = limits_for(path)
     require_few_images(tif, limits)
     all_series = tif.series
+    _require_parts_beside(messages, tif, path)
     _require_complete(messages, path)
     grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series.keyframe)]
     if not grey:
@@ -328,6 +330,21 @@ def _photometric_notes(page: Any) -> list[str]:
 def _require_complete(messages: list[str], path: Path) -> None:
     if any(_INCOMPLETE.search(message) for message in messages):
         raise _incomplete(path)
+
+
+def _require_parts_beside(messages: list[str], tif: tifffile.TiffFile, path: Path) -> None:
+    """Refuse one file of an OME-TIFF of several if others are missing; names these."""
+    if not tif.is_ome or not any(_INCOMPLETE.search(message) for message in messages):
+        return
+    named = re.findall(r"\bFileName=[\"']([^\"']*)[\"']", str(tif.ome_metadata))
+    others = dict.fromkeys(map(html.unescape, named))
+    missing = [name for name in others if not (path.parent / name).is_file()]
+    if missing and any((path.parent / name).samefile(path) for name in others
+                       if name not in missing):  # fmt: skip
+        raise InputError(
+            f"{path.name} is one file of {len(others)}, and {shortened(missing)} is not beside it. "
+            "Copy all files of this OME-TIFF into one folder."
+        )
 
 
 def _require_bytes(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from hushpore.base.formatting import METRES, readable_unit, unit_of
+from hushpore.io.unitless import unitless_notes
 from hushpore.io.value_metadata import value_metadata
 
 if TYPE_CHECKING:
@@ -110,9 +111,8 @@ def _in_one_unit(
     if target is None:
         if sizes["x"] is None:
             return known
-        note = f"The unit {units['x']!r} is not known; the spacing is shown as pixels."
-        changes: dict[str, Any] = {**sizes, "notes": [*known.notes, note]}
-        return replace(known, **changes)
+        steps = [size for size in sizes.values() if size is not None]
+        return replace(known, notes=[*known.notes, *unitless_notes(steps, units["x"])])
     name = target[0]
     converted: dict[str, Any] = {"unit": name}
     for axis, size in sizes.items():
@@ -151,11 +151,11 @@ def _imagej(metadata: dict[str, Any], per_y: float | None, per_x: float | None) 
     if per_y is None or per_x is None:
         note = f"ImageJ states the unit {unit[0]} but no pixel size: the voxel size is not known."
         return VoxelSize(notes=[note])
-    z = _positive(metadata.get("spacing"))
-    factor = unit[1]
-    return VoxelSize(
-        z=None if z is None else z * factor, y=factor / per_y, x=factor / per_x, unit=unit[0]
-    )
+    # ImageJ has a unit for each axis, where these differ
+    units = {"x": text, "y": str(metadata.get("yunit") or text),
+             "z": str(metadata.get("zunit") or text)}  # fmt: skip
+    sizes = {"z": _positive(metadata.get("spacing")), "y": 1 / per_y, "x": 1 / per_x}
+    return _in_one_unit(VoxelSize(), sizes, units)
 
 
 def _resolution(tif: tifffile.TiffFile) -> VoxelSize:

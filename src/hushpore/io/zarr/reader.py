@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import METRES, unit_of
+from hushpore.base.formatting import METRES, readable_count, readable_unit, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import natural_key, shortened
 from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import DiskArray
 from hushpore.io.libraries import explained_damage
 from hushpore.io.loading import with_own_names
+from hushpore.io.unitless import unitless_notes
 from hushpore.io.value_metadata import value_metadata
 from hushpore.io.zarr.image import import_zarr
 
@@ -148,6 +150,11 @@ class ZarrStack(DiskArray):
             yield end * planes if self.ndim > 2 else 1
 
 
+#: Chunks, above which those that are missing are not counted.
+_MOST_COUNTED = 100_000
+_NO_SCALE = "The file gives a unit ({unit}) but no scale; the voxel size is not known."
+
+
 def open_zarr(folder: Path) -> list[Volume]:
     """Open the images of an OME-Zarr folder; their values stay on disk.
 
@@ -242,9 +249,11 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
         )
     scale, shift = np.ones(array.ndim), np.zeros(array.ndim)
     left_out: list[str] = []
+    is_scaled = False
     for step in [*dataset.get("coordinateTransformations", []),
                  *image.get("coordinateTransformations", [])]:  # fmt: skip
         if step["type"] == "scale":
+            is_scaled = True
             factors = np.asarray(step["scale"], float)
             scale, shift = scale * factors, shift * factors
         elif step["type"] == "translation":
@@ -260,6 +269,14 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
     kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
     spatial = [axis for axis in kept if letters[axis] in "zyx"]
     unit, factor, notes = _common_unit([str(axes[axis].get("unit", "")) for axis in spatial])
+    steps = [abs(float(scale[axis])) * f for axis, f in zip(spatial, factor, strict=True)]
+    origin = [float(shift[axis]) * f for axis, f in zip(spatial, factor, strict=True)]
+    if not ours and unit != "pixel" and not is_scaled:
+        unit, notes = "pixel", [*notes, _NO_SCALE.format(unit=readable_unit(unit))]
+    if not ours and unit == "pixel":
+        # numbers without a unit are no lengths
+        notes = notes or unitless_notes(steps)
+        steps, origin = [1.0] * len(steps), []
     if left_out:
         notes.append(f"What is stated of its place was left out: {', '.join(left_out)}.")
     stack = ZarrStack(array, index)
@@ -278,14 +295,41 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
         metadata["labels"] = True
     return Volume(
         stack,
-        spacing=tuple(abs(float(scale[axis])) * f for axis, f in zip(spatial, factor, strict=True)),
-        origin=tuple(float(shift[axis]) * f for axis, f in zip(spatial, factor, strict=True)),
+        spacing=tuple(steps),
+        origin=tuple(origin),
         unit=unit,
         axes="".join(letters[axis] for axis in kept),
         name=str(image.get("name") or name),
-        notes=[*known.get("notes", []), *notes, *_chunk_notes(array, ours=ours)],
+        notes=[
+            *known.get("notes", []),
+            *notes,
+            *_chunk_notes(array, ours=ours),
+            *([] if "labels" in metadata else _lost_chunks(array)),
+        ],
         metadata=metadata,
     )
+
+
+def _lost_chunks(array: Any) -> list[str]:
+    """Say how many chunks of an array are not stored, which are read as its fill value."""
+    parts = array.shards or array.chunks
+    expected = math.prod(math.ceil(n / each) for n, each in zip(array.shape, parts, strict=True))
+    place = Path(array.store.root, array.path)
+    if expected > _MOST_COUNTED:
+        return []
+    stored = sum(
+        not name.startswith(".z") and name != "zarr.json"
+        for _, _, names in os.walk(place)
+        for name in names
+    )
+    if stored >= expected:
+        return []
+    missing = readable_count(expected - stored, "chunk")
+    fill = array.metadata.fill_value
+    return [
+        f"{missing} of {expected:,} are not stored and are read as the fill value {fill}. If the "
+        "scan is not empty there, copy it again."
+    ]
 
 
 def _label(group: Any, key: str, limits: InputLimits) -> Volume:
