@@ -42,7 +42,7 @@ def test_the_size_of_the_file_must_agree_to_the_byte(tmp_path, ramp, extra):
     path = tmp_path / "bread_7x6x5_16bit.raw"
     path.write_bytes(content[:extra] if extra < 0 else content + b"\0")
     assert layout_by_name(path) is None
-    with pytest.raises(InputError, match="shape and type are not known") as told:
+    with pytest.raises(InputError, match="shape and data type are unknown") as told:
         read(path)
     assert "docs" not in str(told.value)
 

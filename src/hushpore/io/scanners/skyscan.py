@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING
 
 from hushpore.io.scanners.header_text import first_value, read_sections, settings_of, sizes_of
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.io.slice_stacks import SliceStack
+
+
+_NO_SIZE = re.compile("voxel size is (not known|unknown)")
 
 
 def with_log(volume: Volume, stack: SliceStack) -> Volume:
@@ -51,7 +55,7 @@ def with_log(volume: Volume, stack: SliceStack) -> Volume:
             return dataclasses.replace(volume, metadata=metadata)
         said = f"The voxel size, {size[0]:g} µm, is taken from {log.name}."
         # what the picture says of its size is for printing
-        notes = [note for note in volume.notes if "voxel size is not known" not in note]
+        notes = [note for note in volume.notes if not _NO_SIZE.search(note)]
         return dataclasses.replace(
             volume, spacing=size * volume.n_spatial, unit="um", notes=[*notes, said],
             metadata=metadata,
