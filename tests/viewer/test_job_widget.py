@@ -444,11 +444,11 @@ def test_notes_are_shown_and_stay(qtbot, widget, fake_job):
 
     fake_job.script = notes
     start(qtbot, widget)
-    assert "Slice 6 is missing." in widget._notes.text()
+    assert "Slice 6 is missing." in widget._remarks.text()
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert "Slice 6 is missing." in widget._notes.text()
-    assert not widget._notes.isHidden()
+    assert "Slice 6 is missing." in widget._remarks.text()
+    assert not widget._remarks.isHidden()
 
 
 def grey(value, contrast=200.0):
@@ -650,7 +650,7 @@ def test_a_preview_that_cannot_be_shown_does_not_stop_the_job(qtbot, viewer, wid
 
     fake_job.script = script
     start(qtbot, widget)
-    assert "preview could not be shown" in widget._notes.text()
+    assert "preview could not be shown" in widget._remarks.text()
     fake_job.gate.set()
     until_done(qtbot, widget)
     assert names(viewer) == ["scan", "scan denoised"]
@@ -966,14 +966,14 @@ def test_what_is_said_of_a_run_goes_with_its_scan_and_comes_back_with_it(
     other = viewer.add_image(np.ones((8, 32, 32)), name="other")
     assert widget.layer.value is other
     assert widget._result.isHidden()
-    assert widget._notes.isHidden()
+    assert widget._remarks.isHidden()
     assert widget.timing.isHidden()
     # what was made of the same scan: the sentence stays, and says what it is about
     widget.layer.value = result
-    assert widget._result.text().startswith("scan: It is done")
+    assert widget._result.text().startswith("scan: <b>It is done</b>")
     widget.layer.value = viewer.layers["scan"]
     assert "It is done" in widget._result.text()
-    assert not widget._notes.isHidden()
+    assert not widget._remarks.isHidden()
     assert not widget.timing.isHidden()
 
 
@@ -1064,10 +1064,10 @@ def test_what_is_said_of_the_result_comes_before_what_was_odd_about_the_scan(
     def script(volume):
         yield Note("The noise has stripes.", warning=True)
         yield Note("Went on from the checkpoint.", warning=False)
-        yield Note("Some of the image went with the noise.", warning=True)
+        yield Note("Some of the image went with the noise.", True, "result")
         return fake_job.result(volume)
 
     fake_job.script = script
     run_once(qtbot, widget, fake_job)
-    said = [widget._notes.text().index(word) for word in ("image", "stripes", "checkpoint")]
+    said = [widget._remarks.text().index(word) for word in ("image", "stripes", "checkpoint")]
     assert said == sorted(said)

@@ -36,7 +36,7 @@ from hushpore.viewer.layers.visibility import keep_aimed, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.saving import ask_and_save_result
-from hushpore.viewer.running.messages import OFFER, RECORD, SHOW, RunMessages
+from hushpore.viewer.running.messages import RECORD, SHOW, RunMessages
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress import JobProgress, RunButtons
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from napari.layers import Layer
 
-    from hushpore.base.events import Job
+    from hushpore.base.events import Job, Note, Remedy
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.forms.fields import Field
@@ -273,7 +273,8 @@ class JobWidget(WorkerContainer):
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_totals(outcome.timings)
-        self._show_result(self._messages.of_result(outcome, self.next_step), target)
+        text = self._messages.of_result(outcome, self.next_step)
+        self._show_result(text, target, outcome.remarks)
         self.called.emit(outcome.result)
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
@@ -347,10 +348,12 @@ class JobWidget(WorkerContainer):
         self._progress = JobProgress(self._viewer)
         self._progress.stage.linkActivated.connect(self._go_to_preview)
         said = self._messages = RunMessages(self._viewer)
-        self._result, self._notes, self.timing = said.result, said.notes, said.timing
+        self._result, self._remarks, self.timing = said.result, said.remarks, said.timing
+        said.remarks.reword = self._description.settings.as_in_a_form
+        said.remarks.remedy_chosen.connect(self._apply)
         self._result.linkActivated.connect(self._follow)
         self._presenter = ProgressPresenter(
-            self.native, self._buttons, self._progress, said.notes, said.timing
+            self.native, self._buttons, self._progress, said.remarks, said.timing
         )
         choice = fill(QHBoxLayout(), QLabel("Layer"), self.layer.native, wide=self.layer.native)
         self._upper = ScrolledColumn(
@@ -358,7 +361,9 @@ class JobWidget(WorkerContainer):
             rule(), self.form.native, self.presets,
             rule(), self.device.native, self.run_on.native,
         )  # fmt: skip
-        shown = ScrolledColumn(self._buttons, self._progress, said.result, said.notes, said.timing)
+        shown = ScrolledColumn(
+            self._buttons, self._progress, said.result, said.remarks, said.timing
+        )
         self._lower = shown
         self.native.layout().addWidget(PinnedColumn(self._upper, shown))
         # what is inside must fit beside a scroll bar: there is none for the width
@@ -433,9 +438,9 @@ class JobWidget(WorkerContainer):
             self._messages.hint(words)
         self._show_message()
 
-    def _show_result(self, text: str, target: Target) -> None:
-        """Say what a run came to, for as long as its scan is chosen."""
-        self._messages.say(text, target)
+    def _show_result(self, text: str, target: Target, remarks: tuple[Note, ...] = ()) -> None:
+        """Show the message about a run and its remarks, while its scan is chosen."""
+        self._messages.say(text, target, remarks)
         self._show_message()
         self._lower.bring_into_view(self._result)
 
@@ -473,6 +478,11 @@ class JobWidget(WorkerContainer):
         except HushporeError as error:
             self._show_problem(explain(error))
 
+    def _apply(self, remedy: Remedy) -> None:
+        """Run again with the settings of a remedy."""
+        self.form.update(dict(remedy.settings))
+        self._try_to_run()
+
     def _follow(self, target: str) -> None:
         shown = [layer for layer in self._made if layer in self._viewer.layers]
         if target == VOXEL_SIZE and self._facts.volume is not None:
@@ -480,10 +490,6 @@ class JobWidget(WorkerContainer):
         elif target == "save" and shown:
             ask_and_save_result(self.native, shown[0])
         elif target == RUN_AGAIN:
-            self._try_to_run()
-        elif target.startswith(OFFER):
-            remedy = self._messages.offers[int(target.removeprefix(OFFER))].remedy
-            self.form.update(dict(remedy.settings if remedy is not None else {}))
             self._try_to_run()
         elif target == KEEP_SETTINGS:
             self.form.update(self._left)

@@ -55,7 +55,7 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
     qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
     widget._buttons.finish.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    assert widget._result.text().startswith("Denoised")
+    assert widget._result.text().startswith("<b>Denoised")
     provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
     assert 0 < provenance["result"]["steps"] < 100_000
     assert any("Training stopped by the user" in note for note in provenance["notes"])
@@ -106,7 +106,7 @@ def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
     assert "Denoise with what was trained" in widget._result.text()
     widget._follow("apply")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    assert widget._result.text().startswith("Denoised")
+    assert widget._result.text().startswith("<b>Denoised")
     provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
     resumed = next(
         note for note in provenance["notes"] if note.startswith("Resumed from the checkpoint")

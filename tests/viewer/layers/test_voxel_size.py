@@ -135,7 +135,7 @@ def test_pores_that_were_parted_in_voxels_of_another_shape_stay_and_say_so(qtbot
     give(widget, "0.5", "mm", along="5")
     assert tuple(labels.scale) == (5, 0.5, 0.5)
     pd.testing.assert_frame_equal(labels.features, before)
-    assert "scan pores was made with that of before" in widget._result.text()
+    assert "the measurements of scan pores are out of date" in widget._result.text()
     widget._result.linkActivated.emit("run again")
     qtbot.waitUntil(lambda: not widget.is_running)
     made = viewer.layers["scan pores"].metadata[METADATA_KEY]["provenance"]

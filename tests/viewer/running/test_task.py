@@ -91,7 +91,7 @@ def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, ad
     widget._buttons.run.click()
     assert widget._buttons.run.text() == "Cancel"
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
-    assert "scan_denoised.ome.zarr" in widget._result.text(), widget._result._details
+    assert "scan_denoised.ome.zarr" in widget._remarks.text(), widget._result._details
     layer = viewer.layers["scan denoised"]
     assert not isinstance(layer.data, np.ndarray)
     assert layer.metadata[METADATA_KEY]["provenance"]["cluster"]["blocks"] == 1
@@ -99,7 +99,7 @@ def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, ad
     back = read(tmp_path / "scan_denoised.ome.zarr")
     np.testing.assert_array_equal(np.asarray(layer.data), back.data)
     # dask's own page, as a link
-    assert '<a href="http://127.0.0.1:' in widget._notes.text()
+    assert '<a href="http://127.0.0.1:' in widget._remarks.text()
     assert {"training", "denoising", "writing"} <= set(
         layer.metadata[METADATA_KEY]["provenance"]["timings"]
     )
@@ -113,7 +113,7 @@ def test_pores_segmented_on_a_cluster_come_with_their_tables(qtbot, viewer, addr
     widget.run_on.value = address
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
-    assert "CT 1_2_pores" in widget._result.text(), widget._result._details
+    assert "CT 1_2_pores" in widget._remarks.text(), widget._result._details
     layer = viewer.layers["CT 1/2 pores"]
     assert not isinstance(layer.data, np.ndarray)
     assert len(layer.features) > 0

@@ -248,27 +248,37 @@ def core(viewer):
     return layer
 
 
+def follow_remedy(widget, setting):
+    """Click the link of the remark whose remedy changes a setting."""
+    (number,) = (
+        number
+        for number, remark in enumerate(widget._remarks.remarks)
+        if remark.remedy is not None and setting in remark.remedy.settings
+    )
+    widget._remarks._first.linkActivated.emit(f"remedy {number}")
+
+
 def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
     qtbot, viewer, widget, core
 ):
     widget.layer.value = core
     run(qtbot, widget)
-    text = widget._result.text()
+    text = widget._remarks.text()
     assert "Surrounding air (56 % of the volume) was excluded. " in text
     assert widget.result.porosity == pytest.approx(55 / (12 * np.pi * 30**2), rel=0.02)
     assert "Include it" in text
-    widget._result.linkActivated.emit("offer 0")
+    follow_remedy(widget, "exterior")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
     assert widget.exterior.value == "keep"
-    text = widget._result.text()
+    text = widget._remarks.text()
     assert "Surrounding air (52 % of the volume) was counted as pore. " in text
     assert widget.result.porosity > 0.5
     # and back
     assert "Exclude it" in text
-    widget._result.linkActivated.emit("offer 0")
+    follow_remedy(widget, "exterior")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
     assert widget.exterior.value == "auto"
-    assert "Surrounding air (56 % of the volume)" in widget._result.text()
+    assert "Surrounding air (56 % of the volume)" in widget._remarks.text()
 
 
 def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
@@ -276,14 +286,14 @@ def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
 ):
     widget.layer.value = core
     run(qtbot, widget)
-    text = widget._result.text()
+    text = widget._remarks.text()
     assert "1 of 3 pores is smaller than 8 voxels, too small for shape measures." in text
     assert "Exclude it" in text
-    widget._result.linkActivated.emit("offer 1")
+    follow_remedy(widget, "minimum_voxels")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
     assert widget.minimum_voxels.value == 8
     assert len(widget.result.pores) == 2
-    assert "smaller than 8" not in widget._result.text()
+    assert "smaller than 8" not in widget._remarks.text()
 
 
 def test_the_choices_about_air_are_in_plain_words(widget):

@@ -7,16 +7,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.theme import get_theme
-from qtpy.QtCore import Qt
-from qtpy.QtGui import QColor
+from qtpy.QtCore import Qt, QUrl, Signal
+from qtpy.QtGui import QColor, QDesktopServices
 from qtpy.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
+from hushpore.base.events import by_importance
 from hushpore.base.formatting import readable_count
 from hushpore.viewer.forms.layout import Fold, fill
 from hushpore.viewer.running.problem import notify_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hushpore.base.events import Note
     from hushpore.viewer.running.problem import Problem
@@ -26,6 +27,9 @@ _TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
 
 #: Link that copies the details of a problem.
 COPY = "copy"
+
+#: Link that chooses a remedy; followed by the number of its remark.
+_REMEDY = "remedy "
 
 #: Addresses in notes, for example of dask's dashboard.
 _ADDRESS = re.compile(r"https?://[^\s<]+")
@@ -123,47 +127,52 @@ class ResultMessage(RichLabel):
             QApplication.clipboard().setText(self._details)
 
 
-class NoteMessages(QWidget):
-    """The notes of a job: the most important one in sight, the others folded away.
+class RemarkList(QWidget):
+    """The remarks of a job as a list: the most important one in sight, the others folded away.
 
-    Links to web addresses open in the browser. Hidden while there are no notes.
+    Links choose a remedy or open a web address. Hidden while there are no remarks. `reword`: turns
+    names of settings in a text into those of the form.
     """
+
+    #: Emitted with the `Remedy` whose link was clicked.
+    remedy_chosen = Signal(object)
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
+        self.remarks: tuple[Note, ...] = ()
+        self.reword: Callable[[str], str] = str
         self._first, self._others = RichLabel(viewer), RichLabel(viewer)
         self._fold = Fold("")
         self._fold.add(self._others)
         for label in (self._first, self._others):
-            label.setOpenExternalLinks(True)
+            label.linkActivated.connect(self._follow)
         fill(QVBoxLayout(self), self._first, self._fold, spacing=2)
-        self.show_notes(())
-
-    @property
-    def has_content(self) -> bool:
-        """Whether there are notes, visible or not."""
-        return bool(self.text())
+        self.show_remarks(())
 
     def text(self) -> str:
-        """Return all notes as HTML, the most important one first."""
+        """Return all remarks as HTML, the most important one first."""
         return "<br>".join(filter(None, (self._first.text(), self._others.text())))
 
-    def show_notes(self, notes: Iterable[Note]) -> None:
-        """Show notes: warnings first, with a sign and the newest on top, then the others.
-
-        Notes on the result come last and matter more than those on the input.
-        """
-        notes = list(notes)
-        warnings = [note for note in reversed(notes) if note.warning]
-        lines = [_line(note) for note in [*warnings, *(n for n in notes if not n.warning)]]
+    def show_remarks(self, remarks: Iterable[Note]) -> None:
+        """Show remarks, the most important first; warnings have a sign."""
+        self.remarks = by_importance(remarks)
+        lines = [self._line(number, remark) for number, remark in enumerate(self.remarks)]
         count = max(len(lines) - 1, 0)
         self._first.say("".join(lines[:1]))
         self._others.say("<br>".join(lines[1:]))
-        self._fold.set_title(readable_count(count, "more note"))
+        self._fold.set_title(readable_count(count, "more remark"))
         self._fold.setVisible(bool(count))
         self.setVisible(bool(lines))
 
+    def _line(self, number: int, remark: Note) -> str:
+        text = html.escape(self.reword(remark.message))
+        text = _ADDRESS.sub(lambda found: link(found[0], found[0]), text)
+        if remark.remedy is not None:
+            text += f" {link(f'{_REMEDY}{number}', remark.remedy.label)}"
+        return f"{sign(False) if remark.warning else '•'} {text}"
 
-def _line(note: Note) -> str:
-    text = (f"{sign(False)} " if note.warning else "") + html.escape(note.message)
-    return _ADDRESS.sub(lambda found: link(found[0], found[0]), text)
+    def _follow(self, target: str) -> None:
+        if target.startswith(_REMEDY):
+            self.remedy_chosen.emit(self.remarks[int(target.removeprefix(_REMEDY))].remedy)
+        else:
+            QDesktopServices.openUrl(QUrl(target))

@@ -6,14 +6,12 @@ import html
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link
+from hushpore.viewer.forms.rich_label import RemarkList, ResultMessage, link
 from hushpore.viewer.layers.lineage import identity, scan_of
 from hushpore.viewer.results.saving import SAVE_RESULT
 from hushpore.viewer.running.timing_panel import TimingPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hushpore.base.events import Note
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
@@ -24,9 +22,6 @@ RECORD, RESULTS = "Record", "Results"
 #: Link that shows the last preview of a cancelled run.
 SHOW = "show"
 
-#: Link that runs the job again with settings that the result suggests; followed by their number.
-OFFER = "offer "
-
 
 @dataclass(frozen=True)
 class Message:
@@ -36,22 +31,23 @@ class Message:
     scan: str  # see `scan_of`
     layer: str  # `identity` of the layer that it is about
     name: str = ""  # of that layer; shown if another layer of the scan is chosen
-    is_of_run: bool = True  # whether notes and timing belong to it
+    is_of_run: bool = True  # whether remarks of the run and timing belong to it
+    remarks: tuple[Note, ...] = ()  # on the result
 
 
 class RunMessages:
     """The message about the last run and a hint about the chosen scan, shown for their scan only.
 
-    `result`, `notes`, `timing`: the widgets. `message`: about the last run, or None. `scan`: the
-    scan of the chosen layer. `offers`: the changes of settings that the result suggests.
+    `result`, `remarks`, `timing`: the widgets. `message`: about the last run, or None. `scan`: the
+    scan of the chosen layer.
     """
 
     def __init__(self, viewer: Any) -> None:
-        self.result, self.notes = ResultMessage(viewer), NoteMessages(viewer)
+        self.result, self.remarks = ResultMessage(viewer), RemarkList(viewer)
         self.timing = TimingPanel(viewer)
         self.message: Message | None = None
         self.scan = ""
-        self.offers: Sequence[Note] = ()
+        self._of_run: tuple[Note, ...] = ()
         self._hint: Message | None = None
         self._layer = ""
 
@@ -59,16 +55,19 @@ class RunMessages:
         """Clear all messages except the timing."""
         self.message = self._hint = None
         self.result.say("")
-        self.notes.show_notes(())
+        self.remarks.show_remarks(())
 
     def choose(self, layer: Any) -> None:
         """Note the chosen layer; with None the scan stays."""
         self._layer = "" if layer is None else identity(layer)
         self.scan = self.scan if layer is None else scan_of(layer)
 
-    def say(self, text: str, target: Target) -> None:
-        """Keep the message about a run, as HTML."""
-        self.message = Message(text, target.scan, target.layer, html.escape(target.volume.name))
+    def say(self, text: str, target: Target, remarks: tuple[Note, ...] = ()) -> None:
+        """Keep the message about a run, as HTML, and the remarks on its result."""
+        name = html.escape(target.volume.name)
+        self.message = Message(text, target.scan, target.layer, name, remarks=remarks)
+        # those shown while it ran stay
+        self._of_run = self.remarks.remarks
 
     def say_problem(self, problem: Problem, target: Target | None) -> None:
         """Show a problem; without a target it is about the chosen layer."""
@@ -78,35 +77,27 @@ class RunMessages:
         elif self._layer:
             self.message = Message(self.result.html, self.scan, self._layer)
 
-    def say_here(self, text: str, scan: str) -> None:
+    def say_here(self, text: str, scan: str, remarks: tuple[Note, ...]) -> None:
         """Replace the message about a scan, or keep one for the chosen layer."""
         if self.message is not None and self.message.scan == scan == self.scan:
-            self.message = replace(self.message, text=text)
+            self.message = replace(self.message, text=text, remarks=remarks)
         else:
-            self.message = Message(text, self.scan, self._layer, is_of_run=False)
+            here = self.scan, self._layer
+            self.message = Message(text, *here, is_of_run=False, remarks=remarks)
 
     def hint(self, text: str) -> None:
         """Show a hint about the chosen scan above the message; an empty text removes it."""
         self._hint = Message(text, self.scan, self._layer) if text else None
 
-    def with_offers(self, outcome: Any) -> str:
-        """Return the headline of a result as HTML, with its remarks that have a remedy as links."""
-        self.offers = [note for note in outcome.remarks if note.remedy is not None]
-        text = f"<b>{html.escape(outcome.headline)}</b>"
-        for number, note in enumerate(self.offers):
-            label = "" if note.remedy is None else note.remedy.label
-            text += f"<br>{html.escape(note.message)} {link(f'{OFFER}{number}', label)}"
-        return text
-
-    def of_result(self, outcome: Any, next_step: tuple[str, str] | None) -> str:
-        """Return the message about a finished job as HTML, with links to the next steps.
+    def of_result(self, outcome: Any, next_step: tuple[str, str] | None = None) -> str:
+        """Return the headline of a result as HTML, with links to the next steps below it.
 
         `next_step`: a widget, and the link that opens it.
         """
-        text = self.with_offers(outcome)
+        links = [link("record", RECORD), link("save", SAVE_RESULT)]
         if next_step is not None:
-            text += ". " + link("next", next_step[1])
-        return f"{text} · {link('record', RECORD)} · {link('save', SAVE_RESULT)}"
+            links.insert(0, link("next", next_step[1]))
+        return f"{headline_html(outcome)}<br>{' · '.join(links)}"
 
     def of_cancel(self, name: str, has_preview: bool, more: str) -> str:
         """Return the message about a cancelled job as HTML.
@@ -121,14 +112,20 @@ class RunMessages:
     def show(self) -> None:
         """Show the message about the chosen scan, with the layer's name if another is chosen."""
         message = self.message
-        if message is None or message.scan != self.scan or not self._layer:
-            text, is_of_run = "", False
-        else:
+        has_message = message is not None and message.scan == self.scan and bool(self._layer)
+        text, is_of_run = "", False
+        if message is not None and has_message:
             text, is_of_run = message.text, bool(message.text) and message.is_of_run
             if text and message.name and message.layer != self._layer:
                 text = f"{message.name}: {text}"
         if self._hint is not None and self._hint.scan == self.scan:
             text = "<br>".join(filter(None, (self._hint.text, text)))
         self.result.say(text)
-        for shown in (self.notes, self.timing):
-            shown.setVisible(is_of_run and shown.has_content)
+        of_result = message.remarks if message is not None and has_message else ()
+        self.remarks.show_remarks([*of_result, *(self._of_run if is_of_run else ())])
+        self.timing.setVisible(is_of_run and self.timing.has_content)
+
+
+def headline_html(outcome: Any) -> str:
+    """Return the headline of a result as HTML, in bold."""
+    return f"<b>{html.escape(outcome.headline)}</b>"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qtpy.QtWidgets import QWidget
 
     from hushpore.base.events import Event
-    from hushpore.viewer.forms.rich_label import NoteMessages
+    from hushpore.viewer.forms.rich_label import RemarkList
     from hushpore.viewer.running.progress import RunButtons
     from hushpore.viewer.running.task import Target
     from hushpore.viewer.running.timing_panel import TimingPanel
@@ -144,12 +144,12 @@ class ProgressPresenter(QObject):
         parent: QWidget,
         buttons: RunButtons,
         progress: JobProgress,
-        notes: NoteMessages,
+        remarks: RemarkList,
         timing: TimingPanel,
     ) -> None:
         super().__init__(parent)
         self._buttons, self._progress = buttons, progress
-        self._notes, self._timing = notes, timing
+        self._remarks, self._timing = remarks, timing
         self._state: RunState | None = None
         self._latest = Update(_BEGUN)
         self._is_new = False
@@ -212,7 +212,7 @@ class ProgressPresenter(QObject):
         # a preview that could not be shown leaves a note, too
         if len(state.notes) > state.notes_shown:
             state.notes_shown = len(state.notes)
-            self._notes.show_notes(state.notes)
+            self._remarks.show_remarks(state.notes)
 
     def _collect(self, update: Update) -> None:
         """Keep what is shown later."""

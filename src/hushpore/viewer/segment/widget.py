@@ -12,12 +12,10 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import InputError
-from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.lineage import scan_of
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
-from hushpore.viewer.results.saving import SAVE_RESULT
-from hushpore.viewer.running.messages import RECORD, RESULTS
+from hushpore.viewer.running.messages import RESULTS, headline_html
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.grey_panel import prepare_kernels
@@ -121,11 +119,10 @@ class PoresWidget(JobWidget):
     def _show_merged(self, result: Pores) -> None:
         """Say what merging anew came to; of another scan's pores with their name."""
         layer = self.remerging.layer
-        text = f"{self._messages.with_offers(result)} · {link('record', RECORD)}"
-        text += f" · {link('save', SAVE_RESULT)}"
+        text = self._messages.of_result(result)
         if scan_of(layer) != self._messages.scan:
             text = f"{html.escape(layer.name)}: {text}"
-        self._messages.say_here(text, scan_of(layer))
+        self._messages.say_here(text, scan_of(layer), result.remarks)
         self._made = [layer]
         if not self.is_running:
             self.result = result
@@ -136,11 +133,10 @@ class PoresWidget(JobWidget):
         made = [result_of(layer) for layer in self._made if layer in self._viewer.layers]
         result = next(filter(None, made), None)
         before, message = self.result, self._messages.message
-        if message is not None and None not in (before, result) and result is not before:
-            # the newer one last: its offers count
-            before, now = map(self._messages.with_offers, (before, result))
-            text = message.text.replace(before, now)
-            self._messages.message = dataclasses.replace(message, text=text)
+        if message is not None and before and result and result is not before:
+            text = message.text.replace(headline_html(before), headline_html(result))
+            remarks = result.remarks if text != message.text else message.remarks
+            self._messages.message = dataclasses.replace(message, text=text, remarks=remarks)
             self.result = result
             self._show_message()
 
