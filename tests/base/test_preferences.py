@@ -136,7 +136,7 @@ def test_a_gpu_that_is_preferred_and_not_there_is_done_without(
 def test_the_command_shows_changes_and_resets(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = call()
     assert shown.exit_code == 0, shown.output
-    assert "device = auto  (the default; HUSHPORE_DEVICE would win)" in shown.output
+    assert "device = auto  (the default; override: HUSHPORE_DEVICE)" in shown.output
     assert "memory = 4.0  (as preferred" in call("--memory", 4).output
     assert "device = cpu  (as preferred" in call("--device", "cpu").output
     assert load_preferences() == Preferences(device="cpu", memory=4)

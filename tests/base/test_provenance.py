@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushpore import Volume, __version__
-from hushpore.base.events import StageTime, Timing
+from hushpore.base.events import Note, StageTime, Timing
 from hushpore.base.provenance import make_provenance
 from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings
@@ -18,7 +18,7 @@ def test_a_record_says_what_was_done_to_what_and_is_plain_json() -> None:
     stages = {"distance": StageTime(2, 1.5, 1.0)}
     timing = Timing(stages, host_memory=3_000_000_000, device_memory=500)
     provenance = make_provenance(
-        "pores", scan, PoreSettings(merge_height=1.0), "CPU", timing, ["merged"]
+        "pores", scan, PoreSettings(merge_height=1.0), "CPU", timing, [Note("merged")]
     )
     assert json.loads(json.dumps(provenance)) == provenance
     assert provenance["hushpore"] == __version__

@@ -91,7 +91,7 @@ def test_where_the_time_went_is_shown_and_traced(scan: Path, tmp_path: Path) -> 
     assert {"reading files", "training", "distance"} <= names
     again = call("run", scan, "-o", tmp_path / "other", *words)
     assert again.exit_code == 1
-    assert "trace.json exists already" in again.output
+    assert "trace.json already exists" in again.output
     assert not (tmp_path / "other").exists()
 
 

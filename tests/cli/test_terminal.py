@@ -155,6 +155,7 @@ def test_slow_reading_is_named_as_what_takes_the_time(capsys: pytest.CaptureFixt
             "Choose another with --series (the others: a).",
         ),
         ("Allow it with trust=True.", "Allow it with --trust."),
+        ("Choose another name, or allow overwriting.", "Choose another name, or use --overwrite."),
         ("Resample the stack to interpolate it.", "Use --resample to interpolate it."),
         (
             "Use a local threshold (threshold='sauvola').",

@@ -432,7 +432,7 @@ def test_what_is_made_in_blocks_is_a_result_like_others(path: Path, client: Clie
 
 def test_a_result_that_is_there_is_not_replaced_unasked(path: Path, client: Client) -> None:
     folder = run(path, client, 30)
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         next(segment_pores(path, folder, PoreSettings(), where=client))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hushpore.base.atomic import left_behind, new_file, partial_path
+from hushpore.base.atomic import abandoned_partials, new_file, partial_path
 from hushpore.base.errors import OutputError
 from hushpore.io.output_target import check_target, new_directory
 
@@ -98,7 +98,7 @@ def test_what_others_are_at_work_on_stays(tmp_path: Path, monkeypatch: pytest.Mo
         theirs = ended(elsewhere, tmp_path / "a.tif", ".part")
     for each in (mine, theirs):
         each.write_text("half")
-    assert list(left_behind(tmp_path / "a.tif")) == []
+    assert list(abandoned_partials(tmp_path / "a.tif")) == []
 
 
 def test_a_result_that_was_just_being_replaced_gets_its_name_back(
@@ -107,7 +107,7 @@ def test_a_result_that_was_just_being_replaced_gets_its_name_back(
     old = ended(monkeypatch, tmp_path / "out", ".old")
     old.mkdir()
     (old / "result.json").write_text('{"files": ["result.json"]}')
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         check_target(tmp_path / "out")
     assert [item.name for item in tmp_path.iterdir()] == ["out"]
 

@@ -88,7 +88,7 @@ def test_dcm2niix_agrees_on_the_tilt_of_the_gantry(tmp_path, ramp):
     command = [dcm2niix.bin, "-o", tmp_path / "out", "-z", "n", "-b", "n", str(folder)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "ilt" in said
-    assert "gantry tilt 20.0 degrees" in " ".join(read(folder).notes)
+    assert "Gantry tilt 20.0 degrees" in " ".join(read(folder).notes)
 
 
 # where SimpleITK's series reader is not right, and why

@@ -41,12 +41,12 @@ def test_a_relative_path_is_made_absolute(tmp_path, monkeypatch):
     [
         ("none/out", True, "does not exist"),
         ("file.txt/out", True, "is a file, not a folder"),
-        ("file.txt", True, "a file of that name is there"),
-        ("folder.tif", False, "a folder of that name is there"),
+        ("file.txt", True, "a file of this name exists"),
+        ("folder.tif", False, "a folder of this name exists"),
         ("out.png", False, r"must end in \.tif"),
-        ("old.tif", False, "exists already"),
-        ("result", True, "exists already"),
-        ("\0", True, "not a place"),
+        ("old.tif", False, "already exists"),
+        ("result", True, "already exists"),
+        ("\0", True, "not a valid path"),
         (".", True, "current folder"),
     ],
 )
@@ -64,7 +64,7 @@ def test_what_cannot_be_written_is_told_before_the_work(
 
 def test_a_folder_without_permission_is_told_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *args: False)
-    with pytest.raises(OutputError, match="not allowed to write"):
+    with pytest.raises(OutputError, match="permission to write in"):
         check_target(tmp_path / "out")
 
 
@@ -124,7 +124,8 @@ def test_nothing_is_left_when_writing_stops(tmp_path, error):
 
 
 @pytest.mark.parametrize(
-    ("number", "words"), [(28, "disk is full"), (13, "not allowed"), (30, "read-only")]
+    ("number", "words"),
+    [(28, "disk is full"), (13, "permission to write there is missing"), (30, "read-only")],
 )
 def test_a_full_disk_is_told_and_the_old_result_stays(tmp_path, number, words):
     target = result(tmp_path / "out")
@@ -157,7 +158,7 @@ def test_an_old_result_is_put_back_when_the_new_one_cannot_take_its_place(tmp_pa
 
 def test_a_result_that_appeared_meanwhile_is_not_replaced(tmp_path):
     target = check_target(tmp_path / "out")
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         fill(new_directory(target, False), "mine", lambda: result(target))
     assert (target / "pores.csv").exists()
 
@@ -189,7 +190,7 @@ def test_a_record_that_lists_other_things_gives_nobody_leave_to_remove_them(tmp_
     (folder / "thesis.txt").write_text("years of work")
     (folder / "link.csv").symlink_to(folder / "thesis.txt")
     (folder / "result.json").write_text(json.dumps({"files": files}))
-    with pytest.raises(OutputError, match="is not replaced"):
+    with pytest.raises(OutputError, match="was not replaced"):
         check_target(folder, overwrite=True)
 
 
@@ -205,7 +206,11 @@ def test_an_image_in_blocks_is_replaced_only_if_it_holds_nothing_else(tmp_path):
 
 @pytest.mark.parametrize(
     ("place", "words"),
-    [("r/scan.tif", "is what is read"), ("r", "contains"), ("stack/r", "lies inside")],
+    [
+        ("r/scan.tif", "is the input that is read"),
+        ("r", "contains"),
+        ("stack/r", "is inside the input"),
+    ],
 )
 def test_what_is_read_is_never_written_to(tmp_path, place, words):
     for folder in ("r", "stack"):
@@ -223,7 +228,7 @@ def test_what_is_read_is_never_written_to(tmp_path, place, words):
 def test_a_place_beside_what_is_read_is_free(tmp_path):
     (tmp_path / "scan.tif").touch()
     require_apart([tmp_path / "r", tmp_path / "r.json"], [tmp_path / "scan.tif", "", "no file"])
-    with pytest.raises(OutputError, match="one place"):
+    with pytest.raises(OutputError, match="the same place"):
         require_apart([tmp_path / "r", tmp_path / "r"], [])
-    with pytest.raises(OutputError, match="one place"):
+    with pytest.raises(OutputError, match="the same place"):
         require_apart([tmp_path / "r" / "line.json", tmp_path / "r"], [])

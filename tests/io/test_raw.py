@@ -35,7 +35,7 @@ def test_a_meta_image_has_its_values_spacing_and_origin(tmp_path, ramp, order):
     volume = read(path)
     np.testing.assert_array_equal(volume.data, ramp)
     assert (volume.spacing, volume.unit, volume.origin) == ((2, 0.7, 0.5), "mm", (3, 2, 1))
-    assert "millimetres are meant" in volume.notes[0]
+    assert "millimetres are assumed" in volume.notes[0]
     assert volume.dtype.isnative
 
 
@@ -120,14 +120,15 @@ def test_one_number_is_the_size_of_a_cubic_voxel(tmp_path, ramp, spacing):
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        ({"shape": [5, 6, 7]}, "cannot be understood"),
+        ({"shape": [5, 6, 7]}, "is invalid"),
         ({"shape": [50, 6, 7], "dtype": "i2"}, "incomplete"),
         ({"shape": [5, 6, -7], "dtype": "i2"}, "2 to 5 axes"),
-        ({"shape": [99], "dtype": "O"}, "2 to 5 axes"),
-        ({"shape": "many", "dtype": "i2"}, "cannot be understood"),
-        ({"shape": [4.5, 6, 7], "dtype": "i2"}, "4.5 is no whole number"),
-        ({"shape": [4, 6, 7], "dtype": "i2", "offset": 0.5}, "0.5 is no whole number"),
-        ([1, 2], "cannot be understood"),
+        ({"shape": [5, 6, 7], "dtype": "c8"}, "contains complex numbers"),
+        ({"shape": [99], "dtype": "O"}, "contains object values; real numbers are needed"),
+        ({"shape": "many", "dtype": "i2"}, "is invalid"),
+        ({"shape": [4.5, 6, 7], "dtype": "i2"}, "4.5 is not a whole number"),
+        ({"shape": [4, 6, 7], "dtype": "i2", "offset": 0.5}, "0.5 is not a whole number"),
+        ([1, 2], "is invalid"),
     ],
 )
 def test_a_sidecar_that_does_not_fit_is_told(tmp_path, ramp, stated, words):
@@ -148,7 +149,7 @@ def test_a_header_that_leads_elsewhere_is_refused(tmp_path, ramp, name):
 def test_a_file_that_is_too_small_or_gone_is_told(tmp_path, ramp):
     with pytest.raises(InputError, match="incomplete"):
         read(meta_image(tmp_path, ramp.tobytes()[:-1]))
-    with pytest.raises(InputError, match="not beside it"):
+    with pytest.raises(InputError, match="not in the same folder"):
         read(meta_image(tmp_path, b"", data="other.raw"))
 
 

@@ -31,7 +31,7 @@ def test_shape_and_type_are_those_of_the_name(tmp_path, ramp, name, dtype, size)
     volume = read(tmp_path / name)
     np.testing.assert_array_equal(volume.data, values)
     assert "Shape 7 x 6 x 5 (x, y, z)" in volume.notes[-1]
-    assert "guessed from the name" in volume.notes[-1]
+    assert "guessed from the file name" in volume.notes[-1]
     expected = (1.0, "pixel") if size is None else size
     assert (volume.spacing[0], volume.unit) == expected
 

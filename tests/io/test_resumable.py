@@ -112,7 +112,7 @@ def test_what_another_machine_has_begun_is_gone_on_with_once_it_is_let_go(tmp_pa
             fill(tmp_path / "a", {}, "one", InputError("killed"))
     with pytest.raises(OutputError, match=r"on elsewhere.*rename") as error:
         fill(tmp_path / "a", {}, "two")
-    before, after = str(error.value).split("rename ")[1].split(" to go on")[0].split(" to ")
+    before, after = str(error.value).split("rename ")[1].split(" to resume")[0].split(" to ")
     Path(before).rename(tmp_path / after)
     assert fill(tmp_path / "a", {}, "two") == (["one"], True)
     assert [item.name for item in tmp_path.iterdir()] == ["a"]

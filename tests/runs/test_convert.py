@@ -192,7 +192,7 @@ def test_it_refuses_what_cannot_work(tmp_path, scan):
     with pytest.raises(InputError, match="above 0"):
         hushpore.convert(path, tmp_path / "a.zarr", memory_budget=-1)
     hushpore.convert(path, tmp_path / "a.zarr")
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         hushpore.convert(path, tmp_path / "a.zarr")
     hushpore.convert(path, tmp_path / "a.zarr", overwrite=True)
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.zarr", "scan.tif"]

@@ -77,7 +77,7 @@ def test_without_pyarrow_parquet_says_what_to_install(
 
 def test_nothing_is_overwritten_unless_asked_for(tmp_path: Path, found: Pores) -> None:
     (tmp_path / "foam.vtp").write_text("mine")
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         hushpore.export(found, tmp_path / "foam", "vtk")
     assert not (tmp_path / "foam.vti").exists()
     assert (tmp_path / "foam.vtp").read_text() == "mine"

@@ -67,7 +67,7 @@ def test_a_layer_is_written_whole_or_not_at_all(tmp_path, name, kind):
     values = np.random.default_rng(0).integers(0, 10_000, (8, 32, 32)).astype(np.int32)
     layer = Layer.create(values, {"name": "pores"}, kind)
     write = {"image": write_image_layer, "labels": write_labels_layer}[kind]
-    with Disk(), pytest.raises(OutputError, match="Nothing was left half-written"):
+    with Disk(), pytest.raises(OutputError, match="No incomplete files remain"):
         write(str(tmp_path / name), *layer.as_layer_data_tuple()[:2])
     assert list(tmp_path.iterdir()) == []
     np.testing.assert_array_equal(layer.data, values)
@@ -104,7 +104,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
         qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert len(said()) == 1
     assert "Cannot write" in said()[0]
-    assert "Nothing was left half-written" in said()[0]
+    assert "No incomplete files remain" in said()[0]
     assert list(folder.iterdir()) == []
     np.testing.assert_array_equal(result.data, before)
     run(qtbot, widget)

@@ -1,9 +1,8 @@
-"""Hidden names of results until they are complete: one way for all that is written.
+"""Atomic writes: partial files have hidden names, and are renamed when they are complete.
 
-A name says which process made it, so that what a process leaves that is killed is known and goes.
-Where several people write into one folder, such a name may have been taken by somebody else, or be
-a link to somewhere else. Nothing here follows a link, or opens, fills or empties what it has not
-made itself.
+The hidden name identifies the process, so that partial files of killed processes can be recognised
+and removed. In a folder shared with other users, somebody else may have taken such a name, or made
+it a link. Nothing here follows a link, or opens, fills or empties a file that it did not create.
 """
 
 from __future__ import annotations
@@ -27,53 +26,53 @@ from hushpore.base.errors import HushporeError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows opens no links by itself
-_LONGEST = 40  # characters of a name that a hidden name repeats
-# the machine, the process there, when it began, and what nobody can guess; what a process has let
-# go of has that alone
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
+_LONGEST = 40  # characters of the target name in a hidden name
+# machine, process number, its start time, and a random part; only the random part for partial
+# results that were released for resuming
 _MARK = re.compile(r"(?:([0-9a-f]{8})-([0-9a-f]+)-([0-9a-f]+)-)?[0-9a-f]{16}")
-_HERE = -100  # of Linux (AT_FDCWD): paths are seen from the current folder
-_EXCHANGE = 2  # of Linux (RENAME_EXCHANGE): two names change places
+_HERE = -100  # AT_FDCWD of Linux: paths relative to the current folder
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux: exchange two names
 
 
 def partial_path(target: Path, suffix: str = ".part", *, owned: bool = True) -> Path:
-    """Return a name beside a target, in which nobody has written or could guess.
+    """Return a new hidden name next to a target, which nobody can guess.
 
-    `owned`: whether it says that this process is at work there.
+    `owned`: whether the name identifies this process as the writer.
     """
-    # beside and not in /tmp: renaming is only atomic within one file system
+    # next to the target, because renaming is atomic only within one file system
     mark = new_mark() if owned else secrets.token_hex(8)
     return target.with_name(f".{_shortened(target.name)}.{mark}{suffix}")
 
 
 def partials(target: Path, suffix: str = ".part") -> Iterator[tuple[Path, int | None]]:
-    """Yield what this user has under hidden names of a target, and which process is at work on it.
+    """Yield this user's partial files of a target, each with the process that is writing it.
 
-    Of another machine's processes nothing is known: they count as running. None: nobody is.
+    The process is None if it has ended. Processes of other machines count as running.
     """
     return marked(target.parent, f".{_shortened(target.name)}.", suffix)
 
 
-def left_behind(target: Path, suffix: str = ".part") -> Iterator[Path]:
-    """Yield what processes that were killed have left under hidden names of a target."""
+def abandoned_partials(target: Path, suffix: str = ".part") -> Iterator[Path]:
+    """Yield the partial files of a target left by killed processes."""
     return (item for item, process in partials(target, suffix) if process is None)
 
 
 def _shortened(name: str) -> str:
-    """Return a name, or of a long one its beginning and what tells it from others."""
+    """Return a name, shortened to its beginning and a digest if it is long."""
     if len(name) <= _LONGEST:
         return name
     return f"{name[:_LONGEST]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def new_mark() -> str:
-    """Return what tells whose a name is, and what nobody can guess."""
+    """Return a mark for a hidden name: machine, process, start time and a random part."""
     own = os.getpid()
     return f"{_machine()}-{own:x}-{_beginning(own):x}-{secrets.token_hex(8)}"
 
 
 def marked(folder: Path, start: str, suffix: str = "") -> Iterator[tuple[Path, int | None]]:
-    """Yield this user's files and folders whose names are a mark, and who is at work on them."""
+    """Yield this user's files and folders with a marked name, and the process writing each."""
     with suppress(OSError), os.scandir(folder) as entries:
         for name in sorted(each.name for each in entries if each.name.startswith(start)):
             mark = _MARK.fullmatch(name[len(start) :].removesuffix(suffix))
@@ -87,7 +86,7 @@ def marked(folder: Path, start: str, suffix: str = "") -> Iterator[tuple[Path, i
 
 
 def _process_of(mark: re.Match[str]) -> int | None:
-    """Return the process that may still be at work on what has such a mark: in doubt it is."""
+    """Return the process of a mark, or None if it has certainly ended."""
     import psutil
 
     if mark[1] is None:
@@ -96,7 +95,7 @@ def _process_of(mark: re.Match[str]) -> int | None:
     if mark[1] != _machine():
         return process
     try:
-        # a number is given again to another process, once the first has ended
+        # process numbers are reused, so compare the start time, too
         return process if _beginning(process) == int(mark[3], 16) else None
     except psutil.NoSuchProcess:
         return None
@@ -106,35 +105,35 @@ def _process_of(mark: re.Match[str]) -> int | None:
 
 @functools.cache
 def _machine() -> str:
-    """Return what tells this machine, or container, from others: process numbers are its own."""
+    """Return an id of this machine or container, each of which has its own process numbers."""
     try:
         numbers = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         numbers = 0
-    told = f"{platform.node()} {numbers}"
-    return hashlib.blake2b(told.encode(), digest_size=4).hexdigest()
+    name = f"{platform.node()} {numbers}"
+    return hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
 
 
 def _beginning(process: int) -> int:
-    """Return when a process began, as the system counts: on Linux no setting of clocks changes it.
+    """Return the start time of a process; on Linux it does not depend on clock changes.
 
-    Raises psutil.Error if it cannot be told, as of a process that is no more.
+    Raises psutil.Error if it is unknown, for example because the process has ended.
     """
     import psutil
 
     try:
-        state, *known = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         if state in "ZX":
-            raise psutil.ZombieProcess(process)  # over; who started it has not looked yet
-        return int(known[18])
+            raise psutil.ZombieProcess(process)  # ended, but not yet reaped by its parent
+        return int(fields[18])
     except (OSError, ValueError, IndexError):
         return int(100 * psutil.Process(process).create_time())
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two names change places, in one step; returns whether this system can, and it was done.
+    """Exchange two names atomically; return whether this was possible.
 
-    Linux can, on the file systems of one machine.
+    Supported on Linux, for local file systems.
     """
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
@@ -148,13 +147,12 @@ def exchange(one: Path, other: Path) -> bool:
 def new_file(
     target: Path, overwrite: bool, suffix: str = ".part", *, lasting: bool = True
 ) -> Iterator[Path]:
-    """Write a file that takes its place only when it is complete.
+    """Write a file atomically.
 
-    `overwrite`: whether a file that has appeared there may be replaced. `suffix`: how its name ends
-    until then. `lasting`: whether it is on the disk when it has its name, also where the power
-    fails; what can be made again need not be.
-    Yields: an empty file beside `target`, to be opened by its name; removed if the block raises
-    anything. What a process that was killed has left of it is removed first.
+    `overwrite`: whether a file that appears meanwhile may be replaced. `suffix`: suffix of the
+    partial file. `lasting`: flush the file to disk before renaming it, so that it survives a power
+    failure; not needed for files that can be recomputed. Yields: the path of an empty partial file
+    next to `target`, removed after an error. Partial files of killed processes are removed first.
     Raises OutputError if writing fails.
     """
     if lasting:
@@ -166,7 +164,10 @@ def new_file(
         with explained_writing(target):
             yield part
             if not overwrite and os.path.lexists(target):
-                raise OutputError(f"Cannot write {target}: it has appeared there meanwhile.")
+                raise OutputError(
+                    f"Cannot write {target}: another file of this name was created meanwhile. "
+                    "Choose another name."
+                )
             if lasting:
                 write_through(part)
             part.replace(target)
@@ -177,12 +178,12 @@ def new_file(
 
 
 def write_through(place: Path) -> None:
-    """Have a file, or the names in a folder, written to the disk before anything else is done.
+    """Flush a file, or the names in a folder, to disk.
 
-    Raises OSError if the disk cannot: some say only now that they are full.
+    Raises OSError on failure; some file systems report only now that they are full.
     """
     if place.is_dir():
-        # not every system opens folders, or file system keeps them so
+        # some systems cannot open folders, and some file systems cannot flush them
         with suppress(OSError):
             _flush(place, os.O_RDONLY)
     else:
@@ -190,7 +191,7 @@ def write_through(place: Path) -> None:
 
 
 def write_all_through(folder: Path) -> None:
-    """Have all files of a folder, and of folders in it, written to the disk."""
+    """Flush all files in a folder and its subfolders to disk."""
     for place, _, names in os.walk(folder, topdown=False):
         for name in names:
             write_through(Path(place, name))
@@ -206,33 +207,30 @@ def _flush(place: Path, mode: int) -> None:
 
 
 def create_file(path: Path) -> None:
-    """Make an empty file where there is nothing, not even a link.
-
-    Raises FileExistsError if there is something.
-    """
+    """Create an empty file; raises FileExistsError if the name exists, even as a link."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o666))
 
 
 def is_own_folder(path: Path) -> bool:
-    """Whether a path itself is a folder, and not a link to one, and this user's.
+    """Return whether a path is a real folder (no link) of this user.
 
-    Raises OSError if it is not there.
+    Raises OSError if it does not exist.
     """
-    # a system without user numbers (Windows) keeps a user's folders apart by itself
+    # Windows has no user numbers, and separates the folders of users itself
     own = not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
     return is_real_folder(path) and own
 
 
 def is_real_folder(path: Path) -> bool:
-    """Whether a path itself is a folder, and not a link or a junction of Windows to one."""
+    """Return whether a path is a real folder, and neither a link nor a Windows junction."""
     state, point = path.lstat(), getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
     leads_on = bool(getattr(state, "st_file_attributes", 0) & point)
     return stat.S_ISDIR(state.st_mode) and not leads_on
 
 
 def remove_partial(target: Path, suffix: str = ".part") -> None:
-    """Remove what processes that were killed have left half-written beside a target."""
-    for item in left_behind(target, suffix):
+    """Remove the partial files of a target left by killed processes."""
+    for item in abandoned_partials(target, suffix):
         if item.is_dir():
             shutil.rmtree(item, ignore_errors=True)
         else:
@@ -242,12 +240,12 @@ def remove_partial(target: Path, suffix: str = ".part") -> None:
 
 @contextmanager
 def explained_writing(target: Path) -> Iterator[None]:
-    """Say of an error of the system why a result cannot be written, in the user's words."""
+    """Convert an OSError into an OutputError that explains the reason to the user."""
     reasons = {
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "your disk quota is used up",
-        errno.EACCES: "you are not allowed to write there",
-        errno.EPERM: "you are not allowed to write there",
+        errno.EACCES: "permission to write there is missing",
+        errno.EPERM: "permission to write there is missing",
         errno.EROFS: "the disk is read-only",
         errno.ENAMETOOLONG: "the name is too long",
     }
@@ -256,10 +254,10 @@ def explained_writing(target: Path) -> Iterator[None]:
     except HushporeError:
         raise
     except OSError as error:
-        # of a full disk NumPy says only how many values it has written
+        # NumPy reports a full disk only by the number of written values
         is_short = error.errno is None and "requested and" in str(error)
         number = errno.ENOSPC if is_short else error.errno or 0
         reason = reasons.get(number, str(error.strerror or error))
         raise OutputError(
-            f"Cannot write {target}: {reason}. Nothing was left half-written."
+            f"Cannot write {target}: {reason}. No incomplete files remain."
         ) from error

@@ -1,4 +1,4 @@
-"""Voxels that were never measured: around many scans they are filled in with one value."""
+"""Fill value (padding): voxels around many scans that were never measured."""
 
 from __future__ import annotations
 
@@ -13,55 +13,56 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: How far values beside what is filled in are from that value at the least, as a share of how far
-#: those are that lie a voxel farther.
+#: Smallest ratio of the distances from the fill value to the grey values one voxel and two voxels
+#: away from the padding: beside padding, the grey value changes abruptly.
 _SHARP = 0.8
 
-#: Share of a slice that may lie inside and have that value all the same, in blobs.
+#: Largest fraction of a slice inside the sample that may have the fill value, in blobs.
 _BLOBS = 1e-5
 
-#: The largest number that grey values are compared with.
+#: Largest value that grey values are compared with.
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def stated_fill_value(known: Mapping[str, Any]) -> float | None:
-    """Return the value that a scan is stated to be filled in with; None where nothing is stated.
+def stated_fill_value(metadata: Mapping[str, Any]) -> float | None:
+    """Return the padding value in the metadata, or None.
 
-    `known`: the metadata of a volume, or what a file says of itself, where it has the same name.
-    Anything but a number that float32 can hold states nothing.
+    `metadata`: of a volume or a file, with the same names. A value that is not a number in the
+    range of float32 is ignored.
     """
-    value = known.get("padding_value")
+    value = metadata.get("padding_value")
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if abs(value) <= _LARGEST else None
 
 
 def possible_fill_values(
-    planes: npt.NDArray[Any], known: Mapping[str, Any], *, ends: bool = False
+    planes: npt.NDArray[Any], metadata: Mapping[str, Any], *, ends: bool = False
 ) -> list[float]:
-    """Return the values that a scan may be filled in with, the likeliest first.
+    """Return the possible fill values of a scan, the most likely first.
 
-    What it is stated to be, and the most frequent at the rim.
+    Candidates are the value in the metadata and the most frequent value at the edge of the slices.
 
-    `planes`: some slices, (y, x) or (z, y, x). `known`: metadata of the volume. `ends`: whether the
-    lowest and the highest value at the rim may be it, too. Where the edges of pores are sharp, one
-    that is cut by the rim, and its grey values by an end of the type, cannot be told from that.
+    `planes`: some slices, (y, x) or (z, y, x). `metadata`: of the volume. `ends`: whether the
+    lowest and highest value at the edge are candidates, too. A pore with sharp edges that touches
+    the edge of the image, with grey values clipped by the data type, cannot be distinguished from
+    padding.
     """
     rim = np.concatenate([planes[..., [0, -1], :].ravel(), planes[..., [0, -1]].ravel()])
     levels, counts = np.unique(rim, return_counts=True)
-    found = [stated_fill_value(known), float(levels[np.argmax(counts)])]
+    found = [stated_fill_value(metadata), float(levels[np.argmax(counts)])]
     if ends:
         found += [float(levels[0]), float(levels[-1])]
     return [value for value in dict.fromkeys(found) if value is not None]
 
 
 def is_fill_value(volume: Volume, value: float) -> bool:
-    """Whether voxels of one value were never measured, and are not air that was cut off there.
+    """Return whether voxels of one value are padding, rather than air with clipped grey values.
 
-    Air is dark in pores, too, and grey values rise to those of the sample over some voxels. Beside
-    what is filled in they are what they are farther away, and it is nowhere else.
+    Air is also present in pores, and grey values rise from air to sample over several voxels. Next
+    to padding, grey values change abruptly, and the value does not occur inside the sample.
 
-    `volume`: 2D or 3D, of which three slices at most are read.
+    `volume`: 2D or 3D; at most three slices are read.
     """
     from scipy import ndimage
 
@@ -83,7 +84,7 @@ def is_fill_value(volume: Volume, value: float) -> bool:
         farther.append(apart[rings[2] & ~rings[1]])
         others.append(apart[~padded])
     near, far, rest = (np.concatenate(each) for each in (beside, farther, others))
-    # of an image of two values one is the void
+    # in an image with two values, one of them is the void
     if near.size == 0 or far.size == 0 or rest.min() == rest.max():
         return False
     return bool(near.mean() >= _SHARP * far.mean())

@@ -1,4 +1,4 @@
-"""The record that goes with every result: what was done, to what, with what, and for how long."""
+"""Record of a job: input, settings, device, versions, timings and notes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
 
-#: Bytes of an array that a thread reads at a time for its fingerprint, and how many threads do:
-#: beside other work, and no more than a disk or memory serve.
+#: Bytes that a thread reads at a time for a fingerprint, and the number of threads: few enough to
+#: leave disk and memory to other work.
 _AT_ONCE = 1 << 25
 _THREADS = 4
 _PACKAGES = ("numpy", "scipy", "scikit-image", "numba", "torch", "pydicom", "tifffile", "pandas")
@@ -45,12 +45,11 @@ def make_provenance(
 ) -> dict[str, Any]:
     """Return the record of a finished job as plain JSON values.
 
-    `job`: its name, as in `hushpore.jobs.JOBS`. `volume`: its input. `settings`: all of them,
-    defaults included, so that the job can be run again. `device`: in words. `timing`: time by
-    stage, and the most memory that was in use. `notes`: from the run. `digest`: what
-    tells the values from others, by name, where it was found on the way; by default the
-    `fingerprint`, for which all are read. `auxiliary_digests`: the same of what lies beside the
-    volume, by setting.
+    `job`: key of `hushpore.jobs.JOBS`. `volume`: input of the job. `settings`: all settings,
+    including defaults, so that the job can be repeated. `device`: description. `timing`: time by
+    stage and peak memory. `notes`: from the run. `digest`: digest of the values by name, if already
+    known; by default the `fingerprint`, which reads all values. `auxiliary_digests`: digests of the
+    auxiliary data, by setting.
     """
     limit = memory_in_words()
     return {
@@ -72,7 +71,7 @@ def make_provenance(
         },
         "auxiliary": _auxiliary(volume, settings, auxiliary_digests or {}),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
-        # bytes, as far as they were watched
+        # in bytes, of the monitored part of the run
         "peak_memory": {"host": timing.host_memory, "device": timing.device_memory},
         "optimisations": timing.choices,
         "notes": [*volume.notes, *(note.message for note in notes)],
@@ -85,7 +84,7 @@ def make_provenance(
 def _auxiliary(
     volume: Volume, settings: Settings, digests: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Identify what the settings name beside the volume, by setting."""
+    """Return the identity of all auxiliary data that the settings name, by setting."""
     found = {}
     for opt in settings.options():
         thing = volume.auxiliary_of(settings, opt.name) if opt.auxiliary else None
@@ -96,10 +95,10 @@ def _auxiliary(
 
 
 def identified(name: str, thing: Any, digest: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what a record keeps of a thing beside the volume.
+    """Return the record entry of auxiliary data.
 
-    `name`: as the setting has it. `thing`: as `Volume.auxiliary_of` returns it. `digest`: what
-    tells it from others, where that is known; by default its `fingerprint`.
+    `name`: value of the setting. `thing`: from `Volume.auxiliary_of`. `digest`: digest, if already
+    known; by default the `fingerprint`.
     """
     return {
         "name": name,
@@ -111,9 +110,9 @@ def identified(name: str, thing: Any, digest: Mapping[str, Any] | None = None) -
 
 @contextmanager
 def fingerprint_beside(data: Any) -> Iterator[Future[str]]:
-    """Find the `fingerprint` of an array in a thread, beside other work.
+    """Compute the `fingerprint` of an array in a background thread.
 
-    Whoever leaves the block without having waited for the result gives it up.
+    Leaving the block before the result is ready cancels it.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(1, "hushpore-fingerprints") as pool:
@@ -124,16 +123,16 @@ def fingerprint_beside(data: Any) -> Iterator[Future[str]]:
 
 
 def fingerprint(data: Any, stop: threading.Event | None = None) -> str:
-    """Return the fingerprint of an array: a BLAKE2b digest of those of its slices, in C order.
+    """Return the fingerprint of an array: the BLAKE2b digest of the digests of its slices.
 
-    Several threads make it, and machines of which none reads all of the array can: one digest of
-    all values made the end of a pore job on a GPU wait for 1.3 s of 1.8 (512^3, 16 cores).
+    Slice digests can be computed in several threads, or on several machines. One digest of all
+    values delayed the end of a pore job on a GPU by 1.3 of 1.8 s (512^3, 16 cores).
 
-    `data`: array of at least one axis, in any byte order; read some slices at a time. `stop`: once
-    set, no more is read, and the result is of no use.
+    `data`: array with at least one axis, in any byte order; read a few slices at a time. `stop`:
+    once set, reading stops and the result is invalid.
     Returns: 32 hexadecimal digits.
     """
-    # several slices at a time: a lazy array is never held whole, and its chunks are read once
+    # several slices at a time, so that chunks of a lazy array are read only once
     plane = max(1, math.prod(data.shape[1:]) * np.dtype(data.dtype).itemsize)
     step = max(1, _AT_ONCE // plane)
 
@@ -147,9 +146,9 @@ def fingerprint(data: Any, stop: threading.Event | None = None) -> str:
 
 
 def slice_fingerprints(data: Any) -> bytes:
-    """Return the digests of the slices of an array, one after another: 16 bytes each.
+    """Return the concatenated digests of the slices of an array, 16 bytes each.
 
-    They are of values in the byte order of this machine.
+    The values are hashed in native byte order.
     """
     values = np.ascontiguousarray(data, np.dtype(data.dtype).newbyteorder("="))
     return b"".join(
@@ -159,10 +158,7 @@ def slice_fingerprints(data: Any) -> bytes:
 
 
 def fingerprint_of_slices(parts: Iterable[bytes]) -> str:
-    """Return the `fingerprint` of an array from parts that follow each other along its first axis.
-
-    `parts`: their `slice_fingerprints`.
-    """
+    """Return the `fingerprint` of an array from `slice_fingerprints` of consecutive parts."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(part)

@@ -1,4 +1,4 @@
-"""The integers of a scanner, with the line that makes grey values of them."""
+"""Stored integers of a scanner with the slope and intercept that convert them to grey values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_EXACT_BITS = 24  # whole numbers below 2**24 are exact in float32
-_PIECE = 1 << 22  # values that are scaled at once: 32 MB in float64
-# what an array has besides, as far as it leaves the array as it is
+_EXACT_BITS = 24  # integers below 2**24 are exact in float32
+_PIECE = 1 << 22  # values rescaled at once: 32 MB in float64
+# further methods of an array that do not modify it
 _METHODS = (
     "all", "any", "argmax", "argmin", "astype", "clip", "copy", "cumsum", "flatten", "item", "max",
     "mean", "min", "nonzero", "ravel", "reshape", "round", "squeeze", "std", "sum", "swapaxes",
@@ -24,16 +24,16 @@ _METHODS = (
 
 
 class Scaled(NDArrayOperatorsMixin):
-    """An array of float32 grey values, kept as the integers that the scanner stored.
+    """Array of float32 grey values, stored as the integers of the scanner.
 
-    ``slope * integer + intercept``, rounded once, is worked out for what is asked for: by an index,
-    by `numpy.asarray`, in arithmetic. It takes half the memory of the values, and half of what
-    would go to a GPU. It cannot be written to; a copy that can is ``numpy.array(scaled)``.
+    ``slope * integer + intercept``, rounded once, is computed when values are needed: for an index,
+    by `numpy.asarray`, or in arithmetic. This halves the memory and the transfer to a GPU. The
+    array is read-only; ``numpy.array(scaled)`` is a writable copy.
 
-    `stored`: the integers; a NumPy array, or what lies on disk and can be indexed like one.
-    `slope`, `intercept`: one for all, or one for each position of the first axis; kept as float64
-    of no axes, or of shape (n, 1, 1) that fits to those of `stored`.
-    `nbytes`: what the integers take.
+    `stored`: the integers; a NumPy array or a lazy array.
+    `slope`, `intercept`: one number, or one for each position on the first axis; stored as float64,
+    0-D or of shape (n, 1, 1) for broadcasting.
+    `nbytes`: size of the integers.
 
     >>> hounsfield = Scaled(np.array([[0, 24], [1024, 3000]], np.uint16), 1, -1024)
     >>> hounsfield[1].tolist(), (hounsfield > 0).tolist()
@@ -51,13 +51,13 @@ class Scaled(NDArrayOperatorsMixin):
         self.slope, self.intercept = (_along_first(each, self.ndim) for each in (slope, intercept))
 
     def with_stored(self, stored: Any) -> Scaled:
-        """Return other integers, of the same shape, on the same line."""
+        """Return other integers of the same shape with the same slope and intercept."""
         return Scaled(stored, self.slope, self.intercept)
 
     def part(self, key: Any) -> Scaled:
-        """Return what an index gives, as integers still; those on disk are read.
+        """Return a part as `Scaled` integers, read from disk if necessary.
 
-        `key`: a slice, several, or Ellipsis: leaves every axis in its place.
+        `key`: slices or Ellipsis; no axis may be dropped.
         """
         first = key[0] if isinstance(key, tuple) else key
         lines = (
@@ -81,11 +81,13 @@ class Scaled(NDArrayOperatorsMixin):
         return f"Scaled(shape={self.shape}, stored={np.dtype(self.stored.dtype)})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Scaled:
-        return self  # nothing of it changes
+        return self  # immutable
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("The values are worked out: an array of them is always a copy.")
+            raise ValueError(
+                "The values are computed, so an array of them is a copy: use copy=None."
+            )
         values = np.empty(self.shape, self.dtype)
         for part in _pieces(self.shape):
             values[part] = self[part]
@@ -97,7 +99,7 @@ class Scaled(NDArrayOperatorsMixin):
         return getattr(ufunc, method)(*(_values(each) for each in inputs), **options)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method of the values: plug-ins and scripts ask for ``mean`` or ``astype``."""
+        """Return a method of the values, such as ``mean`` or ``astype``, for other programs."""
         if name not in _METHODS:
             raise AttributeError(f"{type(self).__name__} has no {name!r}; see numpy.asarray.")
 
@@ -108,7 +110,7 @@ class Scaled(NDArrayOperatorsMixin):
 
 
 def held(data: Any) -> Any:
-    """Return what an array is kept as: the integers of `Scaled`, else the array itself."""
+    """Return the stored array: the integers of `Scaled`, or the array itself."""
     return data.stored if isinstance(data, Scaled) else data
 
 
@@ -133,7 +135,7 @@ def rescale(
 
 
 def _is_exact(dtype: np.dtype[Any], slope: Any, intercept: Any) -> bool:
-    """Whether every step of scaling integers is exact in float32."""
+    """Return whether every step of rescaling integers is exact in float32."""
     if dtype.kind not in "ui":
         return False
     whole = np.all(slope == np.rint(slope)) and np.all(intercept == np.rint(intercept))
@@ -149,7 +151,7 @@ def _along_first(numbers: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
 
 
 def _pieces(shape: tuple[int, ...]) -> Iterator[Any]:
-    """Yield the parts of an array along its first axis; an image on disk is one, read once."""
+    """Yield slices along the first axis; a 2D image is one part."""
     if len(shape) < 3:
         yield ...
         return

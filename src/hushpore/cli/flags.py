@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,14 @@ if TYPE_CHECKING:
 #: Section of the help for flags that do not belong to a job.
 _OWN = "Options"
 
-#: Python code and remedies in messages about reading a scan, by the flag that replaces them.
-_READING = {
-    "at": re.compile(r"\b\w+\.at\((?P<positions>[^)]*)\)"),
-    "resample": re.compile(r"\b(?P<verb>Resample) the stack\b"),
-    "series": re.compile(r"\bseries="),
-    "trust": re.compile(r"\btrust=True\b"),
-}
+#: Wording in messages about files, and the wording with the flag (named first) that replaces it.
+_FILES = (
+    ("resample", "Resample the stack", "Use --resample"),
+    ("overwrite", "allow overwriting", "use --overwrite"),
+    ("series", "series=", "--series"),
+    ("trust", "trust=True", "--trust"),
+)
+_POSITIONS = re.compile(r"\b\w+\.at\(([^)]*)\)")
 
 #: Flags of several commands.
 device_flag = click.option(
@@ -161,17 +161,14 @@ def in_flags(message: str, command: click.Command | None = None) -> str:
         if isinstance(param, SettingOption):
             message = param.setting.as_flag_in(message)
     names = {param.name for param in command.params}
-    for name, pattern in _READING.items():
+    for name, wording, with_flag in _FILES:
         if name in names:
-            message = pattern.sub(functools.partial(_reading_flag, name), message)
-    return message
+            message = message.replace(wording, with_flag)
+    return _POSITIONS.sub(_position_flags, message) if "at" in names else message
 
 
-def _reading_flag(name: str, found: re.Match[str]) -> str:
-    groups = found.groupdict()
-    verb = "Use " if "verb" in groups else ""
-    positions = groups.get("positions") or ""
-    return verb + " ".join(f"--{name} {part}".strip() for part in positions.split(", "))
+def _position_flags(found: re.Match[str]) -> str:
+    return " ".join(f"--at {position}" for position in found[1].split(", "))
 
 
 def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:

@@ -1,4 +1,4 @@
-"""Where results go: checked before the work, and complete or not there at all after it."""
+"""Output targets: checked before a job, and written atomically after it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.atomic import (
+    abandoned_partials,
     exchange,
     explained_writing,
     is_real_folder,
-    left_behind,
     partial_path,
     partials,
     remove_partial,
@@ -33,23 +33,22 @@ if TYPE_CHECKING:
 
 PROVENANCE = "result.json"
 
-_OLD = ".old"  # ends the hidden name of what is just being replaced
-_UNFINISHED = ".unfinished"  # ends that of work that another run may go on with
-_FOLDERS = ("content", "scratch")  # of what is made, and of what the work needs meanwhile
-_KEY = "work.json"  # what is worked on there, and on which machine
+_OLD = ".old"  # suffix of the hidden name of a result that is being replaced
+_UNFINISHED = ".unfinished"  # suffix of the hidden name of a partial result, for resuming
+_FOLDERS = ("content", "scratch")  # subfolders for the result and for temporary files
+_KEY = "work.json"  # identifies the work and its machine
 
-# what the names in a result folder look like, and those of an OME-Zarr image
+# file names in a result folder, and in an OME-Zarr image
 _OURS = re.compile(r"[^\W.][\w .+-]*\.(tif|csv|png|html|npz|json|zarr)")
 _OF_ZARR = re.compile(r"\d+|labels|zarr\.json")
 
 
 def require_result(folder: Path) -> None:
-    """Refuse to replace a folder unless it is a result, and holds nothing but that.
+    """Raise OutputError unless a folder is a result and may be replaced.
 
-    A record can be written by anybody. What goes is what a result consists of: plain files with
-    names as `hushpore.io.results` gives them, and labels in blocks.
-
-    Raises OutputError if it has no readable record, or other files than the record lists.
+    As anybody can write a record, only the regular contents of a result may be deleted: plain files
+    with the names given by `hushpore.io.results`, and OME-Zarr images. The folder must have a
+    readable record, and only files that the record lists.
     """
     try:
         listed = json.loads(read_text(folder / PROVENANCE))["files"]
@@ -57,25 +56,22 @@ def require_result(folder: Path) -> None:
         ours.add(PROVENANCE)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise OutputError(
-            f"{folder} is not replaced: it is not a result of hushpore (it has no readable "
+            f"{folder} was not replaced, because it is not a result of hushpore (no readable "
             f"{PROVENANCE}). Choose another folder."
         ) from None
     _require_no_other(folder, lambda item: item.name in ours and _is_part_of_result(item))
 
 
 def require_zarr(folder: Path) -> None:
-    """Refuse to replace a folder unless it is an OME-Zarr image written here, and nothing else.
-
-    Raises OutputError if it is not, or holds other files.
-    """
+    """Raise OutputError unless a folder is an OME-Zarr image of hushpore without other files."""
     try:
         ours = "hushpore" in json.loads(read_text(folder / "zarr.json"))["attributes"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         ours = False
     if not ours:
         raise OutputError(
-            f"{folder} is not replaced: it is not an OME-Zarr image of hushpore. Choose another "
-            "name."
+            f"{folder} was not replaced, because it is not an OME-Zarr image of hushpore. Choose "
+            "another name."
         )
     _require_no_other(folder, lambda item: _OF_ZARR.fullmatch(item.name) and not is_link(item))
 
@@ -84,7 +80,7 @@ def _require_no_other(folder: Path, is_ours: Callable[[Path], object]) -> None:
     foreign = sorted(item.name for item in folder.iterdir() if not is_ours(item))
     if foreign:
         raise OutputError(
-            f"{folder} is not replaced: it also holds files that hushpore did not write "
+            f"{folder} was not replaced, because it also contains other files "
             f"({', '.join(foreign[:3])}). Move them, or choose another name."
         )
 
@@ -92,38 +88,38 @@ def _require_no_other(folder: Path, is_ours: Callable[[Path], object]) -> None:
 def require_apart(
     targets: Iterable[Path], inputs: Iterable[str | os.PathLike[str]], what: str = "read"
 ) -> None:
-    """Refuse to write what is, contains or lies inside something that is read for it.
+    """Raise OutputError if an output overlaps another output or an input.
 
-    Whatever may be replaced, it must never be what the work is done on.
+    An input must never be overwritten, even if overwriting is allowed.
 
-    `targets`: as `check_target` returns them; all that will be written. `inputs`: files and folders
-    that are read; those that are not there are left out. `what`: is done with them, for messages.
-    Raises OutputError if one of the targets is or lies inside another, or is, contains or lies
-    inside an input.
+    `targets`: all outputs, as returned by `check_target`. `inputs`: files and folders that are
+    read; missing ones are ignored. `what`: participle for the messages ("read").
     """
     places = [Path(os.path.realpath(target)) for target in targets]
     for place, other in permutations(places, 2):
         if place == other or place in other.parents:
-            raise OutputError(f"Two things would be written to one place: {place}. Name another.")
+            raise OutputError(
+                f"Two outputs would be written to the same place: {place}. Choose another for one."
+            )
     for given in inputs:
         source = Path(os.path.realpath(Path(given).expanduser()))
-        # a volume that is of no file has an empty source
+        # the source of a volume in memory is empty
         if not str(given) or not source.exists():
             continue
         for place in places:
             if place == source or (place.exists() and place.samefile(source)):
-                why = f"it is what is {what}"
+                why = f"it is the input that is {what}"
             elif place in source.parents:
-                why = f"it contains what is {what}, {source}"
+                why = f"it contains the input that is {what}, {source}"
             elif source in place.parents:
-                why = f"it lies inside what is {what}, {source}"
+                why = f"it is inside the input that is {what}, {source}"
             else:
                 continue
-            raise OutputError(f"Cannot write {place}: {why}. Name a place beside it.")
+            raise OutputError(f"Cannot write {place}: {why}. Choose another place.")
 
 
 def is_link(path: Path) -> bool:
-    """Whether a path leads elsewhere, and is neither a file nor a folder itself."""
+    """Return whether a path is neither a regular file nor a real folder, for example a link."""
     mode = path.lstat().st_mode
     return not (stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and is_real_folder(path)))
 
@@ -147,30 +143,32 @@ def check_target(
     suffixes: tuple[str, ...] = (),
     replaceable: Callable[[Path], None] = require_result,
 ) -> Path:
-    """Check that a result can be written to a place, before hours of work go into it.
+    """Check that a result can be written to a path, before the job runs.
 
-    `path`: the result's directory, or with `suffixes` its file or OME-Zarr folder. `overwrite`:
-    whether an earlier result there may be replaced. `suffixes`: how the name of a file may end, in
-    lower case; without them it is a directory. `replaceable`: called with an existing directory
-    that is not empty; raises where it must be kept.
+    `path`: directory of the result; with `suffixes`, its file or OME-Zarr folder. `overwrite`:
+    whether an earlier result may be replaced. `suffixes`: allowed extensions of a file, in lower
+    case; empty for a directory. `replaceable`: called with an existing directory that is not empty;
+    raises if it must be kept.
     Returns: the absolute path, links followed.
-    Raises OutputError if it cannot be written there, or something is there already; says what to
-    do.
+    Raises OutputError if it cannot be written or already exists; says what to do.
     """
     try:
         target = Path(path).expanduser().resolve()
         exists = target.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        raise OutputError(f"{path} is not a place that can be written to: {error}.") from error
+        raise OutputError(f"{path} is not a valid path: {error}. Choose another.") from error
     directory = not suffixes
     if target.suffix.lower() == ".zarr" and ".zarr" in suffixes:
-        directory, replaceable = True, require_zarr  # an image, but a folder all the same
+        directory, replaceable = True, require_zarr  # an image in a folder
     parent = target.parent
     if not parent.is_dir():
         what = "is a file, not a folder" if parent.exists() else "does not exist"
-        raise OutputError(f"Cannot write {target}: the folder {parent} {what}.")
+        raise OutputError(f"Cannot write {target}: {parent} {what}. Choose an existing folder.")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise OutputError(f"Cannot write {target}: you are not allowed to write in {parent}.")
+        raise OutputError(
+            f"Cannot write {target}: permission to write in {parent} is missing. Choose another "
+            "folder."
+        )
     if not directory and target.suffix.lower() not in suffixes:
         *others, last = suffixes
         endings = f"{', '.join(others)} or {last}" if others else last
@@ -184,8 +182,8 @@ def check_target(
 
 
 def _put_back(target: Path) -> None:
-    """Give an earlier result its name again, if a process was killed while it replaced that."""
-    for old in left_behind(target, _OLD):
+    """Restore an earlier result, if a process was killed while replacing it."""
+    for old in abandoned_partials(target, _OLD):
         with suppress(OSError):
             old.rename(target)
             write_through(target.parent)
@@ -196,17 +194,21 @@ def _check_existing(
     target: Path, overwrite: bool, directory: bool, replaceable: Callable[[Path], None]
 ) -> None:
     if directory and not target.is_dir():
-        raise OutputError(f"Cannot write the folder {target}: a file of that name is there.")
+        raise OutputError(
+            f"Cannot write the folder {target}: a file of this name exists. Choose another name."
+        )
     if not directory and not target.is_file():
-        raise OutputError(f"Cannot write the file {target}: a folder of that name is there.")
+        raise OutputError(
+            f"Cannot write the file {target}: a folder of this name exists. Choose another name."
+        )
     if directory and target == Path.cwd():
-        raise OutputError(f"Cannot write to {target}, the current folder: name a new one.")
+        raise OutputError(f"Cannot write to {target}, the current folder. Choose a new folder.")
     if directory and next(target.iterdir(), None) is None:
         return
     if not overwrite:
         raise OutputError(
-            f"{target} exists already and was left as it is. Choose another name, or allow "
-            "overwriting (--overwrite)."
+            f"{target} already exists and was not changed. Choose another name, or allow "
+            "overwriting."
         )
     if directory:
         replaceable(target)
@@ -216,12 +218,12 @@ def _check_existing(
 def new_directory(
     target: Path, overwrite: bool, replaceable: Callable[[Path], None] = require_result
 ) -> Iterator[Path]:
-    """Fill a directory that takes its place only when it is complete.
+    """Write a directory atomically.
 
     `target`: as returned by `check_target`. `overwrite`, `replaceable`: as for `check_target`,
-    which is asked again at the end.
-    Yields: an empty directory beside `target`; removed if the block raises anything. What a process
-    that was killed has left of it is removed first.
+    which is called again at the end.
+    Yields: an empty directory next to `target`, renamed when the block is done and removed after an
+    error. Partial directories of killed processes are removed first.
     Raises OutputError if writing fails.
     """
     with explained_writing(target):
@@ -239,11 +241,11 @@ def new_directory(
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A result that is being made."""
+    """Folders of a partial result."""
 
-    content: Path  # the folder that will take the result's name; there already where `resumed`
-    scratch: Path  # for what the work needs meanwhile; it goes when the result is whole
-    resumed: bool  # whether this goes on from what an earlier run has left
+    content: Path  # the future result; already contains data if `resumed`
+    scratch: Path  # for temporary files, removed when the result is complete
+    resumed: bool  # whether the partial result of an earlier run is continued
 
 
 @contextmanager
@@ -253,15 +255,15 @@ def resumable_directory(
     overwrite: bool,
     replaceable: Callable[[Path], None] = require_result,
 ) -> Iterator[Unfinished]:
-    """Fill a directory that takes its place only when it is complete, perhaps in several runs.
+    """Write a directory atomically, possibly in several runs.
 
-    `target`, `overwrite`, `replaceable`: as for `new_directory`. `key`: all that the result depends
-    on, as JSON values: what was begun with another is begun anew.
-    Yields: it stays where the process dies, or the block raises `DeviceError`: the machines that it
-    ran on are gone, and what they have written is not. Any other error removes it.
-    Raises OutputError if writing fails, or another process is making the same.
+    `target`, `overwrite`, `replaceable`: as for `new_directory`. `key`: everything that the result
+    depends on, as JSON values; a partial result with another key is discarded.
+    Yields: the folders of the partial result. It is kept if the process dies, or the block raises
+    `DeviceError` because workers were lost; any other error removes it.
+    Raises OutputError if writing fails, or another process is writing the same result.
     """
-    wanted = json.loads(json.dumps(key))  # as JSON gives it back
+    wanted = json.loads(json.dumps(key))  # as it will be read back
     lost = False
     with explained_writing(target):
         remove_partial(target)
@@ -269,26 +271,25 @@ def resumable_directory(
         resumed = work is not None
         if work is None:
             work = partial_path(target, _UNFINISHED)
-            work.mkdir(mode=0o700)  # nobody else writes here, also where a group may around it
+            work.mkdir(mode=0o700)  # private, even in a folder that a group may write to
         content, scratch, note = (work / name for name in (*_FOLDERS, _KEY))
         try:
             if not resumed:
                 content.mkdir()
                 scratch.mkdir()
-                # last, so that what has a key is whole
+                # the key last, as it marks the folder as complete
                 note.write_text(json.dumps({"host": platform.node(), "key": wanted}))
             yield Unfinished(content, scratch, resumed)
             check_target(target, overwrite, replaceable=replaceable)
-            # what a writer that was killed has left: zarr's files are called so until they are
-            # whole
+            # partial chunk files of killed writers
             for part in content.rglob("*.partial"):
                 part.unlink(missing_ok=True)
             write_all_through(content)
-            # from here on nothing in this folder is to go on with: it may be the earlier result
+            # from here on the folder must not be resumed: it may contain the earlier result
             note.unlink()
             _move_into_place(content, target)
         except DeviceError:
-            # a cluster that was never there has left nothing to go on with
+            # if no worker ever started, there is nothing to resume
             lost = any(any(folder.iterdir()) for folder in (content, scratch))
             raise
         finally:
@@ -299,14 +300,14 @@ def resumable_directory(
 
 
 def _taken(target: Path, key: Any) -> Path | None:
-    """Take over what an earlier run has left of the same work, if it has; other work is removed.
+    """Return the partial result of an earlier run with the same key; others are removed.
 
-    Raises OutputError if the process lives, or runs on another machine.
+    Raises OutputError if its process is running, or ran on another machine.
     """
     found = None
     for work, process in list(partials(target, _UNFINISHED)):
         if not work.is_dir() or {one.name for one in work.iterdir()} - {*_FOLDERS, _KEY}:
-            continue  # of other things: it has been given such a name by somebody
+            continue  # not a partial result, in spite of its name
         try:
             known = json.loads((work / _KEY).read_text(encoding="utf-8"))
             host, made_with = known["host"], known["key"]
@@ -315,12 +316,12 @@ def _taken(target: Path, key: Any) -> Path | None:
         if process is not None:
             free = partial_path(target, _UNFINISHED, owned=False)
             raise OutputError(
-                f"{target} is being written by another process already ({process} on {host}). If "
-                f"that is over, rename {work} to {free.name} to go on from what it has left."
+                f"{target} is being written by another process ({process} on {host}). If that "
+                f"process has ended, rename {work} to {free.name} to resume its work."
             )
         if found is None and made_with == key and (work / "content").is_dir():
             found = partial_path(target, _UNFINISHED)
-            # of two processes one succeeds
+            # only one of two processes succeeds
             work.rename(found)
         else:
             shutil.rmtree(work, ignore_errors=True)
@@ -328,11 +329,11 @@ def _taken(target: Path, key: Any) -> Path | None:
 
 
 def _move_into_place(part: Path, target: Path) -> None:
-    """Give a finished directory its name; an earlier one of that name goes after that.
+    """Rename a complete directory to its final name, then remove the earlier one.
 
-    All of it must be on the disk. Whenever the process is killed one of the two is there, whole:
-    under the name, or, where two names cannot change places in one step, for a moment under a
-    hidden one, from which `check_target` brings it back.
+    All data must be on disk. If the process is killed at any time, one of the two directories
+    remains complete: under the final name, or, on systems that cannot exchange two names in one
+    step, briefly under a hidden name, from which `check_target` restores it.
     """
     if not target.exists():
         part.rename(target)
@@ -346,6 +347,6 @@ def _move_into_place(part: Path, target: Path) -> None:
             raise
         part = old
     write_through(target.parent)
-    # where they have changed places: what was there before
+    # after an exchange this is the earlier directory
     shutil.rmtree(part, ignore_errors=True)
     remove_partial(target, _OLD)

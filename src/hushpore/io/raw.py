@@ -1,4 +1,4 @@
-"""Raw voxels with a header: MetaImage (``.mhd``, ``.mha``), JSON beside them, or NumPy's own."""
+"""Reading of raw voxels described by a MetaImage or JSON file, a NumPy header or the file name."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ _TYPES = {
 }  # fmt: skip
 _LONGEST_HEADER = 65536
 _MOST_AXES = 5  # t, c, z, y, x
-_NO_SIZE = "The header states no voxel size: 1 {unit} is taken."
-_ALIGNMENT = 16  # the header of NumPy's files is filled up to a multiple of it
+_NO_SIZE = "The header gives no voxel size; 1 {unit} is assumed."
+_ALIGNMENT = 16  # NumPy pads the header of its files to a multiple of this
 _ODD_HEADER = (
-    "The header of {name} ends where none does that NumPy wrote: see whether its shape, its type "
-    "and its order are right."
+    "The header of {name} does not have the length of a NumPy header; check the shape, the data "
+    "type and the order of the values."
 )
-_ANY_WRAPPER = 32 + zlib.MAX_WBITS  # of zlib (MetaImage) or gzip (NRRD)
+_ANY_WRAPPER = 32 + zlib.MAX_WBITS  # zlib (MetaImage) or gzip (NRRD)
 _BY_NAME = (
     "Shape {x} x {y} x {z} (x, y, z){kind} and byte order ({order}-endian) were guessed from the "
-    "name of the file; its size agrees. If the image looks wrong, write them to {json}."
+    "file name, and match the file size. If the image looks wrong, write them to {json}."
 )
-_PIECE = 1 << 20  # compressed bytes that are read at once
+_PIECE = 1 << 20  # compressed bytes per read
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the voxels of a file begin, and what they are; shape in the order of the axes."""
+    """Offset, data type and shape of the voxels in a file."""
 
     path: Path
     offset: int
@@ -63,13 +63,13 @@ class Layout:
 
 
 def open_raw(path: Path) -> Volume:
-    """Open a raw file by the JSON file of the same name beside it, else by its own name.
+    """Open a raw file described by a JSON file of the same name, or by its own file name.
 
-    The JSON file states ``shape`` and ``dtype`` as NumPy does, and where known ``spacing``,
-    ``unit``, ``axes`` and ``offset`` (bytes before the first voxel).
+    The JSON file gives ``shape`` and ``dtype`` as in NumPy, and optionally ``spacing``, ``unit``,
+    ``axes`` and ``offset`` (bytes before the first voxel).
 
-    Returns: its values stay on disk.
-    Raises InputError if the header cannot be understood, or the file is smaller than it states.
+    Returns: a lazy volume.
+    Raises InputError if the header is invalid, or the file is too small.
     """
     sidecar = sidecar_of(path)
     if sidecar is None:
@@ -95,7 +95,7 @@ def open_raw(path: Path) -> Volume:
 def _open_by_name(path: Path) -> Volume:
     named = layout_by_name(path)
     if named is None:
-        raise InputError(f"{path.name} was changed while it was read. Open it again.")
+        raise InputError(f"{path.name} was modified while it was read. Open it again.")
     z, y, x = named.shape
     dtype = np.dtype(named.dtype)
     note = _BY_NAME.format(
@@ -105,24 +105,26 @@ def _open_by_name(path: Path) -> Volume:
     known: dict[str, Any] = {"notes": [note]}
     if named.spacing:
         known |= {"spacing": (named.spacing,) * 3, "unit": named.unit}
-        note += f" The voxel size, {named.spacing:g} {named.unit}, is from the name, too."
+        note += f" The voxel size ({named.spacing:g} {named.unit}) is also from the name."
         known["notes"] = [note]
     return volume_of_layout(Layout(path, 0, dtype, named.shape), path, **known)
 
 
 def open_meta_image(path: Path) -> Volume:
-    """Open a MetaImage, its values on disk unless they are compressed; as `open_raw`."""
+    """Open a MetaImage, lazy unless it is compressed; as `open_raw`."""
     with _explain_header(path):
         raw, known = _read_header(path)
         return volume_of_layout(raw, path, **known)
 
 
 def open_npy(path: Path) -> Volume:
-    """Open an array that NumPy saved; as `open_raw`."""
+    """Open a NumPy array file; as `open_raw`."""
     with explained_damage(
-        lambda error: InputError(f"{path.name} is not a complete NumPy file: {error}.")
+        lambda error: InputError(
+            f"{path.name} is not a complete NumPy file: {error}. Save it again."
+        )
     ):
-        # for what its header says; of the mapping itself nothing is read
+        # only for the header; no values are read from the mapping
         mapped: Any = np.load(path, allow_pickle=False, mmap_mode="r")
     raw = Layout(path, mapped.offset, mapped.dtype, mapped.shape)
     notes = [] if mapped.offset % _ALIGNMENT == 0 else [_ODD_HEADER.format(name=path.name)]
@@ -139,13 +141,13 @@ def open_npy(path: Path) -> Volume:
 
 
 def volume_of_layout(raw: Layout, path: Path, notes: Sequence[str] = (), **known: Any) -> Volume:
-    """Return the volume that lies in a file in a certain layout; its values stay on disk."""
+    """Return a lazy volume of the voxels in a file with a given layout."""
     values = _values(raw)
     return Volume(values, name=path.stem, notes=[*notes, *_rest_notes(raw)], **known)
 
 
 def _rest_notes(raw: Layout) -> list[str]:
-    """Say that more lies in a file than its header tells of; a stream may have any length."""
+    """Return a note if the file has more data than its header describes, unless compressed."""
     if raw.compressed:
         return []
     return limits_for(raw.path).notes_of_rest(
@@ -154,29 +156,26 @@ def _rest_notes(raw: Layout) -> list[str]:
 
 
 def _number(value: Any) -> Any:
-    """Return what stands for a number; yes and no are none, though Python counts with them.
-
-    Raises TypeError for these.
-    """
+    """Return the value; raises TypeError for a boolean, which Python would accept as a number."""
     if isinstance(value, bool):
         raise TypeError(f"{value} is not a number")
     return value
 
 
 def _whole(value: Any) -> int:
-    """Return a whole number; raises ValueError if it is none, or TypeError."""
+    """Return the value as an integer; raises ValueError or TypeError if it is not one."""
     number = float(_number(value))
     if not number.is_integer():
-        raise ValueError(f"{value} is no whole number")
+        raise ValueError(f"{value} is not a whole number")
     return int(number)
 
 
 def _explain_header(header: Path) -> AbstractContextManager[None]:
-    """Explain what goes wrong while a header is read, which can be of any type and size."""
+    """Convert errors in an arbitrary header into InputError."""
     return explained_damage(
         lambda error: InputError(
-            f"The header {header.name} cannot be understood ({type(error).__name__}: {error}). "
-            "Expected the shape and the type of the values, as docs/formats.md says."
+            f"The header {header.name} is invalid ({type(error).__name__}: {error}). It must give "
+            "the shape and data type of the values, as described in docs/formats.md."
         )
     )
 
@@ -188,19 +187,21 @@ def _read_header(path: Path) -> tuple[Layout, dict[str, Any]]:
     at = 0
     for line in start.split(b"\n"):
         at += len(line) + 1
-        # comments and names of files may be in any encoding
+        # comments and file names may have any encoding
         key, _, value = os.fsdecode(line).partition("=")
         stated[key.strip()] = value.strip()
-        # the last line of the header; in an .mha file the voxels follow it
+        # the last header line; in an .mha file the voxels follow
         if key.strip() == "ElementDataFile":
             break
     n_axes = int(stated["NDims"])
     if int(stated.get("ElementNumberOfChannels", 1)) != 1:
-        raise InputError(f"{path.name} holds several values a voxel; one is needed.")
+        raise InputError(
+            f"{path.name} has several channels per voxel; save one channel alone (grey values)."
+        )
     if stated.get("BinaryData", "True").lower() == "false":
         raise InputError(
-            f"{path.name} holds its values as text (BinaryData = False); binary ones are needed. "
-            "Write it again as such, as ITK does by default."
+            f"{path.name} stores its values as text (BinaryData = False), but binary values are "
+            "needed. Save it again as binary, the default of ITK."
         )
     big = stated.get("BinaryDataByteOrderMSB", stated.get("ElementByteOrderMSB", "False"))
     order = ">" if big.lower() == "true" else "<"
@@ -216,7 +217,7 @@ def _read_header(path: Path) -> tuple[Layout, dict[str, Any]]:
     )  # fmt: skip
     spacing = stated.get("ElementSpacing") or stated.get("ElementSize")
     if spacing is None:
-        return raw, {"notes": ["The header states no voxel size."]}
+        return raw, {"notes": ["The voxel size is unknown, because the header gives none."]}
     place = stated.get("Offset") or stated.get("Position") or stated.get("Origin") or ""
     unit = stated.get("DistanceUnits", "mm")
     known: dict[str, Any] = {
@@ -227,10 +228,10 @@ def _read_header(path: Path) -> tuple[Layout, dict[str, Any]]:
     if unit_of(unit) is None:
         return raw, {"notes": unitless_notes(known["spacing"], unit)}
     if "DistanceUnits" not in stated:
-        known["notes"] = ["The header states no unit; millimetres are meant then, as in ITK."]
+        known["notes"] = ["The header gives no unit; millimetres are assumed, as in ITK."]
     if len(known["spacing"]) != n_axes or min(map(float, spacing.split())) <= 0:
         known.setdefault("notes", []).append(
-            f"The header states a voxel size of {spacing!r} for {n_axes} axes."
+            f"The voxel size {spacing!r} in the header does not match {n_axes} axes; check it."
         )
     n_spatial = min(n_axes, 3)
     for key in ("spacing", "origin"):
@@ -239,20 +240,22 @@ def _read_header(path: Path) -> tuple[Layout, dict[str, Any]]:
 
 
 def data_file(path: Path, name: str, after_header: int) -> tuple[Path, int]:
-    """Return the file that a header names, in its own folder, and where its values begin.
+    """Return the data file of a header, and the offset of its values.
 
-    Raises InputError if it is not there, or lies elsewhere.
+    Raises InputError if the file does not exist, or is outside the folder of the header.
     """
     if name.upper() == "LOCAL":
         return path, after_header
-    # a header that was sent to you must not make other files of yours be read
+    # a header from someone else must not read other files of the user
     data = (path.parent / name).resolve()
     if name.upper() == "LIST" or "%" in name or data.parent != path.parent.resolve():
         raise InputError(
-            f"{path.name} refers to {name!r}; one file in the same folder is expected."
+            f"{path.name} refers to {name!r}; its data must be one file in the same folder."
         )
     if not data.is_file():
-        raise InputError(f"{path.name} refers to {name}, which is not beside it. Copy both.")
+        raise InputError(
+            f"{path.name} refers to {name}, which is not in the same folder. Copy both files."
+        )
     return data, 0
 
 
@@ -260,32 +263,36 @@ def _values(raw: Layout) -> Any:
     size = raw.path.stat().st_size
     needed = math.prod(raw.shape) * raw.dtype.itemsize
     n_axes = len(raw.shape)
-    if raw.dtype.kind not in "buif" or not 2 <= n_axes <= _MOST_AXES or min(raw.shape) < 1:
+    if raw.dtype.kind not in "buif":
+        kind = "complex numbers" if raw.dtype.kind == "c" else f"{raw.dtype} values"
+        raise InputError(f"{raw.path.name} contains {kind}; real numbers are needed.")
+    if not 2 <= n_axes <= _MOST_AXES or min(raw.shape) < 1:
         raise InputError(
-            f"{raw.path.name} is said to hold {raw.dtype} values of shape {raw.shape}; numbers "
-            f"with 2 to {_MOST_AXES} axes are needed."
+            f"{raw.path.name} has the shape {raw.shape}; 2 to {_MOST_AXES} axes of at least 1 are "
+            "needed."
         )
     if not 0 <= raw.offset <= size:
         raise InputError(
-            f"{raw.path.name} has {size} bytes; its values cannot begin at byte {raw.offset}."
+            f"{raw.path.name} has only {size:,} bytes, but its header places the values at byte "
+            f"{raw.offset:,}. Copy or export it again."
         )
-    gate = limits_for(raw.path)
+    limits = limits_for(raw.path)
     if raw.compressed:
-        gate.require_plausible(needed)
+        limits.require_plausible(needed)
     elif size - raw.offset < needed:
         raise InputError(
-            f"{raw.path.name} is incomplete: by its header the image takes {needed} bytes from "
-            f"byte {raw.offset}, but the file has {size}."
+            f"{raw.path.name} is incomplete: its image needs {needed:,} bytes from byte "
+            f"{raw.offset:,} on, but the file has only {size:,}. Copy or export it again."
         )
     if raw.compressed:
         native = raw.dtype.newbyteorder("=")
-        return Stream(raw.shape, native, functools.partial(_inflate, raw), gate)
+        return Stream(raw.shape, native, functools.partial(_inflate, raw), limits)
     numbers = np.arange(math.prod(raw.shape[:-2])).reshape(raw.shape[:-2])
     return uncompressed_planes(raw.path, raw.offset, raw.dtype, numbers, raw.shape[-2:])
 
 
 def _inflate(raw: Layout, out: npt.NDArray[Any]) -> None:
-    """Fill an array from a compressed stream; never more than is stated, whatever it expands to."""
+    """Fill an array from a compressed stream, and stop when it is full."""
     values = out if out.flags.c_contiguous else np.empty(raw.shape, out.dtype)
     room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
     stream = zlib.decompressobj(_ANY_WRAPPER)
@@ -298,7 +305,8 @@ def _inflate(raw: Layout, out: npt.NDArray[Any]) -> None:
                 found = stream.decompress(piece, min(len(room), _PIECE))
                 if not found and (stream.eof or not piece):
                     raise InputError(
-                        f"{raw.path.name} is incomplete: its compressed data end too early."
+                        f"{raw.path.name} is incomplete: its compressed data end too early. Copy "
+                        "or export it again."
                     )
                 room[: len(found)] = found
                 room, piece = room[len(found) :], stream.unconsumed_tail

@@ -1,4 +1,4 @@
-"""The one way in which results are written: images, tables, figures and the record of the job."""
+"""Writing of results: images, tables, figures and the record of the job."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def write_results(
     arrays: Mapping[str, Mapping[str, Any]] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a result as a directory that is complete or not there at all.
+    """Write a result as a directory, atomically.
 
     Parameters
     ----------
     directory : str or path-like
-        Where to. Its parent must exist; it must not, or be empty.
+        New or empty directory; its parent must exist.
     images : mapping of str to Volume
         Written as ``<name>.tif``, see `write_image`.
     tables : mapping of str to pandas.DataFrame
         Written as ``<name>.csv``, numbers in full precision.
     provenance : mapping
-        How the result was made; written as ``result.json`` with the list of files added. NaN and
-        infinity become null.
+        Record of the job, written as ``result.json`` with a list of the files. NaN and infinity
+        become null.
     figures : mapping of str to bytes, optional
         PNG files, written as ``<name>.png``.
     pages : mapping of str to str, optional
@@ -63,8 +63,8 @@ def write_results(
     arrays : mapping of str to mapping, optional
         Sets of arrays by their names, written compressed as ``<name>.npz``.
     overwrite : bool, optional
-        Replace an earlier result, once this one is complete. A directory that is not a result, or
-        that holds other files too, is never replaced.
+        Replace an earlier result when this one is complete. A directory that is not a result, or
+        contains other files, is never replaced.
 
     Returns
     -------
@@ -74,9 +74,9 @@ def write_results(
     Raises
     ------
     OutputError
-        If it cannot be written; nothing is left behind then.
+        If it cannot be written; no partial files remain.
     InputError
-        If a name cannot be a file's, or an image has a type that TIFF does not know.
+        If a name is not a valid file name, or TIFF does not support the data type of an image.
     """
     target = check_target(directory, overwrite)
     figures, pages, arrays = figures or {}, pages or {}, arrays or {}
@@ -84,7 +84,10 @@ def write_results(
     names = [f"{name}.{ending}" for ending, named in parts.items() for name in named]
     for name in names:
         if not _NAME.fullmatch(name):
-            raise InputError(f"{name!r} cannot be the name of a file in a result.")
+            raise InputError(
+                f"{name!r} is not a valid file name for a result. Use letters, digits, spaces and "
+                ". _ + -."
+            )
     with new_directory(target, overwrite) as part:
         for name, volume in images.items():
             write_tiff(part / f"{name}.tif", volume)
@@ -107,11 +110,11 @@ def write_image(
     provenance: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a volume as an OME-TIFF file, or as OME-Zarr, that is complete or not there at all.
+    """Write a volume as OME-TIFF or OME-Zarr, atomically.
 
-    Axes, spacing, unit, origin and type survive a round trip through `hushpore.read`. In TIFF
-    boolean values are uint8, 0 and 1, of which the file says what they are; 8-bit and 32-bit
-    integers, which labels and masks have, are compressed with zlib.
+    Axes, spacing, unit, origin and data type survive a round trip through `hushpore.read`. TIFF
+    stores boolean values as uint8 (0 and 1), with a mark in the metadata, and compresses 8-bit and
+    32-bit integers (labels and masks) with zlib.
 
     Parameters
     ----------
@@ -119,11 +122,11 @@ def write_image(
         Ends in ``.tif`` or ``.tiff`` (see `hushpore.io.tiff.writer.write_tiff`), or in ``.zarr``
         (see `hushpore.io.zarr.write_zarr`).
     volume : Volume
-        2D or 3D, with leading axes or without.
+        2D or 3D, with or without leading axes.
     provenance : mapping, optional
-        How the image was made; written beside it, under its name with ``.json``.
+        Record of the job, written next to the image under the same name with ``.json``.
     overwrite : bool, optional
-        Replace existing files, once these are complete.
+        Replace existing files when the new ones are complete.
 
     Returns
     -------
@@ -133,23 +136,23 @@ def write_image(
     Raises
     ------
     OutputError
-        If it cannot be written; nothing is left behind then.
+        If it cannot be written; no partial files remain.
     InputError
-        If the volume is empty or has a type that TIFF does not know.
+        If the volume is empty, or TIFF does not support its data type.
     """
     target = check_target(path, overwrite, suffixes=_endings())
     exporter = exporter_by_ending(target, "image")
     assert exporter is not None  # its ending was checked
     with ExitStack() as parts:
         replaced = None
-        # the record takes its place after the image, or not at all
+        # the record is renamed after the image
         if provenance is not None:
             beside = check_provenance_target(target, overwrite)
             write_json(parts.enter_context(new_file(beside, overwrite)), provenance)
             replaced = beside if overwrite else None
 
         def ready() -> None:
-            # an image may be without a record for a moment, but never beside that of another
+            # an image may briefly have no record, but never the record of another image
             if replaced is not None:
                 replaced.unlink(missing_ok=True)
 
@@ -158,8 +161,8 @@ def write_image(
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by their names as a compressed NumPy archive."""
-    # numpy.savez_compressed is three to four times as slow, for an eighth to a sixth less
+    """Write named arrays as a compressed NumPy archive."""
+    # numpy.savez_compressed takes three to four times as long for files 1/8 to 1/6 smaller
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, values in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -167,30 +170,30 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def check_image_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Check that an image, with its provenance beside it, can be written; as `check_target`."""
+    """Check that an image and its record can be written; as `check_target`."""
     target = check_target(path, overwrite, suffixes=_endings())
     check_provenance_target(target, overwrite)
     return target
 
 
 def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
-    """Return where the provenance of an image goes.
+    """Return the path of the record of an image.
 
-    Raises OutputError if a file of that name is there already and may not be replaced: never one
-    that is no record, such as the header of a raw file.
+    Raises OutputError if the file exists and may not be replaced. A file that is not a record, such
+    as the header of a raw file, is never replaced.
     """
     beside = image.with_suffix(".json")
     if beside.exists() and not (overwrite and _holds_record(beside)):
-        foreign = ", and is no record of hushpore" if overwrite else ""
+        foreign = " and is not a record of hushpore" if overwrite else ""
         raise OutputError(
-            f"Cannot write {beside}: it is there already{foreign}. Choose another name."
+            f"Cannot write {beside}: it already exists{foreign}. Choose another name."
         )
     return beside
 
 
-def is_record(known: object) -> TypeGuard[dict[str, Any]]:
-    """Whether JSON values are a record of hushpore, which names its jobs."""
-    return isinstance(known, dict) and ("jobs" in known or "job" in known)
+def is_record(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether JSON values are a record of hushpore, with the names of jobs."""
+    return isinstance(value, dict) and ("jobs" in value or "job" in value)
 
 
 def _holds_record(path: Path) -> bool:
@@ -207,12 +210,12 @@ def _endings() -> tuple[str, ...]:
 def write_json(path: Path, provenance: Mapping[str, Any]) -> None:
     """Write a record as JSON; NaN and infinity become null."""
     text = json.dumps(_as_json(provenance), indent=2, ensure_ascii=False, allow_nan=False)
-    # of a name that is no text what is written is its code, which JSON reads as such
+    # a name with invalid characters is written with escapes
     path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value converted to JSON types."""
     if isinstance(value, dict):
         return {str(key): _as_json(each) for key, each in value.items()}
     if isinstance(value, (list, tuple, set)):

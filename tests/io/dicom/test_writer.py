@@ -95,7 +95,7 @@ def test_what_dicom_cannot_hold_is_refused(tmp_path, volume, words):
 
 def test_a_folder_with_anything_in_it_is_kept_unless_overwriting_its_own_series(volume, tmp_path):
     folder = write_series(volume, tmp_path / "s")
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         write_series(volume, folder)
     smaller = volume.replace(volume.data[:2])
     write_series(smaller, folder, overwrite=True)

@@ -117,7 +117,7 @@ def test_an_stl_file_has_the_triangles_and_their_normals(tmp_path: Path) -> None
     [
         (Volume(np.zeros((4, 4), np.int32)), None, "3D labels"),
         (Volume(np.zeros((4, 4, 4))), None, "3D labels"),
-        (balls(), [7], "no pore 7: labels go from 1 to 2"),
+        (balls(), [7], "Pore 7 does not exist; the labels are 1 to 2"),
     ],
 )
 def test_what_has_no_surface_is_refused(labels: Volume, only: list[int] | None, words: str) -> None:

@@ -116,8 +116,8 @@ def load(path: Path) -> dict:
     ("volume", "words"),
     [
         (Volume(np.eye(8, dtype=bool), spacing=1, unit="mm"), "2D"),
-        (balls(""), "voxel size of balls pores is not known"),
-        (Volume(np.pad(np.ones((2, 2, 2), bool), 2), spacing=1, unit="mm"), "No two of the 1"),
+        (balls(""), "voxel size of balls pores is unknown"),
+        (Volume(np.pad(np.ones((2, 2, 2), bool), 2), spacing=1, unit="mm"), "no two of them touch"),
     ],
 )
 def test_what_is_no_network_is_refused(volume: Volume, words: str, tmp_path: Path) -> None:

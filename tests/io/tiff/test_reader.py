@@ -214,7 +214,7 @@ def test_a_hundred_channels_are_slices_that_a_program_named_wrongly(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", values, imagej=True)  # writes channels=20
     volume = read(tmp_path / "a.tif")
     assert volume.axes == "zyx"
-    assert any("20 images channels" in note for note in volume.notes)
+    assert any("20 images are labelled as channels" in note for note in volume.notes)
     tifffile.imwrite(tmp_path / "b.tif", values[:3], imagej=True)
     assert read(tmp_path / "b.tif").axes == "cyx"
 

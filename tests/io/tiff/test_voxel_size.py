@@ -84,7 +84,7 @@ def test_a_resolution_without_unit_is_no_voxel_size(tmp_path):
     )
     volume = read(path)
     assert volume.unit == "pixel"
-    assert any("without a unit" in note for note in volume.notes)
+    assert any("the resolution has no unit" in note for note in volume.notes)
 
 
 def ome(tmp_path, **sizes):

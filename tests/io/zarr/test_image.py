@@ -97,7 +97,7 @@ def test_blocks_become_smaller_where_memory_is_short(tmp_path, volume):
     assert plenty.depth == 64
     assert short.depth * 600 * 530 * 2 <= 4e6
     assert np.prod(short.levels[0].shards) * 2 <= 1e6
-    with pytest.raises(MemoryLimitError, match="A slice takes 636 kB"):
+    with pytest.raises(MemoryLimitError, match="two slices of 636 kB each"):
         created(tmp_path / "c.zarr", volume, memory=1e6)
 
 

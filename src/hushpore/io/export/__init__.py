@@ -1,6 +1,7 @@
-"""Pore results in the formats of other programs: a function for each kind of file.
+"""Export of pore results to other programs: one function per file format.
 
-Each is given where to write, which takes its place only when it is complete, and a `PoreResult`.
+Each function takes a temporary path, which is renamed when the file is complete, and a
+`PoreResult`.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PoreResult:
-    """What is known of a segmentation."""
+    """Result of a segmentation."""
 
     name: str  # a short name for tables and plots
-    labels: Volume  # the labels; from a folder they stay on disk until they are asked for
-    # the tables, see `hushpore.pores.tables.measures`
+    labels: Volume  # labels; lazy if read from a folder
+    # tables, see `hushpore.pores.tables.measures`
     pores: pd.DataFrame
     throats: pd.DataFrame
-    provenance: dict[str, Any]  # the record of the segmentation
+    provenance: dict[str, Any]  # record of the segmentation
 
     @property
     def unit(self) -> str:
-        """Of lengths."""
+        """Unit of lengths."""
         return self.labels.unit
 
     @property
     def n_spatial(self) -> int:
-        """2 or 3."""
+        """Number of spatial axes, 2 or 3."""
         return self.labels.n_spatial

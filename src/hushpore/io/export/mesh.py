@@ -1,4 +1,4 @@
-"""Surfaces of pores as triangles, in STL and PLY files."""
+"""Export of pore surfaces as triangle meshes, in STL and PLY files."""
 
 from __future__ import annotations
 
@@ -19,48 +19,49 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.io.export import PoreResult
 
-_BYTES_A_VOXEL = 6  # a mask, and float32 for the contouring; triangles come on top
+_BYTES_A_VOXEL = 6  # mask and float32 copy for the contouring, without the triangles
 
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """A closed surface."""
+    """Closed triangle mesh."""
 
     vertices: npt.NDArray[np.float64]  # (n, 3), float64: x, y, z in the unit of the volume
     # (m, 3), int32: vertices of a triangle, counter-clockwise seen from outside the pore
     faces: npt.NDArray[np.int32]
-    # (m,), int32: the pore that a triangle belongs to; 0 where pores are not kept apart
+    # (m,), int32: label of the pore of each triangle; 0 for a common surface
     labels: npt.NDArray[np.int32]
 
 
 def pore_surface(labels: Volume, only: Sequence[int] | None = None, apart: bool = False) -> Mesh:
-    """Return the surface of pores, closed also where a face of the volume cuts them.
+    """Return the surface of pores, closed at the faces of the volume.
 
-    `labels`: 3D integer labels, 0 is not pore. `only`: labels of the pores that are wanted; by
-    default all. `apart`: whether each pore has a closed surface of its own, with its label on the
-    triangles. By default they share one: between pores that touch there is none.
-    Returns: by marching cubes (Lorensen & Cline 1987, https://doi.org/10.1145/37402.37422) half way
-    between voxel centres. Its volume is a little below that of the voxels, whose corners it cuts.
-    Raises InputError if the volume is not 3D, or a label is not there; MemoryLimitError if there is
-    too little memory.
+    `labels`: 3D integer labels; 0 is not pore. `only`: labels of the pores to include; by default
+    all. `apart`: whether each pore gets its own closed surface, with its label on the triangles. By
+    default touching pores share one surface, without a wall between them. Returns: the isosurface
+    half way between voxel centres, by marching cubes (Lorensen & Cline 1987,
+    https://doi.org/10.1145/37402.37422). Its volume is slightly smaller than that of the voxels,
+    because it cuts off their corners.
+    Raises InputError if the volume is not 3D or a label does not exist; MemoryLimitError if there
+    is not enough memory.
     """
     if labels.axes != "zyx" or labels.dtype.kind not in "iub":
         raise InputError(
-            f"{labels.name} has axes {labels.axes!r} and type {labels.dtype}; surfaces are made "
-            "from 3D labels."
+            f"{labels.name} has axes {labels.axes!r} and type {labels.dtype}, but a surface needs "
+            "3D labels."
         )
     needed, free = _BYTES_A_VOXEL * labels.data.size, Backend().free_memory()
     if needed > free:
         raise MemoryLimitError(
-            f"The surface of {labels.name} needs about {needed / 1e9:.1f} GB of memory, and "
-            f"{free / 1e9:.1f} GB are free. Choose some labels, or crop the volume."
+            f"The surface of {labels.name} needs about {needed / 1e9:.1f} GB of memory, but "
+            f"only {free / 1e9:.1f} GB are free. Choose fewer labels, or crop the volume."
         )
     values = labels.array()
     boxes = _boxes(values, only)
     if apart:
         parts = [_contour(values[box] == label, box, label, labels) for label, box in boxes]
     elif boxes:
-        # one box around all that is wanted
+        # one bounding box for all requested pores
         box = tuple(
             slice(
                 min(each[axis].start for _, each in boxes),
@@ -86,7 +87,7 @@ def write_stl(
 def write_ply(
     path: Path, result: PoreResult, labels: Sequence[int] | None = None, apart: bool = False
 ) -> None:
-    """Write the surface of the pores as binary PLY: float64, a label a face."""
+    """Write the surface of the pores as binary PLY: float64, with a label for each triangle."""
     mesh = pore_surface(result.labels, labels, apart)
     path.write_bytes(b"".join(ply(mesh, result.labels.unit)))
 
@@ -94,7 +95,7 @@ def write_ply(
 def _boxes(
     values: npt.NDArray[Any], only: Sequence[int] | None
 ) -> list[tuple[int, tuple[slice, ...]]]:
-    """Return the labels that are wanted and there, each with its box."""
+    """Return the requested labels, each with its bounding box."""
     from scipy.ndimage import find_objects
 
     found = {
@@ -103,7 +104,7 @@ def _boxes(
     missing = sorted(set(only or ()) - set(found))
     if missing:
         raise InputError(
-            f"There is no pore {', '.join(map(str, missing[:5]))}: labels go from 1 to "
+            f"Pore {', '.join(map(str, missing[:5]))} does not exist; the labels are 1 to "
             f"{max(found, default=0)}."
         )
     return [(label, box) for label, box in found.items() if only is None or label in only]
@@ -114,13 +115,13 @@ def _contour(
 ) -> Mesh:
     from skimage.measure import marching_cubes
 
-    # a border of nothing closes the surface at the faces of the volume. Lewiner's tables leave
-    # edges with four triangles where voxels meet in an edge; these do not
+    # padding closes the surface at the faces of the volume. Lorensen's tables, unlike Lewiner's,
+    # create no edges with four triangles where voxels meet in an edge
     padded = np.pad(inside, 1).astype(np.float32)
     vertices, faces, _, _ = marching_cubes(padded, 0.5, method="lorensen")  # type: ignore[no-untyped-call]
     first = np.array([side.start - 1 for side in box])
     places = (vertices + first) * volume.spacing + volume.origin
-    # in z, y, x order the triangles turn one way, in x, y, z the other: outward
+    # reversing the axes to x, y, z also orients the triangles outward
     return Mesh(places[:, ::-1], faces.astype(np.int32), np.full(len(faces), label, np.int32))
 
 
@@ -138,7 +139,7 @@ def _concatenated(parts: list[Mesh]) -> Mesh:
 
 
 def stl(mesh: Mesh, unit: str = "") -> Iterator[bytes]:
-    """Yield the parts of a binary STL file; the unit of the vertices stands in its head."""
+    """Yield the parts of a binary STL file, with the length unit in its header."""
     corners = mesh.vertices[mesh.faces].astype("<f4")
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     length = np.linalg.norm(normal, axis=1, keepdims=True)

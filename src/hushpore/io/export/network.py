@@ -1,4 +1,4 @@
-"""The network of pores and throats in the terms and units of OpenPNM."""
+"""Export of the network of pores and throats with the names and units of OpenPNM."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ def network_arrays(
     volume: Volume,
     phases: Mapping[int, str] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return a pore network as the arrays that OpenPNM works on.
+    """Return a pore network as arrays for OpenPNM.
 
     `pores`, `throats`: the tables of a segmentation, see `hushpore.pores.tables.measures`.
-    `volume`: the labels: shape, spacing and unit. `phases`: names of phases by their number, where
-    pores are regions of several: the network is a dual one then, of all of them.
-    Returns: ``pore.*`` and ``throat.*``, one row a pore or throat, in SI units; coordinates in the
-    order x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores that reach a face of the
-    volume are marked ``pore.xmin`` to ``pore.zmax``, from which flow can be made to enter.
-    Raises InputError if the volume is not 3D, its voxel size is not known, no two pores touch, or
-    the name of a phase comes to one that is there already.
+    `volume`: the labels, for shape, spacing and unit. `phases`: phase names by number, if the pores
+    are regions of several phases; the result is then a dual network of all phases. Returns:
+    ``pore.*`` and ``throat.*``, one row per pore or throat, in SI units, with coordinates in the
+    order x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores at a face of the volume are
+    marked ``pore.xmin`` to ``pore.zmax``, for the boundary conditions of flow.
+    Raises InputError if the volume is not 3D, its voxel size is unknown, no two pores touch, or the
+    name of a phase causes a duplicate key.
 
     Names are those of OpenPNM (Gostick et al. 2016, https://doi.org/10.1109/MCSE.2016.49) and
-    PoreSpy, as whose a dual network has ``pore.phase`` and ``throat.phases``, and for each phase
-    ``pore.<name>``, for each two that touch ``throat.<name>_<name>``, in the order of the alphabet.
-    Between two phases there is no way through, and a throat is as wide as the disc of its area.
-    ``throat.total_length`` leads from the centroid of one pore through the widest voxel of
-    the neck to the other; ``throat.diameter`` is the inscribed one.
+    PoreSpy. As in PoreSpy, a dual network has ``pore.phase`` and ``throat.phases``, ``pore.<name>``
+    for each phase and ``throat.<name>_<name>`` for each pair in contact, in alphabetical order.
+    A contact between two phases has no neck, so its diameter is that of a disc of the same area.
+    ``throat.total_length`` runs from the centroid of one pore through the widest voxel of the neck
+    to the centroid of the other; ``throat.diameter`` is the inscribed diameter.
     """
     if volume.n_spatial != 3:
-        raise InputError(f"{volume.name} is 2D; a pore network is made from a 3D volume.")
+        raise InputError(f"{volume.name} is 2D, but a pore network needs a 3D volume.")
     if volume.unit not in METRES:
         raise InputError(
-            f"The voxel size of {volume.name} is not known (unit {volume.unit!r}), and OpenPNM "
-            f"counts in metres. Give it, in {', '.join(METRES)}, and segment the pores again."
+            f"The voxel size of {volume.name} is unknown (unit {volume.unit!r}), but OpenPNM needs "
+            f"metres. Set the voxel size ({', '.join(METRES)}), and segment the pores again."
         )
     if throats.empty:
         raise InputError(
-            f"No two of the {len(pores):,} pores of {volume.name} touch: there is no network. "
-            "The tables hold them all the same."
+            f"The {len(pores):,} pores of {volume.name} form no network, because no two of them "
+            "touch. Use the tables instead."
         )
     metre = METRES[volume.unit]
     centre = _coordinates(pores, "centroid") * metre
     neck = _coordinates(throats, "position") * metre
     ends = throats[["pore_1", "pore_2"]].to_numpy(np.int64)
-    # labels are numbered from 1 without a gap, but need not be if the table was filtered
+    # labels have gaps if the table was filtered
     conns = np.searchsorted(pores["label"].to_numpy(np.int64), ends)
     area = throats["area"].to_numpy(np.float64) * metre**2
     width = throats["inscribed_diameter"].to_numpy(np.float64) * metre
     width = np.where(np.isnan(width), np.sqrt(4 * area / np.pi), width)
     first, second = centre[conns[:, 0]], centre[conns[:, 1]]
-    # pores that are too small to have a shape have a size all the same
+    # pores too small for shape measures still have an equivalent diameter
     diameter = pores["inscribed_diameter"].fillna(pores["equivalent_diameter"])
     inscribed = diameter.to_numpy(np.float64) * metre
     surface = pores["surface_area"].fillna(np.pi * pores["equivalent_diameter"] ** 2)
@@ -96,9 +96,8 @@ def network_arrays(
     for key, values in _phase_arrays(pores, throats, phases) if phases else ():
         if key in arrays:
             raise InputError(
-                f"The network of {volume.name} would have {key!r} twice: by the name of a phase, "
-                "and by that of another phase or of something that OpenPNM needs. Measure the "
-                "phases again with other names (--names)."
+                f"The name of a phase gives the key {key!r} twice in the network of {volume.name}. "
+                "Measure the phases again with other names (hushpore phases --names)."
             )
         arrays[key] = values
     return arrays
@@ -107,10 +106,10 @@ def network_arrays(
 def _phase_arrays(
     regions: pd.DataFrame, contacts: pd.DataFrame, names: Mapping[int, str]
 ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Tell which phase regions are of, and between which two contacts are, by key."""
+    """Yield the phases of regions and the pairs of phases of contacts, by key."""
     own = regions["phase"].to_numpy(np.int64)
     both = contacts[["phase_1", "phase_2"]].to_numpy(np.int64)
-    # dots part what OpenPNM reads in a name, and an underscore two names
+    # OpenPNM separates parts of a key by dots, and PoreSpy two names by an underscore
     words = {number: re.sub(r"[^\w-]+|_", "-", name) for number, name in names.items()}
     low, high = both.min(axis=1), both.max(axis=1)
     yield "pore.phase", own
@@ -124,7 +123,7 @@ def _phase_arrays(
 
 
 def _arrays_of(result: PoreResult) -> dict[str, npt.NDArray[Any]]:
-    """Return the network of a result, which may be of the regions of phases."""
+    """Return the network of a result, of pores or of the regions of phases."""
     phases = None
     if "phase" in result.pores:
         phases = {row["phase"]: row["name"] for row in result.provenance["result"]["phases"]}
@@ -132,7 +131,7 @@ def _arrays_of(result: PoreResult) -> dict[str, npt.NDArray[Any]]:
 
 
 def write_csv(path: Path, result: PoreResult) -> None:
-    """Write the network as a table, which ``openpnm.io.network_from_csv`` loads."""
+    """Write the network as a table for ``openpnm.io.network_from_csv``."""
     with path.open("wb") as file:
         _columns(_arrays_of(result)).to_csv(
             file, index=False, lineterminator="\n", encoding="utf-8"
@@ -140,16 +139,16 @@ def write_csv(path: Path, result: PoreResult) -> None:
 
 
 def write_npz(path: Path, result: PoreResult) -> None:
-    """Write the network as arrays: smaller than a table, and exact.
+    """Write the network as arrays, which are smaller than a table and exact.
 
-    ``openpnm.io.network_from_porespy(dict(numpy.load(path)))`` loads them.
+    Load them with ``openpnm.io.network_from_porespy(dict(numpy.load(path)))``.
     """
     with path.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **_arrays_of(result))
 
 
 def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:
-    """One column a component, as OpenPNM names them; pores and throats share rows."""
+    """Return one column per component, with OpenPNM names; pores and throats share rows."""
     import pandas as pd
 
     flat = {}
@@ -158,7 +157,7 @@ def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:
             flat[name] = pd.Series(values)
         else:
             flat |= {f"{name}[{axis}]": pd.Series(part) for axis, part in enumerate(values.T)}
-    # where there are fewer throats than pores, numbers that stay whole need a type with gaps
+    # integers need a nullable type, because there are fewer throats than pores or vice versa
     whole = {name: "Int64" for name, column in flat.items() if column.dtype.kind in "iu"}
     flags = {name: "boolean" for name, column in flat.items() if column.dtype.kind == "b"}
     typed = {

@@ -1,7 +1,7 @@
-"""VTK's XML files, for ParaView: labels as image data, the network as points and lines.
+"""Export to VTK XML files for ParaView: labels as image data, the network as points and lines.
 
-Only what is needed of the format: one piece, values appended in raw bytes and compressed with
-zlib; see https://docs.vtk.org/en/latest/vtk_file_formats/vtkxml_file_format.html.
+Uses a subset of the format: one piece, with appended raw data compressed with zlib; see
+https://docs.vtk.org/en/latest/vtk_file_formats/vtkxml_file_format.html.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hushpore.io.export import PoreResult
 
-_BLOCK = 1 << 20  # bytes that are compressed at a time
+_BLOCK = 1 << 20  # bytes per compressed block
 _TYPES = {
     **{f"i{size}": f"Int{8 * size}" for size in (1, 2, 4, 8)},
     **{f"u{size}": f"UInt{8 * size}" for size in (1, 2, 4, 8)},
@@ -28,13 +28,13 @@ _TYPES = {
 
 
 def write_vti(path: Path, result: PoreResult) -> None:
-    """Write the labels as VTK image data: a value a cell, in the order x, y, z."""
+    """Write the labels as VTK image data: one value per cell, in the order x, y, z."""
     labels = result.labels
     missing = 3 - labels.n_spatial
     shape = (1,) * missing + labels.shape
     spacing = (labels.spacing[-1],) * missing + labels.spacing
     origin = (0.0,) * missing + labels.origin
-    # voxels are cells around the places that a volume gives
+    # voxels are cells, but the origin of a volume is the centre of a voxel
     corner = [place - step / 2 for place, step in zip(origin, spacing, strict=True)]
     extent = " ".join(f"0 {length}" for length in reversed(shape))
     values = _Values()
@@ -48,9 +48,9 @@ def write_vti(path: Path, result: PoreResult) -> None:
 
 
 def write_vtp(path: Path, result: PoreResult) -> None:
-    """Write the network as VTK poly data: a point at each pore's centroid, a line a throat.
+    """Write the network as VTK poly data: a point at each pore centroid, a line for each throat.
 
-    All columns of the tables go with the points and the lines. Places have the unit of the scan.
+    Points and lines have all columns of the tables. Coordinates have the unit of the scan.
     """
     pores, throats = result.pores, result.throats
     values = _Values()
@@ -72,14 +72,14 @@ def write_vtp(path: Path, result: PoreResult) -> None:
 
 
 class _Values:
-    """The bytes behind the XML, and the elements that point into them."""
+    """Appended data of the file, and the XML elements that refer to them."""
 
     def __init__(self) -> None:
         self.blobs: list[bytes] = []
         self._length = 0
 
     def add(self, name: str, values: npt.NDArray[Any]) -> str:
-        """Append an array, a row a tuple where it is a table of points, and return its element."""
+        """Append an array, and return its XML element; points have three components."""
         flat = values.view(np.uint8) if values.dtype == np.bool_ else values
         little = np.ascontiguousarray(flat, flat.dtype.newbyteorder("<"))
         kind = _TYPES[little.dtype.str[1:]]
@@ -95,7 +95,7 @@ class _Values:
 
 
 def _compressed(data: npt.NDArray[np.uint8]) -> bytes:
-    """Return blocks with their head: how many, size of a block, of the last, each compressed."""
+    """Return compressed blocks after a header with their number and sizes."""
     blocks = [
         zlib.compress(data[start : start + _BLOCK].data, 1) for start in range(0, data.size, _BLOCK)
     ]

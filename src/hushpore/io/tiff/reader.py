@@ -1,4 +1,4 @@
-"""TIFF files to volumes: ImageJ and OME stacks, plain pages, pyramids, a folder of slices."""
+"""Reading of TIFF: ImageJ and OME stacks, plain pages, pyramids, and folders of slices."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _ORDER = "tczyx"
 _COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
 _PALETTE = 3  # photometric interpretations, as the TIFF standard numbers them
 _WHITE_IS_ZERO = 0
-_MOST_CHANNELS = 7  # of ImageJ; where there are more, a program forgot to call them slices
-_MOST_LEVELS = 1000  # further images within a page, as pyramids have them
-# what tifffile logs where pixels are missing; it would fill them with zeros
+_MOST_CHANNELS = 7  # largest number in ImageJ; more "channels" are mislabelled slices
+_MOST_LEVELS = 1000  # largest plausible number of subimages of a page (pyramid levels)
+# log messages of tifffile for missing pixels, which it would fill with zeros
 _INCOMPLETE = re.compile(
     r"invalid page offset|corrupt|truncated|failed to reshape|missing|incomplete|"
     r"failed to (read|open)|not (found|a TIFF)|invalid (OME|ImageJ)",
@@ -55,9 +55,8 @@ def read_tiff(path: Path) -> list[Volume]:
     """Read every image stack of a TIFF file.
 
     `path`: ImageJ, OME or plain TIFF, classic or BigTIFF.
-    Returns: one for each shape of page; of a pyramid its full resolution. Axes in t, c, z, y, x
-    order.
-    Raises InputError if the file is damaged or incomplete, or holds colour images only;
+    Returns: one volume per page shape, pyramids at full resolution; axes in t, c, z, y, x order.
+    Raises InputError if the file is damaged or incomplete, or contains only colour images;
     MissingPackageError if its compression needs imagecodecs.
     """
     require_few_pages(path)
@@ -103,7 +102,7 @@ def read_tiff_folder(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
-    """Open a TIFF file, and explain whatever goes wrong while it is open."""
+    """Open a TIFF file, and convert all errors while it is open."""
     with explained_damage(partial(explained, path)), tifffile.TiffFile(path) as tif:
         yield tif
 
@@ -150,16 +149,16 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
     grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series.keyframe)]
     if not grey:
         _refuse_colour(tif.pages.first, path)
-        raise InputError(f"{path.name} holds no image.")
+        raise InputError(f"{path.name} contains no image.")
     notes = []
     if len(all_series) > 1:
         shapes = "; ".join(" x ".join(str(n) for n in series.shape) for series in all_series)
         notes.append(
-            f"The file holds {len(all_series)} image stacks ({shapes}); each is read on its own."
+            f"The file contains {len(all_series)} image stacks ({shapes}), read separately."
         )
     if len(grey) < len(all_series):
         count = readable_count(len(all_series) - len(grey), "colour image")
-        notes.append(f"Left out: {count} in the file.")
+        notes.append(f"{count} in the file skipped.")
     volumes = []
     for index, series in grey:
         volume = _read_one(tif, index, series, path)
@@ -167,16 +166,16 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
         name = name if len(all_series) == 1 else f"{name} [{index + 1}]"
         volumes.append(volume.replace(volume.data, name=name, notes=[*notes, *volume.notes]))
     _require_complete(messages, path)
-    said = [*_log_notes(messages), *layout_notes(tif, all_series)]
-    return [v.replace(v.data, notes=[*v.notes, *said]) for v in volumes]
+    shared = [*_log_notes(messages), *layout_notes(tif, all_series)]
+    return [v.replace(v.data, notes=[*v.notes, *shared]) for v in volumes]
 
 
 def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Volume:
     level = series.levels[0]
     if not all(isinstance(n, int | np.integer) and n > 0 for n in level.shape):
         raise InputError(
-            f"{path.name} is damaged: it states an image of {' x '.join(map(str, level.shape))} "
-            "pixels."
+            f"{path.name} is damaged: its header gives an image of "
+            f"{' x '.join(map(str, level.shape))} pixels. Copy or export it again."
         )
     if not level.is_multifile:
         _require_plausible(level.shape, level.dtype, path)
@@ -192,15 +191,15 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     notes = _photometric_notes(level.keyframe)
     if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
         notes.append(
-            f"The file calls its {values.shape[axes.index('c')]} images channels; "
-            "they were taken as slices."
+            f"The {values.shape[axes.index('c')]} images are labelled as channels, but were read "
+            "as slices."
         )
         axes = axes.replace("c", "z")
     return _volume(values, axes, size, path.stem, notes)
 
 
 def _coarser_levels(series: Any, kept: dict[str, int], path: Path) -> Iterator[PlaneStack]:
-    """Yield the further levels of a pyramid, as far as they are whole and their pages planes."""
+    """Yield the coarser levels of a pyramid, up to the first incomplete one."""
     for level in series.levels[1:]:
         shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
         if len(shape) != len(series.levels[0].get_shape(squeeze=False)):
@@ -217,7 +216,7 @@ def _coarser_levels(series: Any, kept: dict[str, int], path: Path) -> Iterator[P
 
 def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]) -> Volume:
     n_spatial = 3 if axes.endswith("zyx") else 2
-    spacing, said = size.along(n_spatial)
+    spacing, spacing_notes = size.along(n_spatial)
     origin = size.origin[-n_spatial:] if len(size.origin) >= n_spatial else ()
     return Volume(
         values,
@@ -226,13 +225,13 @@ def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]
         axes=axes,
         name=name,
         origin=origin,
-        notes=[*notes, *said],
+        notes=[*notes, *spacing_notes],
         metadata=dict(size.metadata),
     )
 
 
 def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> dict[str, int]:
-    """Return the places of axes by our names; one of length one is kept only if it is stated."""
+    """Return the positions of axes by name; axes of length one are kept only if stated."""
     stated = size.axes
     found: dict[str, int] = {}
     unknown: list[int] = []
@@ -241,7 +240,7 @@ def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> dict[str
             found[letter] = position
         elif length > 1:
             unknown.append(position)
-    # the last unknown axis is z; a second is time, and a third makes them time and channels
+    # the last unknown axis is z, a second one is time; with three they are time, channel and z
     free = [letter for letter in "zct" if letter not in found]
     if len(unknown) == 2 and free == ["z", "c", "t"]:
         free = ["z", "t"]
@@ -262,16 +261,16 @@ def _in_axis_order(
     path: Path,
     index: int | None,
 ) -> tuple[Any, str]:
-    """Return the values of a series in the order of our axes, on disk still.
+    """Return the lazy values of a series with its axes in order.
 
-    `index`: which series of the file it is; None for a further level of one.
+    `index`: index of the series in the file; None for a coarser level.
     """
     axes = "".join(kept)
     if not axes.endswith("yx"):
-        raise InputError(f"{path.name} holds no plane: its axes are {letters}.")
+        raise InputError(f"{path.name} has no image plane: its axes are {letters}.")
     order = list(kept.values())
     if order[-2] < order[-1] and math.prod(shape[order[-2] + 1 :]) == shape[order[-1]]:
-        # the number of each plane in the file, turned as the leading axes are
+        # plane numbers in the file, transposed like the leading axes
         numbers = np.arange(math.prod(shape[: order[-2]])).reshape(
             [n if axis < order[-2] else 1 for axis, n in enumerate(shape)]
         )
@@ -301,7 +300,7 @@ def _in_axis_order(
 
 
 def _transposed(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
-    """Bring axes into an order; those that are not in it have length one and are dropped."""
+    """Reorder the axes; axes that are not listed have length one and are dropped."""
     dropped = [axis for axis in range(values.ndim) if axis not in order]
     turned = values.transpose(*dropped, *order)
     return turned.reshape(turned.shape[len(dropped) :])
@@ -315,15 +314,15 @@ def _refuse_colour(page: Any, path: Path) -> None:
     if _is_colour(page):
         raise InputError(
             f"{path.name} is a colour image (RGB, shape {tuple(page.shape)}), but grey values are "
-            "needed. Convert it first, for example with Image > Type > 16-bit in ImageJ."
+            "needed. Convert it first, for example in ImageJ (Image > Type > 16-bit)."
         )
 
 
 def _photometric_notes(page: Any) -> list[str]:
     if int(page.photometric) == _PALETTE:
-        return ["The colour table of the file was left out; the values are its indices."]
+        return ["The colour table was ignored; the values are its indices."]
     if int(page.photometric) == _WHITE_IS_ZERO and page.dtype != np.bool_:
-        return ["The file shows 0 as white (MINISWHITE); the values are read as they are stored."]
+        return ["The values were not inverted, although the file displays 0 as white (MINISWHITE)."]
     return []
 
 
@@ -350,7 +349,7 @@ def _require_parts_beside(messages: list[str], tif: tifffile.TiffFile, path: Pat
 def _require_bytes(
     tif: tifffile.TiffFile, pages: Sequence[Any], path: Path, series: Any = None
 ) -> None:
-    """Refuse a file that ends before its pixels do."""
+    """Raise InputError if a file ends before its pixel data."""
     size = tif.filehandle.size
     if series is not None and series.dataoffset is not None:
         needed = series.dataoffset + math.prod(series.shape) * series.dtype.itemsize
@@ -363,52 +362,51 @@ def _require_bytes(
             require_parts(page, limits)
         if page is None:
             raise InputError(
-                f"{path.name} refers to further files that are not there. Keep all files of an "
+                f"{path.name} refers to other files that do not exist. Keep all files of an "
                 "OME-TIFF in one folder."
             )
         own = page.parent.filehandle.size if page.parent is not tif else size
         ends = (o + n for o, n in zip(page.dataoffsets, page.databytecounts, strict=False))
         if max(ends, default=0) > own or len(page.dataoffsets) == 0:
             raise _incomplete(path)
-        # a strip without bytes would be read as zeros
+        # an empty strip would be read as zeros
         if any(count == 0 for count in page.databytecounts):
             raise _incomplete(path)
 
 
 def _require_plausible(shape: Sequence[int], dtype: Any, path: Path) -> None:
-    """Refuse a damaged header before memory is taken for an image that cannot be there."""
+    """Check the image size in a header before memory is allocated for it."""
     needed = math.prod(shape) * np.dtype(dtype).itemsize
     limits_for(path).require_plausible(needed, f"an image of {' x '.join(map(str, shape))} pixels,")
 
 
 def require_few_images(tif: tifffile.TiffFile, limits: InputLimits) -> None:
-    """Refuse a file that names more images than its bytes can hold, before they are looked for.
+    """Check the number of images that a file lists, and the other files that it refers to.
 
-    And one that names files outside its folder, or what is no file.
-
-    Raises InputError if it does; NotTrustedError if there are only very many.
+    Raises InputError if it lists more images than it can contain, or refers to files outside its
+    folder; NotTrustedError if it lists implausibly many images.
     """
     first: Any = tif.pages.first
     if len(first.subifds or ()) > _MOST_LEVELS and not limits.is_trusted:
         raise NotTrustedError(
-            f"{limits.name} has {len(first.subifds):,} images within an image, where "
-            f"{_MOST_LEVELS:,} are the most that is usual; reading them may take long. {CONSENT}"
+            f"{limits.name} has {len(first.subifds):,} subimages in one page, more than the "
+            f"plausible {_MOST_LEVELS:,}; reading them may take long. {CONSENT}"
         )
     if not tif.is_ome:
         return
-    told = str(tif.ome_metadata)
-    for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*>", told):
+    xml = str(tif.ome_metadata)
+    for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*>", xml):
         sizes = [int(size) for size in re.findall(r"\bSize[ZCT]=[\"'](\d{1,18})[\"']", pixels)]
         limits.require_few(math.prod(sizes), "planes")
-    _require_own_folder(told, Path(tif.filehandle.path))
+    _require_own_folder(xml, Path(tif.filehandle.path))
 
 
-def _require_own_folder(told: str, path: Path) -> None:
-    """Refuse an OME-TIFF whose other files are not plain files in its own folder."""
-    own = re.search(r"<(?:\w+:)?OME\b[^>]*\bUUID=[\"']([^\"']*)", told)
-    for written, uuid in re.findall(r"\bFileName=[\"']([^\"']*)[\"'][^>]*>\s*([^<\s]*)", told):
+def _require_own_folder(xml: str, path: Path) -> None:
+    """Raise InputError if an OME-TIFF refers to anything but regular files in its own folder."""
+    own = re.search(r"<(?:\w+:)?OME\b[^>]*\bUUID=[\"']([^\"']*)", xml)
+    for written, uuid in re.findall(r"\bFileName=[\"']([^\"']*)[\"'][^>]*>\s*([^<\s]*)", xml):
         if own and uuid.lower() == own[1].lower():
-            continue  # this file itself, whatever it was called
+            continue  # this file itself, under an earlier name
         name = html.unescape(written)
         other = path.parent / name
         is_there = os.path.lexists(other)
@@ -419,19 +417,19 @@ def _require_own_folder(told: str, path: Path) -> None:
             or (is_there and not real.is_file())
         ):
             raise InputError(
-                f"{path.name} refers to {name[:200]!r}; other files of an OME-TIFF are read only "
-                "if they are plain files in the same folder. Put all of them into one folder."
+                f"{path.name} refers to {name[:200]!r}, but the files of an OME-TIFF must be "
+                "regular files in the same folder. Put all of them into one folder."
             )
 
 
 def _incomplete(path: Path) -> InputError:
     return InputError(
-        f"{path.name} is incomplete: the file ends before its image does, or part of it is "
-        f"missing ({path.stat().st_size} bytes are there). Copy or export it again."
+        f"{path.name} is incomplete: the file ({path.stat().st_size:,} bytes) ends before its "
+        "image, or a part of it is missing. Copy or export it again."
     )
 
 
 def _log_notes(messages: list[str]) -> list[str]:
-    """Turn what tifffile logged into a note, without its object names."""
+    """Return the log messages of tifffile as notes, without object names."""
     plain = {re.sub(r"<tifffile[^>]*>\s*", "", message) for message in messages}
     return [f"TIFF: {message}" for message in sorted(plain)]

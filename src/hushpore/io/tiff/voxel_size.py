@@ -1,4 +1,4 @@
-"""The voxel size of a TIFF file: from ImageJ, OME, or its resolution tags."""
+"""Voxel size of a TIFF file, from ImageJ or OME metadata or the resolution tags."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from hushpore.io.value_metadata import value_metadata
 if TYPE_CHECKING:
     import tifffile
 
-# dots per inch that programs write when they know nothing of the image
+# print resolutions (dots per inch) that programs write by default
 _PRINT_RESOLUTIONS = (72.0, 96.0, 150.0, 300.0, 600.0)
-_CENTIMETRE = 3  # units of the resolution, as TIFF numbers them
+_CENTIMETRE = 3  # TIFF codes of the resolution unit
 _INCH = 2
 
 
 @dataclass(frozen=True)
 class VoxelSize:
-    """What a file states of its geometry."""
+    """Geometry stated in a file."""
 
-    # voxel size in `unit`; None where it is not stated
+    # voxel size in `unit`; None if not stated
     z: float | None = None
     y: float | None = None
     x: float | None = None
     unit: str = "pixel"  # unit of length, or ``"pixel"``
-    notes: list[str] = field(default_factory=list)  # what was doubtful
-    axes: str = ""  # letters of the axes that the file states to be there even with length one
-    # position of the first voxel, z y x or y x; empty where it is not stated
+    notes: list[str] = field(default_factory=list)  # on doubtful values
+    axes: str = ""  # letters of the axes that are stated, also with length one
+    # position of the first voxel, z y x or y x; empty if not stated
     origin: tuple[float, ...] = ()
-    is_boolean: bool = False  # whether what is not 0 stands for true
-    # what it states of its values, by the names that metadata of a volume have
+    is_boolean: bool = False  # whether nonzero values mean True
+    # value metadata, with the names of `Volume.metadata`
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def along(self, n_spatial: int) -> tuple[tuple[float, ...], list[str]]:
-        """Return the spacing of a 2D or 3D image, what is missing supplied and said."""
+        """Return the spacing of a 2D or 3D image, with defaults, and the notes on these."""
         if self.y is None or self.x is None:
             return (1.0,) * n_spatial, list(self.notes)
         if n_spatial == 2:
@@ -47,16 +47,16 @@ class VoxelSize:
         if self.z is not None:
             return (self.z, self.y, self.x), list(self.notes)
         note = (
-            "The distance between slices is not stated; taken as the pixel size, "
+            "The distance between slices is not stated and was set to the pixel size, "
             f"{self.y:.4g} {readable_unit(self.unit)}."
         )
         return (self.y, self.y, self.x), [*self.notes, note]
 
 
 def voxel_size(tif: tifffile.TiffFile, index: int, count: int) -> VoxelSize:
-    """Find the voxel size of one series of a file.
+    """Determine the voxel size of one series of a file.
 
-    `index`, `count`: which series, and of how many.
+    `index`, `count`: index of the series, and number of series.
     """
     if tif.is_ome and tif.ome_metadata:
         found = ome_voxel_size(tif.ome_metadata, index, count)
@@ -68,10 +68,10 @@ def voxel_size(tif: tifffile.TiffFile, index: int, count: int) -> VoxelSize:
 
 
 def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
-    """Read the voxel size from OME-XML, or None where there is no image in it.
+    """Read the voxel size from OME-XML; None if it describes no image.
 
-    `xml`: the image description of an OME-TIFF. `index`, `count`: which of its images, and how many
-    there should be.
+    `xml`: the image description of an OME-TIFF. `index`, `count`: index of the image, and expected
+    number of images.
     """
     try:
         root = ElementTree.fromstring(xml)
@@ -88,7 +88,8 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
     notes = []
     if sizes["y"] is not None and not any(units.values()):
         notes.append(
-            "OME states no unit of the voxel size; micrometres are meant then, by its standard."
+            "The OME metadata give no unit of the voxel size; micrometres are assumed, as in the "
+            "standard."
         )
     units = {axis: unit or "um" for axis, unit in units.items()}
     ours = _our_description(image.findtext("{*}Description"))
@@ -106,7 +107,7 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
 def _in_one_unit(
     known: VoxelSize, sizes: dict[str, float | None], units: dict[str, str]
 ) -> VoxelSize:
-    """Bring all axes to the unit of x; `known`: what is said beside them."""
+    """Convert all axes to the unit of x; `known`: the other properties."""
     target = unit_of(units["x"])
     if target is None:
         if sizes["x"] is None:
@@ -129,7 +130,7 @@ def _in_one_unit(
 
 
 def _our_description(text: str | None) -> dict[str, Any]:
-    """Return what hushpore wrote, which OME has no place for; empty where it wrote nothing."""
+    """Return the metadata that hushpore adds to OME; empty for files of other programs."""
     try:
         found = json.loads(text or "")["hushpore"]
         axes, origin = str(found["axes"]), [float(value) for value in found["origin"]]
@@ -144,12 +145,14 @@ def _imagej(metadata: dict[str, Any], per_y: float | None, per_x: float | None) 
     if unit is None or unit[0] == "pixel":
         notes = []
         if unit is None:
-            notes.append(f"ImageJ states the unit {text!r}, which is not known: pixels are taken.")
+            notes.append(
+                f"The unit {text!r} of ImageJ is unknown; the voxel size is given in pixels."
+            )
         elif (per_y or 1.0, per_x or 1.0) != (1.0, 1.0):
-            notes.append("The resolution is stated without a unit; the voxel size is not known.")
+            notes.append("The voxel size is unknown, because the resolution has no unit.")
         return VoxelSize(notes=notes)
     if per_y is None or per_x is None:
-        note = f"ImageJ states the unit {unit[0]} but no pixel size: the voxel size is not known."
+        note = f"The voxel size is unknown: ImageJ gives the unit {unit[0]}, but no pixel size."
         return VoxelSize(notes=[note])
     # ImageJ has a unit for each axis, where these differ
     units = {"x": text, "y": str(metadata.get("yunit") or text),
@@ -169,14 +172,14 @@ def _resolution(tif: tifffile.TiffFile) -> VoxelSize:
     if unit not in (_CENTIMETRE, _INCH):
         if (per_y, per_x) == (1.0, 1.0):
             return VoxelSize()
-        why = " is stated without a unit"
+        why = "has no unit"
     elif any(math.isclose(dpi, known, abs_tol=0.02) for known in _PRINT_RESOLUTIONS):
-        why = f" of {dpi:.0f} dots per inch is one for printing"
+        why = f"({dpi:.0f} dots per inch) is for printing"
     elif dpi == 25.4 / millimetres:  # one pixel per centimetre or inch: a placeholder
-        why = " is 1"
+        why = "is 1"
     else:
         return VoxelSize(y=millimetres / per_y, x=millimetres / per_x, unit="mm")
-    return VoxelSize(notes=[f"The resolution{why}; the voxel size is not known."])
+    return VoxelSize(notes=[f"The voxel size is unknown, because the resolution {why}."])
 
 
 def _pixels_per_unit(tif: tifffile.TiffFile) -> tuple[float | None, float | None]:

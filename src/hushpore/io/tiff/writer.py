@@ -1,4 +1,4 @@
-"""Volumes to OME-TIFF."""
+"""Writing of volumes as OME-TIFF."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-# lengths that OME knows by the names that a Volume uses
+# OME names of the length units of a Volume
 _OME_UNITS = {**{unit: unit for unit in METRES}, "um": "µm", "pixel": "pixel"}
 _LABEL_TYPES = (np.uint8, np.int32, np.uint32)
-_LARGE = 2**32 - 2**25  # bytes from which a classic TIFF's offsets do not suffice
+_LARGE = 2**32 - 2**25  # size in bytes above which BigTIFF is needed
 
 
 def write_tiff(path: Path, volume: Volume) -> None:
-    """Write a volume as OME-TIFF; as `hushpore.io.results.write_image`, which calls it."""
+    """Write a volume as OME-TIFF; called by `hushpore.io.results.write_image`."""
     import tifffile
 
     dtype = _storable(volume)
     unit = _OME_UNITS.get(volume.unit, "pixel")
-    # OME has no place for the order of axes of length one, the position of the stack, and what
-    # values are, and few programs know its type of one bit
+    # OME cannot store axes of length one, the origin of the stack and value metadata, and few
+    # programs support its 1-bit type
     ours: dict[str, Any] = {
         "axes": volume.axes,
         "origin": list(volume.origin),
@@ -46,7 +46,7 @@ def write_tiff(path: Path, volume: Volume) -> None:
     description = {"hushpore": ours}
     metadata: dict[str, Any] = {
         "axes": volume.axes.upper(),
-        # XML has no place for most of what cannot be seen, not even as a code
+        # XML allows no control characters, not even escaped
         "Name": harmless(volume.name),
         "Description": json.dumps(description),
     }
@@ -67,15 +67,17 @@ def write_tiff(path: Path, volume: Volume) -> None:
 
 
 def _planes(volume: Volume, dtype: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Yield the planes one by one; what lies on disk is read a slab at a time."""
+    """Yield the planes one by one; a lazy volume is read slab by slab."""
     for _, values in slabs(volume.data):
         yield from values.reshape(-1, *volume.shape[-2:]).astype(dtype, copy=False)
 
 
 def _storable(volume: Volume) -> np.dtype[Any]:
-    """Return a type that OME-TIFF has, and that holds the values."""
+    """Return a data type of OME-TIFF that can store the values."""
     if 0 in volume.shape:
-        raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
+        raise InputError(
+            f"{volume.name} is empty (shape {volume.shape}); there is nothing to write."
+        )
     dtype = volume.dtype.newbyteorder("=")
     if dtype.kind == "b":
         return np.dtype(np.uint8)
@@ -86,7 +88,7 @@ def _storable(volume: Volume) -> np.dtype[Any]:
         lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
         if lowest < limits.min or highest > limits.max:
             raise InputError(
-                f"{volume.name} holds {dtype} values from {lowest} to {highest}; TIFF stores "
+                f"{volume.name} has {dtype} values from {lowest} to {highest}, but TIFF stores "
                 "integers of 32 bits. Rescale them first."
             )
         return smaller

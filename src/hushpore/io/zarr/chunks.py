@@ -1,8 +1,8 @@
-"""Chunks of a Zarr array, read and decoded by several threads, and put where they are wanted.
+"""Reading of Zarr chunks in several threads.
 
-zarr itself hands each chunk through one event loop, in which it is copied three times: a quarter of
-what the disk gives. Here a thread reads a chunk, decodes it and writes it into its place. That is
-for arrays whose chunks lie in files or shards in C order; how others are stored zarr knows.
+zarr passes each chunk through one event loop and copies it three times, which reaches only a
+quarter of the speed of the disk. Here each thread reads a chunk, decodes it and writes it into the
+output array. This works for chunks in files or shards in C order; zarr reads all other arrays.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    #: From the bytes of a chunk to fewer or more; raises what a codec raises.
+    #: Decodes the bytes of a chunk; raises the errors of its codec.
     Decode: TypeAlias = Callable[[bytes], Any]
-    #: File, offset and size there, first voxel and shape: without a file nothing is stored of it,
-    #: and without a place it is the whole file.
+    #: File, its byte range (offset and size), first voxel and shape. No file: nothing is stored for
+    #: this part; no byte range: the whole file.
     Part: TypeAlias = tuple[Path | None, tuple[int, int] | None, tuple[int, ...], tuple[int, ...]]
 
-#: What the index of a shard says of a chunk that is not there.
+#: Marks a missing chunk in the index of a shard.
 _NONE = 2**64 - 1
-#: Chunks that are waited for at once, for each thread.
+#: Number of queued chunks per thread.
 _AHEAD = 4
-#: Bytes of a checksum.
+#: Size of a checksum, in bytes.
 _CHECKSUM = 4
 
 
 @dataclass(frozen=True)
 class _Index:
-    """The index of each shard: where its chunks lie."""
+    """Format of the shard index, which gives the byte ranges of the chunks."""
 
     at_end: bool
     has_checksum: bool
@@ -52,21 +52,21 @@ class _Index:
 
 @dataclass(frozen=True)
 class ChunkFiles:
-    """How the chunks of an array are stored."""
+    """Storage of the chunks of an array."""
 
     root: Path  # folder of the array
-    array: Any  # of zarr
-    dtype: np.dtype[Any]  # as it is stored
-    chunk: tuple[int, ...]  # what is decoded at once
-    file: tuple[int, ...]  # what lies in a file: a chunk, or some of them
+    array: Any  # zarr array
+    dtype: np.dtype[Any]  # stored data type
+    chunk: tuple[int, ...]  # shape of a chunk
+    file: tuple[int, ...]  # shape of a file: a chunk or a shard
     decoders: tuple[Decode, ...]
-    index: _Index | None  # None where a file is a chunk
+    index: _Index | None  # None if a file is a chunk
 
     @classmethod
     def of(cls, array: Any) -> ChunkFiles | None:
-        """Return how an array is stored that `hushpore.io.zarr.codecs.bounded` gave.
+        """Return the chunk storage of an array from `hushpore.io.zarr.codecs.bounded`.
 
-        None where it is stored in another way than is known here.
+        None if it is not supported here.
         """
         metadata, root = array.metadata, getattr(array.store, "root", None)
         if root is None:
@@ -93,9 +93,9 @@ class ChunkFiles:
         return cls(place, array, dtype, chunk, file, found, index)
 
     def read(self, region: Sequence[slice], out: npt.NDArray[Any]) -> None:
-        """Fill an array with a region, of a slice with both ends for each axis.
+        """Fill an array with a region, given as a slice with start and stop for each axis.
 
-        Raises what codecs raise; InputError, ValueError where a chunk is damaged.
+        Raises InputError or ValueError if a chunk is damaged, and the errors of the codecs.
         """
         parts = self.parts(region)
         first = [*itertools.islice(parts, 2)]
@@ -115,7 +115,7 @@ class ChunkFiles:
                 pool.shutdown(wait=True, cancel_futures=True)
 
     def parts(self, region: Sequence[slice]) -> Iterator[Part]:
-        """Yield what a region is read in: its chunks, and what of it is in no file."""
+        """Yield the parts of a region: its chunks, and the areas without a file."""
         for number in itertools.product(*map(_touched, region, self.file)):
             corner = tuple(n * length for n, length in zip(number, self.file, strict=True))
             path = self.root / self.array.metadata.encode_chunk_key(number)
@@ -123,9 +123,10 @@ class ChunkFiles:
                 yield None, None, corner, self.file
                 continue
             if not path.is_file():
-                # one that waits for a writer would never end
+                # reading a pipe might block forever
                 raise InputError(
-                    f"{path.name} in {self.root.name} is a pipe or a device, and no file."
+                    f"{path.name} in {self.root.name} is a pipe or a device, not a file. Copy the "
+                    "image again."
                 )
             if self.index is None:
                 yield path, None, corner, self.chunk
@@ -138,12 +139,12 @@ class ChunkFiles:
                 yield None if place is None else path, place, start, self.chunk
 
     def stored(self, path: Path, place: tuple[int, int] | None) -> bytes:
-        """Return the bytes of a chunk as they are stored."""
+        """Return the stored bytes of a chunk."""
         with path.open("rb", buffering=0) as file:
             return _read(file, *(place or (0, os.fstat(file.fileno()).st_size)))
 
     def decode(self, content: Any) -> Any:
-        """Return the bytes of the values of a chunk, of those that are stored."""
+        """Return the decoded bytes of a chunk."""
         for decode in self.decoders:
             content = decode(content)
         return content
@@ -151,9 +152,9 @@ class ChunkFiles:
     def _places(
         self, path: Path, form: _Index, corner: Sequence[int], inner: Sequence[slice]
     ) -> list[tuple[tuple[int, int] | None, tuple[int, ...]]]:
-        """Return where chunks lie in a shard, offset and size or None, and their first voxels.
+        """Return the byte range (None if missing) and the first voxel of chunks in a shard.
 
-        `form`: of its index. `corner`: its first voxel. `inner`: the part that is wanted.
+        `form`: format of the index. `corner`: first voxel of the shard. `inner`: requested region.
         """
         counts = [n // length for n, length in zip(self.file, self.chunk, strict=True)]
         whole = 16 * math.prod(counts) + _CHECKSUM * form.has_checksum
@@ -169,14 +170,14 @@ class ChunkFiles:
                 at, n = (int(each) for each in index[tuple(within)])
                 found.append((None if at == n == _NONE else (at, n), start))
             if hasattr(os, "posix_fadvise") and len(found) > 1:
-                # several threads will read them; the disk can begin, and with no others
+                # let the disk prefetch exactly the chunks that the threads will read
                 for place, _ in found:
                     if place is not None and sum(place) <= size:
                         os.posix_fadvise(file.fileno(), *place, os.POSIX_FADV_WILLNEED)
         return found
 
     def _fill(self, part: Part, region: Sequence[slice], out: npt.NDArray[Any]) -> None:
-        """Put a part into its place."""
+        """Read one part and write it into the output array."""
         path, place, start, size = part
         ends = [
             (max(each.start, at), min(each.stop, at + length))
@@ -196,24 +197,21 @@ class ChunkFiles:
 
 
 def _touched(part: slice, length: int) -> range:
-    """Return the numbers of pieces of a length that a part of an axis touches."""
+    """Return the indices of the pieces of a given length that overlap a part of an axis."""
     return range(part.start // length, -(-part.stop // length))
 
 
 def _read(file: FileIO, offset: int, size: int) -> bytes:
-    """Return bytes of a file.
-
-    Raises ValueError if it ends before.
-    """
-    # no more than there is is asked for, whatever an index says
+    """Return a byte range of a file; raises ValueError if the file ends too early."""
+    # check the range first, as the index may be damaged
     if offset < 0 or offset + size > os.fstat(file.fileno()).st_size:
-        raise ValueError("A shard ends before its chunks do.")
+        raise ValueError("A shard ends before its last chunk.")
     file.seek(offset)
     pieces = []
     while size:
         piece = file.read(size)
         if not piece:
-            raise ValueError("A file was shortened while it was read.")
+            raise ValueError("A file was truncated while it was read.")
         pieces.append(piece)
         size -= len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -234,7 +232,7 @@ def _byte_order(codec: Any) -> str:
 
 
 def _decoders(codecs: Sequence[Any]) -> tuple[Decode, ...] | None:
-    """Return what decodes a chunk, the last first; None where one of the codecs is not known."""
+    """Return the decoders of a chunk in order of use; None if one codec is not supported."""
     first, *others = codecs
     found: list[Decode] = []
     for each in reversed(others):
@@ -248,14 +246,11 @@ def _decoders(codecs: Sequence[Any]) -> tuple[Decode, ...] | None:
 
 
 def _checked(content: bytes) -> bytes:
-    """Return what comes before a checksum.
-
-    Raises ValueError if that is of other bytes.
-    """
-    # zarr itself needs it
+    """Return the content without its checksum; raises ValueError if the checksum is wrong."""
+    # a dependency of zarr
     import google_crc32c
 
     rest, stated = content[:-_CHECKSUM], content[-_CHECKSUM:]
     if google_crc32c.value(rest) != int.from_bytes(stated, "little"):
-        raise ValueError("A checksum is that of other bytes.")
+        raise ValueError("A checksum is wrong.")
     return rest

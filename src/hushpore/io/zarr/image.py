@@ -1,4 +1,4 @@
-"""OME-Zarr images (NGFF 0.5): laid out, written block by block or whole, with their pyramids."""
+"""Writing of OME-Zarr images (NGFF 0.5) with pyramids, block by block or as a whole."""
 
 from __future__ import annotations
 
@@ -29,60 +29,56 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-    #: A part of an array: an index of the leading axes, and slices of those in space.
+    #: A part of an array: indices on the leading axes, and slices on the spatial axes.
     Block: TypeAlias = tuple[int | slice, ...]
     #: A job that yields `Progress` and `Timing`, and returns a number of blocks.
     Writing: TypeAlias = Generator[Progress | Timing, None, int]
 
 VERSION = "0.5"
-#: Bytes that writing may take where nothing else is said.
+#: Default memory limit for writing, in bytes.
 MEMORY = 600_000_000
-_CHUNK = 64  # edge of a chunk, which is read at once
-#: Edge of a block in y and x, in z it is a chunk deep: a multiple of the denoiser's tiles.
+_CHUNK = 64  # edge length of a chunk, in voxels
+#: Edge length of a block in y and x, a multiple of the denoiser's tiles; in z it is one chunk.
 _BLOCK = 512
-_SMALLEST = 256  # pixels of the coarsest level
-#: Bytes that are read at once of what lies on disk, so that it can be cancelled meanwhile.
+_SMALLEST = 256  # largest edge length of the coarsest level, in pixels
+#: Bytes per reading step of a lazy array, after which the job can be cancelled.
 _PIECE = 32_000_000
-#: Share of the work that is over when the finest level is written.
+#: Fraction of the work for the finest level.
 _FINEST = 0.7
-#: Characters of the folder of labels at most; of whatever script, a file system takes that many.
+#: Largest length of the folder name of labels; safe for all scripts and file systems.
 _LONGEST = 60
 
 
 def import_zarr() -> ModuleType:
-    """Import zarr, which the library works without until OME-Zarr is met.
-
-    Raises MissingPackageError if it is not installed.
-    """
+    """Import the optional package zarr; raises MissingPackageError if it is not installed."""
     return import_optional("zarr", "OME-Zarr", "zarr")
 
 
 @dataclass(frozen=True, eq=False)
 class ZarrImage:
-    """The arrays of an image, the finest first."""
+    """Arrays of all resolution levels of an image, the finest first."""
 
-    # each half as fine as the one before, along the axes that were finest there
+    # each level halves the axes that were finest in the previous one
     levels: tuple[Any, ...]
-    n_spatial: int  # how many of the last axes are in space, 2 or 3
-    are_labels: bool  # whether values are classes or numbers of pores, which have no mean
+    n_spatial: int  # number of spatial axes, 2 or 3
+    are_labels: bool  # whether values are labels, which must not be averaged
 
     @classmethod
     def create(
         cls, group: Any, volume: Volume, name: str, *, are_labels: bool, memory: float = MEMORY
     ) -> ZarrImage:
-        """Make the arrays of all levels, empty, and write what is to be known of them.
+        """Create the empty arrays of all levels, and write their metadata.
 
-        `volume`: its shape, type and place; the values are not looked at. A boolean one is kept as
-        it is. `memory`: bytes that a layer of blocks may take, and what it is encoded in; decides
-        on their size.
-        Raises MemoryLimitError if not even a slice fits.
+        `volume`: gives shape, data type and geometry; its values are not used. `memory`: memory
+        limit for a layer of blocks and its encoding, in bytes; determines the size of the blocks.
+        Raises MemoryLimitError if not even one slice fits.
         """
         shape, scale = volume.shape, np.ones(volume.n_spatial)
         levels = [_create(group, 0, shape, volume, memory)]
         places = [_transformations(volume, scale, are_labels)]
         while max(shape[-volume.n_spatial :]) > _SMALLEST:
             spatial = shape[-volume.n_spatial :]
-            # axes that are finest are halved, so that voxels become cubes
+            # halve the finest axes, so that voxels become more isotropic
             steps = list(zip(np.asarray(volume.spacing) * scale, spatial, strict=True))
             finest = min(step for step, n in steps if n > 1)
             factors = [2 if n > 1 and step < 2 * finest else 1 for step, n in steps]
@@ -91,7 +87,7 @@ class ZarrImage:
             scale = scale * factors
             levels.append(_create(group, len(levels), shape, volume, memory))
             places.append(_transformations(volume, scale, are_labels))
-        # at once: a key after the other could be broken off between two
+        # all keys at once, so that an interruption cannot leave only some of them
         group.update_attributes(_attributes(volume, name, places, are_labels))
         return cls(tuple(levels), volume.n_spatial, are_labels)
 
@@ -99,9 +95,9 @@ class ZarrImage:
     def begin(
         cls, path: str | Path, volume: Volume, *, are_labels: bool, memory: float = MEMORY
     ) -> ZarrImage:
-        """Open the image in a folder that an earlier run has begun, or make it there; as `create`.
+        """Open the partial image of an earlier run, or create it as `create` does.
 
-        It has the name of the volume.
+        The image has the name of the volume.
         """
         zarr = import_zarr()
         # the metadata of the group are written last
@@ -112,7 +108,7 @@ class ZarrImage:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ZarrImage:
-        """Open an image that `create` made, to write blocks into it."""
+        """Open an image made by `create`, to write blocks into it."""
         group = import_zarr().open_group(str(path), mode="r+")
         image = group.attrs["ome"]["multiscales"][0]
         levels = tuple(group[dataset["path"]] for dataset in image["datasets"])
@@ -121,7 +117,7 @@ class ZarrImage:
 
     @property
     def depth(self) -> int:
-        """Slices of a layer of blocks of the finest level."""
+        """Number of slices in a layer of blocks of the finest level."""
         return int(self.levels[0].shards[-3]) if self.n_spatial == 3 else 1
 
     def blocks(self, level: int = 0) -> Iterator[Block]:
@@ -137,21 +133,20 @@ class ZarrImage:
                 yield (*leading, *where)
 
     def is_written(self, block: Block, level: int = 0) -> bool:
-        """Whether a block is on disk, whole."""
+        """Return whether a block is completely written."""
         array = self.levels[level]
         place = [
             each if isinstance(each, int) else each.start // shard
             for each, shard in zip(block, array.shards, strict=True)
         ]
-        # the file is renamed to its name when it is complete; one without content is what a
-        # machine leaves that lost its power
+        # complete files are renamed to their final name; a power failure can leave an empty file
         file = Path(array.store.root, array.path, "c", *map(str, place))
         return file.is_file() and file.stat().st_size > 0
 
     def reduce(self, level: int, block: Block) -> None:
-        """Write a block of a level from the one before: means of neighbours, of labels the first.
+        """Write a block of a coarser level: mean of neighbours, or the first voxel for labels.
 
-        A last odd slice, row or column of the finer level is left out.
+        A last odd slice, row or column of the finer level is dropped.
         """
         finer, array, n_spatial = self.levels[level - 1], self.levels[level], self.n_spatial
         leading, where = block[:-n_spatial], block[-n_spatial:]
@@ -160,7 +155,7 @@ class ZarrImage:
         both = zip(finer.shape[-n_spatial:], array.shape[-n_spatial:], strict=True)
         factors = [1 if n == m else 2 for n, m in both]
         values = np.empty(sizes, array.dtype)
-        # a quarter at a time, of which the finer level has up to eight times as many voxels
+        # one quarter at a time, because the finer level has up to eight times as many voxels
         halves = [*sizes[:-2], *(max(1, math.ceil(n / 2)) for n in sizes[-2:])]
         cuts = (
             [slice(start, min(start + step, n)) for start in range(0, n, step)]
@@ -176,10 +171,9 @@ class ZarrImage:
 
 
 def reduced(values: npt.NDArray[Any], factors: Sequence[int], are_labels: bool) -> npt.NDArray[Any]:
-    """Return every second voxel, or the mean of neighbours, along axes whose factor is 2.
+    """Return the means of two neighbours (labels: the first) along axes with factor 2.
 
-    `values`: as many axes as there are factors. `factors`: 1 or 2 for each axis; the length along
-    it is a multiple.
+    `values`: one axis per factor. `factors`: 1 or 2 for each axis; must divide its length.
     """
     exact = np.float32 if values.dtype.itemsize <= 2 or values.dtype == np.float32 else np.float64
     result = values
@@ -212,10 +206,10 @@ def _create(group: Any, number: int, shape: tuple[int, ...], volume: Volume, mem
         shards=shards,
         dtype=dtype,
         dimension_names=list(volume.axes),
-        # of noisy grey values as much as slower ones leave, and of labels nearly nothing; read and
-        # written in 0.6 of the time that Zstandard takes
+        # compresses noisy grey values as well as slower codecs, and labels to nearly nothing, in
+        # 0.6 of the time of Zstandard
         compressors=BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle"),
-        # a block of zeros is there too, so that what is missing is known to be not written
+        # also write blocks of zeros, so that a missing file means an unwritten block
         config={"write_empty_chunks": True},
     )
 
@@ -223,17 +217,17 @@ def _create(group: Any, number: int, shape: tuple[int, ...], volume: Volume, mem
 def _layout(
     shape: tuple[int, ...], dtype: np.dtype[Any], n_spatial: int, memory: float
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shapes of chunks and of blocks, so that writing takes no more than the memory."""
+    """Return the shapes of chunks and blocks for writing within the memory limit."""
     plane, depth = shape[-1] * shape[-2] * dtype.itemsize, _CHUNK if n_spatial == 3 else 1
     while depth > 1 and depth * plane > memory / 2:
         depth //= 2
     if depth * plane > memory / 2:
         raise MemoryLimitError(
-            f"A slice takes {readable_bytes(plane)}, and twice that is needed; "
-            f"{readable_bytes(memory)} of memory are too little."
+            f"Writing needs memory for two slices of {readable_bytes(plane)} each, but the limit "
+            f"is {readable_bytes(memory)}. Allow more memory, or crop the scan."
         )
     edge, high = _BLOCK, min(depth, shape[-3]) if n_spatial == 3 else 1
-    # encoding a block takes some times its size
+    # encoding a block needs several times its size
     while edge > _CHUNK and high * edge**2 * dtype.itemsize > memory / 8:
         edge //= 2
     largest = (*(1,) * (len(shape) - n_spatial), depth, edge, edge)[-len(shape) :]
@@ -250,7 +244,7 @@ def _transformations(
 ) -> list[dict[str, Any]]:
     leading = len(volume.leading_shape)
     steps = np.asarray(volume.spacing) * scale
-    # the mean of two voxels lies between them
+    # the mean of two voxels is located between them
     shift = 0 if are_labels else (scale - 1) / 2 * np.asarray(volume.spacing)
     places = np.asarray(volume.origin) + shift
     return [
@@ -262,7 +256,7 @@ def _transformations(
 def _attributes(
     volume: Volume, name: str, places: list[list[dict[str, Any]]], are_labels: bool
 ) -> dict[str, Any]:
-    """Return the metadata of an image by NGFF 0.5."""
+    """Return the metadata of an image in NGFF 0.5."""
     kinds = {"t": "time", "c": "channel"}
     axes: list[dict[str, str]] = []
     for letter in volume.axes:
@@ -282,7 +276,7 @@ def _attributes(
         "axes": volume.axes,
         "source": volume.source,
         "notes": list(volume.notes),
-        # coarse levels hold means; or the values of some voxels, where there is no mean
+        # whether coarser levels contain means, or single voxels as for labels
         "means": not are_labels,
         **value_metadata(volume.metadata),
     }
@@ -298,30 +292,30 @@ def write_zarr(
     memory: float = MEMORY,
     ready: Callable[[], None] | None = None,
 ) -> Path:
-    """Write a volume as an OME-Zarr image (NGFF 0.5, Zarr 3), complete or not there at all.
+    """Write a volume as an OME-Zarr image (NGFF 0.5, Zarr 3), atomically.
 
-    Values, axes, spacing, unit, origin and what is known of values (`hushpore.io.value_metadata`)
-    survive a round trip through `hushpore.read`. Levels of half the resolution are added until the
-    largest is no wider than 256 pixels. What lies on disk is read a layer of blocks at a time.
+    Values, axes, spacing, unit, origin and value metadata (`hushpore.io.value_metadata`) survive a
+    round trip through `hushpore.read`. Levels of half the resolution are added until the coarsest
+    is at most 256 pixels wide. A lazy volume is read one layer of blocks at a time.
 
-    `path`: a folder, usually named ``.ome.zarr``. `volume`: 2D or 3D, with leading axes or without.
-    With ``metadata["labels"]`` it is opened as labels. `labels`: integers of the same shape,
-    written into the group ``labels`` under these names; what no file system takes is replaced in
-    those of the folders, and read here they have the names that were given. `overwrite`: replace
-    an OME-Zarr folder of that name. `memory`: bytes that reading and writing may take beside the
-    volume itself. `ready`: called when it is complete, and just about to get its name.
+    `path`: a folder, usually named ``.ome.zarr``. `volume`: 2D or 3D, with or without leading axes;
+    with ``metadata["labels"]`` it is marked as labels. `labels`: integers of the same shape by
+    name, written into the group ``labels``; characters that are invalid in folder names are
+    replaced, but `hushpore.read` returns the original names. `overwrite`: replace an existing
+    OME-Zarr folder. `memory`: memory limit for reading and writing, without the volume itself, in
+    bytes. `ready`: called when the folder is complete, just before it gets its name.
     Returns: the folder.
-    Raises OutputError if it cannot be written; nothing is left behind then; InputError if the
-    volume is empty, or labels do not fit it; MemoryLimitError if not even a slice fits into the
-    memory; MissingPackageError if zarr is not installed.
+    Raises OutputError if it cannot be written (without partial files); InputError if the volume is
+    empty or the labels do not match it; MemoryLimitError if not even one slice fits into memory;
+    MissingPackageError if zarr is not installed.
     """
     zarr = import_zarr()
     labels = labels or {}
     for name, each in labels.items():
         if each.shape != volume.shape or each.dtype.kind not in "iub":
             raise InputError(
-                f"The labels {name} ({each.facts}) do not fit the image ({volume.facts}): integers "
-                "of the same shape are expected."
+                f"The labels {name} ({each.facts}) do not match the image ({volume.facts}). Give "
+                "integers of the same shape."
             )
     require_content(volume)
     target = check_target(path, overwrite, replaceable=require_zarr)
@@ -379,11 +373,11 @@ def looks_like_labels(volume: Volume) -> bool:
 
 
 def write_blocks(image: ZarrImage, data: Any, timer: StageTimer | None = None) -> Writing:
-    """Write the values of an image and its coarser levels, as a job; blocks that are there stay.
+    """Write the values of an image and its coarser levels, as a job; existing blocks are kept.
 
-    `data`: of its shape; what lies on disk is read a few slices at a time. `timer`: told how long
-    reading and writing take.
-    Returns: how many blocks of the finest level were there already.
+    `data`: array of the shape of the image; a lazy array is read a few slices at a time. `timer`:
+    records the time for reading and writing.
+    Returns: number of blocks of the finest level that existed already.
     """
     timer = timer or StageTimer()
     n_present = yield from _write_finest(image, data, timer)
@@ -416,7 +410,7 @@ def _write_finest(image: ZarrImage, data: Any, timer: StageTimer) -> Writing:
                     finest[block] = part
                 # reading counts as much as writing
                 yield _progress(done + _length(where) * (1 + number / len(missing)) / 2, total)
-            del layer  # its memory is needed for the next
+            del layer  # free its memory for the next one
         done += _length(where)
         yield timer.timing()
     return n_present
@@ -429,7 +423,7 @@ def _progress(done: float, total: int) -> Progress:
 def _read_layer(
     data: Any, where: Block, timer: StageTimer, done: int, total: int
 ) -> Generator[Progress, None, Any]:
-    """Return a layer of blocks; of what lies on disk some slices are read at a time."""
+    """Return a layer of blocks; a lazy array is read a few slices at a time."""
     last = where[-1] if where else 0
     if isinstance(data, np.ndarray) or not isinstance(last, slice):
         with timer.stage("reading") as run, _explain_reading():
@@ -450,7 +444,7 @@ def _read_layer(
 
 @contextmanager
 def _explain_reading() -> Iterator[None]:
-    """Say of an error that it is one of reading: others here are of writing."""
+    """Convert an OSError into an InputError: inside the block, errors are of reading."""
     try:
         yield
     except HushporeError:

@@ -1,4 +1,4 @@
-"""OME-Zarr (NGFF 0.1 to 0.5) to volumes, with pyramids and labels."""
+"""Reading of OME-Zarr (NGFF 0.1 to 0.5), with pyramids and labels."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from hushpore.io.input_limits import InputLimits
 
 _ORDER = "tczyx"
-#: Bytes of the newest layer of chunks that are kept, so that the next slice decodes nothing.
+#: Largest cached layer of chunks, in bytes; the next slice then needs no decoding.
 _KEPT = 256_000_000
 
 
 class ZarrStack(DiskArray):
-    """A Zarr array as a volume's values: read when indexed, or by whole chunks.
+    """Lazy array of a Zarr array, read when indexed, or in whole chunks.
 
-    `index`: applied first: drops axes of length one.
-    `chunks`: shape of a chunk, on the axes that are kept.
-    `files`: how chunks are stored, where threads read them; None where zarr does.
+    `index`: applied first; drops axes of length one.
+    `chunks`: shape of a chunk on the remaining axes.
+    `files`: storage of the chunks, for reading in threads; None if zarr reads them.
     """
 
     def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
         kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
         super().__init__(tuple(int(array.shape[axis]) for axis in kept), array.dtype)
-        # zarr may not be installed, and then there is no array
+        # zarr is optional, so this cannot be imported above
         from hushpore.io.zarr.chunks import ChunkFiles
 
         self._array, self._index = array, index
@@ -57,26 +57,26 @@ class ZarrStack(DiskArray):
 
     @property
     def folder(self) -> Path | None:
-        """The OME-Zarr folder that it is a part of; None where it lies in no folder."""
+        """OME-Zarr folder of the array; None if it is not in a folder."""
         root = getattr(self._array.store, "root", None)
         return Path(root) if root is not None else None
 
     def is_same_as(self, other: ZarrStack) -> bool:
-        """Whether both are the same array, with the same axes."""
+        """Return whether both are the same array with the same axes."""
         mine, theirs = ((each._array.path, each.folder, each.shape) for each in (self, other))
         return mine == theirs
 
     def at_positions(self, key: tuple[int | slice, ...]) -> ZarrStack:
-        """Return what lies at positions of leading axes; nothing is read.
+        """Return the array at positions on the leading axes, without reading it.
 
-        `key`: one for each axis; those in space are whole.
+        `key`: one index or slice per axis; full slices on the spatial axes.
         """
         rest = iter(key)
         index = (next(rest) if isinstance(each, slice) else each for each in self._index)
         return ZarrStack(self._array, tuple(index))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a worker of dask is sent: where the array lies, not what was read of it."""
+        """Return the state for a dask worker, without lock and cached values."""
         return {**self.__dict__, "_lock": None, "_kept_layer": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ class ZarrStack(DiskArray):
         return self._from_kept_layer(keys, axis) if self.ndim > 2 else self._read(keys)
 
     def _from_kept_layer(self, keys: list[Any], axis: int) -> npt.NDArray[Any]:
-        """Read slices out of the layer of chunks that holds them, which is kept for the next."""
+        """Read slices from their layer of chunks, and cache the layer for the next slices."""
         depth = self.chunks[axis]
         taken = np.arange(self.shape[axis])[keys[axis]]
         if depth == 1 or not taken.size or taken.min() // depth != taken.max() // depth:
@@ -106,20 +106,20 @@ class ZarrStack(DiskArray):
                 self._kept_layer = None
                 self._kept_layer = wanted, self._read(wanted)
             layer = self._kept_layer[1]
-        # axes before this one that are numbers are gone
+        # axes indexed by an integer are dropped
         before = sum(isinstance(each, slice) for each in keys[:axis])
         values: npt.NDArray[Any] = layer.take(taken - start, before)
         return values
 
     def _read(self, keys: list[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Return the values at an index, in `out` where that is given."""
+        """Return the values at an index, in `out` if given."""
         rest = iter(keys)
         full = tuple(next(rest) if isinstance(i, slice) else i for i in self._index)
         region = _region(full, self._array.shape)
         with explained_damage(
             lambda error: InputError(
-                f"A chunk of the Zarr array {self._array.path or 'here'} is damaged "
-                f"({type(error).__name__}). Copy or export it again."
+                f"A chunk of the Zarr array {self._array.path or '/'} is damaged "
+                f"({type(error).__name__}). Copy or export the image again."
             ),
             IndexError,
             NotImplementedError,
@@ -156,13 +156,13 @@ _NO_SCALE = "The file gives a unit ({unit}) but no scale; the voxel size is not 
 
 
 def open_zarr(folder: Path) -> list[Volume]:
-    """Open the images of an OME-Zarr folder; their values stay on disk.
+    """Open the images of an OME-Zarr folder as lazy volumes.
 
-    `folder`: an OME-Zarr image, several as bioformats2raw writes them, or a bare Zarr array.
-    Returns: of a pyramid its full resolution; the other levels are in ``volume.data.levels``. With
-    spacing, unit and origin. Time and channel axes of length one are dropped, unless hushpore wrote
-    them. Labels come after the images, with ``metadata["labels"]`` set.
-    Raises InputError if there is no image in it, or it is damaged; MissingPackageError if zarr is
+    `folder`: an OME-Zarr image, several images as written by bioformats2raw, or a bare Zarr array.
+    Returns: volumes with spacing, unit and origin, at full resolution; the other levels of a
+    pyramid are in ``volume.data.levels``. Time and channel axes of length one are dropped, unless
+    written by hushpore. Labels follow the images, with ``metadata["labels"]`` set.
+    Raises InputError if the folder contains no image, or is damaged; MissingPackageError if zarr is
     not installed.
     """
     zarr = import_zarr()
@@ -192,7 +192,7 @@ def open_zarr(folder: Path) -> list[Volume]:
     if not volumes:
         raise InputError(
             f"{folder.name} is a Zarr group without an OME image (no 'multiscales'). Open an image "
-            f"or array within it; it holds {shortened(sorted(node.keys())) or 'nothing'}."
+            f"or array inside it; it contains {shortened(sorted(node.keys())) or 'nothing'}."
         )
     return volumes
 
@@ -202,14 +202,14 @@ def _multiscales(group: Any) -> Any:
 
 
 def _stated(group: Any) -> Mapping[str, Any]:
-    """Return what a group states by NGFF; since 0.5 all of it lies under one key."""
+    """Return the NGFF metadata of a group; since version 0.5 they are under one key."""
     attributes: Mapping[str, Any] = group.attrs
     stated: Mapping[str, Any] = attributes.get("ome", attributes)
     return stated
 
 
 def _labels(group: Any) -> dict[str, Any]:
-    """Return the groups of labels of an image, by their names."""
+    """Return the label groups of an image by name."""
     if "labels" not in group:
         return {}
     inner = group["labels"]
@@ -218,9 +218,9 @@ def _labels(group: Any) -> dict[str, Any]:
 
 
 def _region(keys: Sequence[Any], shape: Sequence[int]) -> list[slice] | None:
-    """Return what an index takes as slices with both ends; None where that leaves voxels out.
+    """Return an index as slices with start and stop; None if it skips voxels.
 
-    Raises IndexError for a number beyond an axis.
+    Raises IndexError for an integer outside an axis.
     """
     found = []
     for key, length in zip(keys, shape, strict=True):
@@ -244,11 +244,11 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
     letters = "".join(str(axis["name"])[:1].lower() for axis in axes)
     if len(axes) != array.ndim or not set(letters) <= set(_ORDER) or not letters.endswith("yx"):
         raise InputError(
-            f"{name}: its axes are {[axis['name'] for axis in axes]} for {array.ndim} dimensions; "
-            "time, channel, z, y and x are known, in this order."
+            f"{name} has the axes {[axis['name'] for axis in axes]} for {array.ndim} dimensions; "
+            "expected time, channel, z, y and x, in this order."
         )
     scale, shift = np.ones(array.ndim), np.zeros(array.ndim)
-    left_out: list[str] = []
+    ignored: list[str] = []
     is_scaled = False
     for step in [*dataset.get("coordinateTransformations", []),
                  *image.get("coordinateTransformations", [])]:  # fmt: skip
@@ -259,7 +259,7 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
         elif step["type"] == "translation":
             shift = shift + np.asarray(step["translation"], float)
         elif step["type"] != "identity":
-            left_out.append(str(step["type"])[:40])
+            ignored.append(str(step["type"])[:40])
     ours = "hushpore" in group.attrs
     known = group.attrs.get("hushpore") or {}
     index: tuple[int | slice, ...] = tuple(
@@ -277,14 +277,16 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
         # numbers without a unit are no lengths
         notes = notes or unitless_notes(steps)
         steps, origin = [1.0] * len(steps), []
-    if left_out:
-        notes.append(f"What is stated of its place was left out: {', '.join(left_out)}.")
+    if ignored:
+        notes.append(
+            f"Coordinate transformations of other types were ignored: {', '.join(ignored)}."
+        )
     stack = ZarrStack(array, index)
     finer = stack
     coarser = []
     for other in image["datasets"][1:]:
         level = ZarrStack(bounded(group[other["path"]], limits), index)
-        # a level that is no smaller is no pyramid, but several versions of one image
+        # levels of equal size are versions of the image, not a pyramid
         if level.ndim != stack.ndim or level.size >= finer.size:
             break
         coarser.append(level)
@@ -333,17 +335,17 @@ def _lost_chunks(array: Any) -> list[str]:
 
 
 def _label(group: Any, key: str, limits: InputLimits) -> Volume:
-    """Open labels, which have the name of their group; ours the one that the group was made of."""
+    """Open labels under the name of their group, or under their own name if hushpore wrote them."""
     labels = _image(group, key, limits)
     name = labels.name if "hushpore" in group.attrs else key
     return dataclasses.replace(labels, name=name, metadata={"labels": True})
 
 
 def _chunk_notes(array: Any, *, ours: bool = False) -> list[str]:
-    """Say of an array whose chunks are not those of its shape.
+    """Return a note on an array with chunks that contradict its shape.
 
-    Of files only those are looked for that would come next along an axis, or with an axis more or
-    less. `ours`: whether hushpore wrote it, which makes no chunk larger than the array.
+    Only a few file names are checked: the next chunk along each axis, and names with one axis more
+    or less. `ours`: whether hushpore wrote the array; its chunks are never larger than the array.
     """
     parts = array.shards or array.chunks
     count = [math.ceil(n / each) for n, each in zip(array.shape, parts, strict=True)]
@@ -352,24 +354,24 @@ def _chunk_notes(array: Any, *, ours: bool = False) -> list[str]:
     keys = (array.metadata.encode_chunk_key(place) for place in (*beyond, none, none[2:]))
     found = [key for key in keys if Path(array.store.root, array.path, key).is_file()]
     if found:
-        told = f"there is a chunk {found[0]} beside them"
+        problem = f"there is a further chunk, {found[0]}"
     elif ours and any(each > n for n, each in zip(array.shape, array.chunks, strict=True)):
-        told = "these are larger"
+        problem = "the chunks are larger than the array"
     else:
         return []
     return [
-        f"The array is said to have the shape {tuple(array.shape)}, in chunks of "
-        f"{tuple(array.chunks)}, and {told}: see whether these are right."
+        f"The metadata give the shape {tuple(array.shape)} in chunks of {tuple(array.chunks)}, but "
+        f"{problem}; check the shape."
     ]
 
 
 def _common_unit(units: list[str]) -> tuple[str, list[float], list[str]]:
-    """Return the unit of x, and the factor that brings every axis to it."""
+    """Return the unit of x, the factors that convert each axis to it, and notes."""
     found = [each for each in map(unit_of, units) if each is not None]
     if len(found) < len(units):
-        note = f"The units of the axes ({', '.join(units)}) are not known; shown as pixels."
+        note = f"The units of the axes ({', '.join(units)}) are unknown; pixels are used instead."
     elif {"pixel"} < {each[0] for each in found}:
-        note = "Only some axes state a unit; the voxel size is shown as pixels."
+        note = "Only some axes have a unit, so the voxel size is given in pixels."
     else:
         name = found[-1][0]
         return name, [f if own == name else f * METRES[own] / METRES[name] for own, f in found], []
