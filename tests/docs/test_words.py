@@ -72,21 +72,6 @@ def strings(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-SOURCE = ROOT / "src" / "hushpore"
-
-
-@pytest.mark.parametrize("folder", sorted(path.name for path in SOURCE.iterdir() if path.is_dir()))
-def test_the_strings_of_a_folder_are_in_plain_words(folder: str) -> None:
-    hard = [
-        f"{path.relative_to(SOURCE)}:{line}: {each}"
-        for path in sorted((SOURCE / folder).rglob("*.py"))
-        for line, text in strings(path.read_text("utf-8"))
-        if len(text.split()) > 2
-        for each in found(text)
-    ]
-    assert hard == []
-
-
 @pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase["example"])
 def test_a_phrase_is_found_in_pages_and_strings_but_not_in_code_and_docstrings(
     phrase: dict[str, str],
