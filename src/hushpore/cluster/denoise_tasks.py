@@ -29,7 +29,7 @@ from hushpore.denoising.inference.tiles import halve_core
 from hushpore.denoising.job import train
 from hushpore.denoising.noise.residual import MARGIN, examine_residual, restore_detail
 from hushpore.denoising.plane_reader import PlaneReader, Scale
-from hushpore.denoising.rings import Found, centre_of, find_profiles, ring_free
+from hushpore.denoising.rings import SliceProfiles, centre_of, find_profiles, subtract_rings
 from hushpore.denoising.training.step import choose_precision
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
@@ -79,7 +79,7 @@ class Paths:
         for number, file in enumerate(self.rings):
             with whole(Path(file)), np.load(file) as kept:
                 parts = [(kept["profiles"], kept["moments"])]
-                scans[number] = ring_free(scans[number], tuple(kept["centre"].tolist()), parts)
+                scans[number] = subtract_rings(scans[number], tuple(kept["centre"].tolist()), parts)
         if self.pair is None:
             return scans[0]
         return dataclasses.replace(scans[0], auxiliary={self.pair[0]: scans[1]})
@@ -136,7 +136,7 @@ def ring_centre(paths: Paths, number: int) -> tuple[tuple[float, float], Timing]
 
 def slice_rings(
     paths: Paths, which: tuple[int, tuple[float, float], int, int]
-) -> tuple[tuple[int, Found], Timing]:
+) -> tuple[tuple[int, SliceProfiles], Timing]:
     """Find the rings in some slices of a scan; return the first of the slices, and the rings."""
     number, centre, first, last = which
     timer = StageTimer()
@@ -145,7 +145,9 @@ def slice_rings(
     return (first, found), timer.timing()
 
 
-def keep_rings(file: Path, centre: tuple[float, float], found: Sequence[tuple[int, Found]]) -> None:
+def keep_rings(
+    file: Path, centre: tuple[float, float], found: Sequence[tuple[int, SliceProfiles]]
+) -> None:
     """Write the rings of all slices of a scan to a file, whole."""
     profiles, moments = zip(*(each for _, each in sorted(found, key=itemgetter(0))), strict=True)
     with new_file(file, overwrite=True) as part, part.open("wb") as opened:

@@ -28,10 +28,16 @@ from hushpore.denoising.inference.tiles import CORES, core_within
 from hushpore.denoising.inference.volumes import FREE_SHARE, TILE_SHARE
 from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
 from hushpore.denoising.noise.residual import NOT_RESTORED
-from hushpore.denoising.noise2noise import pair_of
+from hushpore.denoising.noise2noise import load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader, Scale
-from hushpore.denoising.result import Denoised, Learnt, NoiseFound, TrainingResult, make_result
-from hushpore.denoising.rings import parts_of, ring_facts
+from hushpore.denoising.result import (
+    Denoised,
+    NoiseRecord,
+    TrainingOutcome,
+    TrainingResult,
+    make_result,
+)
+from hushpore.denoising.rings import ring_facts, slice_ranges
 from hushpore.denoising.trained_model import load_model
 from hushpore.device.timing import StageTimer
 from hushpore.io.input_limits import trusting
@@ -170,7 +176,9 @@ class _Denoising:
         )
         # what cannot be used is said before anything is computed
         self.volume = self.paths.attach(self.volume, self.settings)
-        PlaneReader(self.volume, self.settings.dimensions, pair_of(self.volume, self.settings))
+        PlaneReader(
+            self.volume, self.settings.dimensions, load_second_scan(self.volume, self.settings)
+        )
         with loss_in_words():
             arithmetic = self.client.run(
                 remote.arithmetic, self.device, self.settings.precision, self.settings.dimensions
@@ -185,7 +193,7 @@ class _Denoising:
         self.paths = dataclasses.replace(self.paths, padding=padding)
         yield from self._correct_rings()
         trained = yield from self._learn()
-        model, noise = trained.learnt.model, trained.noise.diagnosis
+        model, noise = trained.outcome.model, trained.noise.diagnosis
         if self.settings.restore_detail and model.network.architecture.hides_pixels:
             yield from self._keep_unrestored(noise)
         blocks = yield from self._predict(model)
@@ -218,7 +226,7 @@ class _Denoising:
                 self.progress = Progress("ring correction", 0, 0, "", _CONVERTED)
                 tasks = spread(self.client, remote.ring_centre, [number], self.paths)
                 ((centre,),) = ((yield from self._timed(tasks, _CONVERTED)),)
-                which = [(number, centre, *part) for part in parts_of(scan)]
+                which = [(number, centre, *part) for part in slice_ranges(scan)]
                 self.progress = Progress("ring correction", 0, len(which), "parts", _CONVERTED)
                 tasks = spread(self.client, remote.slice_rings, which, self.paths)
                 found = yield from self._timed(tasks, _CONVERTED)
@@ -233,18 +241,18 @@ class _Denoising:
             yield self._note(said)
 
     def _learn(self) -> Generator[Event, None, TrainingResult]:
-        file = Path(self.paths.scratch) / "learnt.json"
+        file = Path(self.paths.scratch) / "outcome.json"
         model = file.with_name("model.safetensors")
         if file.exists():
             with whole(file):
                 known = json.loads(file.read_text(encoding="utf-8"))
                 diagnosis = NoiseDiagnosis(**known["noise"].pop("diagnosis"))
-                noise = NoiseFound(diagnosis, **known["noise"])
-                learnt = Learnt(load_model(model), **known["learnt"])
+                noise = NoiseRecord(diagnosis, **known["noise"])
+                outcome = TrainingOutcome(load_model(model), **known["outcome"])
                 notes, where = tuple(map(Note.of_dict, known["notes"])), known["device"]
             yield self._note("The model is that of the run before, which was broken off.")
             self.notes += notes
-            return TrainingResult(learnt, noise, notes, where)
+            return TrainingResult(outcome, noise, notes, where)
         settings = self.settings
         # of values that are not finite nothing can be made, with a model neither
         scale = yield from self._measure()
@@ -265,11 +273,11 @@ class _Denoising:
         )
         # not all that is noted is told
         self.notes += [each for each in came_to.notes if each not in self.notes]
-        came_to.learnt.model.save(model, overwrite=True)
-        facts = {name: value for name, value in vars(came_to.learnt).items() if name != "model"}
+        came_to.outcome.model.save(model, overwrite=True)
+        facts = {name: value for name, value in vars(came_to.outcome).items() if name != "model"}
         known = {
             **vars(came_to),
-            "learnt": facts,
+            "outcome": facts,
             "noise": dataclasses.asdict(came_to.noise),
             "notes": [note.to_dict() for note in came_to.notes],
         }
@@ -277,8 +285,8 @@ class _Denoising:
         with new_file(file, overwrite=True) as part:
             write_json(part, known)
         # as the workers read it: PyTorch rounds differently where weights lie in another order
-        learnt = dataclasses.replace(came_to.learnt, model=load_model(model))
-        return dataclasses.replace(came_to, learnt=learnt)
+        outcome = dataclasses.replace(came_to.outcome, model=load_model(model))
+        return dataclasses.replace(came_to, outcome=outcome)
 
     def _measure(self) -> Generator[Event, None, Scale]:
         """Return the grey scale of the volume, of which every value is looked at."""
@@ -412,7 +420,7 @@ class _Denoising:
         )  # fmt: skip
         provenance["cluster"] = {"blocks": len(written), "written_before": earlier}
         return make_result(
-            self.volume, trained.learnt, trained.noise, provenance, residual=residual,
+            self.volume, trained.outcome, trained.noise, provenance, residual=residual,
             precision=self.dtype, rings=self.rings, padding=self.paths.padding,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from hushpore.denoising.images import arrange
 from hushpore.denoising.masking import Line, Replacement
 from hushpore.denoising.model import Architecture
 from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
-from hushpore.denoising.noise2noise import ALIKE, pair_of
+from hushpore.denoising.noise2noise import ALIKE, load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader
 from hushpore.denoising.settings import PAPER_SHARE
 from hushpore.denoising.trained_model import load_model, require_dimensions
@@ -78,7 +78,7 @@ class Task:
         Raises InputError if the volume or a setting cannot be used.
         """
         require_dimensions(volume, settings.dimensions)
-        pair = pair_of(volume, settings)
+        pair = load_second_scan(volume, settings)
         source = PlaneReader(volume, settings.dimensions, pair)
         if settings.model:
             trained = load_model(settings.model)

@@ -22,9 +22,9 @@ from hushpore.denoising.noise.residual import (
 from hushpore.denoising.noise2noise import compare_scans
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale_in_pieces
 from hushpore.denoising.regions import PLACES_BYTES, has_regions
-from hushpore.denoising.result import Learnt, NoiseFound, TrainingResult, make_result
+from hushpore.denoising.result import NoiseRecord, TrainingOutcome, TrainingResult, make_result
 from hushpore.denoising.training.run import MOST_OF_IT, Training, advice_after
-from hushpore.denoising.workplace import PREPARING, TRAINING_SHARE, Log, Place
+from hushpore.denoising.workplace import PREPARING, TRAINING_SHARE, JobLog, Workplace
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import array_within
 
@@ -40,108 +40,110 @@ if TYPE_CHECKING:
 def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     """Train a network on a volume and denoise it.
 
-    By default with noise drawn like that of the volume, see `hushpore.denoising.recorruption`: that
-    may be correlated between neighbours. Or as N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33),
-    the form of Noise2Void (https://doi.org/10.1109/CVPR.2019.00223) without checkerboard artefacts:
-    it hides pixels and predicts them from their surroundings; noise that is independent from pixel
-    to pixel cannot be predicted, and so is left out. With a second scan of the same thing each of
-    the two is learnt from the other, see `hushpore.denoising.noise2noise`.
-    `hushpore.denoising.automatic.decide_method` decides.
+    `hushpore.denoising.automatic.decide_method` chooses the method. By default noise like that of
+    the volume, correlated or not, is added to the inputs (R2R), see
+    `hushpore.denoising.recorruption`. N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33), the form
+    of Noise2Void (https://doi.org/10.1109/CVPR.2019.00223) without checkerboard artefacts, masks
+    pixels and predicts them from their neighbours; uncorrelated noise cannot be predicted and is
+    thus removed. With a second scan the two are trained on each other, see
+    `hushpore.denoising.noise2noise`.
 
     Yields: Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note.
-    Previews are of the slice last named by an `Attention` that was sent in.
-    Returns: `Denoised`, also after `StopEarly`: what the network has learnt by then.
+    Previews show the slice of the last `Attention` that was sent in.
+    Returns: `Denoised`; after `StopEarly` that of the training so far.
     Raises InputError if the volume or a setting cannot be used, OutputError if the checkpoint
     cannot be written, MemoryLimitError if a single patch does not fit into memory.
     """
     task, backend = Task.of(volume, settings), _fitting(settings, backend)
-    log = Log(backend.timer())
-    place: Place | None = None
+    log = JobLog(backend.timer())
+    workplace: Workplace | None = None
     yield PREPARING
     try:
         source, rings = yield from _correct_rings(task, log)
         scale = yield from _measure(task, source, log)
-        place = _place_for(task, source, scale, backend, log)
-        yield from place.upload()
+        workplace = _workplace_for(task, source, scale, backend, log)
+        yield from workplace.upload()
         yield PREPARING
         noise, method = yield from _look_at_noise(task, source, scale, log)
-        learnt = Learnt(task.trained) if task.trained is not None else None
-        if learnt is None:
-            learnt = yield from Training(task, source, scale, place, method, log).run()
-        denoised, whole, backend = yield from _predict(task, source, scale, place, learnt, log)
-        if settings.restore_detail and learnt.model.network.architecture.hides_pixels:
+        outcome = TrainingOutcome(task.trained) if task.trained is not None else None
+        if outcome is None:
+            outcome = yield from Training(task, source, scale, workplace, method, log).run()
+        denoised, whole, backend = yield from _predict(task, source, scale, workplace, outcome, log)
+        if settings.restore_detail and outcome.model.network.architecture.hides_pixels:
             is_restored = yield from _restore_detail(source, denoised, noise.diagnosis, log)
-            # what the device holds is without it
+            # the copy on the device lacks the restored detail
             whole = None if is_restored else whole
-        padding = yield from _put_back_padding(volume, denoised, log)
+        padding = yield from _restore_padding(volume, denoised, log)
         whole = None if padding is not None else whole
-        residual = yield from _examine(task, source, denoised, noise.diagnosis, learnt, log)
+        residual = yield from _examine(task, source, denoised, noise.diagnosis, outcome, log)
         yield log.timer.timing()
     finally:
-        (place or backend).release()
+        (workplace or backend).release()
     timing = log.timer.timing()
     provenance = make_provenance(
         "denoise", volume, settings, backend.description, timing, log.notes
     )
-    learnt.model.network.cpu()
+    outcome.model.network.cpu()
     if whole is not None and backend.resident is not None:
         backend.resident.leave(denoised, whole, backend.device)
     result = volume.replace(denoised, name=f"{volume.name} denoised")
     return make_result(
-        result, learnt, noise, provenance, residual=residual, precision=place.dtype, rings=rings,
-        padding=padding,
+        result, outcome, noise, provenance, residual=residual, precision=workplace.dtype,
+        rings=rings, padding=padding,
     )  # fmt: skip
 
 
 def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Scale) -> Job:
-    """Train on a volume whose grey scale is known, as `denoise` does.
+    """Train on a volume with a known grey scale, as `denoise` does.
 
-    With a model in the settings nothing is trained; the noise alone is looked at.
+    With a model in the settings only the noise is estimated.
 
-    `volume`: its values may lie on disk: what does not fit into memory is read in blocks from all
-    over; rings are taken out of it already. `scale`: as
-    `hushpore.denoising.plane_reader.measure_scale` would find it.
+    `volume`: NumPy or lazy, with its rings removed; a volume larger than the memory is read in
+    random blocks. `scale`: that of `hushpore.denoising.plane_reader.measure_scale`.
     Yields: Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note.
-    Returns: `TrainingResult`, also after `StopEarly`: as far as the training came.
+    Returns: `TrainingResult`; after `StopEarly` that of the training so far.
     Raises InputError, OutputError, MemoryLimitError: as for `denoise`.
     """
     task, backend = Task.of(volume, settings), _fitting(settings, backend)
-    log = Log(backend.timer())
-    place: Place | None = None
+    log = JobLog(backend.timer())
+    workplace: Workplace | None = None
     yield PREPARING
     try:
         noise, method = yield from _look_at_noise(task, task.source, scale, log)
         if task.trained is not None:
-            learnt = Learnt(task.trained)
+            outcome = TrainingOutcome(task.trained)
         else:
-            place = _place_for(task, task.source, scale, backend, log)
-            yield from place.upload()
+            workplace = _workplace_for(task, task.source, scale, backend, log)
+            yield from workplace.upload()
             yield PREPARING
-            learnt = yield from Training(task, task.source, scale, place, method, log).run()
+            outcome = yield from Training(task, task.source, scale, workplace, method, log).run()
         yield log.timer.timing()
     finally:
-        (place or backend).release()
-    learnt.model.network.cpu()
-    where = backend if place is None else place.backend
-    return TrainingResult(learnt, noise, tuple(log.notes), where.description)
+        (workplace or backend).release()
+    outcome.model.network.cpu()
+    where = backend if workplace is None else workplace.backend
+    return TrainingResult(outcome, noise, tuple(log.notes), where.description)
 
 
 def _fitting(settings: DenoiseSettings, backend: Backend) -> Backend:
-    """Return where to compute: not on Apple's GPU where it cannot draw what is asked for."""
+    """Return the backend, or the CPU if Apple's GPU does not support the settings."""
     if backend.is_apple and has_regions(settings):
         return Backend(reason="training regions need 64-bit numbers, which Apple's GPU lacks")
     return backend
 
 
-def _place_for(task: Task, source: PlaneReader, scale: Scale, backend: Backend, log: Log) -> Place:
+def _workplace_for(
+    task: Task, source: PlaneReader, scale: Scale, backend: Backend, log: JobLog
+) -> Workplace:
     more = PLACES_BYTES if task.trained is None and has_regions(task.settings) else 0
-    return Place(backend, task.settings, source, task.arrangement, scale, log, more)
+    return Workplace(backend, task.settings, source, task.arrangement, scale, log, more)
 
 
-def _correct_rings(task: Task, log: Log) -> Job:
-    """Take rings out of the scans, where that is asked for: all else works on what is left.
+def _correct_rings(task: Task, log: JobLog) -> Job:
+    """Remove ring artefacts from the scans, if the settings ask for it.
 
-    Returns: what reads the scans; and what was taken out of each, None where it was not asked for.
+    Returns: the `PlaneReader` of the corrected scans; and the facts of the correction of each scan,
+    None without a correction.
     """
     if not task.settings.correct_rings:
         return task.source, None
@@ -158,10 +160,10 @@ def _correct_rings(task: Task, log: Log) -> Job:
     return PlaneReader(corrected[0], task.settings.dimensions, *corrected[1:]), rings
 
 
-def _measure(task: Task, source: PlaneReader, log: Log) -> Job:
-    """Find the grey scale: every value is looked at, also for NaN, before anything is made of it.
+def _measure(task: Task, source: PlaneReader, log: JobLog) -> Job:
+    """Measure the grey scale, and check every value for NaN.
 
-    Returns: `Scale`; with a model that of what it has learnt from.
+    Returns: `Scale`; with a trained model the scale of its training data.
     """
     first, *others = [(measure_scale_in_pieces(each), each.volume.nbytes) for each in source.scans]
     scale = yield from log.run_stage("reading", *first)
@@ -170,10 +172,10 @@ def _measure(task: Task, source: PlaneReader, log: Log) -> Job:
     return scale if task.trained is None else task.trained.scale
 
 
-def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: Log) -> Job:
-    """Look at the noise, decide by it how to train, and say what is worth a word.
+def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: JobLog) -> Job:
+    """Estimate the noise, choose the method, and yield notes on both.
 
-    Returns: `NoiseFound` and `Method`.
+    Returns: `NoiseRecord` and `Method`.
     """
     scan, settings = source.volume, task.settings
     agreement: Agreement | None = None
@@ -189,13 +191,13 @@ def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: Log) -> J
     yield PREPARING
     drawn = method.noise.to_dict() if method.noise is not None else None
     compared = None if agreement is None else dataclasses.asdict(agreement)
-    return NoiseFound(diagnosis, drawn, compared), method
+    return NoiseRecord(diagnosis, drawn, compared), method
 
 
 def _noise_notes(
     task: Task, diagnosis: NoiseDiagnosis, method: Method, agreement: Agreement | None
 ) -> Job:
-    """Say how the noise decides the method, and where it is not as the method assumes."""
+    """Yield notes on the choice of the method, and on noise that does not suit it."""
     if task.pair is not None and agreement is not None:
         for message in agreement.notes(task.volume, task.pair):
             yield Note(message, warning=True, subject="scan")
@@ -215,31 +217,36 @@ def _noise_notes(
 
 
 def _predict(
-    task: Task, source: PlaneReader, scale: Scale, place: Place, learnt: Learnt, log: Log
+    task: Task,
+    source: PlaneReader,
+    scale: Scale,
+    workplace: Workplace,
+    outcome: TrainingOutcome,
+    log: JobLog,
 ) -> Job:
-    """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out.
+    """Apply the network to the whole volume, in smaller tiles or on the CPU if memory runs out.
 
-    Returns: the denoised values; the same where a GPU holds them, else None; and where it was done.
+    Returns: the denoised values; their copy on a GPU, or None; and the backend that was used.
     """
-    settings, shape, model = task.settings, task.volume.shape, learnt.model
+    settings, shape, model = task.settings, task.volume.shape, outcome.model
     wanted = settings.denoise_memory
     room = Backend().free_memory() if wanted is None else 1e9 * wanted
     denoised = array_within(room / 2, shape)
-    memory = place.memory
-    # where the whole volume is there, its result is counted with it
-    if place.images is None and not isinstance(denoised, np.memmap):
-        memory -= 0 if place.backend.is_cuda else denoised.nbytes
+    memory = workplace.memory
+    # if the whole volume is on the device, its result is already counted
+    if workplace.images is None and not isinstance(denoised, np.memmap):
+        memory -= 0 if workplace.backend.is_cuda else denoised.nbytes
     predictor = VolumePredictor(
-        model.network, task.arrangement, scale, memory, place.dtype,
-        model.augments(settings, shape), TRAINING_SHARE if learnt.steps else 0.0, log.timer,
+        model.network, task.arrangement, scale, memory, workplace.dtype,
+        model.augments(settings, shape), TRAINING_SHARE if outcome.steps else 0.0, log.timer,
     )  # fmt: skip
-    prediction = predictor.predict(source, denoised, place.backend, place.images)
+    prediction = predictor.predict(source, denoised, workplace.backend, workplace.images)
     backend = yield from log.keep_notes(prediction)
     return denoised, predictor.whole, backend
 
 
-def _restore_detail(source: PlaneReader, denoised: Any, noise: NoiseDiagnosis, log: Log) -> Job:
-    """Restore what was removed beyond the noise; returns whether the noise allowed to tell."""
+def _restore_detail(source: PlaneReader, denoised: Any, noise: NoiseDiagnosis, log: JobLog) -> Job:
+    """Add back fine detail; returns False if correlated noise cannot be distinguished from it."""
     if not noise.is_independent:
         yield log.note(NOT_RESTORED, subject="result")
         return False
@@ -248,22 +255,27 @@ def _restore_detail(source: PlaneReader, denoised: Any, noise: NoiseDiagnosis, l
     return True
 
 
-def _put_back_padding(volume: Volume, denoised: Any, log: Log) -> Job:
-    """Leave what is filled in around the scan as it was; returns its value, None without it."""
-    # here, and not before: the training of a cluster has no use for it
+def _restore_padding(volume: Volume, denoised: Any, log: JobLog) -> Job:
+    """Restore the fill value of padding; returns it, or None if there is no padding."""
+    # not earlier, since the training on a cluster does not need it
     with log.timer.stage("diagnosis"):
         padding = find_fill_value(volume)
     if padding is not None:
-        putting_back = restore_fill_value(volume, denoised, padding)
-        yield from log.run_stage("padding", putting_back, fraction=1.0)
+        restoring = restore_fill_value(volume, denoised, padding)
+        yield from log.run_stage("padding", restoring, fraction=1.0)
         yield log.note(PADDED.format(padding), warning=False, subject="result")
     return padding
 
 
 def _examine(
-    task: Task, source: PlaneReader, denoised: Any, noise: NoiseDiagnosis, learnt: Learnt, log: Log
+    task: Task,
+    source: PlaneReader,
+    denoised: Any,
+    noise: NoiseDiagnosis,
+    outcome: TrainingOutcome,
+    log: JobLog,
 ) -> Job:
-    """Look at what was removed and at what is left, and say so where it is not noise.
+    """Examine the removed noise and the result, and yield notes on problems.
 
     Returns: `Residual`.
     """
@@ -271,7 +283,7 @@ def _examine(
     moments = yield from log.run_stage("examination", measuring, fraction=1.0)
     with log.timer.stage("examination"):
         residual: Residual = examine_residual(source, denoised, noise, task.settings.seed, moments)
-    if learnt.model.network.input_share <= MOST_OF_IT:
+    if outcome.model.network.input_share <= MOST_OF_IT:
         for message in residual.problems:
-            yield log.note(f"{message}{advice_after(task, learnt)}", subject="result")
+            yield log.note(f"{message}{advice_after(task, outcome)}", subject="result")
     return residual

@@ -77,7 +77,7 @@ class Noise2Noise:
         return inputs, images.windows(corners, size, orientations, 1 - scan)[:, own]
 
 
-def pair_of(volume: Volume, settings: DenoiseSettings) -> Volume | None:
+def load_second_scan(volume: Volume, settings: DenoiseSettings) -> Volume | None:
     """Return the second scan that settings name; None where they name none.
 
     Raises InputError if it has other voxels than the volume, or the volume has several channels.

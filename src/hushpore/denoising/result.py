@@ -1,4 +1,4 @@
-"""What the denoising job returns."""
+"""The result of a denoising job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hushpore.denoising.trained_model import Model
 
 
-#: Share of the scan itself in a result from which on it is the scan, to rounding.
+#: Share of the original scan in a result from which the result equals the scan, to rounding.
 ALL_OF_IT = 1 - 1e-6
 
 
@@ -36,17 +36,25 @@ class Denoised:
     Attributes
     ----------
     volume : Volume
-        The denoised volume: float32, in the geometry of the input. Where it does not fit into
-        memory, its values lie in a temporary file, which goes when they are no longer used.
+        The denoised volume: float32, in the geometry of the input. If it does not fit into memory,
+        its values are in a temporary file, which is deleted with the last reference.
     model : Model
-        What was trained, to be used on other volumes.
+        The trained model, for use on other volumes.
     losses, validation : numpy.ndarray
-        float32, shape (n, 2): step, and mean loss of the steps up to it; and step, and loss of the
-        averaged network on the same patches each time, to look at and not to choose by.
+        float32, shape (n, 2): step and mean training loss since the previous point; step and
+        validation loss of the averaged network, always on the same patches.
     timings : dict of str to float
-        Seconds by stage.
+        Seconds per stage.
     provenance : dict
-        The record of the job.
+        Record of the job: settings, input, versions, notes.
+
+    Examples
+    --------
+    >>> import numpy as np, hushpore
+    >>> scan = np.random.default_rng(0).normal(100, 20, (2, 32, 32))
+    >>> result = hushpore.denoise(scan, steps=2, patch_size=16, batch_size=2, device="cpu")
+    >>> result.volume.shape, result.provenance["result"]["steps"]
+    ((2, 32, 32), 2)
     """
 
     volume: Volume
@@ -79,50 +87,50 @@ class Denoised:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was said of the input, and while it was denoised."""
+        """Notes on the input and on the denoising."""
         return tuple(self.provenance["notes"])
 
     def files(self) -> ResultFiles:
-        """Return what is written of it."""
+        """Return the files of the result."""
         return ResultFiles({"denoised": self.volume})
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
-    """What a training came to; or a model, where that is applied and nothing is trained."""
+class TrainingOutcome:
+    """The outcome of a training, or a trained model that is only applied."""
 
-    model: Model  # on the CPU, once the job is done
+    model: Model  # on the CPU once the job has ended
     # step and value of ``"loss"`` and ``"validation"``
     curves: Mapping[str, list[tuple[int, float]]] = field(default_factory=dict)
-    steps: int = 0  # how many there were
-    seconds: float = 0.0  # how long they took
-    schedule: dict[str, Any] | None = None  # the schedule of a training that time has ended
-    ended: str = ""  # what has ended it, in words
+    steps: int = 0  # number of training steps
+    seconds: float = 0.0  # duration of the training
+    schedule: dict[str, Any] | None = None  # `Schedule.record`
+    ended: str = ""  # reason for the end of the training
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseFound:
-    """What was found of the noise before a training, for its record."""
+class NoiseRecord:
+    """The noise of the scan before the training, for the record."""
 
-    diagnosis: NoiseDiagnosis  # what it is like
-    model: dict[str, Any] | None = None  # `NoiseModel.to_dict` of what was drawn
-    pair: dict[str, Any] | None = None  # how two scans compare, where two were given
+    diagnosis: NoiseDiagnosis
+    model: dict[str, Any] | None = None  # `NoiseModel.to_dict` of the added noise
+    pair: dict[str, Any] | None = None  # comparison of two scans, if a second scan was given
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """What `hushpore.denoising.job.train` returns."""
+    """The result of `hushpore.denoising.job.train`."""
 
-    learnt: Learnt
-    noise: NoiseFound
+    outcome: TrainingOutcome
+    noise: NoiseRecord
     notes: tuple[Note, ...]
-    device: str  # where it ran, in words
+    device: str  # description of the device
 
 
 def make_result(
     volume: Volume,
-    learnt: Learnt,
-    noise: NoiseFound,
+    outcome: TrainingOutcome,
+    noise: NoiseRecord,
     provenance: dict[str, Any],
     *,
     residual: Residual,
@@ -130,32 +138,32 @@ def make_result(
     rings: list[dict[str, Any]] | None = None,
     padding: float | None = None,
 ) -> Denoised:
-    """Put a result together, and complete its record.
+    """Assemble a result, and complete its record.
 
-    `volume`: the denoised one. `provenance`: as `hushpore.base.provenance.make_provenance` returns
-    it; added to. `residual`: what was found after. `precision`: arithmetic of the network. `rings`:
-    what was taken out of each scan before, where that was asked for. `padding`: the value that the
-    scan is filled in with, if any.
+    `volume`: the denoised volume. `provenance`: that of
+    `hushpore.base.provenance.make_provenance`; extended in place. `residual`: the examination of
+    the removed noise. `precision`: number format of the network. `rings`: facts of the ring
+    correction of each scan, if any. `padding`: fill value of the scan, if any.
     """
-    model, found = learnt.model, noise.diagnosis
+    model, found = outcome.model, noise.diagnosis
     losses, validation = (
-        np.array(learnt.curves.get(name, []), np.float32).reshape(-1, 2)
+        np.array(outcome.curves.get(name, []), np.float32).reshape(-1, 2)
         for name in ("loss", "validation")
     )
     provenance["noise"] = {**dataclasses.asdict(found), "summary": found.summary}
     optional = {
         "noise_model": noise.model, "pair": noise.pair, "rings": rings, "padding_value": padding,
-        "training": learnt.schedule,
+        "training": outcome.schedule,
     }  # fmt: skip
     provenance |= {name: each for name, each in optional.items() if each is not None}
     record_model(provenance, model)
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
     provenance["result"] = {
-        "steps": learnt.steps,
-        "input_share": model.network.input_share,  # of the scan itself in the result
-        "training_seconds": learnt.seconds,
-        "ended": learnt.ended,
+        "steps": outcome.steps,
+        "input_share": model.network.input_share,  # share of the original scan in the result
+        "training_seconds": outcome.seconds,
+        "ended": outcome.ended,
         "final_loss": float(losses[-1, 1]) if len(losses) else None,
         "noise_removed": residual.deviation,
         "precision": str(precision).removeprefix("torch."),

@@ -1,18 +1,18 @@
-"""Rings about the middle of the slices, found in the slices themselves and taken out of them.
+"""Detection and removal of ring artefacts in reconstructed slices.
 
-A pixel of a detector that is off by a little in every view makes a ring about the axis of rotation;
-where projections were taken over half a turn, a half of one. It is the same all along; the image is
-not. So the differences of pixels that lie near each other are fitted, by weighted least squares,
-with those of a profile over the radius: robustly, so that edges of the image do not count
-(iteratively reweighted, Tukey's biweight). The slice is never resampled, as it is by methods that
-unroll it about the middle. What varies slowly with the radius is no ring, and stays.
+A detector pixel with a constant error makes a ring around the rotation axis, or half a ring if
+projections cover half a turn. A ring has the same value along its whole length; the image does not.
+The differences of neighbouring pixels are therefore fitted with those of a radial profile, by
+iteratively reweighted least squares (Tukey's biweight), so that edges of the image do not count.
+Unlike methods that transform to polar coordinates, this never resamples the slice. Slow variations
+with the radius are not rings, and are kept.
 
-There is a profile of each quadrant. What is the same in all of them are whole rings; what differs
-between above and below the middle, or between left and right of it, are halves. Each of the three
-is found twice, from two quadrants or pairs of them, and taken out as far as the two agree (a Wiener
-filter by the radius): where there are no rings, nothing is.
+A profile is fitted to each quadrant. Their mean gives whole rings; the differences between top and
+bottom, and between left and right, give half rings. Each of these three profiles is estimated twice
+from independent quadrants and subtracted as far as the two estimates agree (a Wiener filter over
+the radius), so that nothing is subtracted if there are no rings.
 
-The idea of a ring as what a circle has in common is that of Sijbers and Postnov,
+The idea of a ring as the common value of a circle is by Sijbers and Postnov,
 https://doi.org/10.1088/0031-9155/49/14/N06.
 """
 
@@ -42,37 +42,37 @@ if TYPE_CHECKING:
 
     Profile = npt.NDArray[np.float64]
 
-#: Distances of the pixels that are compared: near ones tell narrow rings, others wider ones.
+#: Distances of the compared pixels: short ones detect narrow rings, longer ones wider rings.
 _LAGS = (1, 2, 4)
 
-#: From how many deviations on a difference is an edge, in each of the reweighted fits; and in those
-#: that look for the middle.
+#: Standard deviations from which a difference counts as an edge, in each of the reweighted fits;
+#: and in the fits that search for the centre.
 _EDGES, _FEW_EDGES = (4.0, 3.0, 2.0, 2.0, 2.0, 2.0), (4.0, 2.0)
 
-#: Deviation of the Gaussian that tells a ring from what varies slowly with the radius, in pixels.
+#: Standard deviation of the Gaussian that defines slow variations with the radius, in pixels.
 _SMOOTH = 8.0
 
-#: Widths of the Gaussians, in pixels, over which the strength of rings and the error of the profile
-#: are averaged; and by how much more than the error a ring must have.
-_NARROW, _WIDE, _SURE = 1.5, 8.0, 1.0
+#: Widths of the Gaussians, in pixels, that average the strength of rings and the error of the
+#: profile; and the weight of the error.
+_NARROW, _WIDE, _ERROR_WEIGHT = 1.5, 8.0, 1.0
 
-#: Rows of a slice that are looked at, at most about this many, and values for a median.
+#: Approximate maximum number of rows of a slice in a fit, and of values for a median.
 _ROWS, _VALUES = 512, 200_000
 
-#: Slices that tell the middle of the rings, rows of each, and how much better another middle than
-#: that of the slices must be, as a correlation.
+#: Number of slices for the search of the centre, rows of each, and the minimum gain in correlation
+#: over the centre of the slices.
 _SLICES, _FEW_ROWS, _BETTER = 5, 192, 0.1
 
-#: Correlation of the two halves of the circles below which there are no rings; and the radius up to
-#: which circles are too short to tell, in pixels.
+#: Minimum correlation of two estimates of the profile for rings to exist; and the radius, in
+#: pixels, up to which circles are too short for it.
 _AGREEING, _SHORT = 0.35, 8
 
-#: Voxels and slices that are read at once, at most.
+#: Maximum number of voxels and slices that are read at once.
 _PIECE, _TOGETHER = 1 << 24, 32
 
 
 def _compiled(function: Callable[..., None]) -> Any:
-    """Compile a function on its first call, without the GIL, and keep it on disk if one can."""
+    """Compile a function on its first call, without the GIL, and cache it on disk if possible."""
     try:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:
@@ -83,12 +83,11 @@ def _compiled(function: Callable[..., None]) -> Any:
 def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
     image, profiles, centre_y, centre_x, lag, limit, step, matrix, right
 ):
-    """Add the equations of pixels some lag apart, along y and along x, to the normal equations.
+    """Add the equations of pixel pairs at a lag, along y and along x, to the normal equations.
 
-    `image`: (y, x), float32. `profiles`: (4, radii): what is known of each quadrant. `limit`:
-    difference from which on it does not count. `step`: rows from one that is looked at to the next.
-    `matrix`: (4, lags + 2, radii), the lower band of each quadrant, and `right`: (4, radii): added
-    to.
+    `image`: (y, x), float32. `profiles`: (4, radii): current estimate for each quadrant. `limit`:
+    difference from which a pair is ignored. `step`: row step. `matrix`: (4, lags + 2, radii), the
+    lower band for each quadrant, and `right`: (4, radii): changed in place.
     """
     height, width = image.shape
     at = np.empty(4, np.int64)
@@ -110,7 +109,7 @@ def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compi
                 if v >= height or u >= width:
                     continue
                 other = image[v, u]
-                # where values are filled in there is no ring
+                # padding has no rings
                 if other == value:
                     continue
                 radius = math.sqrt((v - centre_y) ** 2 + (u - centre_x) ** 2)
@@ -118,7 +117,7 @@ def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compi
                 g = radius - m
                 difference = other - value - ((1 - g) * profile[m] + g * profile[m + 1] - ring)
                 ratio = (difference / limit) ** 2
-                # not a number: does not count either
+                # also ignores NaN
                 if not ratio < 1:
                     continue
                 weight = (1 - ratio) ** 2
@@ -134,19 +133,19 @@ def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compi
 def find_profile(
     image: npt.NDArray[Any], centre: tuple[float, float]
 ) -> tuple[Profile, npt.NDArray[np.float64]]:
-    """Return the rings of a slice as grey values over the radius.
+    """Return the ring profile of a slice: grey values over the radius.
 
-    `image`: (y, x), any real dtype; values that are not finite do not count. `centre`: of the
-    rings, y and x in pixels.
-    Returns: float64, shape (3, radii), at radii 0, 1, 2, ... pixels, as `rings_of` takes it: each
-    as far as it is found twice; and for each what `agreement_of` takes.
+    `image`: (y, x), any real dtype; non-finite values are ignored. `centre`: of the rings, y and x
+    in pixels.
+    Returns: float64, shape (3, radii), at radii 0, 1, 2, ... pixels, for `rings_of`, each weighted
+    by the agreement of its two estimates; and the moments for `agreement_of`.
     """
     profiles, halves, weight = _fit(image, centre, _LAGS, _EDGES, _ROWS)
     for number, (first, second) in enumerate(halves):
-        # an error goes down with the length of the circle
+        # the error decreases with the length of the circle
         error = gaussian_filter1d((first - second) ** 2 / 4 * weight, _WIDE) / weight
         strength = gaussian_filter1d(profiles[number] ** 2, _NARROW)
-        share = 1 - _SURE * error / np.maximum(strength, np.finfo(float).tiny)
+        share = 1 - _ERROR_WEIGHT * error / np.maximum(strength, np.finfo(float).tiny)
         profiles[number] *= np.clip(share, 0, 1)
     return profiles, np.stack([_moments(each, weight, image.shape) for each in halves])
 
@@ -154,7 +153,7 @@ def find_profile(
 def _moments(
     halves: tuple[Profile, Profile], weight: Profile, shape: tuple[int, ...]
 ) -> npt.NDArray[np.float64]:
-    # close to the middle a circle is too short, and farther away than the sides it is not whole
+    # circles near the centre are too short, and those beyond the sides are incomplete
     whole = slice(_SHORT, min(shape) // 2)
     first, second, weight = (each[whole] for each in (*halves, weight))
     return np.array(
@@ -163,9 +162,9 @@ def _moments(
 
 
 def agreement_of(moments: npt.NDArray[np.float64]) -> float:
-    """Return the correlation of the rings that were found twice: 1 where all is rings.
+    """Return the correlation of the two estimates of a ring profile.
 
-    `moments`: the sum over slices of what `find_profile` returns.
+    `moments`: as of `find_profile`, summed over slices.
     """
     both, first, second = moments
     return float(both / math.sqrt(first * second)) if first * second else 0.0
@@ -180,19 +179,19 @@ def _fit(
 ) -> tuple[Profile, list[tuple[Profile, Profile]], Profile]:
     """Fit the profiles of a slice.
 
-    Returns: shape (3, radii), as `rings_of` takes it; what each of the three was found to be twice;
-    and the weight of each radius.
+    Returns: shape (3, radii), for `rings_of`; the two estimates of each of the three; and the
+    weight of each radius.
     """
     values = np.ascontiguousarray(image, np.float32)
     far = math.hypot(*(max(c, n - 1 - c) for c, n in zip(centre, image.shape, strict=True)))
     radii = int(far) + 2
     quadrants, step = np.zeros((4, radii)), max(1, image.shape[0] // rows)
     columns = np.arange(values.shape[1])
-    # each quadrant by itself, or what one finds by chance would draw others along
+    # separately for each quadrant, so that chance errors of one do not affect the others
     for edge in edges:
         matrix, right = np.zeros((4, max(lags) + 2, radii)), np.zeros((4, radii))
-        known = rings_of(_components(quadrants), centre, np.arange(0, len(values), step), columns)
-        rest = values[::step] - known
+        rings = rings_of(_components(quadrants), centre, np.arange(0, len(values), step), columns)
+        rest = values[::step] - rings
         for lag in lags:
             deviation = _deviation(rest, lag)
             if not deviation:
@@ -216,13 +215,13 @@ def _fit(
 
 
 def _components(quadrants: Profile) -> Profile:
-    """Return what four quadrants have in common, and how they differ along y and along x."""
+    """Return the mean of the profiles of four quadrants, and their differences along y and x."""
     a, b, c, d = quadrants
     return np.stack([a + b + c + d, c + d - a - b, b + d - a - c]) / 4
 
 
 def _deviation(rest: npt.NDArray[np.float32], lag: int) -> float:
-    """Return a robust deviation of differences along x; zero where there are none."""
+    """Return a robust standard deviation of differences along x; 0 if all are zero."""
     differences = np.abs(rest[:, lag:] - rest[:, :-lag]).ravel()
     differences = differences[:: max(1, differences.size // _VALUES)]
     differences = differences[np.isfinite(differences) & (differences > 0)]
@@ -230,7 +229,7 @@ def _deviation(rest: npt.NDArray[np.float32], lag: int) -> float:
 
 
 def _solved(matrix: Profile, right: Profile) -> Profile:
-    # differences leave the mean open, and radii without any
+    # differences do not determine the mean, nor radii without pixel pairs: regularise
     largest = float(matrix[0].max())
     if not largest:
         return np.zeros_like(right)
@@ -241,7 +240,7 @@ def _solved(matrix: Profile, right: Profile) -> Profile:
 
 
 def _times(matrix: Profile, profile: Profile) -> Profile:
-    """Return the product of a symmetric matrix, of which the lower band is given, and a profile."""
+    """Return the product of a symmetric matrix, given as its lower band, and a profile."""
     product: Profile = matrix[0] * profile
     for below in range(1, len(matrix)):
         product[below:] += matrix[below, :-below] * profile[:-below]
@@ -250,7 +249,7 @@ def _times(matrix: Profile, profile: Profile) -> Profile:
 
 
 def _without_trend(profile: Profile, weight: Profile) -> Profile:
-    """Return a profile without what varies slowly with the radius."""
+    """Return a profile without its slow variation with the radius."""
     trend = gaussian_filter1d(profile * weight, _SMOOTH) / gaussian_filter1d(weight, _SMOOTH)
     rings: Profile = profile - trend
     return rings
@@ -262,18 +261,18 @@ def rings_of(
     rows: npt.NDArray[np.int64],
     columns: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
-    """Return what rings are in some pixels of a slice.
+    """Return the grey values of rings at pixels of a slice.
 
-    `profiles`: shape (..., 3, radii): of whole rings, what is added to them below the middle and
-    taken off above it, and what is added to the right and taken off to the left. `rows`, `columns`:
-    y and x of the pixels; any number of axes.
+    `profiles`: shape (..., 3, radii): whole rings; values added below the centre and subtracted
+    above it; values added to the right and subtracted to the left. `rows`, `columns`: y and x of
+    the pixels; any number of axes.
     Returns: float32, shape (..., *rows, *columns).
     """
     down = (rows - centre[0]).reshape(rows.shape + (1,) * columns.ndim)
     across = columns - centre[1]
 
-    def values_at(known: npt.NDArray[np.float32], k: npt.NDArray[np.int64]) -> Any:
-        return known[..., k]
+    def values_at(profile: npt.NDArray[np.float32], k: npt.NDArray[np.int64]) -> Any:
+        return profile[..., k]
 
     return _sum_of_sides(profiles, down, across, values_at)
 
@@ -284,9 +283,9 @@ def _sum_of_sides(
     across: npt.NDArray[Any],
     values_at: Callable[[npt.NDArray[np.float32], npt.NDArray[np.int64]], npt.NDArray[np.float32]],
 ) -> npt.NDArray[np.float32]:
-    """Add up whole rings and halves, of pixels at places about the middle.
+    """Return the sum of whole and half rings at pixel positions relative to the centre.
 
-    `values_at`: returns those of profiles (..., radii) at whole radii, in the shape of the result.
+    `values_at`: returns a profile (..., radii) at integer radii, in the shape of the result.
     """
     radius = np.hypot(down, across)
     k = radius.astype(np.int64)
@@ -297,16 +296,16 @@ def _sum_of_sides(
     )
     found = np.zeros_like(values_at(profiles[..., 0, :].astype(np.float32), k))
     for number, side in enumerate(sides):
-        known = profiles[..., number, :].astype(np.float32)
-        if known.any():
-            found += side * ((1 - f) * values_at(known, k) + f * values_at(known, k + 1))
+        profile = profiles[..., number, :].astype(np.float32)
+        if profile.any():
+            found += side * ((1 - f) * values_at(profile, k) + f * values_at(profile, k + 1))
     return found
 
 
 def find_centre(slices: list[npt.NDArray[Any]]) -> tuple[float, float]:
-    """Return the middle of the rings in some slices: within 2.5 pixels of that of the slices.
+    """Return the centre of the rings, within 2.5 pixels of the centre of the slices.
 
-    It is where the rings of opposite quadrants agree most.
+    There the ring profiles of opposite quadrants agree best.
     """
     middle = tuple((n - 1) / 2 for n in slices[0].shape)
 
@@ -335,10 +334,10 @@ def find_centre(slices: list[npt.NDArray[Any]]) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class RingFree:
-    """An array without its rings, which are taken out of what is read.
+    """A lazy array from which rings are subtracted on reading.
 
-    `data`: (..., y, x), NumPy or on disk. `profiles`: float32, shape (..., 3, radii): of each
-    slice, as `rings_of` takes them. `centre`: of the rings, y and x in pixels.
+    `data`: (..., y, x), NumPy or lazy. `profiles`: float32, shape (..., 3, radii): of each slice,
+    for `rings_of`. `centre`: of the rings, y and x in pixels.
     """
 
     data: Any
@@ -359,7 +358,7 @@ class RingFree:
 
     @property
     def chunks(self) -> Any:
-        """How it lies on disk, where it lies there in chunks."""
+        """Chunks of the underlying array, or None."""
         return getattr(self.data, "chunks", None)
 
     @property
@@ -376,7 +375,7 @@ class RingFree:
         return float(np.sqrt(power.mean()))
 
     def __getitem__(self, key: Any) -> npt.NDArray[np.float32]:
-        """Return what a basic index gives: whole numbers, slices and Ellipsis."""
+        """Return the values at a basic index: integers, slices and Ellipsis."""
         keys = list(key) if isinstance(key, tuple) else [key]
         if any(each is Ellipsis for each in keys):
             at = next(number for number, each in enumerate(keys) if each is Ellipsis)
@@ -389,11 +388,11 @@ class RingFree:
     def boxes(
         self, corners: npt.NDArray[np.int64], size: Sequence[int]
     ) -> npt.NDArray[np.float32] | None:
-        """Return the boxes at some corners, (n, *size), all at once; None where it lies on disk."""
+        """Return the boxes at some corners, (n, *size), all at once; None for a lazy array."""
         values = cut_boxes(self.data, corners, size)
         if values is None:
             return None
-        # which slice each part of a box is of, and where its pixels lie
+        # the slice of each part of a box, and the positions of its pixels
         slices = np.zeros((len(corners),) + (1,) * len(size), np.int64)
         for axis, n in enumerate(size[:-2]):
             place = (corners[:, axis, None] + np.arange(n)).reshape(
@@ -406,7 +405,7 @@ class RingFree:
             for axis, shape in ((-2, (*lead, size[-2], 1)), (-1, (*lead, 1, size[-1])))
         )
         flat = self.profiles.reshape(-1, *self.profiles.shape[-2:])
-        rings = _sum_of_sides(flat, down, across, lambda known, k: known[slices, k])
+        rings = _sum_of_sides(flat, down, across, lambda profile, k: profile[slices, k])
         return np.asarray(values, np.float32) - rings
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -416,41 +415,43 @@ class RingFree:
 
 
 def without_rings(volume: Volume) -> Generator[float, None, Volume]:
-    """Find the rings in every slice of a volume, and take them out of what is read of it.
+    """Find the rings in every slice of a volume, and subtract them on reading.
 
-    `volume`: its values may lie on disk; every slice is read once.
-    Yields: the share that is done.
-    Returns: the volume, whose data is `RingFree`; as it was where there are no rings.
+    `volume`: NumPy or lazy; every slice is read once.
+    Yields: the completed share.
+    Returns: the volume with `RingFree` data, or unchanged if there are no rings.
     """
     centre = centre_of(volume)
     count = math.prod(volume.shape[:-2])
-    parts: list[Found] = []
-    for first, last in parts_of(volume):
+    parts: list[SliceProfiles] = []
+    for first, last in slice_ranges(volume):
         parts.append(find_profiles(volume, centre, first, last))
         yield last / count
-    return ring_free(volume, centre, parts)
+    return subtract_rings(volume, centre, parts)
 
 
-#: Profiles of some slices, and how two halves of their circles agree: the sum of `find_profile`.
-Found: TypeAlias = "tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]"
+#: Ring profiles of some slices, and the summed moments of `find_profile`.
+SliceProfiles: TypeAlias = "tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]"
 
 
-def parts_of(volume: Volume) -> list[tuple[int, int]]:
-    """Return which slices are looked at together: the first, and that after the last."""
+def slice_ranges(volume: Volume) -> list[tuple[int, int]]:
+    """Return the ranges of slices that are processed together: first, and last + 1."""
     count = math.prod(volume.shape[:-2])
     step = max(1, min(_PIECE // math.prod(volume.shape[-2:]), _TOGETHER))
     return [(first, min(first + step, count)) for first in range(0, count, step)]
 
 
 def centre_of(volume: Volume) -> tuple[float, float]:
-    """Return the middle of the rings of a volume, of which a few slices are read."""
+    """Return the centre of the rings of a volume, from a few slices."""
     count = math.prod(volume.shape[:-2])
     some = np.unique(np.linspace(0, count - 1, min(_SLICES, count)).round().astype(int))
     return find_centre([_slice(volume, number) for number in some.tolist()])
 
 
-def find_profiles(volume: Volume, centre: tuple[float, float], first: int, last: int) -> Found:
-    """Find the rings in the slices from `first` on, before `last`, counted over leading axes."""
+def find_profiles(
+    volume: Volume, centre: tuple[float, float], first: int, last: int
+) -> SliceProfiles:
+    """Return the ring profiles of the slices `first` to `last - 1`, counted over leading axes."""
     images = [_slice(volume, number) for number in range(first, last)]
     with ThreadPoolExecutor(cpu_threads()) as threads:
         found = list(threads.map(lambda image: find_profile(image, centre), images))
@@ -458,27 +459,29 @@ def find_profiles(volume: Volume, centre: tuple[float, float], first: int, last:
     return np.stack(profiles).astype(np.float32), np.sum(moments, axis=0)
 
 
-def ring_free(volume: Volume, centre: tuple[float, float], parts: Sequence[Found]) -> Volume:
-    """Return a volume without the rings that were found in all of its slices, in their order."""
+def subtract_rings(
+    volume: Volume, centre: tuple[float, float], parts: Sequence[SliceProfiles]
+) -> Volume:
+    """Return a volume with rings subtracted on reading. `parts`: profiles of all its slices."""
     profiles, moments = zip(*parts, strict=True)
-    there = _are_there(moments)
-    if not there.any():
+    is_present = _kinds_present(moments)
+    if not is_present.any():
         return volume
-    known = np.concatenate(profiles) * there[:, None].astype(np.float32)
-    known = known.reshape(*volume.shape[:-2], *known.shape[1:])
-    return volume.replace(RingFree(volume.data, known, centre))
+    rings = np.concatenate(profiles) * is_present[:, None].astype(np.float32)
+    rings = rings.reshape(*volume.shape[:-2], *rings.shape[1:])
+    return volume.replace(RingFree(volume.data, rings, centre))
 
 
-def _are_there(moments: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.bool_]:
-    """Return which of the three kinds of rings there are, by the moments of slices."""
+def _kinds_present(moments: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.bool_]:
+    """Return which of the three kinds of rings are present, from the moments of slices."""
     agreements = [agreement_of(each) for each in np.sum(moments, axis=0)]
     return np.array(agreements) >= _AGREEING
 
 
 class SliceRings:
-    """Takes rings out of single slices of a volume, about the middle that a few slices tell.
+    """Removes rings from single slices of a volume, around a centre found in a few slices.
 
-    Raises InputError if these show no rings.
+    Raises InputError if these slices have no rings.
     """
 
     def __init__(self, volume: Volume) -> None:
@@ -487,8 +490,8 @@ class SliceRings:
         self._centre = centre_of(volume)
         some = np.unique(np.linspace(0, count - 1, min(_SLICES, count)).round().astype(int))
         parts = [find_profiles(volume, self._centre, n, n + 1) for n in some.tolist()]
-        self._there = _are_there([moments for _, moments in parts])
-        if not self._there.any():
+        self._is_present = _kinds_present([moments for _, moments in parts])
+        if not self._is_present.any():
             raise InputError("No ring artefacts were found around the centre of the slices.")
 
     def corrected(self, index: tuple[int, ...]) -> npt.NDArray[np.float32]:
@@ -497,13 +500,13 @@ class SliceRings:
         profile, _ = find_profile(values, self._centre)
         y, x = (np.arange(n) for n in values.shape)
         corrected: npt.NDArray[np.float32] = values.astype(np.float32) - rings_of(
-            profile * self._there[:, None], self._centre, y, x
+            profile * self._is_present[:, None], self._centre, y, x
         )
         return corrected
 
 
 def ring_facts(volume: Volume) -> tuple[dict[str, Any], str]:
-    """Return what was taken out of a volume, for its record, and the same in a sentence."""
+    """Return the facts of a ring correction for the record, and a note on it."""
     if not isinstance(volume.data, RingFree):
         return {"deviation": 0.0}, f"No ring artefacts were found in {volume.name}."
     deviation, centre = volume.data.deviation, volume.data.centre

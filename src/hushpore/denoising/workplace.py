@@ -1,4 +1,4 @@
-"""What the steps of a denoising share: what they say, and where the images lie."""
+"""State shared by the steps of a denoising job: notes, times, device and images."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Share of the job that is training, for the progress bar.
+#: Share of the training in the progress of the job.
 TRAINING_SHARE = 0.9
 
-#: Told between the steps of which nothing can be counted, so that a job can be cancelled there.
+#: Progress yielded between short steps, so that the job can be cancelled there.
 PREPARING = Progress("preparing", 0, 1, "", 0.0)
 
-#: Bytes a voxel takes beside its own where the whole volume is on the device: normalised, padded,
-#: and its result.
+#: Bytes per voxel in addition to the scan itself, for the whole volume on the device: normalised,
+#: padded, and the result.
 _WORKING = 12
 
 
-class Log:
+class JobLog:
     """The times of a job's stages, and its notes.
 
-    `timer`: keeps the times.
+    `timer`: of the stages.
     """
 
     def __init__(self, timer: StageTimer) -> None:
@@ -49,12 +49,12 @@ class Log:
         self.notes: list[Note] = []
 
     def note(self, message: str, warning: bool = True, subject: Subject = "run") -> Note:
-        """Keep a note, and return it to be yielded."""
+        """Record a note, and return it for the caller to yield."""
         self.notes.append(Note(message, warning, subject))
         return self.notes[-1]
 
     def keep_notes(self, events: Generator[Event, Any, T]) -> Generator[Event, Any, T]:
-        """Pass events on, and keep the notes among them."""
+        """Pass events on, and record the notes among them."""
 
         def kept(event: Event) -> Event:
             if isinstance(event, Note):
@@ -66,29 +66,29 @@ class Log:
     def run_stage(
         self, stage: str, work: Generator[float, None, T], nbytes: int = 0, fraction: float = 0.0
     ) -> Generator[Progress, Any, T]:
-        """Do work that yields how much of it is done as a stage, and tell how far it is."""
+        """Run work that yields its completed share as a stage, and yield its progress."""
 
-        def told(share: float) -> Progress:
+        def progress(share: float) -> Progress:
             return Progress(stage, round(100 * share), 100, "%", fraction)
 
-        return (yield from mapped(self.timer.timed(stage, work, nbytes), told))
+        return (yield from mapped(self.timer.timed(stage, work, nbytes), progress))
 
 
-class Place:
-    """The device that a job computes on, and the images there; the CPU where memory runs out.
+class Workplace:
+    """The device of a job and the images on it; falls back to the CPU if memory runs out.
 
     Attributes
     ----------
     backend : Backend
         The device.
     dtype : torch.dtype
-        Arithmetic of the network there.
+        Number format of the network on the device.
     memory, budget : float
-        Bytes that all may take, and images alone.
+        Maximum number of bytes in total, and for images.
     images : Images or None
-        The whole volume, normalised, on the device; None where it is read block by block.
+        The whole volume, normalised, on the device; None if it is read block by block.
     is_moved : bool
-        Whether the job began on another device.
+        Whether the job has fallen back to the CPU.
     """
 
     def __init__(
@@ -98,19 +98,19 @@ class Place:
         source: PlaneReader,
         arrangement: Arrangement,
         scale: Scale,
-        log: Log,
+        log: JobLog,
         more_a_voxel: int = 0,
     ) -> None:
         self._settings, self._source, self._log = settings, source, log
         self._arrangement, self._scale = arrangement, scale
-        # bytes a voxel takes beside
+        # further bytes per voxel
         self._more_a_voxel = more_a_voxel
         self.is_moved = False
         self.images: Images | None = None
         self._choose(backend)
 
     def upload(self) -> Generator[Event, Any, None]:
-        """Move the volume to the device, or leave it on the CPU where the device is too small."""
+        """Upload the volume, or fall back to the CPU if the memory of the device is too small."""
         volume = self._source.volume
         try:
             self._fill()
@@ -126,9 +126,9 @@ class Place:
             )
 
     def move_to_cpu(self) -> Note:
-        """Go on on the CPU.
+        """Fall back to the CPU.
 
-        Raises MemoryLimitError if that is where memory ran out.
+        Raises MemoryLimitError if the CPU was out of memory.
         """
         volume, gpu = self._source.volume, self.backend
         if not gpu.is_gpu:
@@ -145,7 +145,7 @@ class Place:
         return self._log.note("The GPU ran out of memory: fell back to the CPU.")
 
     def release(self) -> None:
-        """Give back what the device holds."""
+        """Release the memory of the device."""
         self.images = None
         self.backend.release()
 
@@ -158,7 +158,7 @@ class Place:
         self.budget = IMAGES_SHARE * self.memory
 
     def _fill(self) -> None:
-        """Upload once, in the dtype of the file, and normalise there."""
+        """Upload the scans in the dtype of the file, and normalise them on the device."""
         source = self._source
         a_voxel = source.bytes_a_voxel(_WORKING) + self._more_a_voxel
         if math.prod(source.volume.shape) * a_voxel > self.budget:

@@ -37,7 +37,7 @@ def test_a_time_limit_alone_is_used_to_its_end() -> None:
     schedule = Schedule.of(DenoiseSettings(time_budget=100))
     assert schedule.fraction_done(1_000_000, 99) < 1
     assert schedule.fraction_done(10, 100) == 1
-    assert schedule.ending(10) == "the time limit"
+    assert schedule.ending(10) == "time limit reached"
 
 
 def test_with_neither_the_curve_ends_it_and_the_rate_still_comes_down() -> None:
@@ -67,7 +67,7 @@ def test_a_curve_that_goes_on_falling_ends_with_the_most_steps() -> None:
     schedule = schedule.given(steep, noise=None)
     assert schedule.fraction_done(STEPS - 1, 0) < 1
     assert schedule.fraction_done(STEPS, 0) == 1
-    assert schedule.ending(STEPS) == "the most without a number of steps or a time limit"
+    assert schedule.ending(STEPS) == "maximum number of steps"
 
 
 def test_a_course_that_time_has_cut_is_taken_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The training of a denoising job: on its images, in smaller batches where memory runs out."""
+"""The training of a denoising job, with smaller batches if memory runs out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hushpore.denoising.automatic import BATCH, architecture_for, masked_share
 from hushpore.denoising.noise2noise import Noise2Noise
 from hushpore.denoising.recorruption import Recorruption, Thinning
 from hushpore.denoising.regions import TrainingRegions, has_regions, regions_fingerprint
-from hushpore.denoising.result import ALL_OF_IT, Learnt
+from hushpore.denoising.result import ALL_OF_IT, TrainingOutcome
 from hushpore.denoising.trained_model import Model
 from hushpore.denoising.training.blocks import BlockSampler
 from hushpore.denoising.training.checkpoint import FREE, Checkpoint
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from hushpore.denoising.images import Images
     from hushpore.denoising.model import Architecture, UNet
     from hushpore.denoising.plane_reader import PlaneReader, Scale
-    from hushpore.denoising.workplace import Log, Place
+    from hushpore.denoising.workplace import JobLog, Workplace
 
-#: Shares of the scan itself in a result from which on it is said, and from which on what was
-#: removed is too little to look for the image in it.
+#: Shares of the original scan in a result from which a note is made, and from which the removed
+#: part is too small to be examined.
 NOTABLE_SHARE, MOST_OF_IT = 0.25, 0.5
 
 
@@ -51,16 +51,16 @@ class Training:
     task: Task
     source: PlaneReader  # the volume, without its rings where these were taken out
     scale: Scale  # between its grey values and those of the network
-    place: Place  # where its images lie
+    workplace: Workplace  # where its images lie
     method: Method
-    log: Log
+    log: JobLog
 
     def run(self) -> Job:
-        """Train, in smaller batches and then on the CPU where memory runs out.
+        """Train; if memory runs out, with smaller batches and finally on the CPU.
 
-        Returns: `Learnt`.
+        Returns: `TrainingOutcome`.
         """
-        task, place = self.task, self.place
+        task, workplace = self.task, self.workplace
         count = asked = task.settings.batch_size or BATCH[task.settings.dimensions]
         while True:
             checkpoint = self._checkpoint(asked)
@@ -70,7 +70,7 @@ class Training:
                 task.size,
                 count,
                 masked_share(task.settings),
-                torch.Generator(place.backend.device).manual_seed(task.settings.seed),
+                torch.Generator(workplace.backend.device).manual_seed(task.settings.seed),
                 task.replacement,
                 self._pair_maker(),
             )
@@ -85,10 +85,10 @@ class Training:
                 patches = readable_count(count, "patch", "patches")
                 yield self.log.note(f"Out of memory: batch size reduced to {patches}.")
             else:
-                yield place.move_to_cpu()
+                yield workplace.move_to_cpu()
 
     def _pair_maker(self) -> PairMaker | None:
-        """Return what makes inputs and targets, in a training that hides nothing."""
+        """Return the maker of inputs and targets; None for methods that mask pixels."""
         task, method = self.task, self.method
         if method.name == "n2n":
             return Noise2Noise()
@@ -96,21 +96,21 @@ class Training:
             return Thinning.of(method.count, self.scale)
         if method.noise is None:
             return None
-        device = self.place.backend.device
+        device = self.workplace.backend.device
         return Recorruption.of(method.noise, self.scale, task.size, task.context, device)
 
     def _train(self, batches: BatchSampler, checkpoint: Checkpoint | None) -> Job:
-        task, place, log = self.task, self.place, self.log
+        task, workplace, log = self.task, self.workplace, self.log
         blocks, images = yield from self._images()
-        volume = (self.source, task.arrangement, self.scale, place.backend)
+        volume = (self.source, task.arrangement, self.scale, workplace.backend)
         loop = TrainingLoop(
-            task.settings, place.backend, log.timer, images, batches, place.dtype,
+            task.settings, workplace.backend, log.timer, images, batches, workplace.dtype,
             partial(read_preview_slice, *volume), self._to_model, partial(self._to_batch, blocks),
             TRAINING_SHARE, noise=self._noise_of_targets(batches), is_comparable=blocks is None,
         )  # fmt: skip
         state = loop.start(self._architecture())
         if checkpoint is not None and checkpoint.exists:
-            checkpoint.load(state, place.is_moved)
+            checkpoint.load(state, workplace.is_moved)
             yield log.note(f"Resumed from the checkpoint at step {state.step:,}.", False)
         yield PREPARING
         try:
@@ -124,13 +124,13 @@ class Training:
             steps = readable_count(state.step, "step")
             yield log.note(f"Training ended after {steps}: {loop.ended}.", warning=False)
         schedule = loop.schedule.record(state.shares)
-        learnt = Learnt(
+        outcome = TrainingOutcome(
             self._to_model(state.learner.average), state.curves, state.step, state.elapsed,
             schedule, loop.ended,
         )  # fmt: skip
-        if (share := learnt.model.network.input_share) > NOTABLE_SHARE:
-            yield log.note(_input_share_note(share, task, learnt, is_full), False, "result")
-        return learnt
+        if (share := outcome.model.network.input_share) > NOTABLE_SHARE:
+            yield log.note(_input_share_note(share, task, outcome, is_full), False, "result")
+        return outcome
 
     def _architecture(self) -> Architecture:
         task, method = self.task, self.method
@@ -139,7 +139,7 @@ class Training:
         )
 
     def _noise_of_targets(self, batches: BatchSampler) -> float | None:
-        """Return the variance of the noise that a training is to predict, normalised."""
+        """Return the normalised noise variance of the training targets; None if unknown."""
         noise, maker = self.method.noise, batches.pair_maker
         if noise is None or maker is None:
             return None
@@ -151,12 +151,12 @@ class Training:
     def _to_batch(
         self, blocks: BlockSampler | None, step: int, patch_losses: npt.NDArray[np.float32]
     ) -> Batch:
-        """Say where in the volume the patches of a batch lie."""
+        """Return the positions in the volume of the patches of a batch."""
         task = self.task
         corners = patch_losses[:, :-1].astype(np.int64)
         if blocks is not None:
             corners = blocks.in_volume(step - 1, corners)
-        # all planes that an image predicts have the same patches
+        # all planes predicted from an image have the same patches
         corners[:, 0] = task.arrangement.predicted[corners[:, 0], 0]
         corners = in_volume(corners, task.volume.shape[: -len(task.size)])
         return Batch(step, corners, task.size, patch_losses[:, -1].astype(np.float64))
@@ -164,40 +164,40 @@ class Training:
     def _images(
         self,
     ) -> Generator[Progress, Any, tuple[BlockSampler | None, Callable[[int], Images]]]:
-        """Return what gives the images to learn from in a step, and where patches may lie."""
-        task, place, timer = self.task, self.place, self.log.timer
+        """Return a function that gives the images of a step, and the sampler of their blocks."""
+        task, workplace, timer = self.task, self.workplace, self.log.timer
         regions: TrainingRegions | None = None
         weight = None
         if has_regions(task.settings):
             regions = TrainingRegions(task.volume, task.settings, task.arrangement, task.size)
-        if place.images is not None:
-            whole = place.images
+        if workplace.images is not None:
+            whole = workplace.images
             if regions is not None:
                 with timer.stage("regions"):
                     every = np.arange(whole.shape[0]), slice(0, whole.shape[1])
-                    places = regions.places(*every).to(place.backend.device)
+                    places = regions.places(*every).to(workplace.backend.device)
                     whole = replace(whole, places=places)
             return None, lambda step: whole
         if regions is not None:
             weight = yield from self.log.run_stage("regions", regions.row_weights())
         blocks = BlockSampler(
-            self.source, task.arrangement, self.scale, place.backend, timer, place.budget,
+            self.source, task.arrangement, self.scale, workplace.backend, timer, workplace.budget,
             task.size[0], task.settings.seed, regions, weight,
         )  # fmt: skip
         return blocks, blocks.at
 
     def _checkpoint(self, batch_size: int) -> Checkpoint | None:
-        """Return the file that the training is kept in, of so many patches a step as asked for."""
-        settings, place = self.task.settings, self.place
+        """Return the checkpoint of the training; `batch_size`: as in the settings."""
+        settings, workplace = self.task.settings, self.workplace
         if not settings.checkpoint:
             return None
         regions = regions_fingerprint(self.task.volume, settings)
         scans = "".join(fingerprint(each.volume.data) for each in self.source.scans)
         key = {
             "volume": scans + regions,
-            # each has its own random numbers
-            "device": place.backend.device.partition(":")[0],
-            "arithmetic": str(place.dtype),
+            # devices have different random numbers
+            "device": workplace.backend.device.partition(":")[0],
+            "arithmetic": str(workplace.dtype),
             **{name: each for name, each in settings.to_dict().items() if name not in FREE},
             "batch_size": batch_size,
         }
@@ -211,7 +211,7 @@ class Training:
         )
 
 
-def _input_share_note(share: float, task: Task, learnt: Learnt, is_full: bool) -> str:
+def _input_share_note(share: float, task: Task, outcome: TrainingOutcome, is_full: bool) -> str:
     """Return a note that a large share of the result is the original scan.
 
     `is_full`: whether the training ended because it no longer improved the result.
@@ -220,20 +220,20 @@ def _input_share_note(share: float, task: Task, learnt: Learnt, is_full: bool) -
     if share > ALL_OF_IT:
         kept = "The result is the original scan"
     if share > MOST_OF_IT:
-        verb = "is" if learnt.steps == 1 else "are"
-        few = f"{readable_count(learnt.steps, 'step')} {verb} too few"
+        verb = "is" if outcome.steps == 1 else "are"
+        few = f"{readable_count(outcome.steps, 'step')} {verb} too few"
         why = "there is little noise" if is_full else f"either there is little noise, or {few}"
         return f"{kept}: {why}."
-    if advice := advice_after(task, learnt):
+    if advice := advice_after(task, outcome):
         return f"{kept}: there is little noise, and the training was short for it.{advice}"
     return f"{kept}: there is little noise."
 
 
-def advice_after(task: Task, learnt: Learnt) -> str:
+def advice_after(task: Task, outcome: TrainingOutcome) -> str:
     """Return advice for an unsatisfactory result; empty if the user chose a shorter training."""
     if task.trained is not None:
         return " The model was trained on another scan: train on this one."
-    if learnt.steps < Schedule.of(task.settings).steps:
+    if outcome.steps < Schedule.of(task.settings).steps:
         # the user stopped or limited the training, or more steps would not help
         return ""
     return " Train longer (steps)."
