@@ -154,6 +154,10 @@ class BatchWidget(WorkerContainer):
         self._timer.start()
         return worker
 
+    @property
+    def _if_closed(self) -> str:
+        return "it stops; finished scans are kept, and a new run continues with the others"
+
     def cancel(self) -> None:
         """Stop; what is done stays, and a new start goes on from there."""
         if self.worker is not None:

@@ -204,6 +204,13 @@ class DenoiseWidget(JobWidget):
             settings = self._kept.settings
         return settings
 
+    @property
+    def _if_closed(self) -> str:
+        settings: Any = self.form.value
+        if settings.checkpoint:
+            return f"it stops; training continues from {settings.checkpoint} when you run it again"
+        return "it stops, and its training is lost (a Checkpoint file, under More, keeps it)"
+
     def after_cancel(self) -> str:
         """Offer to use what was learnt, and to go on."""
         self._let_go_of_training()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import string
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari import current_viewer
 from napari.utils.progress import cancelable_progress
+from napari.utils.task_status import Status
 from qtpy.QtCore import QObject, QTimer
 from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
@@ -24,6 +26,32 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job, Progress
     from hushpore.viewer.running.problem import Problem
+
+
+def ask_before_close(worker: JobWorker, consequence: str) -> None:
+    """Have napari ask before its window is closed while a worker runs.
+
+    `worker`: just about to start. `consequence`: what becomes of its work when the window closes;
+    the question says it.
+    """
+    window = getattr(current_viewer(), "window", None)
+    if window is None:
+        return
+    # napari has no public name for this yet
+    task = window._register_task_status(
+        "hushpore", Status.BUSY, f"{worker.name}: {consequence}", worker.cancel
+    )
+    ends = {
+        worker.returned: Status.COMPLETED,
+        worker.failed: Status.FAILED,
+        worker.cancelled: Status.CANCELLED,
+    }
+    for signal, status in ends.items():
+        signal.connect(partial(_end_task, window, task, status))
+
+
+def _end_task(window: Any, task: Any, status: Status, *_: object) -> None:
+    window._update_task_status(task, status)
 
 
 class Activity(cancelable_progress):

@@ -10,6 +10,7 @@ from qtpy.QtCore import QEventLoop, QTimer
 from hushpore.base.errors import HushporeError
 from hushpore.viewer.forms.native import PlacedContainer
 from hushpore.viewer.running.problem import Problem
+from hushpore.viewer.running.status import ask_before_close
 from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_on_destroy
 
 #: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
@@ -86,8 +87,14 @@ class WorkerContainer(PlacedContainer):
             raise kind(problem.message if problem.expected else problem.details)
         return self.result
 
+    @property
+    def _if_closed(self) -> str:
+        """What becomes of the running job when napari's window is closed."""
+        return "it stops, and its result is lost"
+
     def _follow_worker(self, worker: JobWorker) -> None:
         """Have the end of a worker told to this, and have it stopped with this."""
+        ask_before_close(worker, self._if_closed)
         self.result = None
         self._workers.append(worker)
         self._ends.follow(worker)
