@@ -338,7 +338,8 @@ class JobWorker(QObject):
         return self._attention
 
     def _leave_queue(self, *_: Any) -> None:
-        JobWorker.running.discard(self)
+        # kept until the other slots of this signal have run: PySide drops them with their sender
+        QTimer.singleShot(0, partial(JobWorker.running.discard, self))
         if self in self._queue:
             self._queue.remove(self)
             if self._queue:
