@@ -32,7 +32,7 @@ from hushpore.cluster.setup import begin
 from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.registry import form_columns
+from hushpore.pores.forms.registry import form_tables
 from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import (
     outside_totals,
@@ -191,7 +191,8 @@ class _Segmentation:
         write_table(self.content, "totals", totals_columns(totals))
         if self.settings.form != "none":
             findings = Findings(totals, pores, throats, self.volume, self.settings)
-            write_table(self.content, "form", form_columns(self.settings.form, findings))
+            for name, columns in form_tables(self.settings.form, findings).items():
+                write_table(self.content, name, columns)
         yield from self._note(
             f"{self.runner.computed} tasks were done, "
             f"{self.runner.reused} taken from an earlier run."

@@ -14,7 +14,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
 from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.registry import form_columns
+from hushpore.pores.forms.registry import form_tables
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.numbering import (
@@ -51,7 +51,7 @@ from hushpore.pores.watershed.merging import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
     import pandas as pd
@@ -205,9 +205,11 @@ class Pores:
         """
         import pandas as pd
 
+        return pd.DataFrame(self._form_tables(name)["form"])
+
+    def _form_tables(self, name: str) -> dict[str, Mapping[str, Any]]:
         known = self.provenance["result"], self._pore_columns, self._throat_columns
-        findings = Findings(*known, self.volume, self._settings, self.basins)
-        return pd.DataFrame(form_columns(name, findings))
+        return form_tables(name, Findings(*known, self.volume, self._settings, self.basins))
 
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of void or solid with the spacing and origin of the input."""
@@ -282,7 +284,8 @@ class Pores:
         }
         images = {"labels": self.labels_volume}
         if self._settings.form != "none":
-            tables["form"] = self.form(self._settings.form)
+            of_form = self._form_tables(self._settings.form)
+            tables |= {name: pd.DataFrame(each) for name, each in of_form.items()}
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)
         if self.thickness:

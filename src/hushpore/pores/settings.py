@@ -21,7 +21,7 @@ _SPELLED = {"isodata": "IsoData"}
 LOCAL_METHODS = ("sauvola", "niblack")
 
 #: Forms that results are reported in; see `hushpore.pores.forms.registry.FORMS`.
-FORM_NAMES = ("none", "bone", "foam", "casting", "bread")
+FORM_NAMES = ("none", "bone", "foam", "casting", "bread", "rock", "electrode")
 
 #: Settings of grey values, which a boolean volume (the void itself) does not use.
 _GREY_SETTINGS = (
@@ -262,11 +262,11 @@ class PoreSettings(Settings):
     form: str = option(
         "none",
         "Also report the results in the symbols, units and order of a field, in form.csv and in "
-        "the report: trabecular bone, foam, casting or bread. Values that were not measured are "
-        "listed with the reason.",
+        "the report: trabecular bone, foam, casting, bread, rock (with permeability and drainage "
+        "curve) or electrode. Values that were not measured are listed with the reason.",
         label="Report form",
         choices=FORM_NAMES,
-        choice_labels=("None", "Bone", "Foam", "Casting", "Bread"),
+        choice_labels=("None", "Bone", "Foam", "Casting", "Bread", "Rock", "Electrode"),
         more=True,
     )
     memory_budget: float | None = option(

@@ -132,7 +132,7 @@ BONE = Form(
             "Tb.Th BS/BV", "Plate-rod index",
             lambda f: f.thickness("solid_thickness") * _over_bone(f),
             "Tb.Th times BS/BV: 2 for plates, 4 for round rods, 6 for balls.",
-            reference="docs/science.md, Indices of the structure",
+            reference="docs/structure.md",
         ),
         Entry("Ct.Ar", "Cortical bone area", not_measured(_NO_CORTEX), "", 2),
         Entry("Ct.Th", "Cortical thickness", not_measured(_NO_CORTEX), "", 1),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.formatting import METRES
+from hushpore.pores.flow.drainage import drainage_columns
+from hushpore.pores.flow.network import Network, NotSolvedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,6 +126,24 @@ class Findings:
             return porosity
         return void
 
+    @cached_property
+    def network(self) -> Network:
+        """Pores and throats as a network, for flow from face to face.
+
+        Raises NotMeasuredError if the volume is an image, or is not all sample.
+        """
+        self.require_3d()
+        if self.totals.get("exterior_share"):
+            raise NotMeasuredError(
+                "Flow is computed from face to face of a volume that is all sample. Crop the scan."
+            )
+        return Network.of(self.pores, self.throats, self.volume)
+
+    @cached_property
+    def drainage(self) -> dict[str, npt.NDArray[np.float64]]:
+        """The drainage curve, see `hushpore.pores.flow.drainage.drainage_columns`."""
+        return drainage_columns(self.network, METRES.get(self.volume.unit))
+
     def column(self, name: str) -> npt.NDArray[np.float64]:
         """Return the values of a column of pores, without empty ones.
 
@@ -216,7 +236,7 @@ def _row(entry: Entry, findings: Findings, reference: str) -> dict[str, Any]:
     }  # fmt: skip
     try:
         found = entry.compute(findings)
-    except NotMeasuredError as reason:
+    except (NotMeasuredError, NotSolvedError) as reason:
         return row | {"missing": str(reason)}
     except ZeroDivisionError:
         found = math.nan

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.pores.forms.bone import BONE
 from hushpore.pores.forms.bread import BREAD
 from hushpore.pores.forms.casting import CASTING
+from hushpore.pores.forms.electrode import ELECTRODE
+from hushpore.pores.forms.entries import NotMeasuredError
 from hushpore.pores.forms.foam import FOAM
+from hushpore.pores.forms.rock import ROCK
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hushpore.pores.forms.entries import Findings, Form
 
 #: By the values of the setting ``form``.
-FORMS: dict[str, Form] = {"bone": BONE, "foam": FOAM, "casting": CASTING, "bread": BREAD}
+FORMS: dict[str, Form] = {
+    "bone": BONE,
+    "foam": FOAM,
+    "casting": CASTING,
+    "bread": BREAD,
+    "rock": ROCK,
+    "electrode": ELECTRODE,
+}
+
+#: Forms with a drainage curve.
+_WITH_DRAINAGE = ("rock", "electrode")
 
 
-def form_columns(name: str, findings: Findings) -> dict[str, list[Any]]:
-    """Return the columns of a form, `hushpore.pores.forms.entries.COLUMNS`.
+def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
+    """Return the tables of a form, by the names of their files.
 
     Parameters
     ----------
@@ -29,8 +45,9 @@ def form_columns(name: str, findings: Findings) -> dict[str, list[Any]]:
 
     Returns
     -------
-    dict of str to list
-        A row for each entry.
+    dict of str to mapping
+        ``form``: the columns `hushpore.pores.forms.entries.COLUMNS`, a row for each entry;
+        ``drainage``: see `hushpore.pores.flow.drainage.drainage_columns`, of rocks and electrodes.
 
     Raises
     ------
@@ -39,4 +56,8 @@ def form_columns(name: str, findings: Findings) -> dict[str, list[Any]]:
     """
     if name not in FORMS:
         raise InputError(f"There is no form {name!r}. Available: {', '.join(FORMS)}.")
-    return FORMS[name].columns(findings)
+    tables: dict[str, Mapping[str, Any]] = {"form": FORMS[name].columns(findings)}
+    if name in _WITH_DRAINAGE:
+        with suppress(NotMeasuredError):
+            tables["drainage"] = findings.drainage
+    return tables

@@ -1,0 +1,1 @@
+"""Flow through the network of pores and throats: breakthrough, drainage, permeability."""
