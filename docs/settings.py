@@ -12,7 +12,8 @@ HEAD = """# Settings
 *Which settings does each job have, with which defaults?*
 
 A setting has the same name as a keyword argument (`hushpore.denoise(scan, time_budget=120)`), as a
-flag (`hushpore denoise --time-budget 120`), in settings files, and in the record of every result.
+flag (`hushpore denoise --time-budget 120`), in settings files, and in the record of every result;
+napari shows a label.
 `docs/settings.py` writes this page from the settings classes.
 """
 
@@ -25,11 +26,11 @@ def settings_page() -> str:
     classes = {f"{kind.title} (`{job}`)": kind.settings for job, kind in JOBS.items()}
     for title, settings in {**classes, PREFERENCES: Preferences}.items():
         parts.append(f"\n## {title}\n")
-        parts.append("| setting | default | accepted | effect |")
-        parts.append("|---|---|---|---|")
+        parts.append("| setting | in napari | default | accepted | effect |")
+        parts.append("|---|---|---|---|---|")
         for option in settings.options():
             accepted = option.expected + (f", {option.unit}" if option.unit else "")
-            row = (f"`{option.name}`", f"`{option.default}`", accepted, option.help)
+            row = (f"`{option.name}`", option.label, f"`{option.default}`", accepted, option.help)
             parts.append("| " + " | ".join(row) + " |")
     return "\n".join(parts) + "\n"
 

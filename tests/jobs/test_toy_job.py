@@ -247,5 +247,5 @@ def test_without_an_image_for_others_its_result_is_a_folder_with_a_report(
 def test_the_documentation_lists_it() -> None:
     page = runpy.run_path(str(DOCS / "settings.py"))["settings_page"]()
     assert "## Median filter (`median`)" in page
-    row = "| `width` | `3` | a whole number from 1 to 15, voxels | Edge of the window. |"
+    row = "| `width` | Width | `3` | a whole number from 1 to 15, voxels | Edge of the window. |"
     assert row in page
