@@ -67,6 +67,8 @@ def make_provenance(
             "dtype": volume.dtype.name,
             "spacing": list(volume.spacing),
             "unit": volume.unit,
+            # settings of the scan, which papers must report
+            **({"scanner": volume.metadata["scanner"]} if volume.metadata.get("scanner") else {}),
             **(digest or {"blake2b": fingerprint(volume.data)}),
         },
         "auxiliary": _auxiliary(volume, settings, auxiliary_digests or {}),

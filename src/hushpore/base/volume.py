@@ -334,6 +334,14 @@ def as_volume(image: VolumeLike, **known: Any) -> Volume:
     return Volume(image, **known)
 
 
+def how_to_choose(volume: Volume) -> str:
+    """Return the sentence that says how one image is chosen of a volume with leading axes."""
+    leading = volume.axes[: -volume.n_spatial]
+    index = ", ".join(f"{axis}=0" for axis in leading)
+    slices = " If its images are slices, read it with axes='zyx'." if len(leading) == 1 else ""
+    return f"Choose one with volume.at({index}).{slices if volume.n_spatial == 2 else ''}"
+
+
 def require_values(volume: Volume) -> npt.NDArray[Any]:
     """Return the array of a volume after checking that it can be worked on.
 

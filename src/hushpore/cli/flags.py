@@ -21,6 +21,7 @@ _OWN = "Options"
 #: Wording in messages about files, and the wording with the flag (named first) that replaces it.
 _FILES = (
     ("resample", "Resample the stack", "Use --resample"),
+    ("axes", "axes='zyx'", "--axes zyx"),
     ("overwrite", "allow overwriting", "use --overwrite"),
     ("series", "series=", "--series"),
     ("trust", "trust=True", "--trust"),
@@ -110,6 +111,38 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
     return decorate
 
 
+#: Flags that describe values where the file does not, or does so wrongly.
+_layout_flags = (
+    click.option(
+        "--offset", default=0, type=click.IntRange(min=0), metavar="BYTES",
+        help="Bytes before the first voxel, with --shape.",
+    ),
+    click.option(
+        "--byte-order", default="", type=click.Choice(["", "little", "big"]), metavar="ORDER",
+        help="little or big endian, with --shape.  [default: little]",
+    ),
+    click.option(
+        "--dtype", default="", metavar="TYPE",
+        help="Type of a voxel, with --shape: uint8, uint16, int16, float32.  [default: guessed "
+        "from the size of the file]",
+    ),
+    click.option(
+        "--shape", default="", metavar="Z,Y,X",
+        help="Read a raw file without a header, with so many voxels along z,y,x: 400,512,512.",
+    ),
+    click.option(
+        "--axes", default="", metavar="AXES",
+        help="Names of the axes, if the file names them wrongly: zyx for slices that it calls "
+        "frames (tyx).",
+    ),
+)  # fmt: skip
+
+
+def layout_of(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the flags that describe values, as fields of a `ScanRecipe`."""
+    return {name: flags[name] for name in ("axes", "shape", "dtype", "byte_order", "offset")}
+
+
 def reading_flags(command: Any) -> Any:
     """Add the flags for reading a scan (`hushpore.runs.scan_recipe.ScanRecipe`)."""
     for decorator in (
@@ -119,6 +152,7 @@ def reading_flags(command: Any) -> Any:
             help="Voxel size, if the file gives none or a wrong one: 15.4um, or as z,y,x: "
             "5,0.49,0.49mm.",
         ),
+        *_layout_flags,
         click.option(
             "--at", multiple=True, metavar="AXIS=N",
             help="Position on a time or channel axis, for example --at t=0; repeat for more axes.",

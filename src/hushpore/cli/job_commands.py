@@ -15,6 +15,7 @@ from hushpore.cli.flags import (
     JobCommand,
     device_flag,
     in_flags,
+    layout_of,
     reading_flags,
     settings_flags,
     settings_from,
@@ -129,6 +130,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
             voxel_size=flags["voxel_size"],
             trust=flags["trust"],
             at=at,
+            layout=layout_of(flags),
             device=device,
             jobs=n_jobs,
             overwrite=overwrite,
@@ -216,8 +218,9 @@ def _run(
 
     overwrite = flags["overwrite"]
     source = ScanRecipe(
-        path, flags["series"], flags["resample"], flags["at"], flags["voxel_size"], flags["trust"]
-    )
+        path, flags["series"], flags["resample"], flags["at"], flags["voxel_size"], flags["trust"],
+        **layout_of(flags),
+    )  # fmt: skip
     requested = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in requested.items()}
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}

@@ -20,7 +20,7 @@ from hushpore.io.folders import sidecar_of
 from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import Stream, uncompressed_planes
 from hushpore.io.libraries import explained_damage
-from hushpore.io.raw_names import layout_by_name
+from hushpore.io.raw_names import TYPES_BY_BYTES, layout_by_name
 from hushpore.io.unitless import unitless_notes
 
 if TYPE_CHECKING:
@@ -108,6 +108,51 @@ def _open_by_name(path: Path) -> Volume:
         note += f" The voxel size ({named.spacing:g} {named.unit}) is also from the name."
         known["notes"] = [note]
     return volume_of_layout(Layout(path, 0, dtype, named.shape), path, **known)
+
+
+def open_raw_as(
+    path: Path, shape: Sequence[int], dtype: str = "", order: str = "", offset: int = 0
+) -> Volume:
+    """Open a raw file whose layout the user gives; its values stay on disk.
+
+    Parameters
+    ----------
+    path : Path
+        Any file with uncompressed voxels.
+    shape : sequence of int
+        Voxels along z, y, x (or y, x).
+    dtype : str, optional
+        Type as NumPy writes it, ``"uint16"``. By default that whose voxels fill the file to the
+        byte, which a note says.
+    order : str, optional
+        Byte order, ``"<"`` (little-endian) or ``">"``; by default that of `dtype`, or little.
+    offset : int, optional
+        Bytes before the first voxel.
+
+    Raises
+    ------
+    InputError
+        If the type is not known, or the file is smaller.
+    """
+    notes = []
+    if not dtype:
+        size, voxels = path.stat().st_size - offset, math.prod(shape)
+        each, rest = divmod(size, voxels) if voxels > 0 else (0, 1)
+        if rest or each not in TYPES_BY_BYTES:
+            raise InputError(
+                f"{path.name} has {size:,} bytes of voxels, which is not {voxels:,} voxels of 1, "
+                "2, 4 or 8 bytes. Check the shape, or set the data type (--dtype)."
+            )
+        dtype = TYPES_BY_BYTES[each]
+        notes = [f"The data type {np.dtype(dtype).name} was guessed from the size of the file."]
+    try:
+        kind = np.dtype(dtype)
+        kind = kind.newbyteorder(order or ("<" if kind.isnative else "="))
+    except TypeError:
+        raise InputError(
+            f"The data type {dtype!r} is unknown. Use for example uint8, uint16, int16 or float32."
+        ) from None
+    return volume_of_layout(Layout(path, offset, kind, tuple(shape)), path, notes)
 
 
 def open_meta_image(path: Path) -> Volume:

@@ -23,7 +23,7 @@ _TYPES = {
     "f8": r"f(?:loat)?_?64|64[_-]?bits?|64f|double",
 }  # fmt: skip
 #: The type of a name that gives none, by the bytes of a voxel.
-_BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
+TYPES_BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 _BIG = r"be|big(?:[_-]?endian)?|msb"
 _VOXEL = re.compile(r"(?<![\d.])(\d+(?:[.,p]\d+)?)[_-]?(nm|um|µm|μm|micron|mm)(?![a-z])", re.I)
 
@@ -69,7 +69,7 @@ def layout_by_name(path: Path) -> NamedLayout | None:
     for shape in shapes:
         voxels = math.prod(shape)
         each, rest = divmod(size, voxels) if voxels else (0, 1)
-        kind = stated or _BY_BYTES.get(each)
+        kind = stated or TYPES_BY_BYTES.get(each)
         if rest or kind is None or int(kind[1:]) != each:
             continue
         length = _VOXEL.search(stem)

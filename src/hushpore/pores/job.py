@@ -13,7 +13,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import fingerprint_beside, make_provenance
 from hushpore.base.rescaled import held
-from hushpore.base.volume import SPATIAL_AXES, Volume
+from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose
 from hushpore.device.backend import Backend
 from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
@@ -357,11 +357,9 @@ def _find_certainty(
 def _check(volume: Volume) -> None:
     """Refuse what cannot be segmented before any of it is read."""
     if volume.axes not in SPATIAL_AXES:
-        leading = volume.axes[: -volume.n_spatial]
-        index = ", ".join(f"{axis}=0" for axis in leading)
         raise InputError(
             f"{volume.name} has axes {volume.axes!r}, but pores are segmented in one image at a "
-            f"time, 2D or 3D. Take one first, for example volume.at({index})."
+            f"time, 2D or 3D. {how_to_choose(volume)}"
         )
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")

@@ -94,6 +94,7 @@ def run_batch(
     at: Sequence[str] = (),
     voxel_size: str = "",
     trust: bool = False,
+    layout: Mapping[str, Any] | None = None,
     device: str = "auto",
     jobs: int = 1,
     overwrite: bool = False,
@@ -115,6 +116,9 @@ def run_batch(
         default pores are segmented, with the defaults.
     series, resample, at, voxel_size, trust : optional
         How each scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
+    layout : mapping of str to value, optional
+        Further fields of it: ``axes``, and ``shape``, ``dtype``, ``byte_order`` and ``offset`` of
+        raw files.
     device : str, optional
         As for `hushpore.denoise`.
     jobs : int, optional
@@ -166,7 +170,7 @@ def run_batch(
         raise InputError("A batch makes a result folder of each scan: end it with another job.")
     known = {job: settings and settings.to_dict() for job, settings in steps.items()}
     with _claimed(folder):
-        reading = ScanRecipe("", series, resample, tuple(at), voxel_size, trust)
+        reading = ScanRecipe("", series, resample, tuple(at), voxel_size, trust, **(layout or {}))
         tasks = plan(given, folder, wanted, reading=reading, device=device, overwrite=overwrite)
         group_of = _groups(list(tasks), groups)
         return (yield from _run(folder, tasks, known, jobs, group_of))

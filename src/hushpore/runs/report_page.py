@@ -269,6 +269,8 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     spacing = " x ".join(f"{step:.6g}" for step in given["spacing"])
     yield "Read from", given["source"] or "memory"
     yield "Input", f"{shape} · {spacing} {readable_unit(given['unit'])} · {given['dtype']}"
+    if given.get("scanner"):
+        yield "Scanner", ", ".join(_scanner_settings(given["scanner"]))
     # of the whole, or of its blocks on a cluster
     (digest,) = (value for name, value in given.items() if name.startswith("blake2b"))
     yield "Fingerprint of the input", digest
@@ -279,6 +281,17 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield JOBS[job["job"]].title, f"{seconds:.1f} s on {job['device']}"
     yield "Versions", ", ".join(f"{name} {is_}" for name, is_ in made["versions"].items())
     yield "Computer", made["platform"]
+
+
+def _scanner_settings(settings: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the settings of a scanner in words: ``filter Al 0.5 mm``, ``voltage 80 kV``."""
+    units = {"kv": "kV", "ua": "µA", "ms": "ms", "deg": "°", "mm": "mm"}
+    for name, value in settings.items():
+        words = name.split("_")
+        if isinstance(value, str):
+            yield value if name == "scanner" else f"{' '.join(words)} {value}"
+        else:
+            yield f"{' '.join(words[:-1])} {value:g} {units.get(words[-1], words[-1])}"
 
 
 def _plots(pores: pd.DataFrame, profile: pd.DataFrame, unit: str) -> str:

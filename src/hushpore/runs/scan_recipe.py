@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import result_of
 from hushpore.base.formatting import METRES, readable_unit, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
+from hushpore.io.loading import into_memory
 from hushpore.io.points import read_points
+from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
     T = TypeVar("T", bound=Settings)
+
+#: Fields that describe values where the file does not, or does so wrongly.
+LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset")
 
 #: By which a note of a voxel size that was given is known.
 GIVEN = "was given by the user"
@@ -43,7 +49,12 @@ class ScanRecipe:
     the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on time
     and channel axes, each as ``"t=0"``. `voxel_size`: size of a voxel where the file does not say
     it, or says it wrong: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``. `trust`: read it even
-    where it takes far more memory than its bytes, as for `hushpore.read`.
+    where it takes far more memory than its bytes, as for `hushpore.read`. `axes`: letters of
+    the axes where the file names them wrongly: ``"zyx"`` for slices that it calls frames.
+
+    Of a raw file without a header, `shape`: voxels along z, y, x: ``"400,512,512"``; `dtype`: type
+    of a voxel, ``"uint16"``, by default guessed from the size of the file; `byte_order`:
+    ``"little"`` or ``"big"``; `offset`: bytes before the first voxel.
     """
 
     path: str
@@ -52,6 +63,11 @@ class ScanRecipe:
     at: tuple[str, ...] = ()
     voxel_size: str = ""
     trust: bool = False
+    axes: str = ""
+    shape: str = ""
+    dtype: str = ""
+    byte_order: str = ""
+    offset: int = 0
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> Self:
@@ -72,7 +88,7 @@ class ScanRecipe:
         """Return it as JSON values, the path absolute, with the `stamp` of the files."""
         place = str(Path(self.path).expanduser().resolve())
         known = {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
-        for name in ("voxel_size", "trust"):
+        for name in ("voxel_size", "trust", *LAYOUT):
             if not known[name]:
                 del known[name]
         return known
@@ -116,18 +132,45 @@ class ScanRecipe:
         the volume.
         """
         empty = None if device is None else choose_backend(device).empty
+        if self.shape:
+            (volume,) = result_of(into_memory([self._raw()], empty=empty))
+            return self.arrange(volume)
         series = self.series or None
         return self.arrange(read(self.path, series=series, empty=empty, trust=self.trust))
 
     def describe(self) -> Volume:
         """Return what `read` would, but with all values on disk; raises as that does."""
+        if self.shape:
+            return self.arrange(self._raw())
         return self.arrange(choose(describe(self.path, trust=self.trust), self.series))
+
+    def _raw(self) -> Volume:
+        """Open a raw file by the layout that is given."""
+        path = Path(self.path).expanduser()
+        if not path.is_file():
+            raise InputError(f"--shape describes one raw file, but {path} is not a file.")
+        try:
+            shape = [int(length) for length in self.shape.split(",")]
+        except ValueError:
+            shape = []
+        if len(shape) not in (2, 3) or min(shape) < 1:
+            raise InputError(
+                f"--shape {self.shape}: expected whole numbers along z,y,x, for example "
+                "400,512,512."
+            )
+        orders = {"": "", "little": "<", "big": ">"}
+        if self.byte_order not in orders:
+            raise InputError(f"--byte-order {self.byte_order}: expected little or big.")
+        volume = open_raw_as(path, shape, self.dtype, orders[self.byte_order], self.offset)
+        return dataclasses.replace(volume, source=str(path))
 
     def arrange(self, volume: Volume) -> Volume:
         """Do with a volume what is asked for beside reading it; values on disk stay there.
 
         Raises InputError if a voxel size or a position is not one, or does not fit the volume.
         """
+        if self.axes:
+            volume = with_axes(volume, self.axes)
         if self.voxel_size:
             volume = with_voxel_size(volume, self.voxel_size)
         if self.resample and is_uneven(volume):
@@ -142,6 +185,29 @@ class ScanRecipe:
                 ) from None
             volume = volume.at(**{axis: index})
         return volume
+
+
+def with_axes(volume: Volume, axes: str) -> Volume:
+    """Return a volume whose axes have other names, and a note if that gives it a z axis.
+
+    `axes`: a letter for each axis, the last ``zyx`` or ``yx``: ``"zyx"`` for ``"tyx"``.
+    Raises InputError if they do not fit.
+    """
+    more = (3 if axes.endswith("zyx") else 2) - volume.n_spatial
+    if more < 1:
+        kept = {"spacing": volume.spacing[-more:], "origin": volume.origin[-more:]} if more else {}
+        return dataclasses.replace(volume, axes=axes, **kept)
+    step = volume.spacing[0]
+    note = f"The axes {volume.axes} were read as {axes}, as requested"
+    if volume.unit in METRES:
+        note += (
+            f"; the distance between slices was set to the pixel size, {step:g} "
+            f"{readable_unit(volume.unit)} (set it with --voxel-size)"
+        )
+    return dataclasses.replace(
+        volume, axes=axes, spacing=(step, *volume.spacing), origin=(),
+        notes=[*volume.notes, f"{note}."],
+    )  # fmt: skip
 
 
 def with_voxel_size(volume: Volume, text: str) -> Volume:

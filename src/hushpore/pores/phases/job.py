@@ -12,7 +12,7 @@ import numpy as np
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import make_provenance
-from hushpore.base.volume import SPATIAL_AXES, Volume, require_grey
+from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_grey
 from hushpore.device.backend import Backend
 from hushpore.pores.job import (
     outside_totals,
@@ -142,11 +142,9 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
     Raises InputError or MemoryLimitError, as `measure_phases`.
     """
     if volume.axes not in SPATIAL_AXES:
-        leading = volume.axes[: -volume.n_spatial]
-        index = ", ".join(f"{axis}=0" for axis in leading)
         raise InputError(
             f"{volume.name} has axes {volume.axes!r}, but phases are measured in one image at a "
-            f"time, 2D or 3D. Choose one first, for example volume.at({index})."
+            f"time, 2D or 3D. {how_to_choose(volume)}"
         )
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")

@@ -1,0 +1,124 @@
+"""Flags that describe values where the file does not, or does so wrongly."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tifffile
+from click.testing import CliRunner
+from PIL import Image
+
+from hushpore.cli.commands import hushpore as command
+
+
+@pytest.fixture
+def scan():
+    """A foam of two grey values with four pores."""
+    z, y, x = np.indices((12, 24, 26))
+    values = np.full(z.shape, 2000, np.uint16)
+    for cy in (6, 17):
+        for cx in (7, 18):
+            values[(z - 6) ** 2 + (y - cy) ** 2 + (x - cx) ** 2 <= 12] = 500
+    return values
+
+
+def run(*words):
+    done = CliRunner().invoke(command, [*map(str, words)])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def count_of(folder):
+    return len(pd.read_csv(folder / "pores.csv"))
+
+
+def pores_of(folder):
+    return json.loads((folder / "result.json").read_text())["jobs"][-1]
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_a_raw_file_is_read_by_the_flags(tmp_path, scan, order):
+    path = tmp_path / "scan.dump"
+    path.write_bytes(b"header" + scan.astype("<u2" if order == "little" else ">u2").tobytes())
+    flags = ["--shape", "12,24,26", "--dtype", "uint16", "--byte-order", order, "--offset", 6]
+    words = ["--voxel-size", "5um", "--threshold", 1000]
+    code, said = run("pores", path, "-o", tmp_path / "result", *flags, *words)
+    assert code == 0, said
+    record = json.loads((tmp_path / "result" / "result.json").read_text())
+    assert count_of(tmp_path / "result") == 4
+    assert record["source"]["shape"] == "12,24,26"
+    assert record["source"]["byte_order"] == order
+    assert record["jobs"][0]["input"]["spacing"] == [5, 5, 5]
+    code, said = run("rerun", tmp_path / "result", "-o", tmp_path / "again")
+    assert code == 0, said
+
+
+def test_a_type_that_is_not_given_is_guessed_and_said(tmp_path, scan):
+    scan.tofile(tmp_path / "scan.raw")
+    words = ["--threshold", 1000, "--shape", "12,24,26"]
+    code, said = run("pores", tmp_path / "scan.raw", "-o", tmp_path / "result", *words)
+    assert code == 0, said
+    notes = pores_of(tmp_path / "result")["notes"]
+    assert "The data type uint16 was guessed from the size of the file." in notes
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--shape", "12,24"], "which is not 288 voxels of 1, 2, 4 or 8 bytes"),
+        (["--shape", "12,24,x"], "expected whole numbers along z,y,x"),
+        (["--shape", "12,24,26", "--dtype", "word"], "The data type 'word' is unknown"),
+        (["--shape", "12,24,26", "--dtype", "float64"], "incomplete"),
+        (["--shape", "12,24,26", "--dtype", "uint16", "--offset", "1"], "incomplete"),
+    ],
+)
+def test_flags_that_do_not_fit_are_told(tmp_path, scan, flags, words):
+    scan.tofile(tmp_path / "scan.raw")
+    code, said = run("pores", tmp_path / "scan.raw", "-o", tmp_path / "result", *flags)
+    assert code == 1
+    assert words in said
+
+
+def test_slices_that_are_called_frames_are_read_as_slices(tmp_path, scan):
+    path = tmp_path / "frames.tif"
+    tifffile.imwrite(
+        path, scan, imagej=True, resolution=(0.1, 0.1), metadata={"unit": "um", "axes": "TYX"}
+    )
+    code, said = run("pores", path, "-o", tmp_path / "result")
+    assert code == 1
+    assert "Choose one with --at t=0. If its images are slices, read it with --axes zyx." in said
+    code, said = run("pores", path, "-o", tmp_path / "result", "--axes", "zyx", "--threshold", 1000)
+    assert code == 0, said
+    made = pores_of(tmp_path / "result")
+    assert count_of(tmp_path / "result") == 4
+    assert made["input"]["spacing"] == pytest.approx([10, 10, 10])
+    assert any("set to the pixel size, 10 µm" in note for note in made["notes"])
+
+
+def test_a_batch_reads_raw_files_and_folders_of_pictures(tmp_path, scan):
+    for name in ("a", "b"):
+        scan.tofile(tmp_path / f"{name}.raw")
+    flags = ["--shape", "12,24,26", "--dtype", "uint16", "--threshold", 1000, "--no-denoise"]
+    code, said = run("batch", tmp_path / "*.raw", "-o", tmp_path / "out", *flags)
+    assert code == 0, said
+    assert count_of(tmp_path / "out" / "b") == 4
+    (tmp_path / "slices").mkdir()
+    for number, plane in enumerate(scan):
+        image = Image.fromarray((plane // 8).astype(np.uint8))
+        image.save(tmp_path / "slices" / f"s_rec{number:04d}.bmp")
+    (tmp_path / "slices" / "s_rec.log").write_text(
+        "[Acquisition]\nSource Voltage (kV)=80\nFilter=Al 0.5 mm\n"
+        "[Reconstruction]\nPixel Size (um)=12.5\n"
+    )
+    code, said = run(
+        "batch", tmp_path / "slices", "-o", tmp_path / "more", "--threshold", 125, "--no-denoise"
+    )
+    assert code == 0, said
+    made = pores_of(tmp_path / "more" / "slices")
+    assert count_of(tmp_path / "more" / "slices") == 4
+    assert made["input"]["spacing"] == [12.5] * 3
+    assert made["input"]["scanner"] == {"voltage_kv": 80, "filter": "Al 0.5 mm"}
+    page = (tmp_path / "more" / "slices" / "report.html").read_text(encoding="utf-8")
+    assert "voltage 80 kV, filter Al 0.5 mm" in page
