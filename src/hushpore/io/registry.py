@@ -231,8 +231,8 @@ _READERS: dict[str, Reader] = {
         hint="its shape and data type are unknown. It needs the header file of the scanner (.vgi, "
         '.xtekct, .pcr, .vol.info), or a JSON file of the same name: {"shape": [z, y, x], "dtype": '
         '"<u2", "spacing": [z, y, x], "unit": "um"}; or both in its name, as in '
-        "scan_512x512x400_uint16.raw (x, y, z); or on the command line --shape 400,512,512 (z, y, x) "
-        "and --dtype uint16",
+        "scan_512x512x400_uint16.raw (x, y, z); or, on the command line, --shape 400,512,512 "
+        "(z, y, x) and --dtype uint16",
         understood="`.raw`, `.bin`, `.vol`, `.dat` with a JSON file beside it (below), or with "
         "shape and type in the name (`bread_512x512x400_16bit.raw`)",
         voxel_size="the JSON file, or the name",
