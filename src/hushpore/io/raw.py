@@ -125,7 +125,7 @@ def open_raw_as(
         Type as NumPy writes it, ``"uint16"``. By default that whose voxels fill the file to the
         byte, which a note says.
     order : str, optional
-        Byte order, ``"<"`` (little-endian) or ``">"``; by default that of `dtype`, or little.
+        Byte order, ``"little"`` or ``"big"``; by default that of `dtype`, or little.
     offset : int, optional
         Bytes before the first voxel.
 
@@ -147,7 +147,8 @@ def open_raw_as(
         notes = [f"The data type {np.dtype(dtype).name} was guessed from the size of the file."]
     try:
         kind = np.dtype(dtype)
-        kind = kind.newbyteorder(order or ("<" if kind.isnative else "="))
+        if order or kind.isnative:
+            kind = kind.newbyteorder("big" if order == "big" else "little")
     except TypeError:
         raise InputError(
             f"The data type {dtype!r} is unknown. Use for example uint8, uint16, int16 or float32."

@@ -158,10 +158,9 @@ class ScanRecipe:
                 f"--shape {self.shape}: expected whole numbers along z,y,x, for example "
                 "400,512,512."
             )
-        orders = {"": "", "little": "<", "big": ">"}
-        if self.byte_order not in orders:
+        if self.byte_order not in ("", "little", "big"):
             raise InputError(f"--byte-order {self.byte_order}: expected little or big.")
-        volume = open_raw_as(path, shape, self.dtype, orders[self.byte_order], self.offset)
+        volume = open_raw_as(path, shape, self.dtype, self.byte_order, self.offset)
         return dataclasses.replace(volume, source=str(path))
 
     def arrange(self, volume: Volume) -> Volume:
@@ -195,7 +194,7 @@ def with_axes(volume: Volume, axes: str) -> Volume:
     """
     more = (3 if axes.endswith("zyx") else 2) - volume.n_spatial
     if more < 1:
-        kept = {"spacing": volume.spacing[-more:], "origin": volume.origin[-more:]} if more else {}
+        kept: dict[str, Any] = {"spacing": volume.spacing[-more:], "origin": volume.origin[-more:]}
         return dataclasses.replace(volume, axes=axes, **kept)
     step = volume.spacing[0]
     note = f"The axes {volume.axes} were read as {axes}, as requested"
