@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 from napari._app_model.constants._menus import is_menu_contributable
-from npe2 import PluginManager, PluginManifest
+from npe2 import PluginManifest
 
 import hushpore
 from hushpore.io.registry import EXPORTERS, READERS, exporters_of
@@ -59,10 +59,9 @@ def test_images_are_saved_by_the_endings_of_the_exporters(manifest):
      ("1.2.840.113619.2.55.3", True), ("photo.gif", False), ("slice.png", True),
      ("notes.txt", False), ("data.2024.csv", False)],
 )  # fmt: skip
-def test_files_are_offered_by_extension_or_where_they_have_none(manifest, name, ours):
-    plugins = PluginManager()
-    plugins.register(manifest)
-    found = list(plugins.iter_compatible_readers(f"/a.b/{name}"))
+def test_files_are_offered_by_extension_or_where_they_have_none(npe2pm, manifest, name, ours):
+    npe2pm.register(manifest)
+    found = list(npe2pm.iter_compatible_readers(f"/a.b/{name}"))
     assert bool(found) == ours
 
 

@@ -312,16 +312,14 @@ def test_merging_that_is_damaged_is_said_and_the_rest_is_there(widget, pores, wr
 
 
 @pytest.mark.parametrize("kind", ["image", "labels"])
-def test_our_writers_come_first_in_naparis_dialog(monkeypatch, kind):
-    plugins = npe2.PluginManager()
+def test_our_writers_come_first_in_naparis_dialog(npe2pm, kind):
     for package, name in ((napari_builtins, "builtins.yaml"), (hushpore, "napari.yaml")):
         file = Path(package.__file__).parent / name
-        plugins.register(npe2.PluginManifest.from_file(file), warn_disabled=False)
-    monkeypatch.setattr(npe2.PluginManager, "instance", lambda: plugins)
-    before = [each.command for each in plugins.iter_compatible_writers([kind])]
+        npe2pm.register(npe2.PluginManifest.from_file(file), warn_disabled=False)
+    before = [each.command for each in npe2pm.iter_compatible_writers([kind])]
     assert before[0].startswith("napari.")
     prefer_our_writers()
-    after = [each.command for each in plugins.iter_compatible_writers([kind])]
+    after = [each.command for each in npe2pm.iter_compatible_writers([kind])]
     assert after[0].startswith("hushpore.")
     # and the others are where they were
     assert sorted(after) == sorted(before)
