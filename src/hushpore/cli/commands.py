@@ -24,6 +24,7 @@ from hushpore.cli.flags import (
     trust_flag,
 )
 from hushpore.cli.job_commands import batch_command, job_command
+from hushpore.cli.methods_command import methods_command
 from hushpore.cli.result_commands import compare_command, export_command, rerun_command
 from hushpore.cli.settings import preferences_command, settings_command
 from hushpore.cli.terminal import TimingRecorder, drive, echo
@@ -227,7 +228,8 @@ def gui(paths: tuple[str, ...], sample: bool) -> None:
 
 
 for _command in (
-    compare_command, export_command, preferences_command, rerun_command, settings_command,
+    compare_command, export_command, methods_command, preferences_command, rerun_command,
+    settings_command,
 ):  # fmt: skip
     hushpore.add_command(_command)
 

@@ -35,6 +35,7 @@ from hushpore.pores.phases.result import COLOURS
 from hushpore.pores.tables.measures import PORES, summarised
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.runs.form_section import form_section
+from hushpore.runs.methods_text import methods_section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -124,6 +125,7 @@ def pore_page(
             "<h2>Pores</h2>",
             _spread(tables["pores"], titles),
             _largest(tables["pores"], titles),
+            *methods_section(provenance, tables["pores"]["touches_border"].to_numpy(bool)),
         ],
     )
 
