@@ -212,9 +212,10 @@ def core(walk: Walk, data: Path) -> None:
     click(pores.greys.shown)
     wait(lambda: not pores.greys.is_busy, PATIENCE)
     walk.picture("core-void-preview")
-    text = walk.run(pores)
+    walk.run(pores)
     walk.picture("core-pores")
-    check(text.startswith("Air around the sample"), "the air is the first thing that is said")
+    first = pores.result.remarks[0].text
+    check(first.startswith("Surrounding air"), "the first remark is on the air")
     truth = phantom.void.sum() / phantom.sample.sum()
     check(near(pores.result.porosity, truth, 0.1), f"porosity of the sample is {truth:.2%}")
     check(near(len(pores.result.pores), phantom.n_pores, 0.1), f"{phantom.n_pores} voids are found")
@@ -262,7 +263,7 @@ def snow(walk: Walk, path: Path) -> None:
     check(denoise.layer.value is layer, "the new scan is chosen")
     wait(lambda: "noise" in denoise._facts.text(), PATIENCE)
     pores = walk.widget("Segment pores")
-    check(not pores._result.isVisible(), "nothing is said of the scan before")
+    check(not pores._result.isVisible(), "the result of the previous scan is hidden")
     walk.picture("snow-dropped")
     walk.tab("Denoise")
     click(denoise._buttons.run)
@@ -273,14 +274,14 @@ def snow(walk: Walk, path: Path) -> None:
     wait(lambda: not denoise.is_running, PATIENCE)
     settle()
     walk.picture("snow-denoised")
-    check("train longer" not in denoise._result.text().lower(), "no advice against what was done")
+    check("train longer" not in denoise._result.text().lower(), "no advice to train longer")
     click_link(denoise._result, "Segment pores")
     check("denoised" in pores.layer.value.name, "the denoised layer is chosen")
     walk.run(pores)
     values = np.asarray(pores.layer.value.data)
     share = float((values <= threshold_otsu(values)).mean())
     walk.picture("snow-pores")
-    check(near(pores.result.porosity, share, 0.03), f"its void is what Otsu parts: {share:.1%}")
+    check(near(pores.result.porosity, share, 0.03), f"its porosity is that of Otsu: {share:.1%}")
 
 
 def series(walk: Walk, data: Path) -> None:
@@ -310,13 +311,14 @@ def series(walk: Walk, data: Path) -> None:
     check("mm" in pores._facts.text(), "its voxel size is known")
     wait(lambda: not pores.greys.is_busy, PATIENCE)
     walk.picture("series-dropped")
-    text = walk.run(pores)
+    walk.run(pores)
     walk.picture("series-pores")
-    check(text.startswith("Air around the sample"), "the air is the first thing that is said")
+    first = pores.result.remarks[0].text
+    check(first.startswith("Surrounding air"), "the first remark is on the air")
     middle = pores.result.labels[len(pores.result.labels) // 2]
     parts, _ = ndimage.label(layer.data[len(layer.data) // 2] <= pores.result.threshold)
     around = parts == parts[0, 0]
-    check(np.mean(middle[around] > 0) < 1e-3, "the air around is no pore")
+    check(np.mean(middle[around] > 0) < 1e-3, "the air around is not a pore")
     inside = middle[(parts > 0) & ~around]
     check(np.mean(inside > 0) > 0.9, "the void inside is, as SciPy finds it in the middle slice")
 
@@ -339,7 +341,7 @@ def slices(walk: Walk, data: Path) -> None:
     wait(lambda: not pores.greys.is_busy, PATIENCE)
     text = walk.run(pores)
     walk.picture("slices-pores")
-    check("Air around" not in text, "the void of a foam is no air around it")
+    check("urrounding air" not in text, "the void of a foam is not surrounding air")
     check(near(pores.result.porosity, phantom.porosity, 0.05), f"porosity {phantom.porosity:.1%}")
 
 
@@ -354,7 +356,7 @@ def empty(walk: Walk, data: Path) -> None:
     walk.drop(path)
     text = walk.run(walk.widget("Segment pores"))
     walk.picture("empty-problem")
-    check("every value is 7" in text, "it is said why there are no pores")
+    check("every value is 7" in text, "the reason for no pores is given")
 
 
 if __name__ == "__main__":
