@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hushpore.base.config import FOLDER, SPEEDS, Tables, config_folder, keep, kept, toml_value
+from hushpore.base.config import (
+    FOLDER,
+    SPEEDS,
+    Tables,
+    config_folder,
+    load_file,
+    save_file,
+    toml_value,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,10 +84,10 @@ def test_a_folder_that_is_named_counts(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_file_that_is_too_long_counts_as_empty(tmp_path: Path) -> None:
-    file = keep(tmp_path / "folder" / "a.toml", "a = 1\n")
-    assert kept(file) == {"a": 1}
+    file = save_file(tmp_path / "folder" / "a.toml", "a = 1\n")
+    assert load_file(file) == {"a": 1}
     file.write_text("a = 1\n" + "#" * 2**20)
-    assert kept(file) == {}
+    assert load_file(file) == {}
 
 
 @pytest.mark.parametrize(

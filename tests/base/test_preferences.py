@@ -49,8 +49,8 @@ def test_the_environment_wins_over_what_was_saved(monkeypatch: pytest.MonkeyPatc
     assert memory_limit() == 3_000_000_000
     monkeypatch.setenv("HUSHPORE_MEMORY", "1.5")
     monkeypatch.setenv("HUSHPORE_DEVICE", "cuda:1")
-    assert preferred("device") == ("cuda:1", "as HUSHPORE_DEVICE says")
-    assert memory_in_words() == "at most 1.5 GB (as HUSHPORE_MEMORY says)"
+    assert preferred("device") == ("cuda:1", "set by HUSHPORE_DEVICE")
+    assert memory_in_words() == "at most 1.5 GB (set by HUSHPORE_MEMORY)"
 
 
 @pytest.mark.parametrize(("name", "value"), [("MEMORY", "lots"), ("DEVICE", "gpu")])
@@ -108,7 +108,7 @@ def test_a_folder_is_the_same_wherever_a_program_is_started(
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be .*Name one that is there"):
+    with pytest.raises(InputError, match=r"cannot be used.*Choose an existing folder"):
         save_preferences(Preferences(temporary_folder=str(tmp_path / "none")))
     assert load_preferences() == Preferences()
 
@@ -130,7 +130,7 @@ def test_a_gpu_that_is_preferred_and_not_there_is_done_without(
     monkeypatch.setenv("HUSHPORE_DEVICE", "cuda:77")
     backend = choose_backend("auto")
     assert backend.device == "cpu"
-    assert backend.reason.startswith("cuda:77 as HUSHPORE_DEVICE says, but: Device 'cuda:77' ")
+    assert backend.reason.startswith("cuda:77 set by HUSHPORE_DEVICE, but: Device 'cuda:77' ")
 
 
 def test_the_command_shows_changes_and_resets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_the_command_shows_changes_and_resets(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HUSHPORE_MEMORY", "2")
     known = json.loads(call("--json").stdout)["preferences"]
     assert known["memory"] == {
-        "value": 2.0, "reason": "as HUSHPORE_MEMORY says", "variable": "HUSHPORE_MEMORY",
+        "value": 2.0, "reason": "set by HUSHPORE_MEMORY", "variable": "HUSHPORE_MEMORY",
     }  # fmt: skip
     assert "memory = none  (the default" not in call("--reset", "--memory", "none").output
     assert load_preferences() == Preferences()

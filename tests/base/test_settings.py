@@ -114,7 +114,9 @@ def test_the_word_none_stands_for_none_where_that_is_accepted() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"no setting 'widht' here. Available: count, width"):
+    with pytest.raises(
+        InputError, match=r"setting 'widht' does not exist. Available: count, width"
+    ):
         Example.of({"widht": 1})
 
 
@@ -154,8 +156,8 @@ def test_every_setting_of_every_job_explains_itself(job: str) -> None:
 def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
     patches = JOBS["patches"].settings
     kept = {"sampler": "weights", "weights": "mask", "n_patches": 7}
-    assert patches.of_what_fits(kept) == patches(**kept)
-    assert patches.of_what_fits({"sampler": "weights", "n_patches": 7}) == patches(n_patches=7)
+    assert patches.of_valid(kept) == patches(**kept)
+    assert patches.of_valid({"sampler": "weights", "n_patches": 7}) == patches(n_patches=7)
 
 
 @pytest.mark.parametrize(

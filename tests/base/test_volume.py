@@ -44,7 +44,7 @@ def test_one_time_point_is_a_volume_of_the_same_geometry() -> None:
 
 @pytest.mark.parametrize("index", [{"t": 2}, {"t": -3}, {"z": 0}, {"c": 0}, {"": 0}, {"self": 0}])
 def test_an_index_outside_the_leading_axes_is_refused(index: dict[str, int]) -> None:
-    with pytest.raises(InputError, match="is not in this volume"):
+    with pytest.raises(InputError, match="does not exist"):
         Volume(np.zeros((2, 3, 4, 5))).at(**index)
 
 
@@ -69,18 +69,22 @@ def test_array_is_native_and_contiguous() -> None:
         (np.zeros((64, 64, 3), np.uint8), {}, "photograph"),
         (np.zeros((3, 4), complex), {}, "numbers"),
         (np.array([["a", "b"]]), {}, "numbers"),
-        (np.zeros((3, 4)), {"axes": "xy"}, "does not fit"),
-        (np.zeros((3, 4)), {"axes": "zyx"}, "does not fit"),
+        (np.zeros((3, 4)), {"axes": "xy"}, "does not match"),
+        (np.zeros((3, 4)), {"axes": "zyx"}, "does not match"),
         (np.zeros((2, 3, 4)), {"axes": "syx"}, "only 't' and 'c'"),
-        (np.zeros((3, 4)), {"spacing": (1, 0)}, "above zero"),
+        (np.zeros((3, 4)), {"spacing": (1, 0)}, "must be positive"),
         (np.zeros((3, 4)), {"spacing": (1, 2, 3)}, "2 finite numbers, in yx order"),
         (np.zeros((3, 4)), {"spacing": (1, np.nan)}, "finite"),
         (np.zeros((3, 4)), {"spacing": ("a", "b")}, "2 finite numbers, in yx order; got"),
         (np.zeros((3, 4)), {"spacing": (1j, 1)}, "2 finite numbers"),
         (np.zeros((3, 4)), {"spacing": (1e-200, 1)}, "from 1e-60 to 1e\\+60"),
-        (np.zeros((3, 4)), {"axes": 3}, "axes are letters, .* got 3"),
-        ([[1, 2], [3]], {}, "An image needs rows of one length"),
-        (np.ma.masked_less(np.arange(12).reshape(3, 4), 5), {}, "masked array, .* 5 of its values"),
+        (np.zeros((3, 4)), {"axes": 3}, "axes must be a string .* got 3"),
+        ([[1, 2], [3]], {}, "An image needs rows of equal length"),
+        (
+            np.ma.masked_less(np.arange(12).reshape(3, 4), 5),
+            {},
+            "masked array with 5 masked values",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_words(
@@ -115,7 +119,9 @@ def test_a_unit_that_is_not_known_is_told_once() -> None:
     scan = Volume(np.zeros((3, 4)), spacing=2, unit="furlong")
     assert scan.notes == scan.replace(scan.data).notes
     (note,) = scan.notes
-    assert note.startswith("The unit 'furlong' is not known (m, cm, mm, um, nm are, or pixel)")
+    assert note.startswith(
+        "The unit 'furlong' is unknown (known units: m, cm, mm, um, nm and pixel)"
+    )
     for unit in ("mm", "µm", "micron", "inch", "px", ""):
         assert Volume(np.zeros((3, 4)), unit=unit).notes == []
 
@@ -168,10 +174,10 @@ def test_what_lies_beside_goes_with_the_volume_when_its_values_change() -> None:
     [
         (
             np.ones((3, 4)),
-            r"crumb has shape \(3, 4\), .* fit scan. Expected \(3, 4, 5\)",
+            r"crumb has shape \(3, 4\), .* match scan. Give an array of shape \(3, 4, 5\)",
         ),
-        (np.array(["a", "b"]), "does not fit"),
-        (np.ones((3, 4, 5), complex), "does not fit"),
+        (np.array(["a", "b"]), "does not match"),
+        (np.ones((3, 4, 5), complex), "does not match"),
     ],
 )
 def test_what_does_not_fit_beside_is_refused(thing: object, words: str) -> None:
@@ -181,7 +187,8 @@ def test_what_does_not_fit_beside_is_refused(thing: object, words: str) -> None:
 
 def test_a_name_of_nothing_beside_is_refused_with_what_there_is() -> None:
     scan = Volume(np.eye(3), name="scan", auxiliary={"crust": np.eye(3)})
-    with pytest.raises(InputError, match="mask names 'crumb', but beside scan there is 'crust'"):
+    words = r"mask: the data 'crumb' do not exist for scan \(available: 'crust'\)"
+    with pytest.raises(InputError, match=words):
         scan.auxiliary_of(SimpleNamespace(mask="crumb"), "mask")
 
 

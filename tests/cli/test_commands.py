@@ -192,12 +192,12 @@ def test_labels_are_no_scan_but_markers_and_masks(scan: Path, tmp_path: Path) ->
     for path in (labels, tmp_path / "labels.ome.zarr"):
         for command_of, said in (
             (("pores", path, "-o", tmp_path / "out", *words), "a boolean volume"),
-            (("denoise", path, "-o", tmp_path / "out.tif", *QUICK), "Give the scan"),
+            (("denoise", path, "-o", tmp_path / "out.tif", *QUICK), "Give the scan itself"),
             (("phases", path, "-o", tmp_path / "out"), "--are-labels"),
         ):
             refused = call(*command_of)
             assert refused.exit_code == 1
-            assert "holds labels, a number for each pore" in refused.output
+            assert "contains labels of pores or phases" in refused.output
             assert said in refused.output
     assert not list(tmp_path.glob("out*"))
     beside = ("--markers", labels, "--sample-mask", labels)

@@ -81,7 +81,7 @@ def test_every_command_takes_the_written_defaults(scan: Path, tmp_path: Path, na
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[pores]\nhh = 1", "There is no setting 'hh' here"),
+        ("[pores]\nhh = 1", "The setting 'hh' does not exist"),
         ("[denoise]\nsteps = 7", "need a table [pores] for this command, but contain [denoise]"),
     ],
 )

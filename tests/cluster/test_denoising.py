@@ -246,7 +246,7 @@ def test_a_model_makes_nothing_of_values_that_are_no_numbers(
     values[3, 4, 5:9] = np.nan
     scan = write_zarr(tmp_path / "holed.ome.zarr", Volume(values))
     settings = DenoiseSettings(model=str(tmp_path / "model.safetensors"))
-    with pytest.raises(InputError, match="holds 4 NaN or infinite values"):
+    with pytest.raises(InputError, match="contains 4 NaN or infinite values"):
         result_of(denoise_on(client, scan, tmp_path / "clean.ome.zarr", settings))
     assert not (tmp_path / "clean.ome.zarr").exists()
 

@@ -30,7 +30,7 @@ def thickness(shape: tuple[int, ...], on: list[dict[str, Any]], **values: Any) -
 def test_labels_are_refused_before_they_are_read() -> None:
     empty = volume(8, 8, 8)
     check_settings(empty, PoreSettings(), None)
-    with pytest.raises(InputError, match="pores holds labels"):
+    with pytest.raises(InputError, match="pores contains labels"):
         check_settings(empty.as_labels(empty.data, "pores"), PoreSettings(), None)
 
 

@@ -412,7 +412,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(
         (np.eye(64), {"method": "care"}, "'n2v2', 'n2v'"),
         (np.eye(64), {"masked_share": 0.5}, "'paper' or a number from"),
         (np.eye(64), {"correlated_along": "z"}, "needs dimensions=3; got 2"),
-        (np.eye(64), {"step": 18}, "no setting 'step'"),
+        (np.eye(64), {"step": 18}, "setting 'step' does not exist"),
         (np.zeros((64, 64, 3), np.uint8), {}, "photograph"),
         (np.zeros((0, 64, 64)), {}, "empty"),
         (np.zeros(64), {}, "2 to 5 axes"),

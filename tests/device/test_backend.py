@@ -215,7 +215,7 @@ def test_switches_that_are_preferred_hold_where_none_are_given(
     assert Backend().choices.asked("graphs") is True
     assert Backend(switches=Switches()).choices.asked("graphs") is None
     monkeypatch.setenv("HUSHPORE_SWITCHES", "speed=on")
-    with pytest.raises(InputError, match="There is no switch 'speed'"):
+    with pytest.raises(InputError, match="The switch 'speed' does not exist"):
         _ = Backend().choices
 
 

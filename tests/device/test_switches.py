@@ -27,8 +27,8 @@ def test_switches_are_read_from_one_line() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("speed=on", "There is no switch 'speed'; expected NAME=auto, on or off, .* pinned, "),
-        ("graphs=fast", "The switch graphs can be auto, on or off; got 'fast'"),
+        ("speed=on", "The switch 'speed' does not exist. Give NAME=auto, on or off, .* pinned, "),
+        ("graphs=fast", "The switch graphs must be auto, on or off; got 'fast'"),
         ("graphs", "got ''"),
     ],
 )

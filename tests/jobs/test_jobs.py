@@ -42,7 +42,7 @@ def test_settings_may_be_an_object_a_mapping_or_left_out() -> None:
     ("job", "settings", "words"),
     [
         ("denoice", {}, "no job 'denoice'. Available: denoise, pores, phases, patches"),
-        ("pores", {"tresh": 1}, "no setting 'tresh' here. Available: threshold"),
+        ("pores", {"tresh": 1}, "setting 'tresh' does not exist. Available: threshold"),
         (
             "pores",
             {"merge_height": -1},
@@ -112,7 +112,7 @@ def test_an_array_given_as_a_setting_lies_beside_the_volume() -> None:
 
 @pytest.mark.usefixtures("masked")
 def test_what_does_not_fit_the_volume_is_refused_before_anything_runs() -> None:
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match="does not match"):
         hushpore.start("masked", np.eye(5), {"mask": np.ones((4, 4))})
-    with pytest.raises(InputError, match="there is nothing"):
+    with pytest.raises(InputError, match="available: none"):
         hushpore.start("masked", np.eye(5), {"mask": "crumb"})

@@ -98,7 +98,7 @@ def test_a_mask_that_is_empty_or_of_another_kind_is_refused(foam: np.ndarray) ->
         hushpore.segment_pores(foam, sample_mask=np.zeros(foam.shape, bool))
     with pytest.raises(InputError, match="mask of shape"):
         hushpore.segment_pores(foam, sample_mask=np.zeros((4, 3)))
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match="does not match"):
         hushpore.segment_pores(foam, sample_mask=np.ones((4, 5, 6), bool))
 
 

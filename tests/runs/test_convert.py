@@ -179,7 +179,7 @@ def test_what_is_asked_for_beside_reading_holds_as_for_other_commands(tmp_path, 
     assert expected.shape == scan.shape
     with pytest.raises(InputError, match="expected an axis"):
         hushpore.convert(path, tmp_path / "c.zarr", at=["t"])
-    with pytest.raises(InputError, match="is not in this volume"):
+    with pytest.raises(InputError, match="does not exist"):
         hushpore.convert(scan, tmp_path / "c.zarr", at=["t=0"])
 
 
@@ -187,7 +187,7 @@ def test_it_refuses_what_cannot_work(tmp_path, scan):
     path = write_image(tmp_path / "scan.tif", scan)
     with pytest.raises(OutputError, match=r"\.zarr"):
         hushpore.convert(path, tmp_path / "a.tif")
-    with pytest.raises(MemoryLimitError, match="A slice takes"):
+    with pytest.raises(MemoryLimitError, match="two slices of 162 kB"):
         hushpore.convert(path, tmp_path / "a.zarr", memory_budget=0.0001)
     with pytest.raises(InputError, match="above 0"):
         hushpore.convert(path, tmp_path / "a.zarr", memory_budget=-1)

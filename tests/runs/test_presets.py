@@ -93,7 +93,10 @@ def test_the_defaults_are_comments_that_explain() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[pores]\nhh = 1", r"s\.toml, \[pores\]: There is no setting 'hh' here. Available: thre"),
+        (
+            "[pores]\nhh = 1",
+            r"s\.toml, \[pores\]: The setting 'hh' does not exist. Available: thre",
+        ),
         ("[pores]\npore_type = 'opn'", "pore_type must be 'all', 'open', 'closed'; got 'opn'"),
         ("[pore]\nh = 1", r"'pore' is not a table of settings. Available: \[denoise\], \[pores\]"),
         ("h = 1", "'h' is not a table"),

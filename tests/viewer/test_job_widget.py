@@ -829,7 +829,7 @@ def test_labels_alone_are_not_offered_and_the_reason_is_given(qtbot, fake_job):
     widget = DenoiseWidget(viewer)
     qtbot.addWidget(widget.native)
     assert widget.layer.value is None
-    assert "pores holds labels" in widget._facts.text()
+    assert "pores contains labels" in widget._facts.text()
     assert not widget._buttons.run.isEnabled()
 
 

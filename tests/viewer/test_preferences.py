@@ -53,7 +53,7 @@ def test_a_variable_of_the_environment_that_wins_is_said(qtbot, place, monkeypat
     monkeypatch.setenv("HUSHPORE_MEMORY", "2")
     widget = PreferencesWidget(ViewerModel())
     qtbot.addWidget(widget)
-    assert "Memory is 2.0, as HUSHPORE_MEMORY says: it wins." in widget._reasons.text()
+    assert "Memory is 2.0, set by HUSHPORE_MEMORY: it wins." in widget._reasons.text()
 
 
 def test_it_says_what_auto_comes_to(widget):

@@ -1,7 +1,7 @@
-"""The user's configuration folder: small TOML files, read with care, written whole or not at all.
+"""Configuration folder of the user: small TOML files, written atomically.
 
-Preferences, presets, the settings of the last run and measured speeds are files in it. All of it
-may be deleted at any time.
+Contains preferences, presets, the settings of the last run and measured speeds. All files may be
+deleted at any time; damaged files are ignored.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Option, Settings
 
-#: Environment variable that names the folder.
+#: Environment variable for the path of the folder.
 FOLDER = "HUSHPORE_CONFIG"
 
-#: Bytes that a file of settings may have; one with all settings of all jobs has 30 kB.
+#: Largest size of a settings file, in bytes; one with all settings of all jobs has 30 kB.
 _LONGEST = 2**20
 
-#: Characters of a line of comment.
+#: Width of comment lines, in characters.
 _WIDTH = 88
 
 
 def config_folder(roaming: bool = False) -> Path:
     """Return the configuration folder, whether it exists or not.
 
-    `roaming`: on Windows, for what goes with the user from one machine to another.
+    `roaming`: on Windows, the folder that follows the user to other machines.
     """
     chosen = os.environ.get(FOLDER)
     if chosen:
@@ -51,14 +51,14 @@ def config_folder(roaming: bool = False) -> Path:
         if roaming:
             variable, below = "APPDATA", "AppData/Roaming"
     named = os.environ.get(variable, "").strip()
-    # where no home folder is known the path begins with ~, as a name of this folder
+    # without a home folder the path begins with a literal ~
     return Path(named or os.path.join(os.path.expanduser("~"), below)) / "hushpore"
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Return what a TOML file holds.
+    """Return the content of a TOML file.
 
-    Raises OSError if it cannot be read or is too long; ValueError if it is not TOML.
+    Raises OSError if it cannot be read or is too large; ValueError if it is not TOML.
     """
     try:
         return tomllib.loads(read_text(file, _LONGEST))
@@ -66,24 +66,26 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from error
 
 
-def kept(file: Path) -> dict[str, Any]:
-    """Return what a file of the folder holds; nothing where it is damaged or missing."""
+def load_file(file: Path) -> dict[str, Any]:
+    """Return the content of a file in the folder; empty if it is damaged or missing."""
     try:
         return read_toml(file)
     except (OSError, ValueError):
         return {}
 
 
-def keep(file: Path, text: str, *, lasting: bool = True) -> Path:
-    """Write a file of the folder, complete or not at all; returns it.
+def save_file(file: Path, text: str, *, lasting: bool = True) -> Path:
+    """Write a file in the folder atomically, and return its path.
 
-    `lasting`: as `new_file` takes it.
-    Raises OutputError if it, or the folder that it lies in, cannot be written.
+    `lasting`: as for `new_file`.
+    Raises OutputError if the file or its folder cannot be written.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"Nothing can be kept in {file.parent}: {error.strerror}.") from error
+        raise OutputError(
+            f"The folder {file.parent} cannot be created: {error.strerror}."
+        ) from error
     with new_file(file, overwrite=True, lasting=lasting) as part:
         part.write_text(text, encoding="utf-8")
     return file
@@ -91,34 +93,34 @@ def keep(file: Path, text: str, *, lasting: bool = True) -> Path:
 
 @dataclass(frozen=True)
 class Tables:
-    """Tables of plain values in one file of the folder, which it does no harm to lose.
+    """Tables of plain values in one file of the folder, which can be deleted without harm.
 
-    >>> speeds = Tables("speeds.toml", "What was measured.")
+    >>> speeds = Tables("speeds.toml", "Measured speeds.")
     >>> speeds.put("CPU, 2 threads", {"step": 0.25})  # doctest: +SKIP
     """
 
-    name: str  # of the file
-    content: str  # what it holds, a sentence for its first line
+    name: str  # file name
+    content: str  # description, a sentence for the first line
     roaming: bool = False  # as for `config_folder`
-    most: int = 100  # tables that are kept; the oldest goes first
+    most: int = 100  # largest number of tables; the oldest is dropped first
 
     @property
     def file(self) -> Path:
-        """The file, whether it exists or not."""
+        """Path of the file, whether it exists or not."""
         return config_folder(self.roaming) / self.name
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """Return the table of a name; None where there is none, or it is damaged."""
+        """Return a table by name; None if it is missing or damaged."""
         return self._all().get(name)
 
     def numbers(self, name: str) -> dict[str, float]:
-        """Return a table of fractions from 0 on; empty where there is none, or it holds others."""
+        """Return a table of non-negative floats; empty if it is missing or has other values."""
         found = self.get(name) or {}
         sound = all(isinstance(n, float) and isfinite(n) and n >= 0 for n in found.values())
         return found if sound else {}
 
     def put(self, name: str, values: Mapping[str, Any]) -> None:
-        """Keep a table in place of that of its name; does nothing where nothing can be written."""
+        """Save a table under its name; does nothing if the file cannot be written."""
         tables = self._all()
         tables.pop(name, None)
         tables[name] = dict(values)
@@ -126,9 +128,9 @@ class Tables:
         for each, table in list(tables.items())[-self.most :]:
             lines.append(f"\n[{_key(each)}]\n")
             lines += [f"{_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
-        # a courtesy: a run must not fail for it, nor the window wait for the disk
+        # optional: a run must not fail for it, and the window must not wait for the disk
         with suppress(OSError, OutputError):
-            keep(self.file, "".join(lines), lasting=False)
+            save_file(self.file, "".join(lines), lasting=False)
 
     def forget(self) -> None:
         """Delete the file."""
@@ -137,34 +139,34 @@ class Tables:
     def _all(self) -> dict[str, dict[str, Any]]:
         return {
             name: table
-            for name, table in kept(self.file).items()
+            for name, table in load_file(self.file).items()
             if isinstance(table, dict)
             and all(isinstance(value, bool | int | float | str) for value in table.values())
         }
 
 
-#: How fast work was measured to be on this computer, in seconds, by all that it depends on.
-SPEEDS = Tables("speeds.toml", "How fast work was measured to be on this computer.")
+#: Measured times of jobs on this computer, in seconds.
+SPEEDS = Tables("speeds.toml", "Measured speeds of this computer.")
 
 
 def explained(settings: Settings) -> str:
-    """Return settings as TOML that says of each what it does and what is accepted.
+    """Return settings as TOML with explanations and accepted values as comments.
 
-    What is at its default is a comment, and so follows the program.
+    Settings at their default are commented out, and so follow future defaults.
     """
     return "".join(_lines(opt, getattr(settings, opt.name)) for opt in settings.options())
 
 
 def _lines(opt: Option, value: Any) -> str:
     unit = f", in {opt.unit}" if opt.unit else ""
-    told = [*wrap(opt.help, _WIDTH), *wrap(f"{opt.expected or 'text'}{unit}", _WIDTH)]
+    explanation = [*wrap(opt.help, _WIDTH), *wrap(f"{opt.expected or 'text'}{unit}", _WIDTH)]
     mark = "# " if value == opt.default else ""
-    comments = "".join(f"# {line}\n" for line in told)
+    comments = "".join(f"# {line}\n" for line in explanation)
     return f"\n{comments}{mark}{opt.name} = {toml_value(value)}\n"
 
 
 def toml_value(value: Any) -> str:
-    """Return a value as TOML; None as the word none."""
+    """Return a value as TOML; None becomes ``"none"``."""
     if value is None:
         return '"none"'
     if isinstance(value, bool):
@@ -173,7 +175,7 @@ def toml_value(value: Any) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         shown = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
         return f'"{"".join(shown)}"'
-    # NumPy writes its own numbers with their type
+    # the repr of NumPy numbers includes their type
     return repr(float(value) if isinstance(value, float) else int(value))
 
 

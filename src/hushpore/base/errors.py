@@ -1,4 +1,4 @@
-"""Errors that a user can act on; each message says what was expected, what was got, what to do."""
+"""Errors for users; each message says what was expected, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -9,68 +9,68 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-#: What is said where memory ran out and nothing more is known.
+#: Message for an out-of-memory error without further information.
 NO_MEMORY = "There was not enough memory. Close other programs, or crop or bin the scan."
 
 
 class HushporeError(Exception):
-    """Any failure that is explained in the user's words. Front ends show its message alone."""
+    """Base of all errors explained to the user. Front ends show only the message."""
 
 
 class InputError(HushporeError, ValueError):
-    """The data or a setting cannot be used as it is."""
+    """Unusable data or an invalid setting."""
 
 
 class NotTrustedError(InputError):
-    """A file would take far more memory or time than its bytes; the user can allow it to."""
+    """File that would use far more memory or time than its size suggests; needs consent."""
 
 
 class OutputError(HushporeError, OSError):
-    """A result cannot be written where it was asked for."""
+    """Result that cannot be written to its target."""
 
 
 class DeviceError(HushporeError, RuntimeError):
-    """The device asked for is not there, or it does not work."""
+    """Requested device that is missing or does not work."""
 
 
 class MemoryLimitError(HushporeError, MemoryError):
-    """The work does not fit, even in its smallest pieces."""
+    """Work that does not fit into memory, even in the smallest pieces."""
 
     def __new__(cls, *args: object) -> Self:
-        """Make one; that of `MemoryError` refuses to be called by name, as where one is sent on."""
+        """Create the error; `MemoryError.__new__` cannot be called by name, as in unpickling."""
         return HushporeError.__new__(cls, *args)
 
 
 class MissingPackageError(HushporeError, ImportError):
-    """An optional package is needed; the message gives the command that installs it."""
+    """Missing optional package; the message gives the command that installs it."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message; where it has none, the exception's type."""
+    """Return the first line of the message of an exception, or its type if there is none."""
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 def import_optional(package: str, purpose: str, extra: str = "") -> ModuleType:
-    """Import a package that hushpore works without.
+    """Import an optional package.
 
     Parameters
     ----------
     package : str
-        Its name.
+        Name of the package.
     purpose : str
-        What needs it, for the message.
+        What needs the package, for the message.
     extra : str, optional
-        The extra of hushpore that brings it; empty where it is named itself.
+        Extra of hushpore that installs it; empty to name the package itself.
 
     Raises
     ------
     MissingPackageError
-        If it is not installed; gives the command that installs it.
+        If the package is not installed; gives the command that installs it.
     """
     try:
         return import_module(package)
     except ImportError as error:
         wanted = f"'hushpore[{extra}]'" if extra else package
         raise MissingPackageError(
-            f"{purpose} needs a further package: pip install {wanted}"
+            f"{purpose} needs another package: pip install {wanted}"
         ) from error

@@ -1,11 +1,11 @@
-"""Units of length as files spell them; numbers, units, times and sizes as people write them."""
+"""Formatting of numbers, units, durations and sizes for people; parsing of length units."""
 
 from __future__ import annotations
 
-#: Metres in one unit, by the names that a Volume uses.
+#: Length units of a Volume in metres.
 METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9}
 
-#: The names of units in full, as NGFF writes them.
+#: Full names of the units, as in NGFF.
 FULL = {"m": "meter", "cm": "centimeter", "mm": "millimeter", "um": "micrometer", "nm": "nanometer"}
 _NAMES = {
     **{unit: unit for unit in METRES},
@@ -14,7 +14,7 @@ _NAMES = {
     **dict.fromkeys(("µm", "μm", "micron", "microns", "\\u00b5m", "\\u03bcm"), "um"),
     **dict.fromkeys(("", "pixel", "pixels", "px", "voxel", "voxels"), "pixel"),
 }  # fmt: skip
-# units that are converted, because nobody measures pores in them
+# units that are converted, because they are unusual for pores
 _CONVERTED = {
     "inch": ("mm", 25.4), "in": ("mm", 25.4), '"': ("mm", 25.4), "inches": ("mm", 25.4),
     "a": ("nm", 0.1), "å": ("nm", 0.1), "angstrom": ("nm", 0.1), "pm": ("nm", 1e-3),
@@ -22,7 +22,7 @@ _CONVERTED = {
 
 
 def unit_of(text: str) -> tuple[str, float] | None:
-    """Return the name of a unit and the factor that converts to it, or None if it is unknown.
+    """Return the unit for a spelling and the factor that converts to it; None if unknown.
 
     >>> unit_of("micron"), unit_of("inch"), unit_of("furlong")
     (('um', 1.0), ('mm', 25.4), None)
@@ -34,7 +34,7 @@ def unit_of(text: str) -> tuple[str, float] | None:
 
 
 def readable_unit(unit: str, power: int = 1) -> str:
-    """Write a unit of length as people do, to some power; files keep the ASCII form.
+    """Return a length unit with typographic symbols, to some power; files keep the ASCII form.
 
     >>> readable_unit("um"), readable_unit("um", 3), readable_unit("pixel")
     ('µm', 'µm³', 'px')
@@ -44,18 +44,18 @@ def readable_unit(unit: str, power: int = 1) -> str:
 
 
 def readable_number(value: float, digits: int = 3) -> str:
-    """Write a number as people do: with so many digits that count, and rarely an exponent.
+    """Return a number with a given count of significant digits, and rarely an exponent.
 
     >>> readable_number(1350.4), readable_number(999.96), readable_number(-0.01234)
     ('1,350', '1,000', '-0.0123')
     """
     rounded = float(f"{value:.{digits}g}")
-    # as many zeros as it takes
+    # large numbers with all zeros instead of an exponent
     return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e9 else f"{rounded:,.{digits}g}"
 
 
 def readable_grey(value: float) -> str:
-    """Write a grey value with four digits, and a large one in full.
+    """Return a grey value with four significant digits, or a large one in full.
 
     >>> readable_grey(14972), readable_grey(22820.4), readable_grey(-372.31)
     ('14972', '22820', '-372.3')
@@ -64,21 +64,21 @@ def readable_grey(value: float) -> str:
 
 
 def readable_percent(share: float) -> str:
-    """Write a share in per cent, with as few digits as are needed.
+    """Return a fraction in per cent, with as few digits as needed.
 
     >>> readable_percent(0.386), readable_percent(0.0123), readable_percent(0.99996)
     ('39 %', '1.2 %', '99.996 %')
     """
     percent = 100 * share
     if 99 < abs(percent) < 100:
-        # what is not all of it is not written as if it were
+        # a fraction below 100 % must not be rounded to 100 %
         texts = (f"{percent:.{digits}g}" for digits in range(3, 18))
         return f"{next(text for text in texts if abs(float(text)) < 100)} %"
     return f"{percent:.0f} %" if abs(percent) >= 10 else f"{percent:.2g} %"
 
 
 def percent_digits(share: float) -> str:
-    """Write a share that was measured in per cent, to a tenth unless it is smaller.
+    """Return a measured fraction in per cent, to one decimal unless it is smaller.
 
     >>> percent_digits(0.0411), percent_digits(0.0003), percent_digits(1e-6), percent_digits(0)
     ('4.1', '0.03', '<0.01', '0.0')
@@ -90,7 +90,7 @@ def percent_digits(share: float) -> str:
 
 
 def readable_count(count: int, noun: str, plural: str = "") -> str:
-    """Write how many there are of something.
+    """Return a count with its noun, in the singular or plural.
 
     >>> readable_count(1, "throat"), readable_count(1350, "patch", "patches")
     ('1 throat', '1,350 patches')
@@ -99,14 +99,14 @@ def readable_count(count: int, noun: str, plural: str = "") -> str:
 
 
 def readable_duration(seconds: float) -> str:
-    """Write a time that is known about, as people say it.
+    """Return an approximate duration.
 
     >>> readable_duration(42.3), readable_duration(141), readable_duration(4900)
     ('42 s', '2 min 20 s', '1 h 20 min')
     """
     if seconds < 99.5:
         return f"{max(seconds, 1):.0f} s"
-    # so many units of the smaller kind are told apart
+    # rounded to 10 s, or to 5 min above one hour
     small, large, unit, step = (1, 60, ("min", "s"), 10) if seconds < 3570 else (
         60, 3600, ("h", "min"), 5,
     )  # fmt: skip
@@ -115,9 +115,9 @@ def readable_duration(seconds: float) -> str:
 
 
 def readable_bytes(count: float) -> str:
-    """Write a number of bytes with a unit: 14.7 MB."""
+    """Return a number of bytes with a unit, as 14.7 MB."""
     for unit in ("B", "kB", "MB", "GB"):
-        # more is 1,000 in three digits
+        # larger counts would round to 1,000
         if count < 999.5:
             return f"{count:.3g} {unit}"
         count /= 1000

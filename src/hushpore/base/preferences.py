@@ -1,7 +1,7 @@
-"""What the user prefers on this machine, where a job is left to decide: device, memory, disk.
+"""Preferences of the user on this machine: device, memory limit, temporary folder, optimisations.
 
-What is asked for (a flag, a form, an argument) comes first; then the environment variable, then the
-preference that was saved, then the default. The reason goes into the record of the result.
+An explicit value (flag, form, argument) takes precedence over the environment variable, this over
+the saved preference, and this over the default. The source of the value is recorded in the result.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hushpore.base.config import SPEEDS, config_folder, explained, keep, kept
+from hushpore.base.config import SPEEDS, config_folder, explained, load_file, save_file
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Optimisations that can be switched.
+#: Optimisations that can be switched on or off.
 SWITCHES = ("pinned", "stream", "graphs", "read_ahead", "void")
 
-#: What a switch can say.
+#: States of a switch.
 STATES = ("auto", "on", "off")
 
 
 @dataclass(frozen=True)
 class Preferences(Settings):
-    """What holds for all jobs on this machine; none of it changes what a result means."""
+    """Preferences for all jobs on this machine; none of them changes the meaning of a result."""
 
     device: str = option(
         "auto",
-        "Where jobs run whose device is left at auto: cpu, cuda, cuda:1 and so on, or mps (Apple's "
-        "GPU). auto: a CUDA device where it is of use, else the CPU.",
+        "Device for jobs with the device auto: cpu, cuda (or cuda:1 and so on), or mps (Apple "
+        "GPU). auto: a CUDA device if it is faster, otherwise the CPU.",
     )
     memory: float | None = option(
         None,
@@ -46,13 +46,13 @@ class Preferences(Settings):
     )
     temporary_folder: str = option(
         "",
-        "Folder for temporary files of what does not fit into memory. Empty: the system's.",
+        "Folder for temporary files of data larger than memory. Empty: the system's folder.",
         path="folder",
     )
     switches: str = option(
         "",
-        "Optimisations to use or not, for example graphs=off, pinned=on. Left out, or auto: each "
-        f"where it was measured to win. Names: {', '.join(SWITCHES)}.",
+        "Optimisations to switch on or off, for example graphs=off, pinned=on. Others, and auto: "
+        f"on if measured to be faster. Names: {', '.join(SWITCHES)}.",
         label="Optimisations",
     )
 
@@ -67,48 +67,48 @@ class Preferences(Settings):
 
 
 def parse_switches(text: str) -> dict[str, str]:
-    """Read ``"graphs=off, pinned=on"``.
+    """Parse switches, as in ``"graphs=off, pinned=on"``.
 
-    Raises InputError if there is no such switch, or it cannot be set so.
+    Raises InputError for an unknown switch or state.
     """
     given = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, _, state = map(str.strip, part.partition("="))
         if name not in SWITCHES:
             raise InputError(
-                f"There is no switch {name!r}; expected NAME=auto, on or off, of which the "
-                f"names are {', '.join(SWITCHES)}."
+                f"The switch {name!r} does not exist. Give NAME=auto, on or off, with one of the "
+                f"names {', '.join(SWITCHES)}."
             )
         if state not in STATES:
-            raise InputError(f"The switch {name} can be auto, on or off; got {state!r}.")
+            raise InputError(f"The switch {name} must be auto, on or off; got {state!r}.")
         given[name] = state
     return given
 
 
 class Preferred(NamedTuple):
-    """A value that holds, and why: in words for a record; empty for the default."""
+    """Value of a preference in effect, and its source in words; empty for the default."""
 
     value: Any
     reason: str
 
 
 def preferences_file() -> Path:
-    """Return the file of preferences, whether it exists or not."""
+    """Return the path of the preferences file, whether it exists or not."""
     return config_folder() / "preferences.toml"
 
 
 def load_preferences() -> Preferences:
-    """Return what was saved; what is damaged, or not known, is left at its default."""
-    return Preferences.of_what_fits(kept(preferences_file()))
+    """Return the saved preferences; invalid or unknown ones have their defaults."""
+    return Preferences.of_valid(load_file(preferences_file()))
 
 
 def save_preferences(wanted: Preferences) -> Path:
-    """Save preferences, as a file that says of each what it does; complete or not at all.
+    """Save preferences to a file with explanations, atomically.
 
     Parameters
     ----------
     wanted : Preferences
-        What is at its default is a comment in the file, so that it follows the program.
+        Preferences at their default are commented out, and so follow future defaults.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def save_preferences(wanted: Preferences) -> Path:
     Raises
     ------
     InputError
-        If the folder for temporary files is not there, or nothing can be written in it.
+        If the temporary folder does not exist or is not writable.
     OutputError
         If the file cannot be written.
     """
@@ -128,36 +128,36 @@ def save_preferences(wanted: Preferences) -> Path:
             TemporaryFile(dir=folder).close()
     except OSError as error:
         raise InputError(
-            f"The folder for temporary files cannot be {folder!r}: {error.strerror}. Name one that "
-            "is there, and in which you may write."
+            f"The temporary folder {folder!r} cannot be used: {error.strerror}. Choose an existing "
+            "folder with write permission."
         ) from error
     head = "# Preferences of hushpore on this machine. A line that begins with # has the default.\n"
-    return keep(preferences_file(), head + explained(wanted))
+    return save_file(preferences_file(), head + explained(wanted))
 
 
 def reset_preferences() -> None:
-    """Have no preferences any more, nor what was measured of devices."""
+    """Delete all preferences and the measured speeds of devices."""
     preferences_file().unlink(missing_ok=True)
     SPEEDS.forget()
 
 
 def variable_of(name: str) -> str:
-    """Return the environment variable of a preference: ``HUSHPORE_MEMORY``."""
+    """Return the environment variable of a preference, as ``HUSHPORE_MEMORY``."""
     return f"HUSHPORE_{name.upper()}"
 
 
 def preferred(name: str) -> Preferred:
-    """Return what holds where nothing is asked for.
+    """Return the value of a preference in effect.
 
     Parameters
     ----------
     name : str
-        Of a preference.
+        Name of the preference.
 
     Raises
     ------
     InputError
-        If its environment variable is not accepted; says what is.
+        If its environment variable has an invalid value; says what is accepted.
     """
     opt = next(opt for opt in Preferences.options() if opt.name == name)
     variable = variable_of(name)
@@ -167,32 +167,35 @@ def preferred(name: str) -> Preferred:
             value = getattr(Preferences.of({name: opt.parse(given)}), name)
         except InputError as error:
             raise InputError(f"The environment variable {variable}: {error}") from error
-        return Preferred(value, f"as {variable} says")
+        return Preferred(value, f"set by {variable}")
     value = getattr(load_preferences(), name)
     return Preferred(value, "" if value == opt.default else "as preferred")
 
 
 def in_force() -> dict[str, dict[str, Any]]:
-    """Return what holds where nothing is asked for.
+    """Return all preferences in effect.
 
-    Returns: for each preference its ``value``, the ``reason`` in words, and the ``variable`` of the
-    environment that wins over it.
+    Returns: for each preference its ``value``, its source as ``reason``, and the environment
+    ``variable`` that overrides it.
     """
     found = {}
     for opt in Preferences.options():
         value, reason = preferred(opt.name)
-        known = {"value": value, "reason": reason or "the default"}
-        found[opt.name] = {**known, "variable": variable_of(opt.name)}
+        found[opt.name] = {
+            "value": value,
+            "reason": reason or "the default",
+            "variable": variable_of(opt.name),
+        }
     return found
 
 
 def memory_limit() -> int | None:
-    """Return how many bytes jobs may count on; None where that is all that is free."""
+    """Return the memory limit of jobs in bytes; None for all free memory."""
     limit = preferred("memory").value
     return None if limit is None else int(1e9 * limit)
 
 
 def memory_in_words() -> str:
-    """Return the limit and its reason, for a record; empty where there is none."""
+    """Return the memory limit and its source, for a record; empty if there is none."""
     limit, reason = preferred("memory")
     return "" if limit is None else f"at most {limit:g} GB ({reason})"

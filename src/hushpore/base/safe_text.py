@@ -1,7 +1,7 @@
-"""Text that comes from files of others: read with care, and made harmless where it leaves.
+"""Safe handling of text from files of other people.
 
-A name, a unit or a description can hold characters that command a terminal, turn a line around, or
-that a spreadsheet takes for a formula. What is named like a record can be a pipe without an end.
+A name, unit or description can contain characters that control a terminal, reverse a line, or begin
+a formula in a spreadsheet. A path that should be a record can be a pipe without an end.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-#: Bytes that a record may have; one of 8,000 slices has some megabytes.
+#: Largest size of a record, in bytes; one of 8,000 slices has a few megabytes.
 LONGEST_RECORD = 2**26
 
-#: Bytes that the first line of a table may have.
+#: Largest length of the first line of a table, in bytes.
 LONGEST_LINE = 2**20
 
 _KEPT = "\n\t"
-# what a spreadsheet begins a formula with
+# characters that begin a formula in a spreadsheet
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def read_text(path: Path, longest: int = LONGEST_RECORD) -> str:
-    """Return the text of a file that others may have put there.
+    """Return the text of an untrusted file.
 
-    `longest`: bytes that it may have.
-    Raises OSError if it cannot be read, is a pipe or a device, or is longer; ValueError if it is no
-    UTF-8.
+    `longest`: largest accepted size, in bytes.
+    Raises OSError if it cannot be read, is a pipe or a device, or is larger; ValueError if it is
+    not UTF-8.
     """
     require_plain(path)
     if path.stat().st_size > longest:
-        raise OSError(errno.EFBIG, f"it is larger than the {longest:,} bytes of any", str(path))
+        raise OSError(errno.EFBIG, f"it is larger than {longest:,} bytes", str(path))
     return path.read_text(encoding="utf-8")
 
 
 def require_plain(path: Path) -> None:
-    """Raise OSError where a file is a pipe, a device or the like, which may have no end."""
+    """Raise OSError if a path is a pipe or device, which may have no end."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise OSError(errno.EINVAL, "it is no plain file", os.fspath(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
 def read_table(path: Path, **how: Any) -> pd.DataFrame:
-    """Return a CSV table that others may have made.
+    """Return an untrusted CSV table.
 
     `how`: as for `pandas.read_csv`.
-    Raises OSError if it cannot be read or is no plain file; ValueError if it is no table, or has
-    more columns than any.
+    Raises OSError if it cannot be read or is not a regular file; ValueError if it is not a table,
+    or has implausibly many columns.
     """
     import pandas as pd
 
@@ -63,7 +63,7 @@ def read_table(path: Path, **how: Any) -> pd.DataFrame:
     if len(start) > LONGEST_LINE:
         raise ValueError(f"its first line is longer than {LONGEST_LINE:,} bytes")
     if b"\0" in start:
-        raise ValueError("there are zeros in its first line; expected text in UTF-8")
+        raise ValueError("its first line contains zero bytes instead of UTF-8 text")
     try:
         return pd.read_csv(path, **how)
     except (OverflowError, MemoryError) as error:
@@ -71,7 +71,7 @@ def read_table(path: Path, **how: Any) -> pd.DataFrame:
 
 
 def harmless(text: str) -> str:
-    r"""Return a text in which characters that are not to be seen are written as their codes.
+    r"""Return a text with unprintable characters escaped.
 
     >>> print(harmless("a \x1b[31mred\x1b[0m name"))
     a \x1b[31mred\x1b[0m name
@@ -85,12 +85,12 @@ def harmless(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Return a name of a file in which bytes that are no text in UTF-8 are written as codes."""
+    """Return a file name with invalid UTF-8 bytes escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def file_name(text: str) -> str:
-    """Return a text as the name of a file on any system: what may not stand in one is ``_``.
+    """Return a text as a valid file name on any system, with ``_`` for invalid characters.
 
     >>> file_name("CT 1/2: foam")
     'CT 1_2_ foam'
@@ -99,25 +99,25 @@ def file_name(text: str) -> str:
 
 
 def on_one_line(text: str, longest: int) -> str:
-    """Return a text without line breaks and other such characters, cut where it is too long."""
+    """Return a text on one line, without control characters, truncated if it is too long."""
     plain = harmless(" ".join(text.split()))
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def in_figure(text: str) -> str:
-    r"""Return a text as matplotlib draws it literally: a dollar would begin a formula there.
+    r"""Return a text for matplotlib, with dollar signs escaped, which would begin a formula.
 
     >>> in_figure("1 $ and 2 $")
     '1 \\$ and 2 \\$'
     """
-    # of characters that it has no shape for matplotlib warns in the terminal
+    # matplotlib would warn about unprintable characters in the terminal
     return harmless(text).replace("$", r"\$")
 
 
 def harmless_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose texts no terminal obeys, and no spreadsheet computes.
+    """Return a table with text that is safe in terminals and spreadsheets.
 
-    What would be taken for a formula is preceded by an apostrophe; numbers stay as they are.
+    Text that would be a formula gets an apostrophe in front; numbers are unchanged.
     """
     changed = {
         name: column.map(_harmless_cell)
@@ -128,9 +128,9 @@ def harmless_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_csv(table: pd.DataFrame, path: Path | None = None, separator: str = ",") -> str | None:
-    """Write a table as text, numbers in full precision; made harmless by `harmless_table`.
+    """Write a table as CSV with full precision, made safe by `harmless_table`.
 
-    `path`: where to; without one it is returned.
+    `path`: file to write; without it the text is returned.
     """
     found: str | None = harmless_table(table).to_csv(
         path, sep=separator, index=False, lineterminator="\n", encoding="utf-8"

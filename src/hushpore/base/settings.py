@@ -1,8 +1,7 @@
-"""Settings: one frozen dataclass beside each algorithm, from which forms, flags and records come.
+"""Settings: one frozen dataclass per algorithm, the source of forms, flags and records.
 
-A field made with `option` carries its help, unit and limits. Everything that presents a parameter
-(command line, napari form, JSON record, documentation) reads `Settings.options`, so that nothing
-about a parameter is said twice.
+A field made with `option` has help, unit and limits. The command line, the napari forms, the JSON
+records and the documentation all use `Settings.options`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def flag_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """Everything that a front end needs to know of one setting."""
+    """Description of one setting for the front ends."""
 
     name: str  # identifier
     label: str  # title for a form
@@ -65,7 +64,7 @@ class Option:
 
     @property
     def is_of_scan(self) -> bool:
-        """Whether a value that is chosen is of one scan, and says nothing of another."""
+        """Whether a value is specific to one scan and useless for others."""
         return self.grey_value or bool(self.auxiliary) or self.path == "new file"
 
     @property
@@ -75,11 +74,11 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What is accepted, in words, for messages and tables."""
+        """Accepted values, in words, for messages and tables."""
         parts: list[str] = []
         if self.auxiliary:
             kinds = [{"scan": "another scan"}.get(kind, kind) for kind in self.auxiliary]
-            parts.append(f"the name of {' or '.join(kinds)} beside the volume, or nothing")
+            parts.append(f"the name of auxiliary data ({' or '.join(kinds)}), or empty")
         if self.choices:
             parts.append(", ".join(repr(choice) for choice in self.choices))
         elif str in self.types and not self.auxiliary:
@@ -102,19 +101,19 @@ class Option:
 
     @property
     def help_in_words(self) -> str:
-        """What it does, with its accepted words as a form calls them."""
+        """Help text with the labels of the choices in a form."""
         text = self.help
         for choice, label in zip(self.choices, self.choice_labels, strict=False):
             text = re.sub(rf"(?:^|(?<=[.;] )){re.escape(choice)}:", f"{label}:", text)
         return text
 
     def in_words(self, choice: str) -> str:
-        """Return what a form calls one of the accepted words."""
+        """Return the label of a choice in a form."""
         labels = dict(zip(self.choices, self.choice_labels, strict=False))
         return labels.get(choice, choice)
 
     def value_in_words(self, code: str) -> str:
-        """Return what a form shows for a value that is written as in Python."""
+        """Return the text in a form for a value in Python syntax."""
         word = code.strip("'")
         return {"True": "on", "False": "off", "None": "none"}.get(code, self.in_words(word))
 
@@ -157,10 +156,10 @@ class Option:
         return re.sub(rf"{start}\b{self.name}\b{end}", name, message)
 
     def check(self, value: Any) -> Any:
-        """Return `value` as the type that the setting holds; paths are absolute.
+        """Return `value` converted to the type of the setting; paths become absolute.
 
-        The word none stands for None, as in files and on the command line.
-        Raises InputError if it is not accepted; says what is.
+        The word none means None, as in files and on the command line.
+        Raises InputError if the value is invalid; says what is accepted.
         """
         if self.optional and (value is None or (isinstance(value, str) and value == "none")):
             return None
@@ -174,13 +173,13 @@ class Option:
             number = self._number(value)
             if number is not None:
                 return number
-        # Python does not write out whole numbers of very many digits
+        # Python refuses to print integers with very many digits
         is_huge = isinstance(value, int) and value.bit_length() > 1024
         got = f"one of {value.bit_length()} bits" if is_huge else reprlib.repr(value)
         raise InputError(f"{self.name} must be {self.expected}; got {got}.")
 
     def parse(self, text: str) -> Any:
-        """Read the setting from text, as a command line or a form gives it."""
+        """Return the value for a text from a command line or form."""
         if self.optional and text.lower() == "none":
             return None
         if text in self.choices:
@@ -195,7 +194,7 @@ class Option:
         return self.check(text)
 
     def _number(self, value: Any) -> int | float | None:
-        """Return a number of the type and within the limits of the setting, or None."""
+        """Return the value as a number within the limits of the setting, or None."""
         number: float | None = _exact(value)
         if number is None or float in self.types:
             try:
@@ -204,7 +203,7 @@ class Option:
                 return None
         low = -math.inf if self.minimum is None else self.minimum
         high = math.inf if self.maximum is None else self.maximum
-        # of NaN neither holds
+        # also false for NaN
         if not (low <= number <= high and abs(number) < math.inf):
             return None
         if float in self.types:
@@ -250,7 +249,7 @@ def option(
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of all settings: checks every value when it is made, and cannot be changed after."""
+    """Base of all settings: immutable, with all values checked at creation."""
 
     def __post_init__(self) -> None:
         for opt in self.options():
@@ -258,29 +257,29 @@ class Settings:
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """All settings of this class, in the order in which they are shown."""
-        # mypy looks at the hash of an instance
+        """Return all settings of this class, in display order."""
+        # mypy checks the hash of an instance instead of the class
         return _options(cls)  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Make settings from a mapping.
+        """Return settings from a mapping.
 
-        Raises InputError if a name is unknown or a value is not accepted.
+        Raises InputError for an unknown name or an invalid value.
         """
         known = [opt.name for opt in cls.options()]
         for name in values:
             if name not in known:
                 raise InputError(
-                    f"There is no setting {name!r} here. Available: {', '.join(known)}."
+                    f"The setting {name!r} does not exist. Available: {', '.join(known)}."
                 )
         return cls(**values)
 
     @classmethod
-    def of_what_fits(cls, values: Mapping[str, Any]) -> Self:
-        """Make settings from a file that was kept; what is not accepted has its default."""
+    def of_valid(cls, values: Mapping[str, Any]) -> Self:
+        """Return settings from the valid values of a mapping, with defaults for the others."""
         kept: dict[str, Any] = {}
-        # each with those that were accepted before, and again: it may depend on a later one
+        # two passes, because a value may be valid only together with a later one
         for name in 2 * [opt.name for opt in cls.options() if opt.name in values]:
             with suppress(InputError):
                 cls(**{**kept, name: values[name]})
@@ -288,7 +287,7 @@ class Settings:
         return cls(**kept)
 
     def in_words(self, name: str) -> str:
-        """Return what a form calls the word that a setting holds."""
+        """Return the label in a form of the choice of a setting."""
         (opt,) = (opt for opt in self.options() if opt.name == name)
         return opt.in_words(str(getattr(self, name)))
 
@@ -316,26 +315,26 @@ class Settings:
         return message
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what values come to, a short sentence for each setting that is often got wrong.
+        """Return hints on the consequences of values, for settings that are often set wrongly.
 
-        `known`: what is known of the volume that they are for; anything may be missing. ``volume``:
-        the volume; the rest is said by the algorithms.
-        Returns: sentences by the name of the setting; a form shows them under its control.
+        `known`: properties of the volume, any of which may be missing: ``volume``, and others
+        defined by the algorithms.
+        Returns: short sentences by setting; a form shows them under the field.
         """
         return {}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing beside the others, by their names; as `hints`."""
+        """Return the reasons why settings have no effect with the others, by name; as `hints`."""
         return {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
-        # they are plain: to copy each, as `dataclasses.asdict` does, takes ten times as long
+        # `dataclasses.asdict` would deep-copy the values and take ten times as long
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def _exact(value: Any) -> int | None:
-    """Return a whole number, however many digits it has; None of any other value."""
+    """Return an integer of any size; None for any other value."""
     try:
         return operator.index(value)
     except TypeError:
@@ -343,7 +342,7 @@ def _exact(value: Any) -> int | None:
 
 
 def _number(text: str) -> int | float:
-    """Return the number that a text writes; a whole one exactly."""
+    """Return the number in a text; an integer exactly."""
     try:
         return int(text)
     except ValueError:
@@ -355,14 +354,14 @@ def _written(limit: float) -> str:
 
 
 def _absolute(path: str) -> str:
-    """Return a path that is the same file for a worker, and for who reads the record later."""
-    # of the text alone, which is checked with each letter that is typed
+    """Return an absolute path, valid for workers and for later readers of the record."""
+    # without access to the disk, because it is called for each letter typed
     return os.path.abspath(os.path.expanduser(path))
 
 
 @functools.cache
 def _options(kind: type[Settings]) -> tuple[Option, ...]:
-    # asked for with every change of a form, and the type hints take a millisecond to work out
+    # cached, because each change of a form needs it, and type hints take a millisecond
     hints = get_type_hints(kind)
     return tuple(
         _describe(field.name, field.default, hints[field.name], dict(field.metadata))

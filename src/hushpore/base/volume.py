@@ -1,4 +1,4 @@
-"""Volume: an image stack with named axes, voxel size and a memory of where it came from."""
+"""Volume: an image stack with named axes, voxel size and metadata of its source."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 SPATIAL_AXES = ("zyx", "yx")
 
-#: What is accepted wherever a volume is.
+#: Types accepted as a volume.
 VolumeLike: TypeAlias = "Volume | npt.ArrayLike"
 
-# metadata that say something of grey values, and nothing of what is measured from them
+# metadata of grey values, which do not apply to derived labels or lengths
 _OF_GREY = ("value_unit", "padding_value", "contrast_limits", "windows")
 
-# so that the volume of a voxel is a number too
+# limit that keeps the volume of a voxel within floating-point range
 _SMALLEST_STEP = 1e-60
-#: Characters of a unit at most.
+#: Largest length of a unit, in characters.
 LONGEST_UNIT = 40
-# says in the metadata of a volume, and so in files, that it holds labels
+# metadata key that marks a volume as labels, also in files
 _LABELS = "labels"
 _UNKNOWN_UNIT = (
-    f"The unit {{!r}} is not known ({', '.join(METRES)} are, or pixel): lengths are stated in it, "
-    "and never converted."
+    f"The unit {{!r}} is unknown (known units: {', '.join(METRES)} and pixel), so lengths are not "
+    "converted to other units."
 )
 
 
@@ -46,34 +46,34 @@ class Volume:
     Parameters
     ----------
     data : array_like
-        Boolean, integer or floating-point values; NumPy, dask, `Scaled` integers of a scanner, or
-        what lies on disk; any byte order.
+        Boolean, integer or floating-point values in any byte order: NumPy, dask, `Scaled` integers
+        of a scanner, or a lazy array.
     spacing : float or sequence of float, optional
         Size of a voxel along each spatial axis, in z, y, x order (y, x in 2D), in `unit`.
     unit : str, optional
-        Unit of `spacing`: ``"mm"``, ``"um"``, ... or ``"pixel"`` where it is not known.
+        Unit of `spacing`: ``"mm"``, ``"um"``, ... or ``"pixel"`` if it is unknown.
     axes : str, optional
-        One letter an axis: ``t``, ``c``, ``z``, ``y``, ``x``; the last are ``zyx`` or ``yx``.
-        By default taken from the number of axes: ``"yx"``, ``"zyx"``, ``"tzyx"``, ``"tczyx"``.
+        One letter per axis: ``t``, ``c``, ``z``, ``y``, ``x``; the last are ``zyx`` or ``yx``.
+        By default from the number of axes: ``"yx"``, ``"zyx"``, ``"tzyx"``, ``"tczyx"``.
     name : str, optional
-        A short name for layers and files.
+        Short name for layers and files.
     source : str, optional
-        The file or folder that it was read from.
+        File or folder of the data.
     origin : sequence of float, optional
-        Position of the first voxel's centre, per spatial axis, in `unit`.
+        Position of the centre of the first voxel along each spatial axis, in `unit`.
     notes : sequence of str, optional
-        What the reader met that the user should know.
+        Notes of the reader for the user.
     metadata : dict, optional
-        Further facts of the source, JSON values only.
+        Further properties of the data, as JSON values.
     auxiliary : dict of str to array_like or Volume, optional
-        What lies in the same place, by name: labels, masks and images of the same spatial shape,
-        points, (n, ndim) voxel coordinates, and other scans of the same thing, which are volumes. A
-        setting of a job may name one.
+        Auxiliary data by name: labels, masks and images of the same spatial shape, points as voxel
+        coordinates (n, ndim), and volumes of other scans of the same sample. Settings of jobs refer
+        to them by name.
 
     Raises
     ------
     InputError
-        If the array, its axes or its spacing cannot be used.
+        If the array, its axes or its spacing are invalid.
 
     Examples
     --------
@@ -99,11 +99,12 @@ class Volume:
         dtype = np.dtype(data.dtype)
         if dtype.kind not in "buif":
             raise InputError(
-                f"An image needs numbers (boolean, integer or floating point); got {dtype}."
+                f"An image needs real numbers (boolean, integer or floating point); got {dtype}."
             )
         if not isinstance(self.axes, str):
             raise InputError(
-                f"axes are letters, one for each, for example 'zyx'; got {self.axes!r}."
+                f"axes must be a string with one letter per axis, for example 'zyx'; got "
+                f"{self.axes!r}."
             )
         axes = self.axes or _default_axes(data.shape)
         _check_axes(axes, data.shape)
@@ -112,11 +113,11 @@ class Volume:
         spacing = _per_axis(self.spacing, 1.0, n_spatial, "spacing")
         if not all(_SMALLEST_STEP < step < 1 / _SMALLEST_STEP for step in spacing):
             raise InputError(
-                f"The spacing must be above zero on every axis, and from {_SMALLEST_STEP:g} to "
+                f"The spacing must be positive on every axis, from {_SMALLEST_STEP:g} to "
                 f"{1 / _SMALLEST_STEP:g}; got {spacing}."
             )
         unit = on_one_line(str(self.unit), LONGEST_UNIT) or "pixel"
-        # one name for each unit, so that every writer knows it
+        # one spelling for each unit, for all writers
         named = unit_of(unit)
         name, factor = named or (unit, 1.0)
         origin = _per_axis(self.origin, 0.0, n_spatial, "origin")
@@ -129,7 +130,7 @@ class Volume:
             "notes": list(self.notes),
         }
         if known and not self.unit:
-            values["notes"].append("The unit of the spacing is not stated; shown as pixels.")
+            values["notes"].append("The spacing has no unit, so it is given in pixels.")
         unknown = _UNKNOWN_UNIT.format(unit)
         if named is None and unknown not in values["notes"]:
             values["notes"].append(unknown)
@@ -143,13 +144,13 @@ class Volume:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
+        """Data type of the values."""
         dtype: np.dtype[Any] = np.dtype(self.data.dtype)
         return dtype
 
     @property
     def ndim(self) -> int:
-        """Number of axes, leading ones included."""
+        """Number of axes, including leading axes."""
         return len(self.shape)
 
     @property
@@ -169,7 +170,7 @@ class Volume:
 
     @property
     def nbytes(self) -> int:
-        """Size of the values in bytes, as they are kept."""
+        """Size of the stored values, in bytes."""
         return math.prod(self.shape) * int(np.dtype(held(self.data).dtype).itemsize)
 
     @property
@@ -183,47 +184,48 @@ class Volume:
         return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
 
     def replace(self, data: Any, **changes: Any) -> Self:
-        """Return a volume of the same place in space with other values."""
+        """Return a volume with other values and the same geometry."""
         return dataclasses.replace(self, data=data, **changes)
 
     def derived(self, data: Any, name: str) -> Self:
-        """Return a volume of the same place whose values are no grey values: labels, or lengths.
+        """Return a volume of labels or lengths with the same geometry.
 
-        `data`: of the shape of this volume. Nothing that is known of the grey values is kept.
+        `data`: array of the same shape. Metadata of grey values are dropped.
         """
         kept = {key: value for key, value in self.metadata.items() if key not in _OF_GREY}
         return self.replace(data, name=name, metadata=kept)
 
     def as_labels(self, labels: Any, name: str) -> Volume:
-        """Return labels of what is in this volume, in the same place, which are known as such.
+        """Return a volume of labels with the same geometry, marked as labels.
 
-        `labels`: integers of its shape. `name`: of the labels.
+        `labels`: integers of the same shape. `name`: name of the new volume.
         """
         volume = self.derived(labels, name)
         return volume.replace(labels, metadata=volume.metadata | {_LABELS: True})
 
     @property
     def holds_labels(self) -> bool:
-        """Whether values are known to be numbers of pores or phases, and no grey values."""
+        """Whether the volume is marked as labels of pores or phases."""
         return bool(self.metadata.get(_LABELS)) and self.dtype.kind in "iub"
 
     def auxiliary_of(self, settings: object, setting: str) -> Any:
-        """Return what a setting names of the things beside this volume.
+        """Return the auxiliary data named by a setting.
 
-        `settings`: of a job. `setting`: which of them; see `hushpore.base.settings.Option`.
+        `settings`: settings of a job. `setting`: name of one of them; see
+        `hushpore.base.settings.Option`.
         Returns: an array of the spatial shape of this volume; or points, float64 of shape
-        (n, `n_spatial`) or (n, `ndim`); or the values of another scan, of the shape of this one.
-        None where the setting names nothing.
-        Raises InputError if there is nothing of that name, or it does not fit.
+        (n, `n_spatial`) or (n, `ndim`); or the values of another scan of the same shape. None if
+        the setting is empty.
+        Raises InputError if the data do not exist or do not match this volume.
         """
         name = getattr(settings, setting)
         if not name:
             return None
         if name not in self.auxiliary:
-            known = ", ".join(repr(key) for key in self.auxiliary) or "nothing"
+            known = ", ".join(repr(key) for key in self.auxiliary) or "none"
             raise InputError(
-                f"{setting} names {name!r}, but beside {self.name} there is {known}. "
-                "Pass the array itself, a file on the command line, or choose a layer."
+                f"{setting}: the data {name!r} do not exist for {self.name} (available: {known}). "
+                "Give an array, a file or a layer."
             )
         found = self.auxiliary[name]
         if isinstance(found, Volume):
@@ -236,34 +238,34 @@ class Volume:
         if len(shape) == 2 and shape[1] in (self.n_spatial, self.ndim) and dtype.kind in "uif":
             return np.asarray(found, np.float64)
         raise InputError(
-            f"{setting}: {name} has shape {shape}, which does not fit {self.name}. Expected "
-            f"{self.spatial_shape}, or points of shape (n, {self.n_spatial}) where it takes points."
+            f"{setting}: {name} has shape {shape}, which does not match {self.name}. Give an array "
+            f"of shape {self.spatial_shape}, or points of shape (n, {self.n_spatial}) if the "
+            "setting takes points."
         )
 
     def _require_same_grid(self, other: Volume, setting: str) -> None:
-        """Check that another scan has the axes and the voxels of this one."""
+        """Raise InputError unless another scan has the same axes, shape and voxel size."""
         if (other.axes, other.shape) != (self.axes, self.shape):
             raise InputError(
                 f"{setting}: {other.name} has shape {other.shape} ({other.axes}), but {self.name} "
-                f"has {self.shape} ({self.axes}). Two scans of the same thing need the same "
-                "voxels: reconstruct or crop both alike."
+                f"has {self.shape} ({self.axes}). Reconstruct or crop both scans to the same shape."
             )
-        # in pixels it is not known
+        # in pixels the size is unknown
         is_known = self.unit == other.unit != "pixel"
         if is_known and not np.allclose(other.spacing, self.spacing, rtol=1e-3):
             raise InputError(
                 f"{setting}: the voxels of {other.name} are {other.size_in_words}, those of "
-                f"{self.name} {self.size_in_words}. Two scans of the same thing need the same "
-                "voxels: reconstruct both alike, or correct the voxel size."
+                f"{self.name} {self.size_in_words}. Reconstruct both scans with the same voxel "
+                "size, or correct it."
             )
 
     def at(self, /, **index: int) -> Volume:
-        """Return the volume at one position of leading axes, for example ``scan.at(t=0)``.
+        """Return the volume at one position on leading axes, for example ``scan.at(t=0)``.
 
         Raises
         ------
         InputError
-            If an axis is not a leading one of this volume, or the index is outside it.
+            If an axis is not a leading axis of this volume, or the index is out of range.
         """
         key: list[int | slice] = [slice(None)] * self.ndim
         leading = list(self.axes[: -self.n_spatial])
@@ -271,18 +273,18 @@ class Volume:
             size = self.shape[leading.index(axis)] if axis in leading else 0
             if not -size <= position < size:
                 raise InputError(
-                    f"{axis}={position} is not in this volume: its axes are {self.axes} "
-                    f"with shape {self.shape}."
+                    f"The position {axis}={position} does not exist: the axes are {self.axes} with "
+                    f"shape {self.shape}. Choose a position on a time or channel axis."
                 )
             key[leading.index(axis)] = position
         axes = "".join(axis for axis in self.axes if axis not in index)
-        # what lies on disk stays there where it can tell of its positions
+        # a lazy array that can select positions stays on disk
         select = getattr(self.data, "at_positions", self.data.__getitem__)
         return self.replace(select(tuple(key)), axes=axes)
 
     @property
     def size_in_words(self) -> str:
-        """The voxel size as people write it, or that it is unknown."""
+        """Formatted voxel size, or that it is unknown."""
         if self.unit == "pixel":
             return "voxel size unknown"
         spacing = " x ".join(f"{step:.4g}" for step in self.spacing)
@@ -290,7 +292,7 @@ class Volume:
 
     @property
     def facts(self) -> str:
-        """One line that says what this is: shape, voxel size, type and memory."""
+        """One-line summary: shape, voxel size, data type and size in bytes."""
         shape = " x ".join(str(n) for n in self.shape)
         if self.axes not in SPATIAL_AXES:
             shape += f" ({self.axes})"
@@ -301,18 +303,18 @@ class Volume:
 
 
 def as_array(values: Any, what: str) -> Any:
-    """Return what has a shape and a type as it is, and anything else as an array.
+    """Return an array-like object with shape and dtype unchanged, anything else as an array.
 
-    `what`: what it is, as a message begins.
-    Raises InputError if it is none, or some of it is masked.
+    `what`: subject of the message.
+    Raises InputError if it cannot be an array, or has masked values.
     """
-    # to load it takes 0.06 s, and where it is not loaded there is no such array
+    # numpy.ma takes 0.06 s to import; if it is not imported, the array is not masked
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
         if np.ma.is_masked(values):
             raise InputError(
-                f"{what} is a masked array, whose mask would be lost: "
-                f"{np.count_nonzero(values.mask)} of its values are masked. Fill them (.filled), "
-                "and hand over the mask as one of the sample (sample_mask) or of what is left out."
+                f"{what} is a masked array with {np.count_nonzero(values.mask)} masked values, and "
+                "its mask would be lost. Fill the values (.filled), and pass the mask as a setting "
+                "(sample_mask or leave_out)."
             )
         return values.data
     if hasattr(values, "shape") and hasattr(values, "dtype"):
@@ -320,13 +322,13 @@ def as_array(values: Any, what: str) -> Any:
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} needs rows of one length; {error}.") from None
+        raise InputError(f"{what} needs rows of equal length: {error}.") from None
 
 
 def as_volume(image: VolumeLike, **known: Any) -> Volume:
-    """Return `image` itself if it is a volume, else a volume around the array.
+    """Return `image` itself if it is a volume, otherwise a volume of the array.
 
-    `image`: an image stack, axes in z, y, x order. ``**known``: passed on to `Volume` for an array:
+    `image`: an image stack, axes in z, y, x order. ``**known``: properties for `Volume`:
     ``spacing``, ``unit``, ``axes``, ``name``.
     """
     if isinstance(image, Volume):
@@ -343,9 +345,9 @@ def how_to_choose(volume: Volume) -> str:
 
 
 def require_values(volume: Volume) -> npt.NDArray[Any]:
-    """Return the array of a volume after checking that it can be worked on.
+    """Return the array of a volume after checking its values.
 
-    Raises InputError if it is empty, constant, or holds NaN or infinite values.
+    Raises InputError if it is empty, constant, or contains NaN or infinite values.
     """
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
@@ -358,41 +360,40 @@ def require_values(volume: Volume) -> npt.NDArray[Any]:
 
 
 def require_grey(volume: Volume, otherwise: str = "") -> None:
-    """Check that a volume is not known to hold labels, for which grey values would be taken.
+    """Raise InputError if a volume is marked as labels, which would be used as grey values.
 
-    `otherwise`: what else can be done with labels, as the end of a sentence. Labels that were made
-    boolean are a mask, and none any more.
-    Raises InputError if it holds labels.
+    `otherwise`: another use of labels, as the end of a sentence. Boolean labels count as a mask and
+    are accepted.
     """
     if volume.holds_labels and volume.dtype != np.bool_:
         raise InputError(
-            f"{volume.name} holds labels, a number for each pore or phase, but grey values are "
-            f"needed. Give the scan that they are of{otherwise}."
+            f"{volume.name} contains labels of pores or phases, but grey values are needed. Give "
+            f"the scan itself{otherwise}."
         )
 
 
 def require_range(volume: Volume, lowest: Any, highest: Any, bad: int) -> None:
     """Check the range of the values of a volume, as `require_values` does.
 
-    `lowest`, `highest`: of all values. `bad`: how many are NaN or infinite.
-    Raises InputError if there are any, or all values are the same.
+    `lowest`, `highest`: range of all values. `bad`: number of NaN or infinite values.
+    Raises InputError if `bad` is not 0, or all values are equal.
     """
     size = math.prod(volume.shape)
     if bad:
         raise not_finite(volume, bad)
     if volume.dtype != np.bool_ and size > 1 and lowest == highest:
         raise InputError(
-            f"{volume.name} is constant: every value is {lowest}. "
-            "There is nothing to denoise or to segment."
+            f"{volume.name} is constant: every value is {lowest}, so there is nothing to denoise "
+            "or segment. Check the scan."
         )
 
 
 def not_finite(volume: Volume, bad: int) -> InputError:
-    """Return the error that so many values of a volume are NaN or infinite."""
+    """Return the error for a volume with NaN or infinite values."""
     return InputError(
-        f"{volume.name} holds {bad} NaN or infinite values of {math.prod(volume.shape)}: voxels "
-        "without a grey value, often those outside of a reconstruction. Give them one first, for "
-        "example that of air; in Python with numpy.nan_to_num."
+        f"{volume.name} contains {bad} NaN or infinite values of {math.prod(volume.shape)}, often "
+        "outside the reconstructed region. Replace them first, for example by the grey value of "
+        "air (in Python with numpy.nan_to_num)."
     )
 
 
@@ -403,12 +404,12 @@ def _default_axes(shape: tuple[int, ...]) -> str:
             f"An image stack needs 2 to 5 axes (y x, z y x, and time or channels before them); "
             f"got {n}, shape {tuple(shape)}."
         )
-    # a photograph with its colours last would otherwise pass as a stack 3 pixels wide
+    # otherwise a colour photograph would be accepted as a stack 3 pixels wide
     if n == 3 and shape[-1] in (3, 4) and min(shape[:2]) > 16:
         raise InputError(
             f"Shape {tuple(shape)} looks like a colour photograph (RGB), but grey values are "
-            "needed. Convert it first, for example with skimage.color.rgb2gray; if it is a stack, "
-            "say so with axes='zyx'."
+            "needed. Convert it first, for example with skimage.color.rgb2gray. If it is a stack, "
+            "set axes='zyx'."
         )
     return "tczyx"[-n:] if n != 4 else "tzyx"
 
@@ -417,12 +418,15 @@ def _check_axes(axes: str, shape: tuple[int, ...]) -> None:
     spatial = axes.endswith("yx")
     if not spatial or len(axes) != len(shape) or len(set(axes)) != len(axes):
         raise InputError(
-            f"axes={axes!r} does not fit shape {tuple(shape)}: expected one letter an axis, "
-            "the last ones 'zyx' or 'yx', for example 'tzyx'."
+            f"axes={axes!r} does not match shape {tuple(shape)}: expected one letter per axis, "
+            "ending in 'zyx' or 'yx', for example 'tzyx'."
         )
     leading = axes[: -_n_spatial(axes)]
     if not set(leading) <= set("tc"):
-        raise InputError(f"axes={axes!r}: before 'zyx' or 'yx' only 't' and 'c' are known.")
+        raise InputError(
+            f"axes={axes!r}: only 't' and 'c' are supported before 'zyx' or 'yx'. Rename the "
+            "others."
+        )
 
 
 def _n_spatial(axes: str) -> int:

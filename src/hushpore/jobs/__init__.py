@@ -164,8 +164,8 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.denoising.job:denoise",
         on_apple=True,
         purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
-        short_help="Denoise a stack with a network that learns from the stack itself.",
-        help="Denoise the stack in PATH with a network that learns from the stack itself.\n\n"
+        short_help="Denoise a stack by training a network on the stack itself.",
+        help="Denoise the stack in PATH by training a network on the stack itself.\n\n"
         "Writes a TIFF, and beside it how it was made as JSON.",
         gives="denoised",
         share=7.0,
@@ -200,7 +200,8 @@ JOBS = Registry("jobs", JobDescription, {
         gpu_problem="hushpore.pores.gpu.device_benchmark:problem_of_shape",
         purpose="Finds the pores, splits them at narrow necks (watershed), and measures each.",
         short_help="Segment and measure the pores of a stack.",
-        help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
+        help="Segment and measure the pores of the stack in PATH.\n\n"
+        "Writes tables, labels.tif, report.html and result.json.",
         figures=(*(total.name for total in TOTALS), "exterior", "exterior_share", "unit"),
         report="hushpore.runs.report_page:pore_report",
         cluster="hushpore.cluster.segmenting:segment_on",
@@ -212,7 +213,7 @@ JOBS = Registry("jobs", JobDescription, {
         on_gpu=False,
         purpose="Tells up to eight materials apart by their grey values, or takes labels, and "
         "measures each and where they touch.",
-        short_help="Tell up to eight phases of a stack apart and measure them.",
+        short_help="Separate and measure up to eight phases.",
         help="Tell the phases of PATH apart: shares, thickness, contacts; tables, phases.tif, "
         "report.html, result.json.",
         report="hushpore.runs.report_page:phase_report",
@@ -224,8 +225,9 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.patches.settings:PatchSettings",
         "hushpore.denoising.inspection:inspect_patches",
         purpose="Shows what the network sees: where patches lie, what is hidden, which are hard.",
-        short_help="Sample patches as a denoiser does, to look at them.",
-        help="Sample patches of PATH as a denoiser does: contact sheet, coordinates, features.",
+        short_help="Sample training patches as a denoiser does, for inspection.",
+        help="Sample patches of the stack in PATH as a denoiser does, for inspection.\n\n"
+        "Writes a contact sheet, coordinates and features.",
         repeat="hushpore.denoising.reproduce:repeated_patches",
         report="",
         extras=(

@@ -61,7 +61,7 @@ def restored(
     volume = labels.replace(values, name=name)
     numbering = numbering_of(values, graph)
     _check_labels(values, basins, numbering.label_of)
-    settings = PoreSettings.of_what_fits(provenance.get("settings", {}))
+    settings = PoreSettings.of_valid(provenance.get("settings", {}))
     throats = throat_columns(graph, numbering, volume)
     least = settings.minimum_shape_voxels
     found = Pores(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hushpore.base.atomic import new_file
-from hushpore.base.config import Tables, config_folder, explained, keep, read_toml
+from hushpore.base.config import Tables, config_folder, explained, read_toml, save_file
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings
 from hushpore.jobs import JOBS
@@ -243,7 +243,7 @@ def save_preset(name: str, job: str, settings: Settings) -> Path:
     """
     file = preset_file(name)
     others = read_preset(name) if file.is_file() or name in shipped_presets() else {}
-    return keep(file, settings_text({**others, job: settings}))
+    return save_file(file, settings_text({**others, job: settings}))
 
 
 def delete_preset(name: str) -> None:
@@ -291,7 +291,7 @@ def remembered(name: str, kind: type[T]) -> T | None:
     if table is None:
         return None
     options = [opt for opt in kind.options() if opt.name in table]
-    return kind.of_what_fits(
+    return kind.of_valid(
         {opt.name: table[opt.name] for opt in options if _can_be_kept(opt, table[opt.name])}
     )
 

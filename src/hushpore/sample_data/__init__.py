@@ -1,4 +1,4 @@
-"""Data to try things on: phantoms with known truth, and a real CT slice."""
+"""Sample data: phantoms with known pores, and a real CT slice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = "CT_small.dcm"
 def ct_slice() -> Volume:
     """Return a real CT slice of 128 x 128 pixels in HU.
 
-    It is installed with pydicom; nothing is downloaded.
+    The file is a part of pydicom; nothing is downloaded.
 
     Returns
     -------
@@ -32,12 +32,19 @@ def ct_slice() -> Volume:
     MissingPackageError
         If pydicom is not installed.
     InputError
-        If this installation of pydicom left its test data out.
+        If this installation of pydicom has no test data.
+
+    Examples
+    --------
+    >>> ct_slice().shape
+    (128, 128)
     """
     import_optional("pydicom", "The CT slice")
     from pydicom.data import get_testdata_file
 
     path = get_testdata_file(_NAME, download=False)
     if path is None:
-        raise InputError(f"This installation of pydicom does not hold its test file {_NAME}.")
+        raise InputError(
+            f"This installation of pydicom lacks its test file {_NAME}. Install it with pip."
+        )
     return dataclasses.replace(read(str(path)), name="CT slice", source=f"pydicom: {_NAME}")

@@ -1,4 +1,4 @@
-"""Phantoms with a known truth: a noisy foam, and a core of concrete with air around it."""
+"""Phantoms with known pores: a noisy foam, and a concrete core with air around it."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 AIR, WALL = -1000.0, 200.0
 
-#: Grey values of a core: of the air around it and in its voids, of paste, and of aggregate.
+#: Grey values of a core: air (exterior and voids), paste, and aggregate.
 SURROUNDINGS, PASTE, GRAIN = 4000.0, 24000.0, 29000.0
 
 _RADII = (5.5, 12.0)  # voxels
 _GRAINS, _AIR_VOIDS = (6.0, 24.0), (1.5, 7.0)  # voxels
-_NEAREST = 0.9  # distance of two centres, as a share of the sum of the radii
+_NEAREST = 0.9  # smallest distance of two centres, as a fraction of the sum of the radii
 _ATTEMPTS = 3000
-_BLUR = 0.6  # voxels; the point spread of the scanner
-_PHOTONS = 12.0  # mean count of a voxel of solid, before scaling to the noise asked for
+_BLUR = 0.6  # voxels; point spread of the scanner
+_PHOTONS = 12.0  # mean photon count of a solid voxel, before scaling to the requested noise
 _RING_WIDTH = 1.0  # pixels
 
 
 @dataclass(frozen=True, eq=False)
 class Phantom:
-    """A made scan and the truth behind it.
+    """Synthetic scan with its ground truth.
 
     Attributes
     ----------
     volume : Volume
-        What the scanner gives, with noise: of a foam int16 HU, of a core uint16.
+        The scan with noise: int16 HU for a foam, uint16 for a core.
     clean : Volume
-        The same without noise and rings: float32.
+        The scan without noise and rings: float32.
     void : numpy.ndarray
-        bool, True where the centre of a voxel lies in a pore.
+        bool, True for voxels with their centre in a pore.
     labels : numpy.ndarray
-        int32, the pore that a voxel of the void belongs to, 1 to `n_pores`; 0 in the solid.
+        int32, label of the pore of each voxel, 1 to `n_pores`; 0 in the solid.
     spheres : pandas.DataFrame
-        One row a pore: ``label``, centre ``z``, ``y``, ``x`` and ``radius``, all in voxels.
+        One row per pore: ``label``, centre ``z``, ``y``, ``x`` and ``radius``, all in voxels.
     sample : numpy.ndarray
-        bool, True where the centre of a voxel lies in the sample, its pores included.
+        bool, True for voxels with their centre in the sample, including its pores.
     """
 
     volume: Volume
@@ -60,12 +60,12 @@ class Phantom:
 
     @property
     def n_pores(self) -> int:
-        """How many pores there are."""
+        """Number of pores."""
         return len(self.spheres)
 
     @property
     def porosity(self) -> float:
-        """Share of the sample that is void, 0 to 1."""
+        """Void fraction of the sample, 0 to 1."""
         return float(self.void.sum() / self.sample.sum())
 
 
@@ -77,41 +77,47 @@ def foam_phantom(
     noise: float = 0.4,
     rings: float = 0.02,
 ) -> Phantom:
-    """Make a phantom of a foam as a micro-CT scanner sees it.
+    """Return a phantom of a foam in a micro-CT scan.
 
-    Spheres of random radii are placed at random, large ones first, and may overlap a little, so
-    that pores are joined by necks as in a foam; none holds another. A voxel at the surface is
-    partly air, the image is blurred slightly, photons are counted (noise grows where more arrive,
-    and differs from voxel to voxel independently), and faint rings lie around the middle axis.
+    Spheres of random radii are placed at random, large ones first. They may overlap slightly, so
+    that pores are connected by necks as in a foam, but none contains another. The image has partial
+    volume at the surfaces, slight blur, white photon noise (which increases with the signal), and
+    faint rings around the central axis.
 
     Parameters
     ----------
     shape : tuple of int, optional
         Voxels along z, y and x; at least 16 each.
     seed : int, optional
-        The same seed gives the same phantom; the global random state is not touched.
+        Same seed, same phantom; the global random state is not changed.
     voxel : float, optional
-        Edge of a voxel in mm.
+        Edge length of a voxel, in mm.
     noise : float, optional
-        Standard deviation of the noise in the solid, as a share of the contrast of 1200 HU.
+        Standard deviation of the noise in the solid, as a fraction of the contrast of 1200 HU.
     rings : float, optional
-        Standard deviation of the rings, as a share of the contrast.
+        Standard deviation of the rings, as a fraction of the contrast.
 
     Returns
     -------
     Phantom
-        The scan and its truth. In two voxels that spheres share, the nearer one by power distance
-        (smallest d² - r²) has the voxel.
+        The scan and its ground truth. Where spheres overlap, a voxel belongs to the sphere with the
+        smallest power distance (d² - r²).
 
     Raises
     ------
     InputError
         If the shape is too small or a number is negative.
+
+    Examples
+    --------
+    >>> phantom = foam_phantom((16, 32, 32))
+    >>> phantom.volume.shape, phantom.n_pores > 0
+    ((16, 32, 32), True)
     """
     if len(shape) != 3 or min(shape) < 16:
         raise InputError(f"A phantom needs three axes of at least 16 voxels; got {shape}.")
     if noise < 0 or rings < 0 or voxel <= 0:
-        raise InputError("noise and rings must not be negative, and voxel must be above zero.")
+        raise InputError("noise and rings must not be negative, and voxel must be positive.")
     rng = np.random.default_rng(seed)
     centres, radii = _spheres(rng, shape)
     distance, labels = _rasterise(centres, radii, shape)
@@ -132,32 +138,37 @@ def foam_phantom(
 def core_phantom(
     shape: tuple[int, int, int] = (64, 192, 192), seed: int = 0, *, noise: float = 0.02
 ) -> Phantom:
-    """Make a phantom of a drilled core of concrete as a micro-CT scanner sees it.
+    """Return a phantom of a drilled concrete core in a micro-CT scan.
 
-    The core runs through from the first slice to the last, with air around it. In a paste lie
-    grains of aggregate, somewhat brighter, and air voids: round, apart, some per cent of the core,
-    a few of them cut by its surface. There is little noise, and no voxel size, as in a TIFF that
-    was exported.
+    The core extends from the first to the last slice, with air around it. It consists of paste,
+    slightly brighter grains of aggregate, and isolated round air voids (a few per cent of the
+    core), some of them cut by its surface. The scan has little noise and no voxel size, like an
+    exported TIFF.
 
     Parameters
     ----------
     shape : tuple of int, optional
-        Voxels along z, y and x; at least 16 each. The core is 0.82 as wide as the narrower of the
-        last two.
+        Voxels along z, y and x; at least 16 each. The diameter of the core is 0.82 times the
+        smaller of the last two.
     seed : int, optional
-        The same seed gives the same phantom; the global random state is not touched.
+        Same seed, same phantom; the global random state is not changed.
     noise : float, optional
-        Standard deviation of the noise, as a share of the contrast between paste and air.
+        Standard deviation of the noise, as a fraction of the contrast between paste and air.
 
     Returns
     -------
     Phantom
-        The scan and its truth; voids are numbered where the core has them.
+        The scan and its ground truth; only voids in the core are labelled.
 
     Raises
     ------
     InputError
         If the shape is too small or the noise is negative.
+
+    Examples
+    --------
+    >>> core_phantom((16, 32, 32)).volume.dtype
+    dtype('uint16')
     """
     from scipy import ndimage
 
@@ -201,10 +212,10 @@ def _spheres(
     apart: float = _NEAREST,
     most: int = _ATTEMPTS,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Place spheres at random, large ones first, wherever they fit.
+    """Place spheres at random, large ones first, where they fit.
 
-    `apart`: least distance of two centres, as a share of the sum of the radii. `most`: how many are
-    tried.
+    `apart`: smallest distance of two centres, as a fraction of the sum of the radii. `most`: number
+    of attempts.
     """
     low, high = radii_between
     high = min(high, min(shape) / 3)
@@ -223,7 +234,7 @@ def _spheres(
 def _rasterise(
     centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64], shape: tuple[int, int, int]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
-    """Return the signed distance to the surface (negative in a pore), and the labels."""
+    """Return the signed distance to the surface (negative in pores), and the labels."""
     distance = np.full(shape, 4.0, np.float32)
     power = np.zeros(shape, np.float32)
     labels = np.zeros(shape, np.int32)
@@ -265,10 +276,10 @@ def _noisy(
 ) -> npt.NDArray[np.int16]:
     contrast = WALL - AIR
     solid = (clean - AIR) / contrast
-    # in air the noise has 0.7 of the standard deviation that it has in the solid
+    # the standard deviation of the noise in air is 0.7 times that in the solid
     expected = _PHOTONS * (0.5 + 0.5 * solid)
     counted = rng.poisson(expected).astype(np.float32) - expected
-    # read-out noise fills the steps between whole photons
+    # read-out noise smooths the discrete photon counts
     counted += rng.standard_normal(clean.shape, dtype=np.float32)
     scale = noise * contrast / math.sqrt(_PHOTONS + 1.0)
     values = clean + scale * counted + rings * contrast * _rings(rng, clean.shape)
@@ -277,9 +288,9 @@ def _noisy(
 
 
 def _rings(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """Return circles around the middle of y, x with a strength of standard deviation one.
+    """Return rings around the centre of y, x with standard deviation one.
 
-    Each is the trace of one detector element, so it changes from slice to slice.
+    Each ring is the trace of one detector element, so it varies from slice to slice.
     """
     y, x = np.indices(shape[1:], dtype=np.float32)
     radius = np.hypot(y - (shape[1] - 1) / 2, x - (shape[2] - 1) / 2) / _RING_WIDTH

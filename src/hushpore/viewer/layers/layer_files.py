@@ -217,7 +217,7 @@ class _Stored:
         if self._layer.pores is not None:
             return self._layer.pores.headline
         try:
-            made_with = PoreSettings.of_what_fits(self.provenance["settings"])
+            made_with = PoreSettings.of_valid(self.provenance["settings"])
             return headline_of(self.provenance["result"], made_with)
         except (KeyError, TypeError):  # the record was changed
             return ""
@@ -228,7 +228,7 @@ class _Stored:
         if self._layer.pores is not None:
             return self._layer.pores.remarks
         try:
-            made_with = PoreSettings.of_what_fits(self.provenance["settings"])
+            made_with = PoreSettings.of_valid(self.provenance["settings"])
             of_run = map(Note.of_dict, self.provenance["remarks"])
             return by_importance([*remarks_of(self.provenance["result"], made_with), *of_run])
         except (KeyError, TypeError):  # the record was changed
