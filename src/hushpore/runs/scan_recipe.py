@@ -19,6 +19,7 @@ from hushpore.io.loading import into_memory
 from hushpore.io.points import read_points
 from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
+from hushpore.io.undefined import with_fill_value
 
 if TYPE_CHECKING:
     import os
@@ -134,9 +135,10 @@ class ScanRecipe:
         empty = None if device is None else choose_backend(device).empty
         if self.shape:
             (volume,) = result_of(into_memory([self._raw()], empty=empty))
-            return self.arrange(volume)
+            return self.arrange(with_fill_value(volume))
         series = self.series or None
-        return self.arrange(read(self.path, series=series, empty=empty, trust=self.trust))
+        volume = read(self.path, series=series, empty=empty, trust=self.trust)
+        return self.arrange(with_fill_value(volume))
 
     def describe(self) -> Volume:
         """Return what `read` would, but with all values on disk; raises as that does."""
