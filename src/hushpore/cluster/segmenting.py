@@ -61,7 +61,7 @@ def in_one_task(
 ) -> Generator[Event, Any, Finished]:
     """Segment the whole volume on one worker, in so many bytes of memory; yields its events."""
     check_folders(client, *folders_of(volume), work.scratch)
-    notes = [Note(f"Worked on in one piece, by one of {where}.")]
+    notes = [Note(f"Processed in one piece, by one of {where}.")]
     if gpus.problem:
         notes.append(Note(gpus.problem, warning=True))
     yield from notes

@@ -1,4 +1,4 @@
-"""The pore segmentation as a job: threshold, void, distance, basins, merging, measurement."""
+"""Pore segmentation as a job: threshold, void, distance, basins, merging, measurement."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from hushpore.pores.tables.measures import surface_of, void_walls
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.topology.percolation import percolation_totals
 from hushpore.pores.topology.tortuosity import find_tortuosity
-from hushpore.pores.uncertainty.intervals import Merged, find_certainty
+from hushpore.pores.uncertainty.intervals import Merged, find_uncertainty
 from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
 from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.watershed.snow import find_peaks
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     )
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
-    from hushpore.pores.uncertainty.intervals import Certainty
+    from hushpore.pores.uncertainty.intervals import Uncertainty
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
     from hushpore.pores.work import Threshold, VoidTotals
@@ -77,18 +77,18 @@ if TYPE_CHECKING:
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
     """Segment and measure the pores of a volume.
 
-    `volume`: 2D or 3D grey values of any real dtype, or booleans, which are taken as the void
-    itself. `backend`: where to; on a GPU the labels are the same, and where one is asked for that
-    cannot be used, the CPU is, and that is said.
+    `volume`: 2D or 3D grey values of any real dtype, or booleans, which are the void itself.
+    `backend`: where to run; a GPU gives the same labels, and the CPU is used, with a note, if the
+    requested GPU is unavailable.
     Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage. Previews show
-    the basins of one slice and then its pores, as soon as its slab is done: of the slice named by
-    the last `Attention` that was sent in, else of the middle.
+    the basins and then the pores of one slice, as soon as its slab is done: the slice named by the
+    last `Attention` sent in, else the middle slice.
     Returns: `Pores`.
     Raises InputError if the volume has leading axes, is empty or constant, holds NaN, or is too
     large to index; MemoryLimitError if it does not fit into memory.
 
-    The labels are the same on any number of threads. A void without any solid is one pore, of
-    infinite inscribed diameter; a volume without void has none.
+    The labels do not depend on the number of threads. A volume without solid is one pore of
+    infinite inscribed diameter; a volume without void has no pores.
     """
     _check(volume)
     check_grey(volume, settings)
@@ -96,21 +96,21 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     notes: list[Note] = []
     with stages.timer.stage("sample"):
         exterior = find_exterior(volume, settings)
-    # these are what runs; those that were given are for the record
+    # used for the run; the given settings go into the record
     decided = exterior.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
         text = (
-            f"Worked on in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files "
-            f"in {scratch_folder()}."
+            f"Processed in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files in "
+            f"{scratch_folder()}."
         )
         notes.append(Note(text))
         yield notes[-1]
         if settings.intervals:
-            # before hours of work: what is given up may be the reason for it
+            # said before hours of work, so that the user can cancel
             text = (
-                "There are no intervals: they are found of scans that fit into memory. Crop the "
-                "scan or bin it, or allow more memory, to have them."
+                "Uncertainty and REV were skipped, because the scan does not fit into memory. Crop "
+                "or bin it, or raise the memory limit (memory_budget), to get them."
             )
             notes.append(Note(text, warning=True))
             yield notes[-1]
@@ -135,9 +135,9 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
 def segment_as_set(
     volume: Volume, settings: PoreSettings, backend: Backend, slabs: Slabs | None = None
 ) -> Job:
-    """Segment a volume by settings that say themselves what is around the sample.
+    """Segment a volume with settings whose exterior is decided, without warnings.
 
-    `slabs`: how it is cut; by default as it is planned. It is not looked what to warn of.
+    `slabs`: partition into slabs; by default as planned.
     """
     stages, notes = Stages(volume, backend.timer()), list[Note]()
     slabs = slabs or plan_slabs(volume, settings)
@@ -156,20 +156,20 @@ def open_work(
     stages: Stages,
     padding: float | None = None,
 ) -> Iterator[Work]:
-    """Open what all steps of a job need to know, for as long as a ``with`` block lasts."""
+    """Open the context of a job for the duration of a ``with`` block."""
     with closing(Scratch(slabs.on_disk)) as scratch, KernelThreads(backend.threads) as threads:
         how = backend.choices, stages.timer, padding
         yield Work(volume, settings, slabs, scratch, threads, *how)
 
 
 class _Found(NamedTuple):
-    """What was found of a volume, from which its result is made."""
+    """Findings of a segmentation from which its result is made."""
 
     segmented: Segmented
     device: str
     labels: Stack
     tables: dict[str, Any]
-    totals: dict[str, Any]  # besides those of the tables, and of what is around the sample
+    totals: dict[str, Any]  # without those of the tables and of the exterior
     thickness: dict[str, LocalThickness]
     curve: dict[str, npt.NDArray[np.float64]]
     timing: Timing
@@ -179,13 +179,13 @@ class _Found(NamedTuple):
 def _segment(
     work: Work, backend: Backend, stages: Stages, notes: list[Note]
 ) -> Generator[Event, Any, _Found]:
-    """Find pores, and all that is measured of them."""
+    """Find and measure pores."""
     settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         fingerprint = None
         if type(held(work.volume.data)) is np.ndarray:
-            # it takes a thread longer than a GPU takes for all else
+            # started early: it takes a thread longer than a GPU takes for everything else
             fingerprint = at_end.enter_context(fingerprint_beside(work.volume.data))
         found = yield from Pipeline(work, backend, stages, notes).run()
         work, basins, graph = found.work, found.basins, found.graph
@@ -198,14 +198,14 @@ def _segment(
         if marks is not None:
             require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
         thickness = yield from _find_thickness(found, stages)
-        # on the way to tables more is in use than is left of them: labels have no room yet
+        # making the tables takes more memory than the tables: allocate labels afterwards
         tables = measured(graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.94)
         connection = yield from _find_connection(work, basins, stages)
         labels = work.scratch.stack("labels", basins.shape, np.int32)
         written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
-        certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
+        uncertainty = yield from _find_uncertainty(found, labels, numbering, stages, notes)
         digest = yield from _wait_for(fingerprint, stages.slices)
     timing = stages.timer.timing()
     yield timing
@@ -214,9 +214,9 @@ def _segment(
         **connection,
         "merged_by": by,
         **thickness_totals(thickness),
-        **({} if certainty is None else certainty.totals),
+        **({} if uncertainty is None else uncertainty.totals),
     }
-    curve = {} if certainty is None else certainty.curve
+    curve = {} if uncertainty is None else uncertainty.curve
     device = found.backend.description
     return _Found(found, device, labels, merged, totals, thickness, curve, timing, digest)
 
@@ -224,10 +224,10 @@ def _segment(
 def _pores_of(
     all_found: _Found, given: PoreSettings, exterior: Exterior, notes: list[Note]
 ) -> Pores:
-    """Return the result with its record, of settings as they were given."""
+    """Return the result with its record, which holds the given settings."""
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
     volume = found.work.volume
-    around = outside_totals(exterior, found.void.exterior_share)
+    around = exterior_totals(exterior, found.void.exterior_share)
     totals = totals_of(merged, volume, {**known, **around})
     how = given, device, timing, notes
     provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
@@ -253,9 +253,9 @@ def _pores_of(
 def _merge(
     found: Segmented, stages: Stages
 ) -> Generator[Event, Any, tuple[Numbering, dict[str, Any], Marks | None]]:
-    """Merge basins into pores and number these.
+    """Merge basins into pores and number the pores.
 
-    Returns what the record says of it, too, and where there are markers what basins hold them.
+    Returns: the numbering, the entry of the record about the merging, and the markers, if any.
     """
     work, graph = found.work, found.graph
     settings, volume = work.settings, work.volume
@@ -278,12 +278,12 @@ def _merge(
 def _find_thickness(
     found: Segmented, stages: Stages
 ) -> Generator[Event, Any, dict[str, LocalThickness]]:
-    """Find the local thickness of what is asked for; the distance in the void is used up."""
+    """Find the requested local thickness; overwrites the distance map of the void."""
     thickness: dict[str, LocalThickness] = {}
     distance = found.distance
     for name in found.work.settings.thickness_of:
-        assert found.phase is not None, "it was kept for this"
-        finding = find_local_thickness(found.work, found.phase, name, distance)
+        assert found.void_state is not None, "it was kept for this"
+        finding = find_local_thickness(found.work, found.void_state, name, distance)
         thickness[name] = yield from stages.run("thickness", finding, 0.93)
     if found.distance is not None:
         found.distance.close()
@@ -291,7 +291,7 @@ def _find_thickness(
 
 
 def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, str]:
-    """Return it once it is there; meanwhile the job can be cancelled."""
+    """Return the fingerprint when it is ready; the job can be cancelled meanwhile."""
     while not fingerprint.done():
         wait([fingerprint], 0.05)
         yield Progress("labels", slices, slices, "slices", 0.99)
@@ -301,7 +301,7 @@ def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, st
 def _find_connection(
     work: Work, basins: Stack, stages: Stages
 ) -> Generator[Event, Any, dict[str, Any]]:
-    """Find the Euler number of the void, and the ways through it where these are asked for."""
+    """Find the Euler number of the void and, if requested, its tortuosity."""
     counting = find_euler_number(basins, work.slabs, work.threads, faces_only=work.faces_only)
     euler_number = yield from stages.run("measuring", counting, 0.95)
     found: dict[str, Any] = {"euler_number": euler_number}
@@ -312,42 +312,42 @@ def _find_connection(
     return found
 
 
-def _find_certainty(
+def _find_uncertainty(
     found: Segmented, labels: Stack, numbering: Numbering, stages: Stages, notes: list[Note]
-) -> Generator[Event, None, Certainty | None]:
-    """Find how sure the figures are where it is asked for; not of slabs on disk."""
+) -> Generator[Event, None, Uncertainty | None]:
+    """Find the uncertainty if requested; not for slabs on disk."""
     work = found.work
     if not work.settings.intervals or work.slabs.on_disk:
         return None
 
     def again(settings: PoreSettings) -> Generator[Event, Any, Merged]:
-        """Segment the volume by other settings."""
+        """Segment the volume with other settings."""
         with closing(Scratch(on_disk=False)) as scratch:
             other = dataclasses.replace(work, settings=settings, scratch=scratch)
             quiet, host = Stages(work.volume), Backend(threads=work.threads.count)
             basins = yield from Pipeline(other, host, quiet, []).run()
-            # markers in the void may lie outside it by another threshold
+            # with another threshold, markers may lie outside the void
             merged, *_ = yield from _merge(basins, quiet)
             return Merged(basins.graph, merged, int(basins.void.sample.sum()))
 
-    assert found.phase is not None, "it was kept for this"
-    phase, grey = found.phase.array(), found.threshold.value
+    assert found.void_state is not None, "it was kept for this"
+    void_state, grey = found.void_state.array(), found.threshold.value
     with stages.timer.stage("intervals"):
         own = Merged(found.graph, numbering, int(found.void.sample.sum()))
-        sure = yield from find_certainty(work, phase, labels.array(), own, grey, again)
-    found.phase.close()
+        sure = yield from find_uncertainty(work, void_state, labels.array(), own, grey, again)
+    found.void_state.close()
     if sure is not None and sure.parts < FEWEST_PARTS:
         text = (
-            "The intervals are too narrow: the scan is too small for parts of it to be compared, "
-            "which takes four typical diameters of its pores along an axis."
+            "The scan is too small to compare sub-volumes, so the intervals are too narrow. It "
+            "should be at least four typical pore diameters long along an axis; use a larger scan."
         )
         notes.append(Note(text, True, "result"))
         yield notes[-1]
     if sure is not None and sure.is_cut_off:
         text = (
-            "The intervals may be too narrow: most grey values of the pores, or of the solid, are "
-            "one, the lowest or the highest of all, so that noise and blur cannot be told. Take "
-            "the scan as it was before its grey values were cut off."
+            "Most grey values of the pores, or of the solid, are clipped to the lowest or highest "
+            "value, so noise and blur cannot be estimated and the intervals may be too narrow. Use "
+            "the scan before its grey values were clipped."
         )
         notes.append(Note(text, True, "result"))
         yield notes[-1]
@@ -355,7 +355,7 @@ def _find_certainty(
 
 
 def _check(volume: Volume) -> None:
-    """Refuse what cannot be segmented before any of it is read."""
+    """Raise InputError unless a volume can be segmented, before any of it is read."""
     if volume.axes not in SPATIAL_AXES:
         raise InputError(
             f"{volume.name} has axes {volume.axes!r}, but pores are segmented in one image at a "
@@ -366,34 +366,34 @@ def _check(volume: Volume) -> None:
 
 
 def void_totals(
-    phases: VoidTotals,
+    void: VoidTotals,
     threshold: Threshold,
     walls: npt.NDArray[np.int64],
     graph: BasinGraph,
     volume: Volume,
 ) -> dict[str, Any]:
-    """Return the figures of the record that do not change when pores merge.
+    """Return the totals of the record that do not depend on the merging.
 
-    `walls`: between void and solid, see `hushpore.pores.tables.measures.walls_of`. `graph`: of all
-    the void that is asked for.
+    `walls`: void-solid pairs of voxels, see `hushpore.pores.tables.measures.walls_of`. `graph`:
+    basins of the segmented void.
     """
-    sample = phases.sample
-    void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
+    sample = void.sample
+    voxels, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
     return {
         "sample_voxels": size,
-        "open_porosity": phases.open_voxels / size,
-        "closed_porosity": phases.closed_voxels / size,
-        "components": phases.components,
+        "open_porosity": void.open_voxels / size,
+        "closed_porosity": void.closed_voxels / size,
+        "components": void.components,
         "threshold": threshold.value,
         "only_values": threshold.only_values and list(threshold.only_values),
         "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
-        **intercept_totals(walls, void, size, volume),
+        **intercept_totals(walls, voxels, size, volume),
         **percolation_totals(graph, sample, volume),
     }
 
 
 def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
-    """Return what the record says of local thickness, by phase."""
+    """Return the entries of the record about local thickness."""
     return {
         f"{name}_thickness{part}": value
         for name, found in thickness.items()
@@ -401,10 +401,10 @@ def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
     }
 
 
-def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
-    """Return what the record says of what is around the sample.
+def exterior_totals(exterior: Exterior, share: float) -> dict[str, Any]:
+    """Return the entries of the record about the exterior.
 
-    `share`: which share of the volume that is.
+    `share`: fraction of the volume that was excluded.
     """
     return {
         "exterior": exterior.treatment,
@@ -416,7 +416,7 @@ def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
 
 
 class WarmUpKind(NamedTuple):
-    """What decides which kernels a job needs."""
+    """Settings that determine which kernels a job needs."""
 
     settings: PoreSettings
     is_void: bool
@@ -426,9 +426,9 @@ class WarmUpKind(NamedTuple):
 def warm_up_kind(
     settings: PoreSettings, is_void: bool = False, on_disk: bool = False
 ) -> WarmUpKind:
-    """Return what to warm up for a job of some settings.
+    """Return which kernels to warm up for a job with these settings.
 
-    `is_void`: whether its volume is the void itself.
+    `is_void`: whether its volume is boolean, the void itself.
     """
     threshold: str | float = 127.0
     if isinstance(settings.threshold, str) and settings.hysteresis is None:
@@ -437,29 +437,28 @@ def warm_up_kind(
         threshold="otsu" if is_void else threshold,
         hysteresis=None if settings.hysteresis is None else 60.0,
         local_window=3,
-        # void outside a mask is handled like air
+        # void outside a mask is treated like air
         exterior="remove-slicewise" if settings.sample_mask else _as_decided(settings.exterior),
         ball_radius=1,
-        # markers and peaks are merged to alike
+        # markers and SNOW peaks use the same merging
         merging="snow" if settings.markers else settings.merging,
         connectivity=settings.connectivity,
-        # of one phase as of both
+        # void and solid need the same kernels
         local_thickness="solid" if settings.thickness_of else "none",
-        # on disk there is none
+        # not available on disk
         tortuosity=settings.tortuosity and not on_disk,
     )
     return WarmUpKind(tiny, is_void, on_disk)
 
 
-def _as_decided(outside: str) -> str:
-    """Return what is made ready for what is not decided yet: the most that is likely."""
-    return "remove-slicewise" if outside == "auto" else outside
+def _as_decided(exterior: str) -> str:
+    """Return the treatment to warm up for; the one with most kernels while it is undecided."""
+    return "remove-slicewise" if exterior == "auto" else exterior
 
 
 def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:
-    """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
-    # a row can find almost as many edges as there is room for first, so that the table of them has
-    # to grow; there is more than one slab
+    """Run a whole job on a tiny volume that exercises all code paths of the kernels."""
+    # rows long enough for the edge table to have to grow, and more than one slab
     yield from compile_beside(kind.settings.connectivity == "faces")
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 78), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
@@ -468,15 +467,15 @@ def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:
 
 
 def prepare(kind: WarmUpKind) -> Generator[Progress, None, None]:
-    """Wait until the kernels that a kind of job needs are compiled, or loaded from the disk."""
+    """Wait until the kernels of a kind of job are compiled, or loaded from disk."""
     yield Progress("preparing", 0, 0, "", 0.0)
     with closing(WARM_UP.wait(kind)) as waiting:
         for is_compiling in waiting:
             yield Progress(FIRST_TIME if is_compiling else "preparing", 0, 0, "", 0.0)
 
 
-#: Makes kernels ready, once a process.
+#: Warms up kernels, once per process.
 WARM_UP = WarmUp(_warm_up)
 
-#: The stage in which kernels are compiled, not just loaded.
+#: Stage name while kernels are compiled, not just loaded.
 FIRST_TIME = "preparing, first time only"

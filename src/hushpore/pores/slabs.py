@@ -1,8 +1,8 @@
-"""Slabs: how a stack is cut along z, so that what is worked on at a time fits into memory.
+"""Slabs: partition of a stack along z, so that each step fits into memory.
 
-Where a volume and all that is made of it fit into the memory budget, every `Stack` is an array, and
-slabs are as thick as a tenth of a second of work. Where they do not, stacks are temporary files, of
-which a slab at a time is read and written; what is computed is the same, bit for bit.
+If a volume and all intermediate results fit into the memory budget, every `Stack` is an array, and
+a slab takes about a tenth of a second. Otherwise stacks are temporary files that are read and
+written slab by slab; results are bit-identical.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slabs:
-    """How a stack is cut."""
+    """Partition of a stack along z."""
 
     depth: int  # slices of the stack
     thickness: int  # slices of a slab; the last may have fewer
-    on_disk: bool = False  # whether stacks lie in temporary files
+    on_disk: bool = False  # whether stacks are temporary files
 
     def __len__(self) -> int:
         return (self.depth + self.thickness - 1) // self.thickness
 
     def __getitem__(self, slab: int) -> tuple[int, int]:
-        """Return the first slice of a slab, and the one after its last."""
+        """Return the first slice of a slab, and the slice after its last."""
         if not 0 <= slab < len(self):
             raise IndexError(f"There are {len(self)} slabs, numbered from 0; got {slab}.")
         first = slab * self.thickness
@@ -49,9 +49,9 @@ class Slabs:
 
 
 class Stack:
-    """Slices of one kind, in memory or in a file that is removed with this object.
+    """Stack of slices, in memory or in a temporary file that is removed with this object.
 
-    Made by `Scratch.stack`. In memory, slabs are views; from a file they are copies.
+    Made by `Scratch.stack`. Slabs are views of memory, or copies from a file.
     """
 
     def __init__(self, shape: Sequence[int], dtype: npt.DTypeLike, path: Path | None) -> None:
@@ -66,7 +66,7 @@ class Stack:
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> Stack:
-        """Return a stack that is an array in memory, (z, y, x)."""
+        """Return a stack that wraps an array in memory, (z, y, x)."""
         stack = cls((0, 0, 0), values.dtype, None)
         stack.shape, stack._array = values.shape, values
         return stack
@@ -80,7 +80,7 @@ class Stack:
         return self._bytes(len(self))
 
     def read(self, first: int, last: int) -> npt.NDArray[Any]:
-        """Return some slices, as far as there are any; to change them, `write` them back."""
+        """Return slices `first` to `last`, clipped to the stack; `write` back changes."""
         first = min(max(first, 0), len(self))
         last = max(min(last, len(self)), first)
         if self._array is not None:
@@ -91,7 +91,7 @@ class Stack:
         return values.reshape(last - first, *self.shape[1:])
 
     def room(self, first: int, last: int) -> Any:
-        """Return an array to fill with some slices and to `write`."""
+        """Return an array for slices `first` to `last`, to fill and to `write`."""
         if self._array is not None:
             return self._array[first:last]
         return np.empty((last - first, *self.shape[1:]), self.dtype)
@@ -112,16 +112,16 @@ class Stack:
             np.ascontiguousarray(values, self.dtype).tofile(file)
 
     def array(self) -> npt.NDArray[Any]:
-        """Return all of it: the array itself, or a memory map that keeps the file alive."""
+        """Return the whole stack: the array itself, or a memory map that keeps the file alive."""
         if self._array is not None:
             return self._array
         mapped = np.memmap(self._file(), self.dtype, "r+", shape=self.shape)
-        # views share the map, and nothing else: as long as there is one, there is this stack
-        weakref.finalize(mapped._mmap, _let_go, self)  # type: ignore[attr-defined]
+        # views reference the map, whose finalizer keeps this stack and so the file alive
+        weakref.finalize(mapped._mmap, _release, self)  # type: ignore[attr-defined]
         return mapped
 
     def close(self) -> None:
-        """Give memory or file back; there is nothing to be read any more."""
+        """Free the memory or file."""
         self._array = self._path = None
         self._remove()
 
@@ -135,7 +135,7 @@ class Stack:
 
 
 class DeviceStack(Stack):
-    """A stack that a GPU holds: what is written, all slices at once, is the stack from then on."""
+    """A stack in GPU memory, written as a whole."""
 
     def __init__(self, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
         self.shape = (int(shape[0]), int(shape[1]), int(shape[2]))
@@ -143,11 +143,11 @@ class DeviceStack(Stack):
         self._array: Any = None
 
     def read(self, first: int, last: int) -> Any:
-        """Return all of it."""
+        """Return the whole stack."""
         return self._array
 
     def room(self, first: int, last: int) -> Any:
-        """Return nothing: what fills it makes an array of its own."""
+        """Return None: the array is allocated by the code that fills it."""
         return None
 
     def write(self, first: int, values: Any) -> None:
@@ -155,23 +155,22 @@ class DeviceStack(Stack):
         self._array = values
 
     def close(self) -> None:
-        """Let the array go."""
+        """Release the array."""
         self._array = None
 
 
-#: Stacks that outlive the job that makes them: those of its result, by name.
+#: Names of stacks that belong to the result and outlive the job.
 LASTING = ("basins", "labels", "regions", "solid thickness", "void thickness")
 
 
 class Scratch:
-    """Makes the stacks of a job; `close` removes all but those that are `LASTING`.
+    """Factory of the stacks of a job; `close` removes all except those that are `LASTING`.
 
-    A step owns the stacks that it makes until it returns them, and closes the others; whoever it
-    returns a stack to owns that, and closes it once nothing will read it any more. What a job that
-    fails or is cancelled leaves open goes with `close`, and lasting stacks with the last reference.
+    A step owns the stacks that it makes and closes those that it does not return; the caller owns
+    returned stacks and closes them after the last read. `close` removes stacks left open by a
+    failed or cancelled job; lasting stacks are removed with their last reference.
 
-    `on_disk`: whether stacks are files, each in a folder of its own among the system's temporary
-    files.
+    `on_disk`: whether stacks are files, each in its own temporary folder.
     """
 
     def __init__(self, on_disk: bool) -> None:
@@ -179,7 +178,7 @@ class Scratch:
         self._stacks: list[Stack] = []
 
     def stack(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike) -> Stack:
-        """Return a new stack, (z, y, x), of any values."""
+        """Return a new, uninitialised stack (z, y, x)."""
         path = new_folder(scratch_folder()) / f"{name}.raw" if self.on_disk else None
         stack = Stack(shape, dtype, path)
         if name not in LASTING:
@@ -187,7 +186,7 @@ class Scratch:
         return stack
 
     def close(self) -> None:
-        """Remove what does not last."""
+        """Remove all stacks that are not `LASTING`."""
         for stack in self._stacks:
             stack.close()
         self._stacks.clear()
@@ -199,10 +198,7 @@ _ELSEWHERE = (
 
 
 def check_disk(needed: int) -> None:
-    """Refuse what does not fit on the disk.
-
-    Raises MemoryLimitError: with what is needed, and what is free.
-    """
+    """Raise MemoryLimitError if so many bytes do not fit on the disk of temporary files."""
     folder = scratch_folder()
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -214,7 +210,7 @@ def check_disk(needed: int) -> None:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say in words why a temporary file cannot be written."""
+    """Turn an OSError of a temporary file into a MemoryLimitError with advice."""
     try:
         yield
     except OSError as error:
@@ -224,8 +220,8 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _let_go(stack: Stack) -> None:
-    """Do nothing: that a finalizer knows the stack has kept it alive."""
+def _release(stack: Stack) -> None:
+    """Do nothing; the reference from the finalizer has kept the stack alive."""
 
 
 def _remove(path: Path | None) -> None:

@@ -166,7 +166,7 @@ def test_pores_on_all_gpus_are_those_of_one_machine(
     # open or closed are told once where parts are counted, and once where they are painted
     assert done["classify_parts"] == 8
     assert "each with a GPU: GPU of worker 0, GPU of worker 1" in record["device"]
-    assert "Worked on in 4 blocks of 5 slices" in record["notes"][0]
+    assert "Processed in 4 blocks of 5 slices" in record["notes"][0]
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -1,6 +1,6 @@
-"""Whether a GPU is worth it for pores: a slab is segmented both ways, and the results compared.
+"""Benchmark of GPU against CPU for pores: both segment a slab, and the results are compared.
 
-What came out is kept for the next job on the same devices, with the same versions.
+The rates are stored for later jobs on the same devices and versions.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ if TYPE_CHECKING:
     #: Segments a volume somewhere, as `hushpore.pores.job.segment_pores` does.
     Segment = Callable[[Volume, PoreSettings, Backend], Job]
 
-#: Voxels that a CPU is through with in some seconds: of fewer there is nothing to win.
+#: Minimum number of voxels for a benchmark: a CPU segments fewer in a few seconds.
 WORTH = 1 << 25
 
-#: Voxels of the slab that is timed, and of the one before it, for which kernels are compiled.
+#: Voxels of the timed slab, and of the slab before it, which compiles the kernels.
 SLAB, WARM_UP = 1 << 25, 1 << 20
 
-#: Stages that take the same on both: what is left of a job on a GPU is done by the host.
+#: Stages that run on the host for both.
 _ON_HOST = ("sample", "preparing", "labels")
 
 
 class Rates(NamedTuple):
-    """What the same work has taken on a GPU and on the CPU."""
+    """Measured speed of GPU and CPU for the same work."""
 
-    # voxels a second
+    # voxels per second
     gpu: float
     cpu: float
-    is_same: bool  # whether both gave the same, bit for bit
+    is_same: bool  # whether the results were bit-identical
 
     @classmethod
     def of(cls, kept: Mapping[str, float]) -> Rates | None:
-        """Return what was kept; None where nothing was."""
+        """Return the stored rates; None if there are none."""
         if not {"gpu", "cpu", "same"} <= set(kept) or not kept["cpu"]:
             return None
         return cls(kept["gpu"], kept["cpu"], bool(kept["same"]))
 
     def to_dict(self) -> dict[str, float]:
-        """Return it as it is kept."""
+        """Return the rates for storage."""
         return {"gpu": self.gpu, "cpu": self.cpu, "same": float(self.is_same)}
 
 
 def choose_faster(
     volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment, notes: list[Note]
 ) -> Generator[Event, None, Backend]:
-    """Return the GPU if it gives what the CPU gives, and sooner; else the CPU. It says why.
+    """Return the GPU if it is faster than the CPU with identical results, else the CPU.
 
-    `notes`: what was said; told what is.
-    Yields: Progress, and a Note where the two do not agree.
+    The returned backend holds the reason. `notes`: new notes are appended.
+    Yields: Progress, and a Note if the results differ.
     """
     problem = problem_of_shape(volume.shape)
     if problem:
@@ -77,15 +77,14 @@ def choose_faster(
         try:
             rates = yield from _measure(volume, settings, gpu, segment)
         except Exception as error:
-            # whatever a driver or a compiler raises: the CPU can do it
+            # drivers and compilers raise various exceptions; the CPU is used then
             return Backend(reason=f"the GPU could not be tried: {first_line(error)}")
         SPEEDS.put(key, rates.to_dict())
     ratio = f"{rates.gpu / rates.cpu:.3g} times as fast as {Backend().name}{before}"
     if not rates.is_same:
         text = (
-            f"{gpu.name} gave other labels than the CPU in a slab that was segmented by both: "
-            "pores are segmented on the CPU. Please report this with the output of "
-            "'hushpore info --device'."
+            f"{gpu.name} gave other labels than the CPU for the same slab, so pores are segmented "
+            "on the CPU. Please report this with the output of 'hushpore info --device'."
         )
         notes.append(Note(text, warning=True))
         yield notes[-1]
@@ -96,21 +95,21 @@ def choose_faster(
 
 
 def problem_of_shape(shape: Sequence[int]) -> str:
-    """Say why a GPU is not tried on a volume of a shape; empty where it is."""
+    """Return why a GPU is not tried for a volume of this shape; empty if it is."""
     voxels = math.prod(shape)
     if len(shape) < 3 or voxels < WORTH:
-        return f"{voxels / 1e6:.3g} million voxels are too few to win by a GPU"
+        return f"{voxels / 1e6:.3g} million voxels are too few to benefit from a GPU"
     return ""
 
 
 def devices_of(gpu: Backend) -> str:
-    """Return what rates depend on: both devices, the driver, and versions."""
+    """Return the key of stored rates: both devices, driver and versions."""
     try:
         import cupy
 
         driver = f"driver {cupy.cuda.runtime.driverGetVersion()}, CuPy {cupy.__version__}"
     except Exception as error:
-        # what is missing, the trial says
+        # the benchmark reports what is missing
         driver = type(error).__name__
     return f"{gpu.name}, {driver}; {Backend().name}; hushpore {__version__}"
 
@@ -119,11 +118,11 @@ def _measure(
     volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment
 ) -> Generator[Event, None, Rates]:
     slab = _slab_of(volume, SLAB)
-    # what lies beside the volume is not of the slab's shape
+    # masks and markers do not have the shape of the slab
     settings = dataclasses.replace(settings, sample_mask="", markers="", exterior="keep")
 
     def segmented(part: Volume, device: Backend) -> Generator[Event, None, Any]:
-        # each releases what it has used
+        # each run releases its own memory
         backend = dataclasses.replace(device, on_trial=False)
         return mapped(segment(part, settings, backend), _at_work)
 
@@ -140,13 +139,13 @@ def _measure(
 
 
 def seconds_of(found: Any) -> float:
-    """Return what those stages of a job took that a GPU takes over, and copies to it and back."""
+    """Return the time of the stages that a GPU runs, including copies, in seconds."""
     taken: Mapping[str, float] = found.timings
     return sum(seconds for stage, seconds in taken.items() if stage not in _ON_HOST)
 
 
 def _slab_of(volume: Volume, voxels: int) -> Volume:
-    """Return some slices in the middle, of about so many voxels."""
+    """Return slices in the middle with about `voxels` voxels."""
     depth, plane = volume.shape[0], math.prod(volume.shape[1:])
     thickness = min(depth, max(1, voxels // plane))
     first = (depth - thickness) // 2
@@ -157,5 +156,5 @@ def _slab_of(volume: Volume, voxels: int) -> Volume:
 
 
 def _at_work(event: Event) -> Progress:
-    """Return that something happens, which is all that is told of a job."""
+    """Return progress of an unknown amount for any event of the inner job."""
     return Progress("comparing devices", 0, 0, "", 0.0)
