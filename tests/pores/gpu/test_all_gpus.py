@@ -317,7 +317,7 @@ def test_a_command_takes_all_gpus_as_its_device(
     assert found.exit_code == 0, found.output
     assert used
     refused = CliRunner().invoke(command, [*words, "--cluster", "local:2", "--overwrite"])
-    assert "starts workers of its own and cannot go with --cluster local:2" in refused.stderr
+    assert "starts its own workers and cannot be combined with --cluster local:2" in refused.stderr
 
 
 def test_who_works_on_one_image_in_memory_is_told_how_to_get_them() -> None:
