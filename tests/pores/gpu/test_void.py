@@ -78,7 +78,7 @@ def assert_equal(gpu: Any, volume: Volume, threads: KernelThreads, **how: Any) -
     found = found_by(volume, settings, threads, gpu)
     expected = found_by(volume, settings, threads)
     np.testing.assert_array_equal(found.phase, expected.phase)
-    assert found._replace(phase=None) == expected._replace(void_state=None)
+    assert found._replace(phase=None) == expected._replace(phase=None)
     return found
 
 
