@@ -1,19 +1,19 @@
-"""Recorrupted-to-Recorrupted: a noisy image is made into an input and a target of a training.
+"""Recorrupted-to-Recorrupted: makes a training input and a target from one noisy image.
 
-Where the noise is known, more of it can be drawn. Of a noisy image y and drawn noise e of the same
-covariance, y + a e and y - e / a have noise that is independent of each other, however it is
-correlated between neighbours: a network that predicts the one from the other learns the image, as
-it would from a second scan. Nothing is hidden from it, so that a pore of one voxel that stands out
-of the noise is kept, and every pixel of a patch is learnt from.
+If the noise model is known, more noise can be simulated. With a noisy image y and simulated noise e
+of the same covariance, y + a e and y - e / a have independent noise, even if it is correlated
+between neighbouring voxels: a network that predicts one from the other learns the image, as from a
+second scan. No pixels are masked, so that even a pore of one voxel that exceeds the noise is kept,
+and all pixels of a patch contribute to the training.
 
 After Pang et al., Recorrupted-to-Recorrupted: Unsupervised Deep Learning for Image Denoising,
 https://doi.org/10.1109/CVPR46437.2021.00208; here for noise that is correlated, and that may grow
 with the grey value.
 
-The noise of a few counts is far from normal, but it can be parted exactly. Of Poisson counts each
-one goes into the input with a fixed probability, else into the target: both are Poisson counts
-again, independent of each other, and a network that predicts the one from the other learns their
-mean. It holds down to a fraction of a count a voxel.
+The noise of few counts is far from Gaussian, but Poisson thinning is exact: each count goes into
+the input with a fixed probability, otherwise into the target. Both are independent Poisson counts
+again, and a network that predicts one from the other learns their mean, even for less than one
+count per voxel.
 
 After Monroy, Bacca, Tachella, Generalized Recorrupted-to-Recorrupted: Self-Supervised Learning
 Beyond Gaussian Noise, https://doi.org/10.48550/arXiv.2412.04648.
@@ -39,24 +39,23 @@ if TYPE_CHECKING:
     from hushpore.denoising.noise.model import NoiseModel
     from hushpore.denoising.plane_reader import Scale
 
-#: The noise that is added to an input, as a multiple of that of the scan. With less the input is
-#: more like the scan, with more the target is: a training came out the same within 0.4 dB from 0.5
-#: to 1.
+#: Noise added to an input, relative to that of the scan. Less makes the input more like the scan,
+#: more makes the target so: from 0.5 to 1 results differed by at most 0.4 dB.
 ADDED = 0.7
 
-#: Edge of the square over which a grey value is averaged to tell how strong the noise is there.
+#: Edge of the square over which grey values are averaged to get the local noise variance.
 _SMOOTH = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Recorruption:
-    """Draws noise like that of a scan, and makes inputs and targets with it."""
+    """Simulates noise like that of a scan, and makes inputs and targets with it."""
 
-    # what random numbers are multiplied by to be a spectrum of the noise, on the grid of
+    # factors that turn random numbers into a spectrum of the noise, on the grid of
     # `torch.fft.rfftn` over its own axes, float32
     root: torch.Tensor
-    grid: tuple[int, ...]  # shape of what is drawn at once, for one patch
-    block: tuple[int, ...]  # what of it is used: slices that lie one behind the other, y and x
+    grid: tuple[int, ...]  # shape of the noise simulated for one patch
+    block: tuple[int, ...]  # part of it that is used: consecutive slices, y and x
     deviation: float  # of the normalised noise of the scan, at the mean grey value
     # the variance at a normalised grey value, over that at the mean, is 1 + slope * value
     slope: float = 0.0
@@ -65,18 +64,17 @@ class Recorruption:
     def of(
         cls, model: NoiseModel, scale: Scale, size: tuple[int, ...], context: int, device: str
     ) -> Recorruption:
-        """Return what draws the noise of a scan.
+        """Return a recorruption for the noise of a scan.
 
-        `model`, `scale`: its noise, and its grey scale, of one channel. `size`: spatial shape of a
-        patch. `context`: neighbouring planes to either side that are seen with each. `device`:
-        where to draw.
+        `model`, `scale`: noise and grey scale of one channel. `size`: spatial shape of a patch.
+        `context`: number of neighbouring planes on either side. `device`: of the random numbers.
         """
         (mean,), (std,) = scale.mean, scale.std
         variance = model.autocovariance / std**2
         block = size if len(size) == 3 else (2 * context + 1, *size)
         if variance.ndim == 3 and block[0] == 1:
             variance = variance[variance.shape[0] // 2]
-        # of a field that goes on periodically, a part shorter by the reach has no echo of itself
+        # the noise field is periodic; a part shorter by the reach has no periodic correlation
         reach = [n // 2 for n in variance.shape]
         edges = [n + r for n, r in zip(block[-variance.ndim :], reach, strict=True)]
         grid = (*block[: -variance.ndim], *(fft.next_fast_len(n, True) for n in edges))
@@ -84,7 +82,7 @@ class Recorruption:
         slope = 0.0
         if model.slope:
             slope = model.slope * std / (model.offset + model.slope * mean)
-        # each number stands for two, but for those that have no counterpart along x
+        # each frequency counts twice, except those without a counterpart along x
         root *= math.sqrt(math.prod(grid[-root.ndim :]) / 2)
         root[..., 0] *= math.sqrt(2)
         if not grid[-1] % 2:

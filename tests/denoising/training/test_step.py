@@ -165,7 +165,7 @@ def test_in_3d_the_cpu_computes_in_float32_unless_told(
     if has_tiles:
         assert choose_precision("bfloat16", Backend(), 3) == torch.bfloat16
         return
-    with pytest.raises(InputError, match="precision='bfloat16' is not reliable"):
+    with pytest.raises(InputError, match="without AMX, precision='bfloat16' is not reliable"):
         choose_precision("bfloat16", Backend(), 3)
 
 

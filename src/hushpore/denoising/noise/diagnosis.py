@@ -1,8 +1,8 @@
-"""Whether N2V can work on a volume: whether its noise is independent from pixel to pixel.
+"""Diagnosis of the noise: is it uncorrelated, as N2V needs?
 
-A hidden pixel is predicted from its neighbours. Where the noise of neighbours is correlated, part
-of it can be predicted too, and stays in the result: as grain after an interpolating detector or a
-smoothing reconstruction, as lines and rings where a detector's rows or columns differ.
+Masked pixels are predicted from their neighbours. If the noise of neighbouring voxels is
+correlated, part of it can be predicted too and remains in the result: as grain after interpolation
+or a smoothing reconstruction, or as lines and rings from detector rows and columns.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Correlation of neighbours from which on it is worth a word.
+#: Correlation of neighbouring voxels from which the noise counts as correlated.
 NOTABLE = 0.15
 
-#: Binning is advised where it leaves less than this of the correlation.
+#: Binning is advised if it reduces the correlation to less than this share.
 _BINS_WELL = 0.7
 
-#: A circle runs along an axis where the way from the middle is so much longer across it.
+#: Circles count as parallel to an axis if the distance from the centre is this many times longer
+#: across it.
 _ACROSS = 3.0
 
-#: Blocks in which circles run along an axis that are needed, for either axis. They do not overlap,
-#: so that three hold some 2,000 voxels: chance makes a correlation of 0.02 of these.
+#: Minimum number of blocks with circles parallel to each axis. Three hold some 2,000 voxels, in
+#: which chance makes a correlation of 0.02.
 _LEAST_BLOCKS = 3
 
-#: Distance from the middle from which on circles are straight within a block, in pixels.
+#: Distance from the centre from which circles are straight within a block, in pixels.
 _LEAST_RADIUS = 12.0
 
 
 @dataclass(frozen=True)
 class NoiseDiagnosis:
-    """What the noise is like."""
+    """Correlation and strength of the noise of a volume."""
 
     # correlation of the noise of neighbouring voxels, for each spatial axis
     correlation: dict[str, float]
-    # standard deviation of the noise in flat places by differences of neighbours, in grey values
+    # noise standard deviation in flat regions, from differences of neighbours, in grey values
     noise: float
-    # the variance of the noise is ``offset + slope * value`` at a grey value; the slope is that of
-    # photon noise, and zero where none can be told
+    # the noise variance is ``offset + slope * value`` at a grey value; the slope is due to photon
+    # noise, and 0 if it cannot be measured
     slope: float = 0.0
     offset: float = 0.0
-    # correlation of the noise along circles about the middle of the slices, where it is clearly
-    # higher than across them; zero elsewhere
+    # correlation of the noise along circles around the centre of the slices, if it is clearly
+    # higher than across them; otherwise 0
     rings: float = 0.0
-    # share of the values that are the highest of all, from 0.01 on; zero below
+    # share of the voxels with the maximum value, if at least 0.01; otherwise 0
     saturated: float = 0.0
-    # the highest correlation along y and x after binning slices 2 x 2; looked for where that would
-    # be of use, else 1
+    # the higher of the correlations along y and x after binning 2 x 2; 1 if not calculated
     binned: float = 1.0
 
     @property
     def is_independent(self) -> bool:
-        """Whether the noise is independent from pixel to pixel, as far as it can be told."""
+        """Whether the noise is uncorrelated, as far as measured."""
         return not self.correlated_axes and not self.rings
 
     @property
@@ -65,7 +65,7 @@ class NoiseDiagnosis:
         return "".join(sorted(notable, key=lambda axis: -notable[axis]))
 
     def variance_at(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the variance of the noise at some grey values."""
+        """Return the noise variance at grey values."""
         least = (0.1 * self.noise) ** 2
         result: npt.NDArray[np.float32] = np.maximum(self.offset + self.slope * values, least)
         return result
@@ -113,15 +113,15 @@ def ring_correlation(
     from_middle: npt.NDArray[np.float64],
     margin: float,
 ) -> float:
-    """Return the correlation of noise along circles about the middle of the slices: of rings.
+    """Return the correlation of the noise along circles around the centre of the slices (rings).
 
-    A detector pixel that is off by a little in every view makes a ring. Along x and y such noise is
-    correlated only where a circle happens to run along them, so that no axis can be named.
+    A detector pixel with a constant error makes a ring. Such noise is correlated along x or y only
+    where circles are parallel to that axis.
 
     `across_y`, `across_x`: second differences of blocks, (n_blocks, depth, y, x). `from_middle`:
-    where the blocks lie, (n_blocks, 2): y and x from the middle of the slice, in pixels. `margin`:
-    by how much noise must be more correlated along circles than across them.
-    Returns: zero where it is not, both where circles run along x and where they run along y.
+    positions of the blocks, (n_blocks, 2): y and x from the centre of the slice, in pixels.
+    `margin`: minimum difference between the correlations along and across circles.
+    Returns: 0 unless this difference is reached both where circles are parallel to x and to y.
     """
     away = np.abs(from_middle)
     far = np.hypot(*away.T) >= _LEAST_RADIUS
@@ -141,7 +141,7 @@ def ring_correlation(
 
 
 def neighbour_correlation(values: npt.NDArray[np.float64], axis: int) -> float:
-    """Return the correlation of neighbours along an axis, of values whose mean is zero."""
+    """Return the correlation of neighbouring values with zero mean along an axis."""
     before = (slice(None),) * axis
     a, b = values[(*before, slice(1, None))], values[(*before, slice(None, -1))]
     power = np.sqrt(np.mean(a**2) * np.mean(b**2))

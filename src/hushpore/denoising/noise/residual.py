@@ -1,14 +1,13 @@
-"""What was removed and what is left: whether the one is noise, and the other free of patterns.
+"""Examination of the residual (noisy minus denoised) and of the result, and detail restoration.
 
-Of noise that is independent from pixel to pixel, the residual (noisy minus denoised) has mean zero
-and no correlation between neighbours, and the result has no more energy at the Nyquist
-frequencies, where checkerboards are, than right below them.
+If the noise is uncorrelated, the residual has mean zero and no correlation between neighbours, and
+the result has no more power at the Nyquist frequency, where checkerboards appear, than just below
+it.
 
-Detail restoration: what was removed beyond the noise goes back into the result. A blind spot cannot
-know what is in its own pixel alone, so that sharp edges and fine texture are removed with the
-noise. Where the residual varies more than the noise does, the share of it that the noise does not
-explain is restored: the local Wiener filter of Lee (https://doi.org/10.1109/TPAMI.1980.4766994), on
-the residual.
+Detail restoration adds image structure in the residual back to the result. A blind spot does not
+see its own pixel, so that sharp edges and fine texture are removed with the noise. Where the local
+variance of the residual exceeds that of the noise, the excess share is added back: the local Wiener
+filter of Lee (https://doi.org/10.1109/TPAMI.1980.4766994), applied to the residual.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ if TYPE_CHECKING:
     from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
     from hushpore.denoising.plane_reader import PlaneReader
 
-#: Edge of the blocks whose spectrum is looked at, and how many of them at most.
+#: Edge of the blocks for spectra, and maximum number of blocks.
 BLOCK, _BLOCKS = 16, 1500
 
-#: From which on each is worth a word: mean of the residual in its deviations, correlation of
-#: neighbours beyond what the noise has, and energy at Nyquist over that right below it.
+#: Thresholds for notes: mean of the residual in standard deviations, correlation of neighbours in
+#: excess of that of the noise, and power at the Nyquist frequency relative to that just below.
 NOTABLE_MEAN, NOTABLE_CORRELATION, NOTABLE_PATTERN = 0.05, 0.15, 2.0
 
-#: Deviation of the Gaussian over which the residual's variance is taken, in y and x, in pixels.
+#: Standard deviation of the Gaussian for the local variance of the residual in y and x, in pixels.
 REACH = 3.0
-#: As many pixels away a pixel counts in it: four deviations, as SciPy cuts a Gaussian off.
+#: Radius of that Gaussian, in pixels: four standard deviations, as in SciPy.
 MARGIN = 12
 
 
-#: Said where detail is to be restored, and is not.
+#: Note if detail cannot be restored.
 NOT_RESTORED = (
     "No detail was restored: the noise of neighbouring voxels is correlated and cannot be "
     "distinguished from detail."
@@ -55,16 +54,16 @@ NOT_RESTORED = (
 
 @dataclass(frozen=True)
 class Residual:
-    """What was removed, and whether it looks like noise."""
+    """Statistics of the residual, and its problems."""
 
     # of noisy minus denoised, in grey values
     mean: float
     deviation: float
     correlation: dict[str, float]  # of neighbouring voxels of the residual, for each spatial axis
-    # for y and x: energy of the result at the Nyquist frequency, as a multiple of that at three
-    # quarters of it. An image has below 1, a checkerboard far above.
+    # for y and x: power of the result at the Nyquist frequency, relative to that at three quarters
+    # of it: below 1 for images, far above 1 for checkerboards
     nyquist: dict[str, float]
-    problems: tuple[str, ...] = ()  # what is not as it should be, each in a sentence
+    problems: tuple[str, ...] = ()  # each in a sentence
 
 
 def examine_residual(
@@ -74,11 +73,11 @@ def examine_residual(
     seed: int = 0,
     moments: tuple[float, float] | None = None,
 ) -> Residual:
-    """Look at a result beside its input.
+    """Compare a result with its input.
 
-    `source`: the noisy volume. `denoised`: of its shape; both are read piece by piece. `noise`:
-    what it was found to be before. `seed`: start of the random numbers that choose the blocks.
-    `moments`: mean and standard deviation of noisy minus denoised, where they are known already.
+    `source`: the noisy volume. `denoised`: of the same shape; both are read piece by piece.
+    `noise`: diagnosis of the noisy volume. `seed`: of the random choice of blocks. `moments`: mean
+    and standard deviation of the residual, if known.
     """
     mean, deviation = moments or result_of(residual_moments(source, denoised))
     rng = np.random.default_rng(seed)
@@ -93,10 +92,10 @@ def examine_residual(
 
 
 def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:
-    """Return the energy of images at the Nyquist frequency over that at three quarters of it.
+    """Return the power of images at the Nyquist frequency, relative to three quarters of it.
 
     `images`: shape (n, edge, edge), the edge a multiple of 8.
-    Returns: for y and x; 0 where there is no energy at all.
+    Returns: for y and x; 0 if there is no power at all.
     """
     edge = images.shape[-1]
     window = np.hanning(edge + 2)[1:-1]
@@ -143,7 +142,7 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
 def residual_moments(
     source: PlaneReader, denoised: Any
 ) -> Generator[float, None, tuple[float, float]]:
-    """Find mean and standard deviation of noisy minus denoised; yields the share that is read."""
+    """Return mean and standard deviation of the residual; yields the share that is read."""
     total = square = 0.0
     parts = pieces(source)
     for done, (planes, rows) in enumerate(parts, start=1):
@@ -161,13 +160,13 @@ def residual_moments(
 def restore_detail_in_place(
     source: PlaneReader, denoised: Any, noise: NoiseDiagnosis
 ) -> Generator[float, None, None]:
-    """Restore what the noise does not explain, in place, and yield the share that is done.
+    """Add detail back to a result in place; yields the completed share.
 
-    `denoised`: of the shape of the volume; read and written piece by piece. `noise`: how much noise
-    there is at which grey value; it must be independent from pixel to pixel.
+    `denoised`: of the shape of the volume; read and written piece by piece. `noise`: diagnosis of
+    the noise, which must be uncorrelated.
     """
     if len(source.size) == 2:
-        # whole slices, so that no neighbourhood is cut
+        # whole slices, so that no neighbourhood is cut off
         parts = [(np.array([plane]), slice(0, source.size[0])) for plane in range(source.count)]
     else:
         parts = pieces(source)
@@ -182,14 +181,14 @@ def restore_detail_in_place(
 def restore_detail(
     noisy: npt.NDArray[np.float32], denoised: npt.NDArray[np.float32], noise: NoiseDiagnosis
 ) -> npt.NDArray[np.float32]:
-    """Return slices (..., y, x) with the detail restored that was removed."""
+    """Return denoised slices (..., y, x) with detail of the residual added back."""
     from scipy.ndimage import gaussian_filter
 
     residual = noisy - denoised
     reach, far = ((0,) * (residual.ndim - 2) + (each, each) for each in (REACH, MARGIN))
     smooth = gaussian_filter(residual**2, reach, radius=far)
     variance = np.maximum(smooth, np.finfo(np.float32).tiny)
-    # the residual's own mean is part of what was removed, and counts
+    # without subtracting the mean of the residual, which is removed signal too
     share = np.maximum(1 - noise.variance_at(denoised) / variance, 0)
     result: npt.NDArray[np.float32] = denoised + share * residual
     return result
@@ -198,7 +197,7 @@ def restore_detail(
 def _draw_pairs(
     noisy: Any, denoised: Any, shape: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Read the same blocks of both, (n, depth, edge, edge), the edge at most `BLOCK`."""
+    """Read the same random blocks of both, (n, depth, edge, edge), the edge at most `BLOCK`."""
     edge = min(BLOCK, *(n // 8 * 8 for n in shape[-2:])) or min(shape[-2:])
     depth = 2 if len(shape) > 2 and shape[-3] > 1 else 1
     size = ((1,) * (len(shape) - 3) + (depth, edge, edge))[-len(shape) :]

@@ -1,4 +1,4 @@
-"""What the training learns from: the whole volume on the device, or blocks of it in turn."""
+"""The images of a training: the whole volume on the device, or random blocks of it in turn."""
 
 from __future__ import annotations
 
@@ -28,43 +28,42 @@ if TYPE_CHECKING:
     from hushpore.denoising.regions import TrainingRegions
     from hushpore.device.timing import StageTimer
 
-#: Steps for which a block is kept; reading it should then weigh little.
+#: Minimum number of steps per block, so that reading takes a small share of the time.
 STEPS_PER_BLOCK = 100
 
-#: On a GPU a block is kept for as many steps as the next takes to be read: some 2 GB are read a
-#: second, and 1,000 steps done. It has to be the same each time, so that neither is measured.
+#: On a GPU a block is used for as many steps as reading the next takes, at some 2 GB and 1,000
+#: steps per second. Fixed numbers, not measured ones, keep a training reproducible.
 _BYTES_PER_STEP = 2 << 20
 
-#: Share of the host's free memory that the blocks read ahead may take.
+#: Maximum share of the host's free memory for blocks that are read ahead.
 _AHEAD_SHARE = 0.5
 
-#: Bytes a voxel takes beside its own while a block is normalised.
+#: Additional bytes per voxel while a block is normalised.
 _WORKING = 8
 
 
 @dataclass
 class BlockSampler:
-    """Blocks of a volume that does not fit into memory, one at a time, drawn at random.
+    """Draws random blocks of a volume that does not fit into memory, one at a time.
 
-    A block is made of whole images in 2D, and of runs of slices in 3D. Which ones is decided by
-    the seed and the number of the block alone, so that a training that goes on from a checkpoint
-    meets the same. Where patches lie in regions, blocks are drawn by what these hold.
+    A block consists of whole images in 2D, and of runs of slices in 3D. It depends only on the seed
+    and on its number, so that a resumed training gets the same blocks. With training regions,
+    blocks are drawn in proportion to the weight of the regions in them.
 
-    On a GPU the next block is read while one is trained on, and takes its place in the GPU's
-    memory, where steps that were captured find it. `close` ends the reading.
+    On a GPU the next block is read during training, and replaces the old one at the same place in
+    GPU memory, as captured steps require. `close` ends the reading.
     """
 
-    # the volume, what the network sees of it, its grey scale, and where to put it
     source: PlaneReader
     arrangement: Arrangement
     scale: Scale
     backend: Backend
     timer: StageTimer
-    budget: float  # bytes that a block may take
-    min_rows: int  # rows of a patch: in 3D the slices that a block must have
-    seed: int  # start of the random numbers
-    regions: TrainingRegions | None = None  # where patches may lie; by default anywhere
-    # as `TrainingRegions.row_weights` returns it, where there are regions
+    budget: float  # maximum size of a block in bytes
+    min_rows: int  # rows of a patch: in 3D the minimum number of slices of a block
+    seed: int  # of the random numbers
+    regions: TrainingRegions | None = None  # allowed positions of patches; None: all
+    # `TrainingRegions.row_weights`, if there are regions
     weight: npt.NDArray[np.float64] | None = None
     _number: int = -1
     _images: Images | None = None
@@ -73,7 +72,7 @@ class BlockSampler:
     _reading: ExitStack = field(default_factory=ExitStack)
 
     def at(self, step: int) -> Images:
-        """Return the block for a step, counted from 0; reads it where it is another than before."""
+        """Return the block for a step, counted from 0; reads it if it is a new one."""
         number = step // self.steps_per_block
         if self._images is None or number != self._number:
             if not self.backend.is_cuda:
@@ -91,7 +90,7 @@ class BlockSampler:
 
     @cached_property
     def steps_per_block(self) -> int:
-        """How many steps a block is kept for."""
+        """Number of steps per block."""
         if not self.backend.is_cuda:
             return STEPS_PER_BLOCK
         return max(STEPS_PER_BLOCK, self._bytes_to_read // _BYTES_PER_STEP)
@@ -103,12 +102,12 @@ class BlockSampler:
         return voxels * self.source.bytes_a_voxel(0)
 
     def in_volume(self, step: int, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return where in all images places (image, first voxel in it) of a step's block lie."""
+        """Return corners (image, first voxel) in a step's block as corners in the volume."""
         chosen, rows, _ = self._drawn(step // self.steps_per_block)
         return np.column_stack([chosen[corners[:, 0]], corners[:, 1] + rows.start, corners[:, 2:]])
 
     def _raw(self, number: int) -> _Raw:
-        """Return what is read of a block; on a GPU the next is read from now on."""
+        """Read a block; on a GPU also start reading the next."""
         if not self.backend.is_cuda or 2 * self._bytes_to_read > _AHEAD_SHARE * _free_on_host():
             return self._read(number)
         if self._upcoming is None or number != self._next:
@@ -142,7 +141,7 @@ class BlockSampler:
     def _replaced(
         self, stored: list[torch.Tensor], part: Arrangement, channels: npt.NDArray[np.int64]
     ) -> Images:
-        """Put a block where the one before lies, plane by plane, without memory for both."""
+        """Replace the previous block in device memory, plane by plane."""
         images, room = self._images, self._extent[1] * self.arrangement.inputs
         if images is None:
             device, size = stored[0].device, stored[0].shape[1:]
@@ -160,20 +159,20 @@ class BlockSampler:
 
     @cached_property
     def _extent(self) -> tuple[int, int]:
-        """How many rows a block has, and of how many images at most."""
+        """Number of rows of a block, and maximum number of its images."""
         n_images, size = len(self.arrangement.members), self.source.size
         a_voxel = self.source.bytes_a_voxel(_WORKING) * self.arrangement.inputs
         if self.regions is not None:
             a_voxel += PLACES_BYTES
         fitting = max(int(self.budget / (math.prod(size[1:]) * a_voxel)), 1)
-        # one run of slices in several images costs as much memory as one long run in one
+        # the same slices of several images take as much memory as more slices of one image
         depth = size[0] if len(size) == 2 else min(size[0], max(self.min_rows, fitting))
         return depth, max(1, min(n_images, fitting // depth))
 
     def _drawn(
         self, number: int
     ) -> tuple[npt.NDArray[np.int64], slice, npt.NDArray[np.float64] | None]:
-        """Return the images of a block, its rows, and what weights within it are multiplied by."""
+        """Return the images of a block, its rows, and the factors of the weights in it."""
         rng = np.random.default_rng((self.seed, number))
         depth, count = self._extent
         if self.weight is not None:
@@ -186,7 +185,7 @@ class BlockSampler:
 
 
 class _Raw(NamedTuple):
-    """A block as it was read."""
+    """A block as stored in the file."""
 
     stored: list[npt.NDArray[Any] | Scaled]  # of each scan
     planes: npt.NDArray[np.int64]
@@ -204,19 +203,19 @@ def _free_on_host() -> int:
 def draw_weighted_block(
     weight: npt.NDArray[np.float64], fitting: int, count: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.float64]]:
-    """Draw a block so that, over many, patches are drawn from each place by its weight.
+    """Draw a block such that, on average, patches are drawn in proportion to their weights.
 
     `weight`: float64, shape (n_images, n_first_rows): see
-    `hushpore.denoising.regions.TrainingRegions.row_weights`. `fitting`: first rows of patches that
-    fit into a block. `count`: images that are drawn for it; those drawn twice are taken once, with
-    double weight.
-    Returns: numbers of the images, in order; first row of the block; by what weights within it are
-    multiplied, float64, shape (images, fitting).
+    `hushpore.denoising.regions.TrainingRegions.row_weights`. `fitting`: number of first rows of
+    patches that fit into a block. `count`: number of images to draw; an image drawn twice is used
+    once with double weight.
+    Returns: numbers of the images, in order; first row of the block; factors of the weights in it,
+    float64, shape (images, fitting).
     """
     n_images, n_first = weight.shape
     runs = n_first - fitting + 1
     first = np.arange(n_first)
-    # a place in the middle lies in more runs of rows than one at an end
+    # positions in the middle are in more runs of rows than those at the ends
     held_by = np.minimum(first, runs - 1) - np.maximum(first - fitting + 1, 0) + 1
     in_run = sliding_window_view(weight / held_by, fitting, axis=1).sum(2)  # (n_images, runs)
     total = in_run.sum(0)

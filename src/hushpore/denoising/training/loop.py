@@ -1,4 +1,4 @@
-"""The training loop: steps, curves, previews, checkpoints, and its end."""
+"""The training loop: steps, curves, previews, checkpoints and early stopping."""
 
 from __future__ import annotations
 
@@ -44,37 +44,35 @@ if TYPE_CHECKING:
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
 
-#: Steps between two readings of the loss.
+#: Steps between two points of the loss curve.
 LOG_INTERVAL = 25
 
 #: Seconds between two reported batches.
 BATCH_INTERVAL = 0.2
 
-#: Slices to either side that are denoised with the one that is shown, in 3D.
+#: Neighbouring slices on either side that are denoised with the preview slice in 3D.
 _AROUND = 8
 
 
 @dataclass
 class TrainingLoop:
-    """One training: what it works with, and what it has come to."""
+    """The loop of one training, and its state."""
 
     settings: DenoiseSettings  # steps, rate, time budget, seed
-    # where it runs, and its clock
     backend: Backend
     timer: StageTimer
-    images: Callable[[int], Images]  # returns the `Images` to learn from in a step
-    batch_sampler: BatchSampler  # what a step draws from them; its generator is part of the state
-    dtype: torch.dtype  # arithmetic of the network
-    # returns the `PreviewSlice` of the slice at a position on the volume's leading axes; of None
-    # the one in the middle
+    images: Callable[[int], Images]  # returns the training images of a step
+    batch_sampler: BatchSampler  # draws the batches; its generator is part of the state
+    dtype: torch.dtype  # number format of the network
+    # returns the `PreviewSlice` at a position on the volume's leading axes; None: the middle slice
     read_preview_slice: Callable[[tuple[int, ...] | None], PreviewSlice]
-    to_model: Callable[[UNet], Model]  # makes a `Model` of a network
-    # makes a `Batch` of a step and of `Learner.patch_losses`
+    to_model: Callable[[UNet], Model]  # makes a `Model` from a network
+    # makes a `Batch` from a step and `Learner.patch_losses`
     to_batch: Callable[[int, npt.NDArray[np.float32]], Batch]
-    share: float  # of the whole job, for progress
-    # variance of the noise of the targets; None where it is not known
+    share: float  # of the training in the progress of the job
+    # noise variance of the targets; None if unknown
     noise: float | None = None
-    # whether each validation sees the same patches: only then its curve can end the training
+    # whether all validations use the same patches, which early stopping needs
     is_comparable: bool = True
     notes: list[Note] = field(default_factory=list)  # what was said
     schedule: Schedule = field(init=False)  # how far it is at each step, as the settings ask for
@@ -103,14 +101,14 @@ class TrainingLoop:
         return TrainingState(Learner(network, self.dtype, self.backend), generator, total)
 
     def run(self, state: TrainingState, checkpoint: Checkpoint | None = None) -> Job:
-        """Train from a state on, to the last step or until `StopEarly`.
+        """Train from a state to the last step, or until `StopEarly`.
 
-        Yields: of the slice last named by an `Attention` that was sent in.
+        Yields: events; previews show the slice of the last `Attention` that was sent in.
         """
         try:
             yield from self._run(state, checkpoint)
         except GeneratorExit:
-            # cancelled between two steps: what was learnt can be applied, or gone on from
+            # cancelled between two steps: the training so far can be applied or resumed
             self._keep(state, checkpoint)
             raise
         if self.batch_sampler.pair_maker is not None and state.step:
@@ -153,7 +151,7 @@ class TrainingLoop:
                     yield self.timer.timing()
                 yield from self._report(readback.arrived(), state)
                 if self.schedule.is_check(state.step):
-                    # however late losses arrive, the same steps have the same rates
+                    # wait for late losses, so that the learning rates do not depend on timing
                     yield from self._report(readback.drain(), state)
                     self._look_at_curve(state)
                 fraction = self.schedule.fraction_done(state.step, elapsed)
@@ -163,7 +161,7 @@ class TrainingLoop:
                 sent = yield self._progress(state, fraction)
                 if isinstance(sent, Attention):
                     self._wanted = sent.index
-                # after the progress of the step, so that a cancel need not wait for both
+                # after the progress event, so that a cancel does not wait for the preview
                 if pace.due(elapsed / state.step, elapsed):
                     before = time.monotonic()
                     with self.timer.stage("preview"):
@@ -175,7 +173,7 @@ class TrainingLoop:
                 self._note_early_end(state.step)
                 break
         self.ended = self.ended or self.schedule.ending(state.step)
-        # a last mean over a few steps alone would jump
+        # the mean of only a few steps would be an outlier at the end of the curve
         if state.step - state.logged_steps > LOG_INTERVAL // 2 or not state.logged_steps:
             self._log_losses(state, readback)
         yield self.timer.timing()
@@ -200,16 +198,16 @@ class TrainingLoop:
         self.notes.append(Note(f"Training stopped by the user after {step:,}{of} steps."))
 
     def _look_at_curve(self, state: TrainingState) -> None:
-        """Let the validation loss decide whether the training comes to its end."""
+        """Check early stopping."""
         if self.is_comparable:
-            # after `StopEarly` there is a point between two others
+            # without the extra point of a training that was stopped by the user and resumed
             curve = [
                 point for point in state.curves.get("validation", []) if not point[0] % LOG_INTERVAL
             ]
             self.schedule = self.schedule.given(curve, self.noise)
 
     def _fixed_batches(self) -> BatchSampler:
-        """Return what draws the same batches each time, and none of the training's own."""
+        """Return a sampler of the validation batches, which are the same at each call."""
         generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
         return replace(self.batch_sampler, generator=generator)
 
@@ -217,7 +215,7 @@ class TrainingLoop:
         events: list[Event] = []
         for (kind, step), value in arrived:
             if kind == "preview":
-                # what was shown when it was asked for: by now it may be another slice
+                # `step` is the slice of this preview; the current one may differ by now
                 events.append(step.preview(value))
                 continue
             if kind == "batch":
@@ -231,17 +229,17 @@ class TrainingLoop:
             for name, each in zip(("loss", "validation"), value, strict=True):
                 state.curves.setdefault(name, []).append((step, float(each)))
                 events.append(Metric(name, step, float(each)))
-        # all is noted before the first of these, at which the job may be cancelled
+        # only now, since the job may be cancelled at the first event
         yield from events
 
     def _follow_attention(self) -> None:
-        """Turn to the slice that is being looked at."""
+        """Switch the previews to the slice that the user looks at."""
         if self._wanted not in (None, self._seen):
             self._seen = self._wanted
             self.preview_slice = self.read_preview_slice(self._wanted)
 
     def _preview(self, learner: Learner) -> torch.Tensor:
-        """Denoise the slice to be shown as well as the network can by now."""
+        """Denoise the preview slice with the current network."""
         architecture = learner.average.architecture
         result = predict_images(
             learner.average, self.preview_slice.image, dtype=self.dtype, architecture=architecture
@@ -252,10 +250,10 @@ class TrainingLoop:
 
     def _progress(self, state: TrainingState, fraction: float) -> Progress:
         total, step = self.schedule.most_steps, state.step
-        # of a long budget nothing may be over after a step, by rounding
+        # with a long time limit the share of a single step may round to 0
         if self.schedule.time_budget is not None and fraction:
             total = max(step, min(total, round(step / fraction)))
-        # what the device has finished, not what it has been asked to do
+        # steps that the device has finished, not those that are queued
         losses = state.curves.get("loss", [])
         finished = losses[-1][0] if self.backend.is_cuda and losses else step
         share = self.share * min(fraction, 1) * (finished / step)  # never beyond by rounding
@@ -264,10 +262,10 @@ class TrainingLoop:
 
 @dataclass(frozen=True)
 class PreviewSlice:
-    """What previews show."""
+    """The slice shown in previews."""
 
     image: Images  # one image, or in 3D a few slices of one
-    # which of the planes that it predicts, and which row of that
+    # index of the predicted plane, and row in it
     output: int
     row: int
     preview: Callable[[npt.NDArray[np.float32]], Preview]  # makes a `Preview` of a normalised slice
@@ -280,14 +278,14 @@ def read_preview_slice(
     backend: Backend,
     at: tuple[int, ...] | None,
 ) -> PreviewSlice:
-    """Read what is needed to show a slice.
+    """Read the data for previews of a slice.
 
-    `source`, `arrangement`, `scale`, `backend`: the volume, what the network sees of it, its grey
-    scale, and where to put it. `at`: where the slice lies on the volume's leading axes; by default
-    in the middle.
+    `source`, `arrangement`, `scale`, `backend`: the volume, the images of the network, the grey
+    scale and the device. `at`: position of the slice on the volume's leading axes; by default the
+    middle.
     """
     leading = source.volume.shape[:-2]
-    # of two middle slices the first: there a viewer opens the volume
+    # the first of two middle slices, where viewers open a volume
     number = (math.prod(leading) - 1) // 2
     if at is not None and len(at) == len(leading) and leading:
         number = int(np.ravel_multi_index(at, leading, mode="clip"))
@@ -311,7 +309,7 @@ def read_preview_slice(
 
 
 class PreviewPace:
-    """Lets previews take a twentieth of the time at most, and come once a second at most."""
+    """Limits previews to a twentieth of the time, and to one per second."""
 
     def __init__(self, preview_slice: PreviewSlice, batch_voxels: int) -> None:
         # prediction is the forward third of a training step
@@ -320,10 +318,10 @@ class PreviewPace:
         self._last = 0.0
 
     def due(self, step_seconds: float, now: float) -> bool:
-        """Whether a preview may be made now, `now` seconds into the training."""
+        """Return whether a preview is due, `now` seconds after the start of the training."""
         cost = self._cost if self._cost is not None else self._steps_each * step_seconds
         return now - self._last >= max(1.0, 20 * cost)
 
     def done(self, cost: float, now: float) -> None:
-        """Remember what the preview took."""
+        """Record the time that a preview took."""
         self._cost, self._last = cost, now + cost

@@ -1,10 +1,9 @@
-"""When a training has learnt what there is to learn: by its validation loss, and by the noise.
+"""Early stopping: detects that more training no longer improves the result.
 
-The targets of a training are noisy. Of the loss most is their noise, which nothing brings down, and
-the rest is the error of the network. Two things end a training. The loss has come down to the
-noise: what would bring it down further is learning the noise of this scan by heart. Or what it has
-fallen by while the number of steps doubled is little beside the error: the next doubling will bring
-less.
+Since the targets are noisy, the loss is the noise variance, which is constant, plus the error of
+the network. A training ends in one of two cases. The loss has fallen to the noise variance: a lower
+loss would mean overfitting to the noise of this scan. Or the loss has decreased little, compared
+with the error, while the number of steps doubled: the next doubling would gain even less.
 """
 
 from __future__ import annotations
@@ -15,31 +14,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Steps between two looks at the curve, and those before the first.
+#: Steps between two checks of the curve, and steps before the first.
 CHECK_INTERVAL, FIRST_CHECK = 50, 300
 
-#: Points of the curve that are averaged.
+#: Number of points of the curve that are averaged.
 _POINTS = 4
 
-#: Gain of a doubling, in dB, below which a training ends.
+#: Gain from doubling the number of steps, in dB, below which a training ends.
 LEAST_GAIN = 0.3
 
-#: The error of the network is taken for at least this share of the loss, where it has to be told
-#: from the noise: that is not known better.
+#: Minimum error of the network as a share of the loss: the noise variance is not known better.
 UNSURE = 0.02
 
 
 def find_plateau(
     curve: Sequence[tuple[int, float]], noise: float | None, before: int | None = None
 ) -> int | None:
-    """Return the step after which more was first found to bring next to nothing.
+    """Return the first step at which the validation loss had levelled off.
 
-    It depends on nothing but losses at steps, so that a training that is resumed ends where an
-    unbroken one does.
+    Depends only on the losses, so that a resumed training ends at the same step as an uninterrupted
+    one.
 
-    `curve`: step and validation loss, at steps that rise. `noise`: variance of the noise of the
-    targets; None where it is not known. `before`: steps of which none is looked at.
-    Returns: None where more still helps.
+    `curve`: steps, in increasing order, and validation losses. `noise`: noise variance of the
+    targets; None if unknown. `before`: later steps are ignored.
+    Returns: None if training still improves the result.
     """
     for step, _ in curve:
         if step < FIRST_CHECK or step % CHECK_INTERVAL or (before is not None and step >= before):
@@ -52,7 +50,7 @@ def find_plateau(
 
 
 def gain_of_doubling(curve: Sequence[tuple[int, float]], step: int, noise: float | None) -> float:
-    """Return what a training has gained since it was at half as many steps, in dB.
+    """Return the gain of a training since half as many steps, in dB.
 
     `curve`, `noise`: as for `find_plateau`.
     """
@@ -62,6 +60,6 @@ def gain_of_doubling(curve: Sequence[tuple[int, float]], step: int, noise: float
 
 
 def _mean_until(curve: Sequence[tuple[int, float]], last: int) -> float:
-    """Return the mean of the last few values up to a step."""
+    """Return the mean of the last few losses up to a step."""
     values = [value for step, value in curve if step <= last][-_POINTS:]
     return sum(values) / len(values)

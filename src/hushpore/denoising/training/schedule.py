@@ -1,7 +1,7 @@
-"""The schedule of a training: which share of it is over before each step, which sets its rate.
+"""The schedule of a training: its completed share before each step, which sets the learning rate.
 
-Where time decides, no two runs have the same schedule. It is kept in the record, so that the same
-training can be repeated step by step, on a faster machine or a slower one.
+With a time limit no two runs have the same schedule. It is kept in the record, so that the training
+can be reproduced step by step on a faster or slower computer.
 """
 
 from __future__ import annotations
@@ -26,38 +26,39 @@ if TYPE_CHECKING:
 
     from hushpore.denoising.settings import DenoiseSettings
 
-#: Shares are kept in whole parts of one, so that they are the same when they are read again.
+#: Shares are stored as integers in units of 1 / PARTS, so that reading them is exact.
 PARTS = 10**6
-#: Steps of which is known what was over before each, at most.
-_MOST_STEPS = 10**7
+#: Maximum number of steps in a stored schedule.
+_MAX_STEPS = 10**7
 
-#: Steps of a training that its time alone ends.
+#: Number of steps of a training that only a time limit ends.
 ENDLESS = 10**9
 
-#: Shares of a training in which the learning rate goes up, and comes down.
+#: Shares of a training for the warm-up and the cool-down of the learning rate.
 WARM_UP, COOL_DOWN = 0.1, 0.3
 
-#: Steps in which the learning rate goes up where it is not known yet how many there will be.
+#: Warm-up steps of a training with early stopping.
 WARM_UP_STEPS = 100
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How far a training is before each step, which sets its learning rate and ends it."""
+    """The completed share of a training before each step; sets its learning rate and its end."""
 
-    steps: int  # steps of a training that nothing cuts short
-    time_budget: float | None = None  # seconds after which it ends
-    ends_after: int | None = None  # steps after which it ends, as an earlier one did
-    # of an earlier training that time has cut: what was over before each step, in `PARTS`
+    steps: int  # maximum number of steps
+    time_budget: float | None = None  # time limit in seconds
+    ends_after: int | None = None  # number of steps of the training to reproduce
+    # completed share before each step of the training to reproduce, in `PARTS`; empty without time
+    # limit
     shares: tuple[int, ...] = ()
-    is_open: bool = False  # whether its curve ends it, before all of its steps
-    plateau: int | None = None  # after how many steps it was found to be flat
+    is_open: bool = False  # whether early stopping applies
+    plateau: int | None = None  # step at which the validation loss had levelled off
 
     @classmethod
     def of(cls, settings: DenoiseSettings) -> Schedule:
-        """Return the schedule that settings ask for.
+        """Return the schedule for settings.
 
-        Raises InputError if the record that they name holds none.
+        Raises InputError if the record of the run to reproduce has no schedule.
         """
         is_open = settings.steps is None and settings.time_budget is None
         steps = settings.steps or (STEPS if is_open else ENDLESS)
@@ -67,12 +68,12 @@ class Schedule:
 
     @property
     def held_until(self) -> int:
-        """Steps after which the learning rate comes down, where the curve may end the training."""
+        """Step at which the cool-down starts, with early stopping."""
         return self.plateau or round((1 - COOL_DOWN) * self.steps)
 
     @property
     def most_steps(self) -> int:
-        """Steps after which it ends as far as is known."""
+        """Maximum number of steps, as far as known now."""
         if self.ends_after is not None:
             return self.ends_after
         if self.plateau is not None:
@@ -80,11 +81,11 @@ class Schedule:
         return self.steps
 
     def is_check(self, step: int) -> bool:
-        """Return whether the curve has to be looked at after some steps."""
+        """Return whether early stopping is checked after a step."""
         return self.is_open and step % CHECK_INTERVAL == 0 and 0 < step < self.held_until
 
     def given(self, curve: Sequence[tuple[int, float]], noise: float | None) -> Schedule:
-        """Return it with what the curve so far says: the same after a training was resumed.
+        """Return the schedule updated from the validation curve, also after resuming.
 
         `curve`, `noise`: as for `hushpore.denoising.training.plateau.find_plateau`.
         """
@@ -93,7 +94,7 @@ class Schedule:
         return replace(self, plateau=find_plateau(curve, noise, before=self.held_until))
 
     def fraction_done(self, step: int, elapsed: float) -> float:
-        """Return which share is over after some steps, and some seconds; 1 ends the training."""
+        """Return the completed share after some steps and seconds; 1 ends the training."""
         if self.ends_after is not None and step >= self.ends_after:
             return 1.0
         if self.shares:
@@ -106,7 +107,7 @@ class Schedule:
         return to_parts(max(share, elapsed / self.time_budget)) / PARTS
 
     def _open_share(self, step: int) -> float:
-        """Return how far a training is that the curve may end: where held, as if it never would."""
+        """Return the completed share with early stopping, assuming the maximum number of steps."""
         if step >= self.held_until:
             cooling = self.most_steps - self.held_until
             return 1 - COOL_DOWN * max(0.0, 1 - (step - self.held_until) / cooling)
@@ -126,10 +127,10 @@ class Schedule:
         return "all steps completed" if step >= self.steps else "time limit reached"
 
     def record(self, taken: Sequence[int]) -> dict[str, Any] | None:
-        """Return what is needed to repeat a training, as JSON values.
+        """Return the facts needed to reproduce a training, as JSON values.
 
-        `taken`: what was over before each of its steps, in `PARTS`.
-        Returns: None where the settings say it all.
+        `taken`: completed share before each step, in `PARTS`.
+        Returns: None if the settings suffice.
         """
         timed = self.time_budget is not None or bool(self.shares) or self.is_open
         if not timed and len(taken) == self.steps:
@@ -138,15 +139,15 @@ class Schedule:
 
 
 def learning_rate(fraction: float, peak: float) -> float:
-    """Learning rate that is held for most of the training, and then goes down to nothing.
+    """Return the learning rate: warm-up, plateau for most of the training, and cool-down.
 
     After Haegele et al., Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations,
-    https://doi.org/10.48550/arXiv.2405.18392: better here than one cycle, at its peak for a moment
-    only (``benchmarks/denoise_schedule.py``).
+    https://doi.org/10.48550/arXiv.2405.18392: better here than the one-cycle policy
+    (``benchmarks/denoise_schedule.py``).
 
-    `fraction`: how much of the training is over, 0 to 1. `peak`: highest rate, held from `WARM_UP`
-    on until `COOL_DOWN` of the training is left.
-    Returns: from peak / 25 by a half cosine up to the peak, at the end by a line down to 0.
+    `fraction`: completed share of the training, 0 to 1. `peak`: maximum rate, constant from
+    `WARM_UP` until the share `COOL_DOWN` is left.
+    Returns: a half cosine from peak / 25 to the peak, the plateau, and a line down to 0.
     """
     if fraction < WARM_UP:
         start = peak / 25
@@ -155,30 +156,30 @@ def learning_rate(fraction: float, peak: float) -> float:
 
 
 def to_parts(share: float) -> int:
-    """Return a share in whole `PARTS`."""
+    """Return a share as an integer in units of 1 / `PARTS`."""
     return round(PARTS * share)
 
 
 def pack(values: Sequence[int]) -> str:
-    """Return numbers that rise as a short text."""
+    """Return increasing integers as a compressed text."""
     steps = np.diff(np.asarray(values, "<i4"), prepend=0).astype("<i4")
     return base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
 
 
 def unpack(text: str) -> tuple[int, ...]:
-    """Return the numbers that `pack` made a text of.
+    """Return the integers of a text made by `pack`.
 
-    Raises ValueError if it is another text.
+    Raises ValueError if the text is not of `pack`.
     """
     if not text:
         return ()
     stream = zlib.decompressobj()
     try:
-        unpacked = stream.decompress(base64.b64decode(text, validate=True), 4 * _MOST_STEPS)
+        unpacked = stream.decompress(base64.b64decode(text, validate=True), 4 * _MAX_STEPS)
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if not stream.eof:
-        raise ValueError(f"not whole, or of more than {_MOST_STEPS:,} steps")
+        raise ValueError(f"incomplete, or more than {_MAX_STEPS:,} steps")
     steps = np.frombuffer(unpacked, "<i4")
     return tuple(int(value) for value in np.cumsum(steps))
 

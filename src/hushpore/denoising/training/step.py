@@ -1,8 +1,8 @@
-"""One training step, without a single host read.
+"""One training step, which reads nothing on the host.
 
-Sampling, masking or pairing, the network, its gradient, the optimiser and the running average
-are queued on the device as they are written here; the whole step runs on PyTorch's ``meta`` device,
-where reading any value raises an error.
+Sampling, masking or pairing, the network, its gradient, the optimiser and the running average are
+only queued on the device. A test runs the whole step on PyTorch's ``meta`` device, where reading a
+value raises an error.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from hushpore.denoising.model import UNet
     from hushpore.device.backend import Backend
 
-#: Just below 32 MiB: the largest block by which the C library learns.
+#: Just below 32 MiB: the largest block from which the C library adapts its thresholds.
 _LARGE = 2**25 - 2**16
 
-#: Batches by which the shares of the input are found, and pixels whose quantiles are taken.
+#: Batches for the fit of the input shares, and approximate number of pixels for quantiles.
 _SHARE_BATCHES, _QUANTILES_OF = 8, 1 << 20
 
-#: Share of the noise's variance below which nothing is removed: it would be worth 0.09 dB.
+#: Share of the noise variance below which nothing is removed: the gain would be 0.09 dB.
 _NOTHING = 0.02
 
 #: Decay of the running average of the weights, once it has warmed up.
@@ -42,23 +42,23 @@ AVERAGE_DECAY = 0.995
 
 
 class PairMaker(Protocol):
-    """Makes pairs of noisy patches, for a training that hides nothing.
+    """Makes pairs of noisy patches, for training without masked pixels.
 
-    The noise of the two of a pair is independent, so that one is predicted from the other without
-    it.
+    The two patches of a pair have independent noise, so that the noise of the target cannot be
+    predicted.
     """
 
     @property
     def input_variance(self) -> float:
-        """Variance of the noise of an input, over that of what the network will be applied to."""
+        """Noise variance of an input, relative to that of the scan."""
 
     @property
     def target_variance(self) -> float:
-        """Variance of the noise of a target, over the same."""
+        """Noise variance of a target, relative to that of the scan."""
 
     @property
     def noise(self) -> tuple[float, float] | None:
-        """The noise of the scan, as `LocalDCT.set_noise` takes it; None where it is not asked."""
+        """The noise of the scan for `LocalDCT.set_noise`; None if it is not needed."""
 
     def pairs(
         self,
@@ -68,7 +68,7 @@ class PairMaker(Protocol):
         orientations: torch.Tensor,
         generator: torch.Generator | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read patches, and make an input and a target of each.
+        """Read patches, and make an input and a target from each.
 
         `images`, `corners`, `orientations`: as for `Images.windows`.
         Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
@@ -77,24 +77,24 @@ class PairMaker(Protocol):
 
 @dataclass(frozen=True)
 class BatchSampler:
-    """What a training step draws."""
+    """Draws the batches of a training."""
 
     size: tuple[int, ...]  # spatial shape of a patch
     count: int  # patches in a batch
-    share: float  # share of hidden pixels
+    share: float  # masked fraction
     generator: torch.Generator | None  # source of all random numbers, on the device of the image
-    # what hidden pixels are replaced by, and the direction of correlated noise
+    # replacement of masked pixels, and the direction of line noise
     replacement: Replacement = field(default_factory=Replacement)
-    # makes inputs and targets, for a training that hides nothing
+    # makes inputs and targets, for training without masked pixels
     pair_maker: PairMaker | None = None
 
     @property
     def voxels(self) -> int:
-        """Number of voxels that go through the network in a step."""
+        """Number of voxels in a batch."""
         return self.count * math.prod(self.size)
 
     def corners(self, images: Images) -> torch.Tensor:
-        """Draw where the patches of a batch lie: int64, shape (count, 1 + len(size))."""
+        """Draw the positions of the patches of a batch: int64, shape (count, 1 + len(size))."""
         if images.places is not None:
             return images.places.draw(self.count, self.generator)
         return draw_corners(
@@ -102,7 +102,7 @@ class BatchSampler:
         )
 
     def places(self, images: Images) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw where the patches of a batch lie, and how they are turned."""
+        """Draw the positions and the orientations of the patches of a batch."""
         corners = self.corners(images)
         turned = draw_orientations(
             self.count, len(self.size), self.generator, images.device,
@@ -111,18 +111,17 @@ class BatchSampler:
         return corners, turned
 
     def halved(self) -> BatchSampler | None:
-        """Return a sampler of half as many patches, or None where it is one already."""
+        """Return a sampler with half the batch size, or None if it is 1."""
         return replace(self, count=self.count // 2) if self.count > 1 else None
 
 
 class Adam:
     """Adam (https://arxiv.org/abs/1412.6980), as one operation over all weights.
 
-    PyTorch's own class comes to the same operation. On its first use it imports PyTorch's compiler,
-    which takes as long as PyTorch itself, before the first step of a training.
+    PyTorch's own class uses the same operation, but imports PyTorch's compiler on first use, which
+    delays the first training step by as long as importing PyTorch.
 
-    `moments`: for each of them what is kept: "step", "exp_avg" and "exp_avg_sq", as PyTorch names
-    them.
+    `moments`: the state of each parameter: "step", "exp_avg" and "exp_avg_sq", as in PyTorch.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
@@ -140,15 +139,15 @@ class Adam:
         )
 
     def zero_grad(self) -> None:
-        """Let go of the gradients of the step before."""
+        """Discard the gradients of the previous step."""
         for each in self.parameters:
             each.grad = None
 
     @torch.no_grad()
     def step(self, rate: float | torch.Tensor) -> None:
-        """Change the weights by their gradients, all of which there must be.
+        """Update the weights; every weight must have a gradient.
 
-        `rate`: learning rate; on the device it can change while the step is replayed.
+        `rate`: learning rate; as a tensor it can change between replays of a captured step.
         """
         gradients = [each.grad for each in self.parameters if each.grad is not None]
         update: Any = torch._fused_adam_  # two signatures, of which one is described
@@ -162,7 +161,7 @@ class Adam:
 class RunningAverage:
     """A running average of a network's weights and statistics.
 
-    `network`: what it is of. `average`: a copy of it, in which the average is.
+    `network`: the network that is trained. `average`: a copy of it, which holds the average.
     """
 
     def __init__(self, network: UNet, average: UNet) -> None:
@@ -171,9 +170,9 @@ class RunningAverage:
 
     @torch.no_grad()
     def update(self, weight: float | torch.Tensor) -> None:
-        """Take in the network as it is now.
+        """Update the average with the current network.
 
-        `weight`: of what is new; on the device it can change while the step is replayed.
+        `weight`: of the current network; as a tensor it can change between replays.
         """
         for present, average in zip(self._of, self._in, strict=True):
             if isinstance(weight, torch.Tensor):
@@ -185,10 +184,10 @@ class RunningAverage:
 
 
 class LowPrecisionWeights:
-    """Copies of the weights of a network's convolutions in bfloat16, made by one operation a step.
+    """Copies of the convolution weights in bfloat16, made by a single operation per step.
 
-    The gradients are taken over by another. Else each weight is cast by itself, and each gradient
-    back: two operations for each of them in every step. What is computed is the same.
+    Another single operation casts the gradients back. PyTorch would cast each weight and each
+    gradient separately. The results are identical.
     """
 
     def __init__(self, network: UNet, dtype: torch.dtype) -> None:
@@ -207,7 +206,7 @@ class LowPrecisionWeights:
         }
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the features of the network, computed with the weights as they are now."""
+        """Return the features of the network with its current weights."""
         with torch.no_grad():
             torch._foreach_copy_(self._copies, self._weights)
         features: torch.Tensor = torch.func.functional_call(self._features, self._by_name, (x,))
@@ -215,7 +214,7 @@ class LowPrecisionWeights:
 
     @torch.no_grad()
     def take_gradients(self) -> None:
-        """Hand the gradients of the copies to the weights that they are of."""
+        """Assign the gradients of the copies to the weights."""
         torch._foreach_copy_(self._gradients, [_gradient_of(each) for each in self._copies])
         for weight, gradient, copied in zip(
             self._weights, self._gradients, self._copies, strict=True
@@ -224,7 +223,7 @@ class LowPrecisionWeights:
 
 
 class _Features(torch.nn.Module):
-    """The features of a network, for which other weights can be put in."""
+    """The features of a network, as a module whose weights can be substituted."""
 
     def __init__(self, network: UNet) -> None:
         super().__init__()
@@ -242,21 +241,20 @@ def _gradient_of(weight: torch.Tensor) -> torch.Tensor:
 class Learner:
     """A network, the running average of its weights, and the optimiser.
 
-    `dtype`: float32, or bfloat16 for mixed precision. `backend`: where it is, for steps that are
-    captured there and replayed.
-    `keeps_patch_losses`: whether a step keeps the loss of each of its patches.
+    `dtype`: float32, or bfloat16 for mixed precision. `backend`: the device, for captured steps.
+    `keeps_patch_losses`: whether a step records the loss of each patch.
     """
 
     keeps_patch_losses = False
-    # float32, shape (batch, n_axes + 1), on the device: where each patch of the newest batch kept
-    # lies, as `BatchSampler.corners` says it, and its loss
+    # float32, shape (batch, n_axes + 1), on the device: position of each patch of the last recorded
+    # batch (`BatchSampler.corners`), and its loss
     patch_losses: torch.Tensor | None = None
 
     def __init__(
         self, network: UNet, dtype: torch.dtype = torch.float32, backend: Backend | None = None
     ) -> None:
-        # Linux' C library gives memory back to the system, and takes it anew page by page in every
-        # step, once so much is free as twice the largest block that it has seen freed
+        # freeing a large block makes the C library of Linux keep more memory; otherwise it would
+        # return memory to the system and get it again page by page in every step
         torch.empty(_LARGE, dtype=torch.uint8)
         self.network = network
         self.average = copy.deepcopy(network).eval()
@@ -270,7 +268,6 @@ class Learner:
             self._rate, self._weight = torch.zeros(2, device=device)
         self.optimizer = Adam(network.parameters())
         self._averaging = RunningAverage(network, self.average)
-        # else each weight is cast by itself
         self._low = None if dtype == torch.float32 else LowPrecisionWeights(network, dtype)
 
     def step(
@@ -280,7 +277,7 @@ class Learner:
 
         `step`: number of this step, from 0.
         """
-        # a short memory at first, so that the starting weights are soon forgotten
+        # a small decay at first, so that the average soon forgets the initial weights
         weight = 1 - min(AVERAGE_DECAY, (1 + step) / (10 + step))
         if isinstance(self._rate, torch.Tensor) and isinstance(self._weight, torch.Tensor):
             self._rate.fill_(rate)
@@ -290,7 +287,7 @@ class Learner:
         if self._replays is None or self.keeps_patch_losses:
             loss = self._train(images, batch_sampler)
         else:
-            # blocks of a volume come and go; a reference does not keep them
+            # a weak reference, so that old blocks of a volume are freed
             key = (weakref.ref(images), batch_sampler.size, batch_sampler.count)
             loss = self._replays.call(
                 key, lambda: self._train(images, batch_sampler), generator=batch_sampler.generator
@@ -314,16 +311,15 @@ class Learner:
 
     @torch.no_grad()
     def fit_mean_and_shares(self, images: Images, batch_sampler: BatchSampler) -> None:
-        """Put the mean of the averaged network right, and have it give back some of its input.
+        """Fit the offset of the averaged network, and the share of its input in the output.
 
-        As much as lowers the loss most, after the mean grey value is put where that of the scan is.
-        A short training has not learnt all that there is, least of all where there is little noise:
-        then the scan itself is nearer to the image than what the network predicts, and a sum of
-        both nearer than either. The share of the input is the least-squares one over some batches,
-        whose targets have noise of their own: the noise of the input earns nothing. It depends on
-        how much the two differ round about, and on how much what is predicted varies there
-        (`UNet.activity`): at an edge or a small pore, whether it was learnt or not, more is given
-        back. What the network has learnt well is left as it is.
+        First the mean grey value is corrected to that of the scan. After a short training,
+        especially with little noise, the scan may be closer to the true image than the prediction,
+        and a weighted sum of both is closer than either. The weight of the input is a least-squares
+        fit over some batches, whose targets have independent noise, so that the noise of the input
+        does not count. It depends on the local difference between input and prediction, and on the
+        local variation of the prediction (`UNet.activity`): at edges and small pores it is larger.
+        Regions that the network predicts well are unchanged.
 
         `images`, `batch_sampler`: as for `step`, with a `PairMaker`.
         """
@@ -337,7 +333,7 @@ class Learner:
             )
             output = self._predicted(network, inputs, pair_maker.input_variance)
             looked_at.append((network.own(inputs), targets, output))
-            # the network is applied to what has less noise than its inputs
+            # the network is applied to the scan, which has less noise than the training inputs
             scan = images.windows(corners, batch_sampler.size, turned)
             applied.append((network.own(scan), self._predicted(network, scan)))
         errors = torch.cat([(own - output).flatten(2).mean(2) for own, output in applied])
@@ -358,18 +354,17 @@ class Learner:
             zero = torch.zeros(len(quantiles), device=values.device)
             return zero.index_add_(0, group, values)
 
-        # of the difference, what is not the image's is noise, of which there was more in the input
-        # than there will be
+        # the rest of the difference is noise, which is stronger in training inputs than in the scan
         earned = sums(product).clamp_min(0)
         noise = (sums(square) - earned).clamp_min(0) / pair_maker.input_variance
         shares = (earned / (earned + noise)).nan_to_num(0.0)
         at = (sums(energy) / sums(torch.ones_like(energy))).nan_to_num(0.0)
         network.input_shares.copy_(shares)
-        # where hardly any differ, groups are empty; they still have to lie one after the other
+        # groups may be empty, but their positions must be increasing
         rising = 1e-3 * torch.arange(len(quantiles), device=at.device)
         network.share_at.copy_(torch.cummax(at - rising, 0).values + rising)
-        # where shares are the best, what goes is as much as what is gained. Of next to nothing most
-        # is what the network does not know of the image
+        # with optimal shares the removed power equals the gain. If it is tiny, it is mostly image
+        # structure that the network does not know
         gone = torch.cat([network.removed(*each) for each in applied]).square().mean()
         is_nothing = gone < _NOTHING * noise.sum() / len(energy)
         network.input_shares.copy_(torch.where(is_nothing, 1.0, network.input_shares))
@@ -390,7 +385,7 @@ class Learner:
         positions = draw_positions(
             batch_sampler.size, batch_sampler.share, batch_sampler.count, draw, images.device
         )
-        # all planes that are predicted are hidden at the same places: their noise may be related
+        # mask all predicted planes at the same positions: their noise may be correlated
         hidden_at = positions.repeat_interleave(images.outputs, 0)
         first, last = images.first, images.first + images.outputs
         noisy = patches[:, first:last].flatten(0, 1)  # (batch * outputs, *size)
@@ -409,7 +404,7 @@ class Learner:
     def _predicted(
         self, network: UNet, inputs: torch.Tensor, variance: float = 1.0
     ) -> torch.Tensor:
-        """Return what comes out of inputs whose noise has so many times the scan's variance."""
+        """Return the prediction for inputs with a noise variance relative to that of the scan."""
         start = network.start(inputs, math.sqrt(variance))
         return network.output(self._features_of(network, beside(inputs, start)), start)
 
@@ -422,40 +417,39 @@ class Learner:
 
     def _keep_patch_losses(self, corners: torch.Tensor, errors: torch.Tensor) -> None:
         if self.keeps_patch_losses:
-            # no axis has 2**24 voxels, up to which float32 counts
+            # float32 is exact for integers up to 2**24, more than any axis has
             losses = errors.detach().float()[:, None]
             self.patch_losses = torch.cat([corners.float(), losses], 1)
 
 
 def _certain_mean(values: torch.Tensor) -> torch.Tensor:
-    """Return the mean of each column; what is within two standard errors of zero is zero."""
+    """Return the mean of each column, or 0 if it is within two standard errors of 0."""
     mean, variance = values.mean(0), values.var(0, correction=0) / len(values)
     return mean * (1 - 4 * variance / mean.square().clamp_min(1e-12)).clamp_min(0)
 
 
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
-    """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it.
+    """Return the number format of the network: bfloat16 on devices that are fast at it.
 
-    Raises InputError if bfloat16 is asked for in 3D on a CPU without tiles of it: there PyTorch
-    2.13 trains differently each time, and now and then the loss is not a number, from the same seed
-    and weights.
+    Raises InputError if bfloat16 is requested for 3D on a CPU without AMX tiles: there PyTorch 2.13
+    is not reproducible, and the loss is sometimes NaN.
     """
-    # PyTorch has no public way to ask
+    # PyTorch has no public function for it
     has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
     if dimensions == 3 and not backend.is_cuda:
         if wanted == "bfloat16" and has_tiles:
             return torch.bfloat16
         if wanted == "bfloat16":
             raise InputError(
-                "In 3D on a processor without tiles of bfloat16 (AMX), precision='bfloat16' is not "
-                "reliable in PyTorch; choose 'float32' or 'auto'."
+                "In 3D on a CPU without AMX, precision='bfloat16' is not reliable in PyTorch. Use "
+                "precision='float32' or precision='auto'."
             )
         return torch.float32
     if wanted != "auto":
         dtype: torch.dtype = getattr(torch, wanted)
         return dtype
-    # without tiles of bfloat16 a step took 1.3 to 1.4 times as long as in float32, also where the
-    # processor has vectors of it (AVX512-BF16)
+    # without AMX tiles a bfloat16 step took 1.3 to 1.4 times as long as in float32, even with
+    # AVX512-BF16
     is_fast = has_tiles
     if backend.is_cuda:
         is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -466,12 +460,12 @@ def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractConte
     """Return the context in which the network computes in `dtype`."""
     if dtype == torch.float32:
         return contextlib.nullcontext()
-    # no weight is used twice; what a cache holds would be gone when a captured step is replayed
+    # no weight is used twice, and cached casts would be missing when a captured step is replayed
     return torch.autocast(device, dtype, cache_enabled=False)
 
 
 def channels_last(images: torch.Tensor) -> torch.Tensor:
-    """Return images (batch, channels, *size) with the channels last in memory, but on a Mac."""
+    """Return images (batch, channels, *size) with channels last in memory, except on a Mac."""
     if images.device.type == "mps":
         return images.contiguous()
     layout = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
