@@ -1,4 +1,4 @@
-"""What settings and a volume ask for, as the parts of the denoiser take it."""
+"""Automatic choices: method, network, batch and patch sizes for a volume and its settings."""
 
 from __future__ import annotations
 
@@ -28,52 +28,51 @@ if TYPE_CHECKING:
     from hushpore.denoising.trained_model import Model
     from hushpore.patches.settings import PatchSettings
 
-#: Patches in a batch where the settings leave it open: a step then takes a fraction of a second
-#: on a CPU.
+#: Default batch size for 2D and 3D: a step takes a fraction of a second on a CPU.
 BATCH = {2: 16, 3: 4}
 
-#: Channels of a network's top level. More is learnt from three times as many steps than from twice
-#: as many channels (docs/notes/denoising-defaults.md). N2V is as its authors have it.
+#: Channels of a network's top level. Three times as many steps gain more than twice as many
+#: channels (docs/notes/denoising-defaults.md). N2V has the number of its authors.
 FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 16, "n2v": 32}
 
-#: Share of the variance of a scan from which on its noise is strong.
+#: Share of the variance of a scan from which its noise counts as strong.
 STRONG = 0.3
 
-#: Neighbouring slices to either side that are seen where the settings leave it open.
+#: Default number of neighbouring slices on either side.
 CONTEXT = 2
 
-#: Edge of the squares whose averages are compared to tell whether neighbouring slices are alike.
+#: Edge of the squares whose means are compared between neighbouring slices.
 SQUARE = 8
-#: How many of these squares are compared.
+#: Number of these squares.
 SQUARES = 400
 
-#: Share of a patch that is hidden at most where lines are.
+#: Maximum masked share of a patch with line noise.
 MAX_MASKED = 0.3
 
-#: Where slices lie so much further apart than pixels, they are not seen beside each other in 2D,
-#: and in 3D there is no down-sampling along z.
+#: Ratio of slice distance to pixel size from which 2D uses no neighbouring slices, and 3D does not
+#: down-sample along z.
 COARSE = 2.0
-#: Slices below which there is no down-sampling along z either.
+#: Number of slices below which 3D does not down-sample along z either.
 THIN = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a denoising is of, and what its settings come to before the noise is known."""
+    """The volume and settings of a denoising, with all choices that do not depend on the noise."""
 
     volume: Volume
     settings: DenoiseSettings
-    source: PlaneReader  # reads the volume, and its second scan where there is one
+    source: PlaneReader  # reads the volume, and its second scan if any
     pair: Volume | None  # the second scan
-    trained: Model | None  # what is applied; nothing is trained then
-    arrangement: Arrangement  # what the network sees as one image
-    context: int  # neighbouring slices to either side that it sees beside each
+    trained: Model | None  # a trained model to apply instead of training
+    arrangement: Arrangement  # planes of each image of the network
+    context: int  # number of neighbouring slices on either side
     size: tuple[int, ...]  # of a patch in the planes of the volume
-    replacement: Replacement  # what hidden pixels are replaced by
+    replacement: Replacement  # of masked pixels
 
     @classmethod
     def of(cls, volume: Volume, settings: DenoiseSettings) -> Task:
-        """Look at what is asked for.
+        """Check the settings for a volume, and make the choices.
 
         Raises InputError if the volume or a setting cannot be used.
         """
@@ -97,29 +96,31 @@ class Task:
 
     @property
     def may_draw_noise(self) -> bool:
-        """Whether a network may be trained with noise that is drawn, once that is known."""
+        """Whether R2R may be chosen once the noise is known."""
         method = self.settings.method
-        hides = (
+        needs_masking = (
             _n_channels(self.volume) > 1
             or self.settings.correlated_along != "none"
             or self.pair is not None
         )
-        return self.trained is None and (method == "r2r" or (method == "auto" and not hides))
+        return self.trained is None and (
+            method == "r2r" or (method == "auto" and not needs_masking)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """How a network is trained, and by what noise."""
+    """The training method, and the noise model that it uses."""
 
     name: str  # see `hushpore.denoising.model.METHODS`
-    is_independent: bool  # whether noise is independent from voxel to voxel
-    noise: NoiseModel | None = None  # what is drawn, or told of; None where pixels are hidden
-    count: float | None = None  # the grey value of one, where counts are shared out
-    reason: Note | None = None  # why it is not another
+    is_independent: bool  # whether the noise is uncorrelated
+    noise: NoiseModel | None = None  # noise to simulate or record; None for N2V2 and N2V
+    count: float | None = None  # grey value of one photon count, for Poisson thinning
+    reason: Note | None = None  # note on the choice
 
 
 def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
-    """Decide by the settings and the noise of a scan how its network is trained.
+    """Choose the training method from the settings and the noise of a scan.
 
     `std`: standard deviation of the grey values.
     """
@@ -153,7 +154,7 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
 
 
 def _require_one_channel(volume: Volume, settings: DenoiseSettings) -> None:
-    """Raise InputError if noise is to be drawn for several channels, each of which has its own."""
+    """Raise InputError if R2R is requested for several channels, whose noise differs."""
     if settings.method == "r2r" and (n_channels := _n_channels(volume)) > 1:
         raise InputError(
             f"method='r2r' needs a single channel; {volume.name} has {n_channels}. Choose one "
@@ -182,7 +183,7 @@ def context_for(volume: Volume, settings: DenoiseSettings) -> int:
 
 
 def has_alike_slices(volume: Volume) -> bool:
-    """Return whether neighbouring slices look like each other, as those of a scan do."""
+    """Return whether neighbouring slices are similar, as in a scan."""
     return volume.n_spatial == 3 and volume.shape[-3] > 1 and _likeness(volume) > ALIKE
 
 
@@ -193,14 +194,14 @@ def architecture_for(
     arrangement: Arrangement,
     is_independent: bool,
 ) -> Architecture:
-    """Return what network suits a volume: in 3D without down-sampling along a coarse or short z.
+    """Return the network architecture for a volume; 3D does not down-sample a coarse or short z.
 
-    Of images that lie alone, as photographs do, it starts from what a local cosine transform
-    leaves: that keeps textures and edges, of which it would have to learn each. Slices of a scan
-    are much alike, and better learnt without it.
+    For unrelated images, for example photographs, the network starts from the result of a local
+    cosine transform, which preserves textures and edges that it could not learn from a single
+    image. The slices of a scan are similar, and are denoised better without it.
 
-    `is_independent`: whether the noise of neighbouring voxels is not correlated; else the transform
-    cannot tell it well from the image.
+    `is_independent`: whether the noise is uncorrelated; the transform cannot separate correlated
+    noise from the image.
     """
     may_correct = method == "r2r" and settings.dimensions == 2 and is_independent
     return Architecture(
@@ -217,12 +218,12 @@ def architecture_for(
 def patch_size_for(
     volume: Volume, settings: DenoiseSettings, size: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the shape of a patch in planes of some size."""
+    """Return the shape of a patch for planes of a size."""
     edge = settings.patch_edge(size[-2:])
     plane = (edge, edge)
     if settings.dimensions == 2:
         return plane
-    # without down-sampling along z a patch may be of any depth, and so of that of a thin stack
+    # without down-sampling along z a patch may have any depth, also that of a thin stack
     depth = settings.patch_depth
     if _is_flat(volume):
         depth = min(depth, size[0])
@@ -232,8 +233,8 @@ def patch_size_for(
 def masked_share(settings: DenoiseSettings) -> float:
     """Return the share of pixels that are predicted.
 
-    With a line, others are hidden beside each; so many are predicted then that no more than
-    `MAX_MASKED` of a patch is hidden in all, for one of which little is left would teach nothing.
+    With line noise more pixels are masked beside each; the share is then reduced so that at most
+    `MAX_MASKED` of a patch is masked, and enough remains for the prediction.
     """
     share = settings.masked_share
     if isinstance(share, str):
@@ -244,9 +245,9 @@ def masked_share(settings: DenoiseSettings) -> float:
 
 
 def replacement_for(settings: DenoiseSettings) -> Replacement:
-    """Return what hidden pixels are replaced by.
+    """Return the replacement of masked pixels.
 
-    Raises InputError if noise is said to run along an axis that the network does not see.
+    Raises InputError if the line noise runs along an axis that the network does not see.
     """
     kind = settings.replacement
     if kind == "auto":
@@ -263,18 +264,18 @@ def replacement_for(settings: DenoiseSettings) -> Replacement:
 
 
 def _is_coarse(volume: Volume) -> bool:
-    """Return whether the slices of a stack lie far apart."""
+    """Return whether the slice distance is much larger than the pixel size."""
     return volume.spacing[-3] >= COARSE * max(volume.spacing[-2:])
 
 
 def _likeness(volume: Volume) -> float:
-    """Return the correlation of neighbouring slices, each averaged over small squares."""
+    """Return the correlation of neighbouring slices after averaging over small squares."""
     size = (1,) * (len(volume.shape) - 3) + (2, *(min(SQUARE, n) for n in volume.shape[-2:]))
     room = np.array(volume.shape) - np.array(size) + 1
     corners = np.random.default_rng(0).integers(0, room, (SQUARES, len(size)))
     boxes = read_boxes(volume.data, move_into_chunks(corners, size, volume.data), size)
     if not np.isfinite(boxes).all():
-        # which is refused later, and said
+        # non-finite values raise an error later
         return 1.0
     first, second = (means - means.mean() for means in boxes.reshape(SQUARES, 2, -1).mean(2).T)
     spread = SQUARES * first.std() * second.std()
@@ -287,10 +288,7 @@ def _is_flat(volume: Volume) -> bool:
 
 
 def require_dimensions_of(model: Model, settings: DenoiseSettings | PatchSettings) -> None:
-    """Check that a model is of the dimensions that are asked for.
-
-    Raises InputError if it is not; says what to set.
-    """
+    """Raise InputError unless a model has the dimensions of the settings."""
     dimensions = model.network.dimensions
     if dimensions != settings.dimensions:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The network of N2V2: a U-Net that cannot make checkerboards; and that of N2V, to compare.
+"""The network of N2V2, a U-Net without checkerboard artefacts; and that of N2V for comparison.
 
 After Hoeck et al., N2V2: Fixing Noise2Void Checkerboard Artifacts with Modified Sampling Strategies
 and a Tweaked Network Architecture, https://doi.org/10.1007/978-3-031-25069-9_33: no residual
@@ -27,28 +27,28 @@ from hushpore.denoising.settings import LEVELS
 from hushpore.device.constants import constant
 from hushpore.patches.places import flat_index
 
-#: Levels that a file can ask for at most: a tile of 512 pixels is halved so often.
+#: Maximum number of levels in a model file.
 MOST_LEVELS = 6
 
-#: What networks are trained for.
+#: Training methods.
 METHODS = ("r2r", "n2n", "n2v2", "n2v")
 
-#: Quantiles of `UNet.activity` at which it is known how much of the input to give back: close where
-#: it is largest, as at edges.
+#: Quantiles of `UNet.activity` at which the input share is fitted: closer together at large values,
+#: as at edges.
 SHARE_QUANTILES = (
     0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998,
 )  # fmt: skip
 
-#: What the mean square is at least, of normalised values.
+#: Minimum mean square of normalised values.
 _LEAST_ENERGY = 1e-12
 
-#: Pixels of which the features are taken to float32 at once: 4 MB.
+#: Number of pixels whose features are converted to float32 at once: 4 MB.
 _AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a network is like: enough to build it again."""
+    """All parameters that are needed to build a network."""
 
     # 2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x)
     dimensions: int = 2
@@ -83,22 +83,22 @@ class Architecture:
 
     @property
     def hides_pixels(self) -> bool:
-        """Whether pixels are hidden in its training."""
+        """Whether its training masks pixels."""
         return self.method in ("n2v2", "n2v")
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Down-sampling of one level along each axis: 2, or 1 where there is none."""
+        """Down-sampling factor of one level along each axis: 2, or 1 for none."""
         return (1, 2, 2) if self.flat and self.dimensions == 3 else (2,) * self.dimensions
 
     @property
     def multiples(self) -> tuple[int, ...]:
-        """What every axis must be a multiple of."""
+        """Numbers of which the lengths of the axes must be multiples."""
         return tuple(step**self.levels for step in self.steps)
 
     @property
     def radii(self) -> tuple[int, ...]:
-        """How far an output pixel sees along each axis, in pixels (a test measures it)."""
+        """Radius of the receptive field along each axis, in pixels (a test measures it)."""
         beyond = local_dct.RADIUS if self.corrects_dct else 0
         return tuple(beyond + self._radius(step) for step in self.steps)
 

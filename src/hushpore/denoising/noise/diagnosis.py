@@ -1,4 +1,4 @@
-"""Diagnosis of the noise: is it uncorrelated, as N2V needs?
+"""Diagnosis of the noise: whether it is uncorrelated, as N2V needs.
 
 Masked pixels are predicted from their neighbours. If the noise of neighbouring voxels is
 correlated, part of it can be predicted too and remains in the result: as grain after interpolation
