@@ -45,15 +45,11 @@ def _extent_of_largest(findings: Findings) -> float:
     return float(extent(findings.pores, findings.volume.spacing)[int(volume.argmax())])
 
 
-def _face_distance(largest: bool, findings: Findings) -> float:
-    if findings.totals.get("exterior_share"):
-        raise NotMeasuredError(
-            "Known to the faces of the volume only, and here the air around the sample was "
-            "excluded. Crop the scan to the casting, so that its faces are the surfaces."
-        )
-    if largest:
-        return _largest("face_distance", findings)
-    return float(findings.column("face_distance").min())
+def _depth(largest: bool, findings: Findings) -> float:
+    """Return the depth of the largest pore below the surface, or the smallest of all."""
+    depths = findings.depths()
+    volume = np.asarray(findings.pores["volume"])
+    return float(depths[int(volume.argmax())] if largest else depths.min())
 
 
 def _count_from(limit: float, findings: Findings) -> float:
@@ -65,7 +61,11 @@ def _count_from(limit: float, findings: Findings) -> float:
     return float(np.count_nonzero(diameter >= limit))
 
 
-_FACES = "The faces of the volume are taken for the surfaces of the casting."
+_SURFACE = (
+    "Without air around it, the faces of the volume are taken for the surface, and the distance is "
+    "that of the bounding box; in air it is the depth of the centre less half the equivalent "
+    "diameter, within 1/128 of the volume."
+)
 
 CASTING = Form(
     "Casting (in the sense of BDG P 203)",
@@ -105,12 +105,12 @@ CASTING = Form(
             "well below.",
         ),
         Entry(
-            "a_max", "Largest pore to surface", partial(_face_distance, True),
-            f"From the bounding box of the largest pore to the nearest face. {_FACES}", 1,
+            "a_max", "Largest pore to surface", partial(_depth, True),
+            f"From the edge of the largest pore. {_SURFACE}", 1,
         ),
         Entry(
-            "a_min", "Smallest distance to surface", partial(_face_distance, False),
-            f"The same, of the pore that is nearest to a face; 0 if one is cut. {_FACES}", 1,
+            "a_min", "Smallest distance to surface", partial(_depth, False),
+            "The same, of the pore that is nearest to the surface; 0 if one is cut.", 1,
         ),
         Entry(
             "A_min", "Smallest distance of neighbours",

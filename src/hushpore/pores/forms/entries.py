@@ -12,6 +12,7 @@ import numpy as np
 from hushpore.base.formatting import METRES
 from hushpore.pores.flow.drainage import drainage_columns
 from hushpore.pores.flow.network import Network, NotSolvedError
+from hushpore.pores.forms.sample_map import SampleMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,6 +126,58 @@ class Findings:
         if isinstance(porosity, Interval) and math.isclose(porosity.value, void, abs_tol=1e-9):
             return porosity
         return void
+
+    @cached_property
+    def sample_map(self) -> SampleMap:
+        """Points of the volume, for depths below the surface of the sample.
+
+        Raises NotMeasuredError if it is not known which voxels are of the sample.
+        """
+        self.require_3d()
+        self.require_all_void()
+        if self.void is None:
+            raise NotMeasuredError("Not found on a cluster. Segment the scan on one machine.")
+        in_air = bool(self.totals.get("exterior_share"))
+        threshold = self.totals.get("threshold")
+        is_void = self.volume.dtype == np.bool_
+        mask = self.volume.auxiliary_of(self.settings, "sample_mask")
+        if (
+            in_air
+            and mask is None
+            and (
+                (threshold is None and not is_void)
+                or self.settings.hysteresis is not None
+                or self.totals.get("padding_value") is not None
+            )
+        ):
+            raise NotMeasuredError(
+                "With air around the sample it takes one threshold, without hysteresis, and no "
+                "padding. Crop the scan to the sample."
+            )
+        return SampleMap.of(
+            self.void,
+            self.volume,
+            in_air=in_air,
+            threshold=None if is_void else threshold,
+            bright=self.settings.pores_are == "bright",
+            mask=mask,
+        )
+
+    def depths(self) -> npt.NDArray[np.float64]:
+        """Return how deep the edge of each pore is below the surface of the sample (pores,).
+
+        Raises NotMeasuredError if that is not known, or there are no pores.
+        """
+        self.column("volume")
+        if not self.totals.get("exterior_share"):
+            return self.column("face_distance")
+        origin, spacing = np.asarray(self.volume.origin), np.asarray(self.volume.spacing)
+        centres = np.stack([self.pores[f"centroid_{axis}"] for axis in "zyx"], axis=-1)
+        depth = self.sample_map.depth_at((centres - origin) / spacing, spacing)
+        # of a pore the edge is nearer than the centre
+        radius = np.asarray(self.pores["equivalent_diameter"], np.float64) / 2
+        found: npt.NDArray[np.float64] = np.maximum(depth - radius, 0.0)
+        return found
 
     @cached_property
     def network(self) -> Network:

@@ -32,6 +32,9 @@ FORMS: dict[str, Form] = {
 #: Forms with a drainage curve.
 _WITH_DRAINAGE = ("rock", "electrode")
 
+#: Forms with profiles by depth below the surface and by radius.
+_WITH_PROFILES = ("casting", "bread", "foam")
+
 
 def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     """Return the tables of a form, by the names of their files.
@@ -47,7 +50,9 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     -------
     dict of str to mapping
         ``form``: the columns `hushpore.pores.forms.entries.COLUMNS`, a row for each entry;
-        ``drainage``: see `hushpore.pores.flow.drainage.drainage_columns`, of rocks and electrodes.
+        ``drainage``: see `hushpore.pores.flow.drainage.drainage_columns`, of rocks and electrodes;
+        ``profile_depth`` and ``profile_radius``: porosity by depth below the surface and by radius,
+        of castings, bread and foams.
 
     Raises
     ------
@@ -60,4 +65,7 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     if name in _WITH_DRAINAGE:
         with suppress(NotMeasuredError):
             tables["drainage"] = findings.drainage
+    if name in _WITH_PROFILES:
+        with suppress(NotMeasuredError):
+            tables |= findings.sample_map.profiles()
     return tables
