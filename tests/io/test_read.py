@@ -196,3 +196,20 @@ def test_kind_of_never_raises(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "scandir", refuse)
     assert kind_of(tmp_path) is None
     assert kind_of("\0") is None
+
+
+def test_a_folder_with_one_file_of_another_format_opens_it(tmp_path, ramp):
+    np.save(tmp_path / "scan.npy", ramp)
+    (tmp_path / "notes.txt").write_text("measured on Monday", encoding="utf-8")
+    (tmp_path / "Thumbs.db").write_bytes(b"junk")
+    assert kind_of(tmp_path) == "npy"
+    volume = read(tmp_path)
+    np.testing.assert_array_equal(volume.data, ramp)
+    assert volume.name == "scan"
+
+
+def test_a_folder_with_several_files_of_another_format_names_them(tmp_path, ramp):
+    for name in ("wet", "dry"):
+        np.save(tmp_path / f"{name}.npy", ramp)
+    with pytest.raises(InputError, match=r"dry\.npy, wet\.npy"):
+        read(tmp_path)

@@ -418,6 +418,11 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
                 return name
             if name in kinds and reader.slices_by == "name" and _lies_in(place, name):
                 return name
+        # a folder with one volume of a format without slices opens it
+        single = kinds - {None}
+        if len(single) == 1:
+            (kind,) = single
+            return None if READERS[str(kind)].slices_by else kind
     except (OSError, ValueError):
         pass
     return None

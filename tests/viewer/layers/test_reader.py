@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from napari.components import ViewerModel
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager
+from PIL import Image
 
 import hushpore
 from hushpore import InputError
@@ -130,6 +131,35 @@ def test_a_file_opens_in_napari_through_the_manifest(make_napari_viewer, tiff):
     assert layer.name == "scan"
     assert tuple(layer.scale) == pytest.approx((2, 0.5, 0.5))
     assert {str(unit) for unit in layer.units} == {"millimeter"}
+
+
+@pytest.mark.parametrize("name", ["empty.tif", "scan.vol", "junk"])
+def test_a_refused_drop_shows_one_notification_and_no_traceback(make_napari_viewer, tmp_path, name):
+    viewer = make_napari_viewer()
+    path = tmp_path / name
+    if name == "junk":
+        path.mkdir()
+        (path / "a.docx").write_bytes(b"PK")
+    else:
+        path.write_bytes(REFUSED[name][0])
+    viewer.open(str(path), plugin="hushpore")
+    ((severity, message),) = said()
+    assert severity == "warning"
+    assert path.name in message
+    assert len(viewer.layers) == 0
+
+
+@pytest.mark.parametrize("ending", ["png", "bmp"])
+def test_a_folder_of_pictures_opens_as_a_drop_would(make_napari_viewer, tmp_path, ending):
+    for number, plane in enumerate(STACK.astype(np.uint8)):
+        Image.fromarray(plane).save(tmp_path / f"bread_rec{number:04d}.{ending}")
+    (tmp_path / "bread_rec.log").write_text("[Reconstruction]\nPixel Size (um)=12.5\n")
+    viewer = make_napari_viewer()
+    viewer.open(str(tmp_path), plugin="hushpore")
+    (layer,) = viewer.layers
+    np.testing.assert_array_equal(layer.data, STACK.astype(np.uint8))
+    assert tuple(layer.scale) == (12.5, 12.5, 12.5)
+    assert {str(unit) for unit in layer.units} == {"micrometer"}
 
 
 def test_a_large_file_is_read_in_a_thread(qtbot, make_napari_viewer, monkeypatch, tiff):
