@@ -99,7 +99,7 @@ def test_a_file_where_the_record_goes_is_kept(scan: Path, tmp_path: Path) -> Non
     (tmp_path / "clean.json").write_text("mine")
     done = call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK)
     assert done.exit_code == 1
-    assert "clean.json: it is there already" in done.output
+    assert "clean.json: it already exists" in done.output
     assert (tmp_path / "clean.json").read_text() == "mine"
     assert not (tmp_path / "clean.tif").exists()
 
@@ -114,7 +114,7 @@ def test_a_model_is_kept_and_applied(scan: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(two, one, rtol=0.01)
     refused = call(*words[:3], tmp_path / "three.tif", "--save-model", model, *QUICK)
     assert refused.exit_code == 1
-    assert "there already" in refused.output
+    assert "Choose another name, or use --overwrite" in refused.output
     assert not (tmp_path / "three.tif").exists()
 
 
@@ -140,7 +140,7 @@ def test_a_model_that_cannot_be_packaged_is_refused_before_it_is_trained(
     for flags, count in ((["--context", "1"], 1), ([], 2), (["--model", model], 2)):
         refused = call(*words, *quick, *flags)
         assert refused.exit_code == 1
-        assert f"sees {count} slice" in refused.output
+        assert f"with {count} neighbouring slice" in refused.output
         assert "--context 0" in refused.output
     write_image(tmp_path / "two.tif", Volume(np.ones((2, 4, 40, 40), np.uint8), axes="czyx"))
     refused = call(*words[:1], tmp_path / "two.tif", *words[2:], *QUICK, "--context", "0")
@@ -154,7 +154,7 @@ def test_what_was_removed_is_pictured(scan: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
     refused = call(*words[:3], tmp_path / "two.tif", *words[4:], *QUICK)
-    assert "there already" in refused.output
+    assert "Choose another name, or use --overwrite" in refused.output
     assert not (tmp_path / "two.tif").exists()
 
 

@@ -115,25 +115,24 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
 _layout_flags = (
     click.option(
         "--offset", default=0, type=click.IntRange(min=0), metavar="BYTES",
-        help="Bytes before the first voxel, with --shape.",
+        help="Header size to skip, in bytes, with --shape.",
     ),
     click.option(
         "--byte-order", default="", type=click.Choice(["", "little", "big"]), metavar="ORDER",
-        help="little or big endian, with --shape.  [default: little]",
+        help="Byte order, little or big (endian), with --shape.  [default: little]",
     ),
     click.option(
         "--dtype", default="", metavar="TYPE",
-        help="Type of a voxel, with --shape: uint8, uint16, int16, float32.  [default: guessed "
-        "from the size of the file]",
+        help="Data type, with --shape: uint8, uint16, int16, float32.  [default: guessed from the "
+        "file size]",
     ),
     click.option(
         "--shape", default="", metavar="Z,Y,X",
-        help="Read a raw file without a header, with so many voxels along z,y,x: 400,512,512.",
+        help="Shape of a raw file without header, in voxels along z,y,x: 400,512,512.",
     ),
     click.option(
         "--axes", default="", metavar="AXES",
-        help="Names of the axes, if the file names them wrongly: zyx for slices that it calls "
-        "frames (tyx).",
+        help="Axes of the image, if wrong in the file: zyx for slices labelled as frames (tyx).",
     ),
 )  # fmt: skip
 

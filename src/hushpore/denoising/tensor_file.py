@@ -57,7 +57,7 @@ def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> 
     if not target.parent.is_dir():
         raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
     if target.is_dir() or (target.exists() and not overwrite):
-        raise OutputError(f"{target} already exists. Choose another name, or overwrite it.")
+        raise OutputError(f"{target} already exists. Choose another name, or allow overwriting.")
     return target
 
 

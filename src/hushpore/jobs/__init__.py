@@ -166,23 +166,23 @@ JOBS = Registry("jobs", JobDescription, {
         purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
         short_help="Denoise a stack by training a network on the stack itself.",
         help="Denoise the stack in PATH by training a network on the stack itself.\n\n"
-        "Writes a TIFF, and beside it how it was made as JSON.",
+        "Writes an image and a JSON record of the job.",
         gives="denoised",
         share=7.0,
         extras=(
             ExtraFile(
-                "save_model", "Keep the trained model (.safetensors).", _MODEL_CHECK,
+                "save_model", "Save the trained model (.safetensors).", _MODEL_CHECK,
                 "hushpore.runs.extra_files:save_model",
             ),
             ExtraFile(
                 "export_model",
-                "Package for the BioImage Model Zoo (.zip); takes --context 0, or --dimensions 3.",
+                "BioImage Model Zoo package (.zip); needs --context 0 or --dimensions 3.",
                 "hushpore.denoising.export:check_package",
                 "hushpore.runs.extra_files:export_model",
                 "hushpore.runs.extra_files:check_export", _IN_MEMORY,
             ),
             ExtraFile(
-                "picture", "Draw what was removed, and the loss (.png).", _MODEL_CHECK,
+                "picture", "Figure of the removed noise and the loss curve (.png).", _MODEL_CHECK,
                 "hushpore.runs.extra_files:save_picture", not_on_cluster=_IN_MEMORY,
             ),
         ),
@@ -214,8 +214,8 @@ JOBS = Registry("jobs", JobDescription, {
         purpose="Tells up to eight materials apart by their grey values, or takes labels, and "
         "measures each and where they touch.",
         short_help="Separate and measure up to eight phases.",
-        help="Tell the phases of PATH apart: shares, thickness, contacts; tables, phases.tif, "
-        "report.html, result.json.",
+        help="Separate and measure the phases of the stack in PATH: volume fractions, thickness, "
+        "contacts.\n\nWrites tables, phases.tif, report.html and result.json.",
         report="hushpore.runs.report_page:phase_report",
         more_figures="hushpore.pores.phases.measures:figures_of",
         check="hushpore.pores.phases.job:check_volume",
@@ -232,7 +232,7 @@ JOBS = Registry("jobs", JobDescription, {
         report="",
         extras=(
             ExtraFile(
-                "save_patches", "Keep the patches as a data set (.npz or .zarr).",
+                "save_patches", "Save the patches as a data set (.npz or .zarr).",
                 "hushpore.runs.extra_files:check_data_set",
                 "hushpore.runs.extra_files:save_data_set",
             ),
