@@ -144,7 +144,7 @@ def test_a_model_that_cannot_be_packaged_is_refused_before_it_is_trained(
         assert "--context 0" in refused.output
     write_image(tmp_path / "two.tif", Volume(np.ones((2, 4, 40, 40), np.uint8), axes="czyx"))
     refused = call(*words[:1], tmp_path / "two.tif", *words[2:], *QUICK, "--context", "0")
-    assert "sees the 2 channels each by itself" in refused.output
+    assert "denoises its 2 channels separately" in refused.output
     assert not list(tmp_path.glob("a.*"))
 
 
