@@ -27,7 +27,6 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
         *remarks_on_exterior(result, bool(settings.sample_mask)),
         _of_small_pores(result),
         _of_intervals(result),
-        _of_merge_height(result),
     ]
     return [note for note in found if note is not None]
 
@@ -96,9 +95,3 @@ def _of_phases(result: Mapping[str, Any], settings: PoreSettings) -> Note | None
 def _of_intervals(result: Mapping[str, Any]) -> Note | None:
     text = intervals_in_words(result)
     return Note(f"{text}.", subject="result") if text else None
-
-
-def _of_merge_height(result: Mapping[str, Any]) -> Note | None:
-    by = result.get("merged_by", {})
-    # of a height that was chosen
-    return Note(by["why"], subject="result") if "typical_radius" in by else None

@@ -119,6 +119,7 @@ def pore_page(
             *form_section(str(made["settings"].get("form", "none")), tables.get("form")),
             "<h2>Totals</h2>",
             _table(totals_in_words(made["result"])),
+            f'<p class="faint">{_text(made["result"].get("merged_by", {}).get("why", ""))}</p>',
             "<h2>Distributions</h2>",
             _plots(tables["pores"], tables["profile"], unit),
             *_rev(tables.get("rev"), made["result"], unit),
