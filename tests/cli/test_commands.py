@@ -278,7 +278,7 @@ def test_one_time_point_of_a_series_is_chosen_by_at(
     assert done.exit_code == 0, done.output
     assert hushpore.read(tmp_path / "out" / "labels.tif").shape == (3, 20, 20)
     wrong = call("pores", path, "-o", tmp_path / "other", "--at", "t")
-    assert "expected an axis and a number" in wrong.output
+    assert "Give an axis and a number" in wrong.output
 
 
 def bad_inputs(folder: Path) -> dict[str, Path]:

@@ -226,7 +226,7 @@ def test_one_machine_makes_it_again(
     folder, again = run(path, client, thickness, **values), path.with_name("again")
     done = result_of(rerun(folder, again, "cpu"))
     assert done.identical
-    assert "Identical, to the bit, though the device was 2 workers of the cluster" in done.summary
+    assert "Identical bit for bit, although the device was 2 workers of the cluster" in done.summary
     # an image of the first is another, and so is the table of it
     labels = open_zarr(folder / "labels.ome.zarr")[0]
     without = np.where(labels.array() == 3, 0, labels.array())

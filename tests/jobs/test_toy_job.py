@@ -165,7 +165,7 @@ def test_it_has_a_command_with_its_flags_their_help_and_their_limits(
         (["--border", "wrap"], 2, "'mirror', 'nearest'"),
         (["-o", "scan.tif"], 1, "scan.tif"),
         (["--note", "scan.tif"], 1, "scan.tif is there already"),
-        (["--at", "t"], 1, "expected an axis and a number"),
+        (["--at", "t"], 1, "Give an axis and a number"),
     ],
 )
 def test_its_errors_are_one_line_and_leave_nothing(
@@ -202,7 +202,7 @@ def test_its_settings_come_from_flags_files_and_presets(scan: Path, tmp_path: Pa
 def test_it_is_made_again_the_same_to_the_bit(scan: Path, tmp_path: Path) -> None:
     assert call("median", scan, "-o", tmp_path / "one.tif", "--width", 5).exit_code == 0
     done = call("rerun", tmp_path / "one.json", "-o", tmp_path / "two.tif")
-    assert "Identical: the same result, to the bit." in done.output
+    assert "Identical: the new result equals the original bit for bit." in done.output
     one, two = (hushpore.read(tmp_path / name).data for name in ("one.tif", "two.tif"))
     np.testing.assert_array_equal(one, two)
 
@@ -221,7 +221,7 @@ def test_scans_are_sent_through_it_and_the_job_that_follows(scan: Path, tmp_path
     assert "Settings: Median filter" in page
     words = [str(scan), "-o", str(tmp_path / "out"), "--width", "5"]
     again = CliRunner().invoke(batch_command(("median", "pores")), words)
-    assert "1 of them from before" in again.output
+    assert "1 of them from an earlier run" in again.output
     assert result_of(rerun(folder, tmp_path / "again")).summary.startswith("Identical")
     with pytest.raises(InputError, match="Segment pores makes no image, and 'median' cannot"):
         result_of(run_batch(scan, tmp_path / "o", dict(reversed(steps.items()))))

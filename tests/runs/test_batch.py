@@ -91,7 +91,7 @@ def test_a_batch_that_is_started_again_skips_what_is_done(tmp_path: Path) -> Non
     assert [state.state for state in batch.states] == ["skipped", "done", "skipped"]
     assert (tmp_path / "out" / "scan0" / "result.json").stat().st_mtime_ns == before
     assert batch.table["porosity"].notna().all()
-    assert any(isinstance(e, Note) and "2 of 3 scans were done before" in e.message for e in events)
+    assert any(isinstance(e, Note) and "Skipped 2 of 3 scans" in e.message for e in events)
 
 
 def test_scans_are_read_as_the_flags_say(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -103,7 +103,7 @@ def test_scans_are_read_as_the_flags_say(tmp_path: Path, rng: np.random.Generato
     source = json.loads((tmp_path / "out" / "drying" / "result.json").read_text())["source"]
     assert (source["at"], source["resample"], source["series"]) == (["t=1"], False, "")
     again = CliRunner().invoke(command, words)
-    assert "1 of them from before" in again.output
+    assert "1 of them from an earlier run" in again.output
     other = CliRunner().invoke(command, [*words[:-1], "t=0"])
     assert other.exit_code == 1
     assert "drying: the scan, or a file that the settings name, is another" in other.output
@@ -125,9 +125,9 @@ def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
             break
     events = [work.throw(StopEarly())]
     batch = result_of(work, events.append)
-    assert "goes on from here" in events[0].message
+    assert "Run it again to continue" in events[0].message
     assert [state.state for state in batch.states] == ["done", "waiting", "waiting"]
-    assert batch.summary == "1 of 3 scans have a result, none failed, 2 were not reached"
+    assert batch.summary == "1 of 3 scans have a result, none failed, 2 were not started"
     assert pd.read_csv(tmp_path / "out" / "summary.csv")["state"].tolist()[1:] == ["waiting"] * 2
 
 
@@ -224,7 +224,7 @@ def test_the_command_fails_if_a_scan_does_and_takes_settings_from_a_file(tmp_pat
     (scans / "scan1.tif").unlink()
     done = CliRunner().invoke(command, [*words, "--threshold", "500", "--pore-type", "closed"])
     assert done.exit_code == 0, done.output
-    assert "2 of 2 scans have a result, 2 of them from before, none failed." in done.output
+    assert "2 of 2 scans have a result, 2 of them from an earlier run, none failed." in done.output
 
 
 #: What holds every process of a batch before it hands over a result beyond the third, until it is
@@ -291,5 +291,5 @@ def results(out: Path) -> dict[str, int]:
 def test_a_batch_ends_in_a_result_folder(tmp_path: Path) -> None:
     scans = make_scans(tmp_path / "scans", 1)
     alone = {"denoise": JOBS["denoise"].settings()}
-    with pytest.raises(InputError, match="end it with another job"):
+    with pytest.raises(InputError, match="must write a result folder"):
         result_of(run_batch(f"{scans}/*.tif", tmp_path / "out", alone))

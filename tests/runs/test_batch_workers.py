@@ -9,7 +9,7 @@ import pytest
 from hushpore.device.backend import Backend
 from hushpore.jobs import JOBS
 from hushpore.runs import batch_workers
-from hushpore.runs.batch_workers import at_once, plan
+from hushpore.runs.batch_workers import plan, run_in_parallel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def kill_processes() -> None:
 @pytest.mark.long
 def test_a_process_that_dies_between_two_scans_takes_none_with_it(tasks: list[Task]) -> None:
     ended = []
-    for state in at_once(tasks, 1):
+    for state in run_in_parallel(tasks, 1):
         if state.state in ("done", "failed"):
             ended.append((state.name, state.state))
             kill_processes()
@@ -46,7 +46,7 @@ def test_a_process_that_dies_between_two_scans_takes_none_with_it(tasks: list[Ta
 @pytest.mark.long
 def test_a_process_that_dies_at_work_takes_its_scan_with_it(tasks: list[Task]) -> None:
     ended = {}
-    for state in at_once(tasks, 1):
+    for state in run_in_parallel(tasks, 1):
         if state.state in ("done", "failed"):
             ended[state.name] = state.state
         elif state.name == "a":
@@ -66,5 +66,5 @@ def test_the_headers_of_a_scan_that_waits_for_memory_are_read_once(
 
     monkeypatch.setattr(batch_workers, "describe", counted)
     monkeypatch.setattr(Backend, "free_memory", lambda _: 1000)
-    assert sum(state.state == "done" for state in at_once(tasks, 2)) == 3
+    assert sum(state.state == "done" for state in run_in_parallel(tasks, 2)) == 3
     assert read == [task.source.path for task in tasks]

@@ -70,7 +70,7 @@ def test_lengths_are_compared_in_one_unit(found: Pores) -> None:
 
 def test_an_unknown_voxel_size_is_not_compared_with_a_known_one(found: Pores) -> None:
     unknown = hushpore.segment_pores(found.volume.data, device="cpu")
-    with pytest.raises(InputError, match="these lengths cannot be compared"):
+    with pytest.raises(InputError, match="which cannot be converted"):
         compare(found, unknown)
 
 

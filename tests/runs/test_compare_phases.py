@@ -105,7 +105,7 @@ def test_a_slice_is_not_compared_with_a_volume(one: Phases) -> None:
 
 def test_pores_are_not_compared_with_phases(one: Phases, found: Pores) -> None:
     for pair in ((one, found), (found, one)):
-        with pytest.raises(InputError, match="not a measurement of phases, and the other is"):
+        with pytest.raises(InputError, match="is not a phase result, but the other one is"):
             compare(*pair)
 
 

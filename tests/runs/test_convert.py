@@ -125,7 +125,7 @@ def test_killed_it_goes_on_from_the_blocks_that_are_written(tmp_path):
     assert not (tmp_path / "a.zarr").exists()
     done = hushpore.convert(path, tmp_path / "a.zarr")
     assert done.resumed == 2
-    assert "2 blocks from before" in done.summary
+    assert "2 blocks from an earlier run" in done.summary
     np.testing.assert_array_equal(read(tmp_path / "a.zarr").data, values)
 
 
@@ -177,7 +177,7 @@ def test_what_is_asked_for_beside_reading_holds_as_for_other_commands(tmp_path, 
     expected = ScanRecipe(str(tmp_path / "gap"), resample=True).read()
     np.testing.assert_array_equal(read(tmp_path / "b.zarr").data, expected.data)
     assert expected.shape == scan.shape
-    with pytest.raises(InputError, match="expected an axis"):
+    with pytest.raises(InputError, match="Give an axis and a number"):
         hushpore.convert(path, tmp_path / "c.zarr", at=["t"])
     with pytest.raises(InputError, match="does not exist"):
         hushpore.convert(scan, tmp_path / "c.zarr", at=["t=0"])

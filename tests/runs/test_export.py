@@ -94,7 +94,7 @@ def test_one_table_is_written_where_the_name_says_which(tmp_path: Path, found: P
 @pytest.mark.parametrize(
     ("name", "to", "keywords", "words"),
     [
-        ("a.xyz", "", {}, "does not say which format"),
+        ("a.xyz", "", {}, "does not determine the format"),
         ("a", "gltf", {}, r"no format 'gltf' to export to\. Available: openpnm"),
         ("a.vti", "", {"apart": True}, "surfaces only"),
         ("a.ply", "", {"labels": [999]}, "no pore 999"),
@@ -109,7 +109,7 @@ def test_what_cannot_be_exported_is_said(
 
 
 def test_a_folder_that_is_no_result_is_refused(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(InputError, match="There is no result in"):
+    with pytest.raises(InputError, match="No result found in"):
         hushpore.export(tmp_path, tmp_path.parent / "a.stl")
     (folder / "labels.tif").unlink()
     with pytest.raises(InputError, match=r"labels\.tif missing"):

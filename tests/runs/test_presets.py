@@ -98,9 +98,9 @@ def test_the_defaults_are_comments_that_explain() -> None:
             r"s\.toml, \[pores\]: The setting 'hh' does not exist. Available: thre",
         ),
         ("[pores]\npore_type = 'opn'", "pore_type must be 'all', 'open', 'closed'; got 'opn'"),
-        ("[pore]\nh = 1", r"'pore' is not a table of settings. Available: \[denoise\], \[pores\]"),
+        ("[pore]\nh = 1", r"'pore' is not a job. Available tables: \[denoise\], \[pores\]"),
         ("h = 1", "'h' is not a table"),
-        ("[pores]\nmerge_height = ", "are not TOML"),
+        ("[pores]\nmerge_height = ", "is not valid TOML"),
         ("[pores]\nmerge_height = true", "merge_height must be 'auto' or a number"),
         ("[denoise]\npatch_depth = 'none'", "patch_depth must be a whole number"),
     ],
@@ -151,7 +151,7 @@ def test_the_defaults_are_always_there() -> None:
 @pytest.mark.parametrize("name", [DEFAULT, LAST, CUSTOM])
 def test_names_of_the_form_are_reserved_in_any_case(name: str) -> None:
     for spelling in (name, name.lower(), name.upper()):
-        with pytest.raises(InputError, match="cannot be the name of a preset"):
+        with pytest.raises(InputError, match="is not a valid name of a preset"):
             save_preset(spelling, "pores", PORES())
     assert not presets_folder().exists()
 
@@ -160,7 +160,7 @@ def test_names_of_the_form_are_reserved_in_any_case(name: str) -> None:
     "name", ["", " ", "../x", "a/b", "a\\b", ".hidden", "nul", "x" * 61, "a:b"]
 )
 def test_a_name_that_cannot_be_a_file_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="cannot be the name of a preset"):
+    with pytest.raises(InputError, match="is not a valid name of a preset"):
         save_preset(name, "pores", PORES())
     assert not presets_folder().exists()
 
@@ -252,7 +252,7 @@ def test_what_was_last_used_is_a_preset_that_cannot_be_saved_over() -> None:
     assert names_to_choose("denoise") == ["Default"]
     assert load_preset("Last used", "pores") == PORES(merge_height=2.5)
     assert load_preset("last USED", "pores") == PORES(merge_height=2.5)
-    with pytest.raises(InputError, match="cannot be the name of a preset"):
+    with pytest.raises(InputError, match="is not a valid name of a preset"):
         save_preset("Last used", "pores", PORES())
 
 

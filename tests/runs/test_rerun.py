@@ -50,7 +50,7 @@ def change(path: Path, **changes: Any) -> None:
 def test_a_segmentation_is_made_again_identical(folder: Path, tmp_path: Path) -> None:
     done = call("rerun", folder, "-o", tmp_path / "again", "--device", "cpu")
     assert done.exit_code == 0, done.output
-    assert "Identical: the same result, to the bit." in done.output
+    assert "Identical: the new result equals the original bit for bit." in done.output
     one, two = (hushpore.read(each / "labels.tif") for each in (folder, tmp_path / "again"))
     np.testing.assert_array_equal(one.data, two.data)
     assert (folder / "pores.csv").read_bytes() == (tmp_path / "again" / "pores.csv").read_bytes()
@@ -87,7 +87,7 @@ def test_a_denoised_image_is_made_again_in_blocks(scan: Path, tmp_path: Path) ->
     again = tmp_path / "again.ome.zarr"
     done = call("rerun", tmp_path / "clean.json", "-o", again, "--device", "cpu")
     assert done.exit_code == 0, done.output
-    assert "Identical: the same result, to the bit." in done.output
+    assert "Identical: the new result equals the original bit for bit." in done.output
     # known by its image, too, whether that is a file or a folder
     for image in (tmp_path / "clean.tif", again):
         assert result_of(rerun(image, tmp_path / "third.tif", "cpu", overwrite=True)).identical
@@ -163,7 +163,7 @@ def test_a_training_that_time_has_ended_is_made_again_step_by_step(
     first = json.loads((tmp_path / "clean.json").read_text())
     done = call("rerun", tmp_path / "clean.json", "-o", tmp_path / "again.tif", "--device", "cpu")
     assert done.exit_code == 0, done.output
-    assert "Identical: the same result, to the bit." in done.output
+    assert "Identical: the new result equals the original bit for bit." in done.output
     second = json.loads((tmp_path / "again.json").read_text())
     assert first["result"]["steps"] == second["result"]["steps"] < 10_000
     assert first["training"] == second["training"]
@@ -260,7 +260,7 @@ def test_a_record_cannot_say_that_its_scan_is_trusted(
     assert "--trust" in done.output
     # with the word of the user it is read, and found to be another
     done = call("rerun", folder, "-o", tmp_path / "again", "--trust")
-    assert "is not what it was" in done.output
+    assert "has changed since this result was made" in done.output
 
 
 def test_what_lay_beside_a_scan_in_memory_alone_is_told_before_anything_is_run(
@@ -311,8 +311,8 @@ def test_settings_of_another_version_are_refused(folder: Path, tmp_path: Path) -
     ("text", "words"),
     [
         ("{", "is no JSON"),
-        ("[]", "names no job"),
-        ('{"jobs": [{"job": "warp"}]}', "cannot be done again"),
+        ("[]", "contains no job"),
+        ('{"jobs": [{"job": "warp"}]}', "cannot be reproduced"),
     ],
 )
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str, words: str) -> None:

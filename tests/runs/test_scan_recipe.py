@@ -78,7 +78,7 @@ def test_a_second_scan_is_read_as_the_first_is(drying: Path, tmp_path: Path) -> 
     volume = attach_files(source.read(), settings, source)
     np.testing.assert_array_equal(volume.auxiliary_of(settings, "pair"), values[1])
     assert volume.auxiliary[str(other)].spacing == (2, 2, 2)
-    with pytest.raises(InputError, match="which is the scan itself"):
+    with pytest.raises(InputError, match="is the scan itself"):
         attach_files(volume, DenoiseSettings(pair=str(drying)), source)
     with pytest.raises(InputError, match="does not exist"):
         attach_files(volume, DenoiseSettings(pair=str(tmp_path / "gone.tif")), source)
@@ -95,7 +95,7 @@ def test_a_record_without_a_path_is_refused() -> None:
 
 @pytest.mark.parametrize("position", ["t", "t=", "t=--1", "t=1.0", "t=²", f"t={'1' * 5000}"])
 def test_a_position_needs_an_axis_and_a_number(drying: Path, position: str) -> None:
-    with pytest.raises(InputError, match="expected an axis and a number"):
+    with pytest.raises(InputError, match="Give an axis and a number"):
         ScanRecipe(str(drying), at=(position,)).read()
 
 
@@ -116,7 +116,7 @@ def test_a_voxel_size_that_the_file_does_not_say_can_be_given(
     volume = source.read()
     np.testing.assert_allclose(volume.spacing, spacing)
     assert volume.unit == unit
-    assert f"The voxel size {said} was given by the user." in volume.notes
+    assert f"Voxel size set by the user: {said}." in volume.notes
     assert ScanRecipe.of(source.to_dict()) == ScanRecipe(str(path.resolve()), voxel_size=text)
     assert "voxel_size" not in ScanRecipe(str(path)).to_dict()
 
@@ -131,7 +131,7 @@ def test_a_voxel_size_that_differs_from_the_file_is_noted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["15.4", "um", "0um", "-1um", "1,um", "3 furlong", "5px", "1;2mm"])
 def test_a_voxel_size_that_cannot_be_understood_is_refused(drying: Path, text: str) -> None:
-    with pytest.raises(InputError, match="expected a number, or one for each"):
+    with pytest.raises(InputError, match="Give one number, or one for each"):
         ScanRecipe(str(drying), voxel_size=text).read()
 
 

@@ -1,4 +1,4 @@
-"""Many scans through the same settings: failures stop nothing, what is done is not done again."""
+"""Batches: many scans with the same settings, resumable and robust against failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hushpore.runs.batch_groups import (
     has_figures,
     note_on_units,
 )
-from hushpore.runs.batch_workers import State, at_once, in_turn, plan
+from hushpore.runs.batch_workers import State, plan, run_in_parallel, run_in_sequence
 from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
@@ -50,17 +50,17 @@ _claiming = threading.Lock()
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A batch that has ended.
+    """A finished batch.
 
     Attributes
     ----------
     folder : pathlib.Path
-        Holds a result folder a scan, ``summary.csv`` and ``summary.json``.
+        Contains a result folder per scan, ``summary.csv`` and ``summary.json``.
     states : tuple of State
-        How each scan stands, in the order in which they were found.
+        State of each scan, in the order in which they were found.
     table : pandas.DataFrame
-        One row a scan: ``name``, its ``group`` where there are groups, ``state``, the totals of
-        its result, ``message``, ``path``.
+        One row per scan: ``name``, ``group`` (if there are groups), ``state``, the totals of the
+        result, ``message``, ``path``.
     """
 
     folder: Path
@@ -68,19 +68,19 @@ class Batch:
     table: pd.DataFrame
 
     def count(self, *states: str) -> int:
-        """How many scans are in one of some states."""
+        """Return the number of scans in any of these states."""
         return sum(state.state in states for state in self.states)
 
     @property
     def summary(self) -> str:
-        """One sentence: how many results there are, how many failed."""
+        """Number of results and of failed scans, in one sentence."""
         results, failed = self.count("done", "skipped"), self.count("failed")
         parts = [f"{results} of {len(self.states)} scans have a result"]
         if self.count("skipped"):
-            parts.append(f"{self.count('skipped')} of them from before")
+            parts.append(f"{self.count('skipped')} of them from an earlier run")
         parts.append(f"{failed} failed" if failed else "none failed")
         if self.count("waiting", "running"):
-            parts.append(f"{self.count('waiting', 'running')} were not reached")
+            parts.append(f"{self.count('waiting', 'running')} were not started")
         return ", ".join(parts)
 
 
@@ -100,20 +100,20 @@ def run_batch(
     overwrite: bool = False,
     groups: str = "",
 ) -> Batching:
-    """Send many scans through the same jobs with the same settings, as a job.
+    """Run the same jobs with the same settings on many scans; a job itself.
 
-    Started again after a stop, a crash or a loss of power, it goes on where it was: a scan whose
-    result folder is complete, and was made from the same files with the same settings, is skipped.
+    A batch that was stopped or has crashed resumes: a scan is skipped if its result folder is
+    complete and was made from the same files with the same settings.
 
     Parameters
     ----------
     patterns : str or iterable of str
         Files and folders, with wildcards where wanted: ``"scans/*/"``.
     output : str or path-like
-        Folder for the results, one folder a scan; made where it does not exist.
+        Folder for the results, with one folder per scan; created if it does not exist.
     steps : mapping of str to Settings, optional
-        The settings of each job, in the order in which they run; None: this job is left out. By
-        default pores are segmented, with the defaults.
+        The settings of each job, in the order in which they run; None skips the job. By default
+        pores are segmented with the default settings.
     series, resample, at, voxel_size, trust : optional
         How each scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     layout : mapping of str to value, optional
@@ -122,36 +122,36 @@ def run_batch(
     device : str, optional
         As for `hushpore.denoise`.
     jobs : int, optional
-        How many scans at once, each in a process of its own, as far as memory allows. 1: in this
-        process.
+        Number of scans processed in parallel, each in its own process, as far as memory allows.
+        1: in this process.
     overwrite : bool, optional
-        Make results again that are of other settings, or of files that have changed since.
+        Replace results that were made with other settings or from files that have changed since.
     groups : str, optional
-        Where scans are to be compared by groups: ``"folder"`` for the folders that they lie in, or
-        a CSV file with columns ``name`` and ``group``. Writes ``groups.csv``: means,
-        deviations, and of how many scans they are; and ``groups.png``.
+        Groups to compare: ``"folder"`` (each folder with scans is a group), or a CSV file with the
+        columns ``name`` and ``group``. Writes ``groups.csv`` (mean, standard deviation and number
+        of scans of each group) and ``groups.png``.
 
     Yields
     ------
     Progress, Note, State
-        Over all scans; one note for each that ends; the state of a scan whenever it changes.
+        Progress over all scans, a note for each finished scan, and each change of state.
 
     Returns
     -------
     Batch
-        Also after `StopEarly`, with what is done by then.
+        Also after `StopEarly`, with the scans finished by then.
 
     Raises
     ------
     InputError
-        If nothing matches, `jobs` is below 1, the last job makes no result folder, or groups
+        If no scan matches, `jobs` is below 1, the last job writes no result folder, or the groups
         cannot be read.
     OutputError
-        If the folder cannot be written, holds other results, or another batch is at work in it.
+        If the folder cannot be written, contains other results, or is in use by another batch.
 
     Notes
     -----
-    The summary is written anew after each scan, whole.
+    The summary is rewritten after each scan, atomically.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
@@ -167,7 +167,10 @@ def run_batch(
     wanted = {job: settings for job, settings in steps.items() if settings is not None}
     check_chain(list(wanted))
     if not wanted or is_one_image(list(wanted)):
-        raise InputError("A batch makes a result folder of each scan: end it with another job.")
+        raise InputError(
+            "The last job of a batch must write a result folder. Add a job that measures, for "
+            "example pores."
+        )
     known = {job: settings and settings.to_dict() for job, settings in steps.items()}
     with _claimed(folder):
         reading = ScanRecipe("", series, resample, tuple(at), voxel_size, trust, **(layout or {}))
@@ -177,7 +180,7 @@ def run_batch(
 
 
 def _groups(tasks: Sequence[Task], groups: str) -> dict[str, str]:
-    """Return the group of each scan, by its name; none where there are no groups."""
+    """Return the group of each scan by name; empty without groups."""
     if not groups:
         return {}
     names = [task.name for task in tasks]
@@ -194,7 +197,7 @@ def _run(
 ) -> Batching:
     tasks = list(planned)
     todo = [task for task, is_done in planned.items() if not is_done]
-    # beside results that are done, too: of the write that made them
+    # finished results may also have partial files beside them
     for task in tasks:
         task.clean()
     states = {}
@@ -206,8 +209,11 @@ def _run(
     yield from states.values()
     if len(todo) < len(tasks):
         done = len(tasks) - len(todo)
-        yield Note(f"{done} of {len(tasks)} scans were done before and are skipped.")
-    working = in_turn(todo) if jobs == 1 else at_once(todo, min(jobs, len(todo) or 1))
+        yield Note(f"Skipped {done} of {len(tasks)} scans: their results exist already.")
+    if jobs == 1:
+        working = run_in_sequence(todo)
+    else:
+        working = run_in_parallel(todo, min(jobs, len(todo) or 1))
     try:
         with closing(working):
             for state in working:
@@ -218,7 +224,7 @@ def _run(
                     _write(folder, tasks, settings, states, group_of)
                     yield Note(f"{state.name}: {state.message}", warning=state.state == "failed")
     except StopEarly:
-        yield Note("Stopped; started again, the batch goes on from here.")
+        yield Note("Batch stopped. Run it again to continue with the remaining scans.")
     table = _write(folder, tasks, settings, states, group_of)
     if has_figures(table):
         _write_groups(folder, table)
@@ -242,7 +248,7 @@ def _write(
     states: dict[str, State],
     group_of: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Write the summary of all scans, as far as they are, and return it as a table."""
+    """Write the summary of all scans so far and return it as a table."""
     import pandas as pd
 
     rows = [_row(task, states[task.name]) for task in tasks]
@@ -262,7 +268,7 @@ def _write(
 
 
 def _write_groups(folder: Path, table: pd.DataFrame) -> None:
-    """Write what groups have in common, and their plot."""
+    """Write the table of groups and its plot."""
     with new_file(folder / GROUPS, overwrite=True) as part:
         as_csv(group_table(table), part)
     with new_file(folder / PICTURE, overwrite=True) as part:
@@ -273,9 +279,9 @@ def _row(task: Task, state: State) -> dict[str, Any]:
     row: dict[str, Any] = {"name": encodable(task.name), "state": state.state}
     provenance = task.provenance() if state.state in ("done", "skipped") else None
     result = provenance["jobs"][-1].get("result", {}) if provenance is not None else {}
-    told = [name for name, value in result.items() if isinstance(value, int | float | str)]
+    plain = [name for name, value in result.items() if isinstance(value, int | float | str)]
     kind = JOBS[list(task.steps)[-1]]
-    row |= {name: result.get(name) for name in kind.figures or told}
+    row |= {name: result.get(name) for name in kind.figures or plain}
     if kind.more_figures:
         row |= load(kind.more_figures)(result)
     jobs = provenance["jobs"] if provenance else []
@@ -290,20 +296,20 @@ def _row(task: Task, state: State) -> dict[str, Any]:
 
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
-    """Keep a second batch out of the folder while this one is at work."""
+    """Lock the folder against other batches inside the block."""
     lock = folder / LOCK
-    # of two threads the second looks when the first has written
+    # one thread at a time: the second sees the lock file of the first
     with _claiming:
         holder = _holder(lock)
         if holder is not None:
             raise OutputError(
-                f"Another batch (process {holder}) is at work in {folder}. Wait for it, or choose "
-                "another folder."
+                f"{folder} is in use by another batch (process {holder}). Wait until it has "
+                "finished, or choose another folder."
             )
         own = psutil.Process()
         with new_file(lock, overwrite=True) as part:
             part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
-    # what a batch that was killed was writing then
+    # partial files of a batch that was killed
     for name in (TABLE, PROVENANCE, LOCK, GROUPS, PICTURE):
         remove_partial(folder / name)
     try:
@@ -313,11 +319,11 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 
 def _holder(lock: Path) -> int | None:
-    """Return the process that holds a lock, or None where it does not run any more."""
+    """Return the process that holds a lock, or None if it no longer runs."""
     try:
         known = json.loads(read_text(lock))
         process = psutil.Process(known["process"])
-        # a number is given again to another process, once the first has ended
+        # the system reuses the numbers of processes that have ended
         alive = abs(process.create_time() - known["started"]) < 1
     except (OSError, ValueError, KeyError, TypeError, psutil.Error):
         return None

@@ -41,31 +41,31 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.runs.pipeline import Pipeline
 
-    #: Yields how tasks stand, and ends when all are done or have failed.
+    #: Yields the states of tasks until all have finished or failed.
     Working = Generator["State", None, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One scan of a batch, and how it is worked on."""
+    """One scan of a batch and how it is processed."""
 
-    name: str  # what it is called in the summary, and its result folder
-    source: ScanRecipe  # what is read
+    name: str  # in the summary, and of its result folder
+    source: ScanRecipe  # how the scan is read
     folder: Path  # its result folder
     steps: Mapping[str, Settings]  # the settings of each job, in the order in which they run
-    device: str  # where to run
+    device: str  # as for `hushpore.denoise`
     overwrite: bool  # whether an earlier result is replaced
 
     def start(self) -> Pipeline:
-        """Return its job."""
+        """Return the job of this scan."""
         return run_pipeline(
             self.source, self.folder, self.steps, device=self.device, overwrite=self.overwrite
         )
 
     def provenance(self) -> dict[str, Any] | None:
-        """Return the record of its result, or None where there is none yet.
+        """Return the record of the result, or None if there is none yet.
 
-        Raises OutputError if something else is in the place of the result.
+        Raises OutputError if the place of the result is taken by something else.
         """
         is_folder = self.folder.is_dir()
         if not self.folder.exists() or (is_folder and not any(self.folder.iterdir())):
@@ -74,30 +74,31 @@ class Task:
             return read_provenance(self.folder)
         except InputError as error:
             raise OutputError(
-                f"{self.folder} is in the way: {error} Move it, or choose another folder."
+                f"{self.folder} exists but is not a result: {error} Move it, or choose another "
+                "folder."
             ) from error
 
     def made_by(self, provenance: dict[str, Any]) -> str:
-        """Return why a record is not that of this task; empty where it is."""
+        """Return why a record does not belong to this task; empty if it does."""
         used = {job["job"]: job["settings"] for job in provenance.get("jobs", [])}
-        # whether it was trusted says whether it could be read, and nothing of what was
+        # trust decides whether a scan is read, not what is read
         origin = origin_of(replace(self.source, trust=False), self.steps.values())
         if provenance.get("source") not in (origin, {**origin, "trust": True}):
-            return "the scan, or a file that the settings name, is another or has changed since"
+            return "the scan or a file named in the settings has changed"
         if used != {job: settings.to_dict() for job, settings in self.steps.items()}:
-            return "it was made with other settings"
+            return "made with other settings"
         return ""
 
     def clean(self) -> None:
-        """Remove what an earlier batch that was killed has left half-written beside the result."""
+        """Remove partial files that a killed batch has left beside the result."""
         remove_partial(self.folder)
 
 
 def find_scans(patterns: Iterable[str], output: Path) -> list[Path]:
-    """Return the files and folders that patterns name, in natural order, each once.
+    """Return the files and folders that match the patterns, in natural order, without duplicates.
 
-    `patterns`: paths, with wildcards where wanted: ``"scans/*/"`` for all folders in one, ``**``
-    for any depth. `output`: the folder of results; it is no scan itself, nor is what it holds.
+    `patterns`: paths, which may contain wildcards: ``"scans/*/"`` for all folders in one, ``**``
+    for any depth. `output`: the folder of the results, which is searched for no scans.
     Raises InputError if a pattern matches nothing.
     """
     found: dict[Path, None] = {}
@@ -111,17 +112,17 @@ def find_scans(patterns: Iterable[str], output: Path) -> list[Path]:
                  if path != results and results not in path.parents]  # fmt: skip
         if matches and not scans:
             raise InputError(
-                f"What {pattern!r} matches lies in the folder of the results, {results}, and "
-                "nothing there is taken for a scan. Choose another folder for the results."
+                f"All matches of {pattern!r} are inside the folder of the results, {results}. "
+                "Choose another folder for the results."
             )
         if not scans:
-            raise InputError(f"Nothing matches {pattern!r}: no file and no folder of that name.")
+            raise InputError(f"No file or folder matches {pattern!r}. Check the path.")
         found |= dict.fromkeys(sorted(scans, key=natural_key))
     return list(found)
 
 
 def names_of(scans: Sequence[Path]) -> list[str]:
-    """Return a name for each scan that no other has: its own, with its folder's where needed.
+    """Return a unique name for each scan: its file name, with its folder's name if needed.
 
     >>> names_of([Path("/a/one.tif"), Path("/a/scan"), Path("/b/scan")])
     ['one', 'a_scan', 'b_scan']
@@ -132,14 +133,14 @@ def names_of(scans: Sequence[Path]) -> list[str]:
         f"{scan.parent.name}_{name}" if name.casefold() in shared else name
         for scan, name in zip(scans, names, strict=True)
     ]
-    # a number must not make the name of another scan, whether before or after this one
-    taken, met, unique = {name.casefold() for name in names}, set[str](), []
+    # a numbered name must not equal that of another scan
+    taken, seen, unique = {name.casefold() for name in names}, set[str](), []
     for name in names:
         chosen = name
-        if name.casefold() in met:
+        if name.casefold() in seen:
             numbered = (f"{name}_{number}" for number in count(2))
             chosen = next(each for each in numbered if each.casefold() not in taken)
-        met.add(name.casefold())
+        seen.add(name.casefold())
         taken.add(chosen.casefold())
         unique.append(chosen)
     return unique
@@ -154,19 +155,19 @@ def plan(
     device: str = "auto",
     overwrite: bool = False,
 ) -> dict[Task, bool]:
-    """Return the tasks of a batch in the order of their scans, and whether each is done already.
+    """Return the tasks of a batch in the order of the scans, and whether each is finished already.
 
     `patterns`, `output`: as for `find_scans`. `steps`, `device`, `overwrite`: of each `Task`.
-    `reading`: how scans are read, whatever its path.
-    Raises InputError if a pattern matches nothing; OutputError if there are results of other scans
-    or other settings, and they may not be replaced.
+    `reading`: how scans are read; its path is ignored.
+    Raises InputError if a pattern has no match; OutputError if there are results of other scans or
+    settings that may not be replaced.
     """
     scans = find_scans(patterns, output)
     of_each = {
         scan: {job: settings_for(settings, scan) for job, settings in steps.items()}
         for scan in scans
     }
-    # what goes with another scan is none itself
+    # a file that belongs to another scan is not a scan of the batch
     beside = {
         getattr(settings, opt.name)
         for own in of_each.values()
@@ -192,47 +193,48 @@ def plan(
     if outdated:
         more = f", and {len(outdated) - 3} more" if len(outdated) > 3 else ""
         raise OutputError(
-            f"{output} holds results that do not belong to this batch ({'; '.join(outdated[:3])}"
-            f"{more}). Choose another folder, or allow overwriting to make these again."
+            f"{output} contains results that do not belong to this batch "
+            f"({'; '.join(outdated[:3])}{more}). Choose another folder, or allow overwriting to "
+            "replace them."
         )
     return tasks
 
 
 def explained(error: BaseException) -> str:
-    """Return an error in the user's words, on one line."""
+    """Return the message of an error on one line, without technical terms."""
     if isinstance(error, HushporeError):
         return " ".join(str(error).split())
     if is_out_of_memory(error):
         return NO_MEMORY
-    return f"Unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"Unexpected error ({type(error).__name__}): {' '.join(str(error).split())}"
 
 
 # ---- processes
 
-#: Seconds between two words on how a scan is doing.
+#: Seconds between two progress reports of a scan.
 _PAUSE = 0.2
-#: Share of the free memory that scans which run at once may be estimated to need.
+#: Share of the free memory for the scans that run in parallel, by their estimates.
 _SHARE = 0.8
-#: Bytes a voxel that a scan needs beside its values: denoised, labels and what they are made from.
+#: Bytes per voxel that a scan needs beside its values: denoised image, labels, intermediates.
 _BYTES_A_VOXEL = 22
 
 
 @dataclass(frozen=True)
 class State:
-    """How one scan of a batch stands.
+    """The state of one scan of a batch.
 
     Attributes
     ----------
     name : str
-        Which one.
+        Name of the scan.
     state : str
-        ``"waiting"``, ``"running"``, ``"done"``, ``"skipped"`` (was done already) or ``"failed"``.
+        ``"waiting"``, ``"running"``, ``"done"``, ``"skipped"`` (has a result) or ``"failed"``.
     fraction : float
-        Share of it that is done.
+        Finished share of the work.
     message : str
-        Its stage while it runs; then its result, or what went wrong, in a sentence.
+        The stage while it runs; then the headline of the result, or the error.
     seconds : float
-        How long it took.
+        Duration.
     """
 
     name: str
@@ -243,39 +245,39 @@ class State:
 
 
 def work_on(task: Task) -> Working:
-    """Do one task in this process; what goes wrong becomes a state, an interrupt does not."""
-    begun = said = time.monotonic()
+    """Run a task in this process; errors become a state, an interrupt is raised."""
+    started = reported = time.monotonic()
     try:
         with Driver(task.start()) as job:
             yield State(task.name, "running", 0.0, "reading")
             for event in job:
-                if isinstance(event, Progress) and time.monotonic() - said > _PAUSE:
-                    said = time.monotonic()
+                if isinstance(event, Progress) and time.monotonic() - reported > _PAUSE:
+                    reported = time.monotonic()
                     yield State(task.name, "running", event.fraction, event.stage)
     except StopEarly:
         raise
     except Exception as error:
-        yield State(task.name, "failed", 1.0, explained(error), time.monotonic() - begun)
+        yield State(task.name, "failed", 1.0, explained(error), time.monotonic() - started)
     else:
-        yield State(task.name, "done", 1.0, job.result.headline, time.monotonic() - begun)
+        yield State(task.name, "done", 1.0, job.result.headline, time.monotonic() - started)
 
 
-def in_turn(tasks: Sequence[Task]) -> Working:
-    """Do tasks one after another in this process."""
+def run_in_sequence(tasks: Sequence[Task]) -> Working:
+    """Run tasks one after another in this process."""
     for task in tasks:
         yield from work_on(task)
 
 
-def at_once(tasks: Sequence[Task], count: int) -> Working:
-    """Do tasks in up to `count` processes, as many at once as memory allows.
+def run_in_parallel(tasks: Sequence[Task], count: int) -> Working:
+    """Run tasks in up to `count` processes, as many as memory allows.
 
-    A process that dies takes its scan with it, which counts as failed; the others go on.
+    If a process dies, its scan counts as failed and the others go on.
 
-    Yields: how each stands, as its process tells.
+    Yields: states, as the processes report them.
     """
     waiting, processes = list(tasks), [_Process(number, count) for number in range(count)]
     room = Backend().free_memory() * _SHARE
-    # the headers of a scan that waits for memory are read once
+    # read the headers of a waiting scan only once
     memory = functools.cache(_memory)
     try:
         while waiting or any(process.task for process in processes):
@@ -285,44 +287,44 @@ def at_once(tasks: Sequence[Task], count: int) -> Working:
                     needs = memory(waiting[0])
                     if taken and taken + needs > room:
                         break
-                    process.give(waiting.pop(0), needs)
+                    process.send(waiting.pop(0), needs)
             busy = [
                 (process.pipe, process) for process in processes if process.pipe and process.task
             ]
             ready = wait([pipe for pipe, _ in busy])
             for pipe, process in busy:
                 if pipe in ready:
-                    yield process.heard()
+                    yield process.receive()
     finally:
         for process in processes:
             process.end()
 
 
 class _Process:
-    """One process that works on a task at a time; started when it is first needed."""
+    """A process that runs one task at a time; started with its first task."""
 
     def __init__(self, number: int, count: int) -> None:
         self.task: Task | None = None
         self.needs = 0.0
         self.pipe: Connection[Any, Any] | None = None
-        # cores are dealt out, where the system lets processes have their own
+        # give each process its own cores, if the system supports it
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         self._cores = cores[number::count] or cores
         self._process: SpawnProcess | None = None
 
-    def give(self, task: Task, needs: float) -> None:
+    def send(self, task: Task, needs: float) -> None:
         try:
-            self._begun().send(task)
+            self._connect().send(task)
         except OSError:
-            # it died with nothing to do, and takes no scan with it
+            # it died while idle: no scan is lost
             self.end()
-            # what becomes of this one is heard
+            # `receive` reports what becomes of this one
             with contextlib.suppress(OSError):
-                self._begun().send(task)
+                self._connect().send(task)
         self.task, self.needs = task, needs
 
-    def _begun(self) -> Connection[Any, Any]:
-        """Return the pipe to the process, which is started where there is none."""
+    def _connect(self) -> Connection[Any, Any]:
+        """Return the pipe to the process, which is started if it does not run."""
         if self.pipe is None:
             # spawn, on every system: threads and CUDA do not survive a fork
             context = multiprocessing.get_context("spawn")
@@ -334,7 +336,7 @@ class _Process:
             theirs.close()
         return self.pipe
 
-    def heard(self) -> State:
+    def receive(self) -> State:
         """Return the newest state of the task."""
         assert self.pipe is not None
         assert self.task is not None
@@ -348,7 +350,7 @@ class _Process:
         return state
 
     def end(self) -> None:
-        """Stop the process, whatever it does."""
+        """Terminate the process."""
         if self._process is not None and self.pipe is not None:
             self._process.terminate()
             self._process.join()
@@ -361,13 +363,16 @@ class _Process:
         assert self._process is not None
         self._process.join(timeout=5)
         code = self._process.exitcode
-        why = "perhaps for want of memory" if code == -9 else f"exit status {code}"
-        return f"Its process ended unexpectedly ({why}). Run the batch again, with fewer at once."
+        why = "probably out of memory" if code == -9 else f"exit status {code}"
+        return (
+            f"The process of this scan ended unexpectedly ({why}). Run the batch again with fewer "
+            "scans in parallel (--jobs)."
+        )
 
 
 def _serve(pipe: Connection[Any, Any], cores: Sequence[int]) -> None:
-    """Do the tasks that come through a pipe; in a process of its own."""
-    # an interrupt in the terminal reaches all processes; the first one decides
+    """Run the tasks received through a pipe; the main function of a process."""
+    # Ctrl+C reaches all processes; the parent decides
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
@@ -382,18 +387,18 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-    # killed, it can stop nobody; a batch that is started again must find nobody at work
+    # a killed parent cannot stop its processes, and a new batch must not find them running
     os._exit(1)
 
 
 def _memory(task: Task) -> float:
-    """Estimate the bytes that a task needs; 0 where its scan cannot be opened."""
+    """Estimate the bytes that a task needs; 0 if its scan cannot be opened."""
     try:
         volumes = describe(task.source.path, trust=task.source.trust)
     except Exception:
-        # its own process will say what is wrong with it
+        # its own process will report the error
         return 0.0
     needs = max(volume.nbytes + _BYTES_A_VOXEL * math.prod(volume.shape) for volume in volumes)
-    # a second scan lies beside the first
+    # the second scan of a pair is in memory, too
     has_pair = any(getattr(settings, "pair", "") for settings in task.steps.values())
     return needs * (1 + has_pair)

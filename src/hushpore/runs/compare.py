@@ -1,4 +1,4 @@
-"""Two results side by side: a table of what differs, and a picture of both."""
+"""Comparison of two results: a table of differences, a figure, and a headline."""
 
 from __future__ import annotations
 
@@ -47,33 +47,33 @@ if TYPE_CHECKING:
 
 
 def compare(a: ResultLike | Phases, b: ResultLike | Phases) -> pd.DataFrame:
-    """Return how two results of pores differ, or two of phases.
+    """Compare two pore results or two phase results.
 
     Parameters
     ----------
     a, b : Pores, Phases, str or path-like
-        What `hushpore.segment_pores` or `hushpore.measure_phases` returns, or result folders.
+        Results of `hushpore.segment_pores` or `hushpore.measure_phases`, or result folders.
 
     Returns
     -------
     pandas.DataFrame
-        One row a quantity: totals first, then the median of each column of the tables. Columns
-        ``quantity``, ``unit``, ``a``, ``b``, ``difference`` (b - a) and ``relative`` (a share of
-        a). For distributions ``ks``, the Kolmogorov-Smirnov distance: the largest difference of
-        the two cumulative shares, 0 (alike) to 1; ``p`` of the two-sided test of Mann and Whitney;
-        ``low`` and ``high``, a 95 % bootstrap interval of the difference of medians. The last three
-        take pores for independent samples, which those of one scan are not: they look surer than
-        they are. Lengths of `b` are in the unit of `a`.
+        One row per quantity: totals first, then the median of each column of the tables. Columns
+        ``quantity``, ``unit``, ``a``, ``b``, ``difference`` (b - a) and ``relative`` (difference
+        divided by a). For distributions also ``ks``, the Kolmogorov-Smirnov distance from 0
+        (identical) to 1; ``p`` of the two-sided Mann-Whitney test; ``low`` and ``high``, a 95 %
+        bootstrap interval of the difference of the medians. Pores of one scan are not independent
+        samples, so ``p`` and the interval are too optimistic. Lengths of `b` are in the unit of
+        `a`.
 
-        Of phases: what is measured of each, and of their contacts, by their names; ``share of
-        quartz``, ``thickness of quartz``, ``specific_area of contact clay - quartz``. Distributions
-        are compared of regions, where both have them.
+        Phases and contacts are matched by name: ``share of quartz``, ``thickness of quartz``,
+        ``specific_area of contact clay - quartz``. Size distributions are those of the regions, if
+        both results have them.
 
     Raises
     ------
     InputError
-        If one is not a result, one is of pores and one of phases, phases have no name in common,
-        lengths cannot be compared, or one is of a 2D image and one of a 3D volume.
+        If one is not a result, one is of pores and one of phases, no phase has the same name in
+        both, units cannot be converted, or one is 2D and one 3D.
     """
     import pandas as pd
 
@@ -95,31 +95,31 @@ def distributions(
     log: bool = False,
     bins: int = BINS,
 ) -> pd.DataFrame:
-    """Return which share of the pores of two results, or of their volume, is of which size.
+    """Return the size distributions of the pores of two results, by number or by volume.
 
     Parameters
     ----------
     a, b : Pores, str or path-like
         As for `compare`.
     column : str, optional
-        Of the table of pores: one of those that `compare` compares.
+        A column of the table of pores, see `columns_compared`.
     by_volume : bool, optional
-        Shares of the volume of the pores, not of their number.
+        Shares of the pore volume instead of the number of pores.
     log : bool, optional
-        Bins of equal width on a logarithmic axis; what is not above zero is left out.
+        Bins of equal width on a logarithmic axis; values of zero or below are excluded.
     bins : int, optional
-        How many.
+        Number of bins.
 
     Returns
     -------
     pandas.DataFrame
-        ``from`` and ``to`` of each bin, the same for both, in the unit of `a`; ``a``, ``b``:
-        shares; ``a_cumulative``, ``b_cumulative``: shares up to the end of the bin.
+        ``from`` and ``to`` of each bin in the unit of `a`; ``a``, ``b``: shares; ``a_cumulative``,
+        ``b_cumulative``: cumulative shares up to the end of the bin.
 
     Raises
     ------
     InputError
-        As for `compare`; or if the column is another.
+        As for `compare`, or if the column is not compared.
     """
     first, second = open_result(a), open_result(b)
     columns = summarised(PORES, first.pores, second.pores)
@@ -140,14 +140,14 @@ def columns_compared() -> list[str]:
 
 
 def comparison_figure(a: ResultLike | Phases, b: ResultLike | Phases, dpi: int = DPI) -> bytes:
-    """Draw the pore sizes of two results over each other, or what phases have beside each other.
+    """Draw the pore size distributions of two results, or their phases side by side.
 
     Parameters
     ----------
     a, b : Pores, Phases, str or path-like
         As for `compare`.
     dpi : int, optional
-        Resolution.
+        Resolution in dots per inch.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def _figure_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:
 def comparison_headline(table: pd.DataFrame) -> str:
     """Return the main figures of two results in one line: ``Porosity 36.5 → 34.2 % · ...``.
 
-    `table`: that of `compare`.
+    `table`: from `compare`.
     """
     rows = table.set_index("quantity").T
     if "porosity" not in rows:
@@ -231,9 +231,9 @@ def _change(row: pd.Series[Any], as_percent: bool = False) -> str:
 
 
 def shift_in_words(table: pd.DataFrame, column: str) -> str:
-    """Return in a sentence how far the median of a column of the table of pores shifted.
+    """Return a sentence on the shift of the median of a column of the table of pores.
 
-    `table`: that of `compare`. Empty where one of the results has no pores.
+    `table`: from `compare`. Empty if one of the results has no pores.
     """
     row = table.set_index("quantity").loc[f"median {column} of pores"]
     if not np.isfinite(row["p"]):
@@ -278,15 +278,14 @@ def _rows_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Iterator[t
 
 
 def _scale(first: PoreResult | PhaseTables, second: PoreResult | PhaseTables) -> float:
-    """Return what converts lengths of the second into the unit of the first.
+    """Return the factor that converts lengths of the second into the unit of the first.
 
-    Raises InputError if there is nothing that does, or one is of an image and one of a volume.
+    Raises InputError if units cannot be converted, or one is of an image and one of a volume.
     """
     if first.n_spatial != second.n_spatial:
         raise InputError(
-            f"{first.name} has {first.n_spatial} dimensions and {second.name} {second.n_spatial}: "
-            "areas cannot be compared with volumes, nor lines with surfaces. Compare two results "
-            "of images, or two of volumes."
+            f"{first.name} is {first.n_spatial}D and {second.name} is {second.n_spatial}D. Only "
+            "results of the same dimension can be compared."
         )
     a, b = first.unit, second.unit
     if a == b:
@@ -294,14 +293,13 @@ def _scale(first: PoreResult | PhaseTables, second: PoreResult | PhaseTables) ->
     if a not in METRES or b not in METRES:
         raise InputError(
             f"{first.name} is measured in {readable_unit(a)} and {second.name} in "
-            f"{readable_unit(b)}; these lengths cannot be compared. Measure both with their voxel "
-            "size."
+            f"{readable_unit(b)}, which cannot be converted. Measure both with their voxel size."
         )
     return METRES[b] / METRES[a]
 
 
 def unit_in_words(unit: str) -> str:
-    """Write the unit of a quantity as people do: µm² for ``um^2``, which files have."""
+    """Return the unit of a quantity for display: µm² for ``um^2``."""
     length, _, power = unit.removeprefix("1/").partition("^")
     sign = -1 if unit.startswith("1/") else 1
     return readable_unit(length, sign * int(power or 1)) if length else ""

@@ -1,4 +1,4 @@
-"""Two measurements of phases side by side: shares, thickness and contacts, phase by phase."""
+"""Comparison of two phase results: shares, thickness and contacts of each phase."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from hushpore.pores.phases.result import Phases
     from hushpore.runs.pore_result import ResultLike
 
-    #: Quantity, power of the unit, value of each, and what is known of the distributions.
+    #: Quantity, power of the unit, the two values, and the tests of the distributions.
     Row: TypeAlias = tuple[str, int, float, float, tuple[float, float, float, float]]
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseTables:
-    """What is compared of a measurement of phases."""
+    """The tables of a phase result that are compared."""
 
     name: str
     unit: str
     n_spatial: int
     phases: pd.DataFrame
     contacts: pd.DataFrame
-    regions: pd.DataFrame | None  # None: phases were not parted into regions
+    regions: pd.DataFrame | None  # None: measured without regions
 
 
 def is_of_phases(given: ResultLike | Phases) -> bool:
-    """Whether a result, or what its folder says of itself, is a measurement of phases."""
+    """Whether a result, or the record in its folder, is a phase result."""
     if isinstance(given, str | os.PathLike):
         made: dict[str, Any] = (read_provenance(given).get("jobs") or [{}])[-1]
     else:
@@ -55,15 +55,15 @@ def is_of_phases(given: ResultLike | Phases) -> bool:
 
 
 def open_phases(given: ResultLike | Phases) -> PhaseTables:
-    """Return the tables of a measurement of phases, from its folder where a folder is given.
+    """Return the tables of a phase result, read from its folder if a path is given.
 
-    Raises InputError if it is no such result, or a complete one.
+    Raises InputError if it is not a complete phase result.
     """
     if not is_of_phases(given):
         name = given if isinstance(given, str | os.PathLike) else "one of the two"
         raise InputError(
-            f"{name} is not a measurement of phases, and the other is: pores are compared with "
-            "pores and phases with phases. Make one with: hushpore phases SCAN -o FOLDER"
+            f"{name} is not a phase result, but the other one is. Compare two pore results or two "
+            "phase results; create one with: hushpore phases SCAN -o FOLDER"
         )
     if not isinstance(given, str | os.PathLike):
         found = cast("Phases", given)
@@ -81,26 +81,25 @@ def open_phases(given: ResultLike | Phases) -> PhaseTables:
     regions = read_result_table(file) if file.is_file() else None
     if not {"phase", "name"} <= set(phases) or not {"name_1", "name_2"} <= set(contacts):
         raise InputError(
-            f"The tables in {folder} are not those of phases: names are missing. Make the result "
-            "again."
+            f"The tables in {folder} lack the columns of phase names. Run hushpore phases again."
         )
     about = folder.resolve().name, measured["unit"], len(measured["spacing"])
     return PhaseTables(*about, phases, contacts, regions)
 
 
 def phase_rows(first: PhaseTables, second: PhaseTables, scale: float) -> Iterator[Row]:
-    """Compare phases of the same name, and contacts of the same two.
+    """Compare phases and contacts by name.
 
     `scale`: converts lengths of the second into the unit of the first.
-    Yields: a row for each measure; NaN for a phase or a contact that one of the two lacks.
+    Yields: a row for each measure, with NaN for phases and contacts that one result lacks.
     Raises InputError if no phase is in both.
     """
     names = _in_either(first.phases["name"], second.phases["name"])
     if not set(first.phases["name"]) & set(second.phases["name"]):
         one, other = (", ".join(each.phases["name"].astype(str)) for each in (first, second))
         raise InputError(
-            f"No phase of {first.name} ({one}) has the name of one of {second.name} ({other}), and "
-            "by their names phases are compared. Measure both with the same names."
+            f"{first.name} (phases {one}) and {second.name} (phases {other}) have no phase name in "
+            "common. Measure both with the same names."
         )
     tables = [each.phases.set_index("name") for each in (first, second)]
     for column, measure in summarised(PHASES, *tables).items():
@@ -123,7 +122,7 @@ def phase_rows(first: PhaseTables, second: PhaseTables, scale: float) -> Iterato
 def _regions(
     first: PhaseTables, second: PhaseTables, name: str, scale: float
 ) -> tuple[float, float, float, float]:
-    """Compare the sizes of the regions of a phase, as those of pores are."""
+    """Compare the sizes of the regions of a phase."""
     sizes: list[npt.NDArray[np.float64]] = []
     for tables, factor in ((first, 1.0), (second, scale)):
         number = tables.phases.set_index("name")["phase"].get(name)
@@ -135,7 +134,7 @@ def _regions(
 
 
 def _by_pair(contacts: pd.DataFrame) -> pd.DataFrame:
-    """Find contacts by the names of the two, whichever of them is the darker."""
+    """Return the contacts indexed by both phase names in alphabetical order."""
     pairs = [" - ".join(sorted(map(str, pair))) for pair in contacts[["name_1", "name_2"]].values]
     return contacts.assign(pair=pairs).set_index("pair")
 
@@ -149,7 +148,7 @@ def _value(table: pd.DataFrame, name: str, column: str) -> float:
 
 
 def kind_of(quantity: str) -> str:
-    """Return what a row of phases is about: ``share of``, or ``share of contact``."""
+    """Return the measure of a quantity: ``share of``, or ``share of contact``."""
     measure, of, name = quantity.partition(" of ")
     return f"{measure}{of}contact" if name.startswith("contact ") else f"{measure}{of}".rstrip()
 
@@ -164,10 +163,9 @@ def kind_in_words(kind: str, unit: str) -> str:
 
 
 def phases_figure(table: pd.DataFrame, names: tuple[str, str], colours: tuple[str, ...]) -> Figure:
-    """Draw shares, thickness and contacts of phases as bars beside each other.
+    """Draw shares, thickness and contacts of the phases of two results as bars.
 
-    `table`: that of `hushpore.runs.compare.compare`. `names`: of the two. `colours`: the first
-    two are theirs.
+    `table`: from `hushpore.runs.compare.compare`. `names`, `colours`: of the two results.
     """
     kinds = table["quantity"].map(kind_of)
     wanted = ("share of", "thickness of", "specific_area of contact")
@@ -183,9 +181,9 @@ def phases_figure(table: pd.DataFrame, names: tuple[str, str], colours: tuple[st
 def draw_bars(
     axes: Axes, rows: pd.DataFrame, names: tuple[str, str], colours: tuple[str, ...]
 ) -> None:
-    """Draw a measure of all phases, or of all contacts, of two results.
+    """Draw one measure of all phases or contacts of two results.
 
-    `rows`: those of one kind, with units in words. The others as for `phases_figure`.
+    `rows`: those of one measure, with readable units. `names`, `colours`: see `phases_figure`.
     """
     kind = kind_of(rows["quantity"].iloc[0])
     frame(axes, kind_in_words(kind, rows["unit"].iloc[0]))

@@ -1,4 +1,4 @@
-"""A scan of any format to OME-Zarr, a layer of slices at a time: for what is larger than memory."""
+"""Conversion of scans of any format to OME-Zarr, in slabs: also of scans larger than memory."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
 
-    #: Yields events, and returns what was written.
+    #: Yields events and returns the conversion.
     Conversion: TypeAlias = Generator[Event, None, "Converted"]
 
-#: Share of the free memory that is taken where nothing is said; more than a layer is of no use.
+#: Default share of the free memory; more than a slab is of no use.
 _SHARE = 0.25
 
 
@@ -47,17 +47,18 @@ class Converted:
     """A scan that was written as OME-Zarr."""
 
     path: Path  # the folder
-    facts: str  # what it is: shape, voxel size, type and size
+    facts: str  # shape, voxel size, data type and size
     levels: tuple[tuple[int, ...], ...]  # shapes of the levels, the finest first
     stored: int  # bytes on disk
-    resumed: int  # blocks that an earlier run, which was broken off, had written
-    seconds: float  # time that it took
+    resumed: int  # blocks written by an earlier, interrupted run
+    seconds: float  # duration
 
     @property
     def summary(self) -> str:
         """The result in one sentence."""
         levels = readable_count(len(self.levels), "level")
-        before = f"; {readable_count(self.resumed, 'block')} from before" if self.resumed else ""
+        resumed = readable_count(self.resumed, "block")
+        before = f"; {resumed} from an earlier run" if self.resumed else ""
         return (
             f"Converted in {self.seconds:.1f} s: {self.facts}, {levels}, "
             f"{readable_bytes(self.stored)} on disk{before}"
@@ -77,28 +78,28 @@ def convert(
     overwrite: bool = False,
     on_event: Callable[[Event], None] | None = None,
 ) -> Converted:
-    """Write a scan of any format as OME-Zarr, with levels of lower resolution for viewing.
+    """Convert a scan of any format to OME-Zarr, with levels of lower resolution for viewing.
 
-    Only a layer of slices is in memory at a time. The folder has its name when it is complete; what
-    was killed on the way goes on from the blocks that it had written.
+    Only a slab of slices is in memory at a time. The folder gets its name once it is complete; an
+    interrupted conversion resumes from the blocks that it has written.
 
     Parameters
     ----------
     scan : str, path-like or Volume
-        What `hushpore.read` takes; or a volume, whose values may lie on disk.
+        A path as for `hushpore.read`, or a volume, which may be lazy (memory-mapped or chunked).
     path : str or path-like
         A folder whose name ends in ``.zarr``, usually ``.ome.zarr``.
     series : int or str, optional
-        Which of several image stacks, as for `hushpore.read`; else the largest.
+        Which of several image stacks, as for `hushpore.read`; by default the largest.
     resample, at, voxel_size, trust : optional
-        How it is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
+        How the scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     memory_budget : float, optional
-        GB that reading and writing may take beside the program itself; by default a quarter of what
-        is free.
+        Memory in GB for reading and writing, beside the program itself; by default a quarter of
+        the free memory.
     overwrite : bool, optional
         Replace an OME-Zarr folder of that name.
     on_event : callable, optional
-        Called with every event, in this thread.
+        Called with each event, in this thread.
 
     Returns
     -------
@@ -108,11 +109,11 @@ def convert(
     Raises
     ------
     InputError
-        If there is nothing to read, or it is damaged.
+        If there is no scan, or it is damaged.
     OutputError
         If it cannot be written there.
     MemoryLimitError
-        If not even a slice fits into the memory.
+        If a single slice does not fit into memory.
     MissingPackageError
         If zarr is not installed.
     """
@@ -131,11 +132,11 @@ def converting(
     *,
     others: Iterable[Path] = (),
 ) -> Conversion:
-    """Do what `convert` does as a job; closing it leaves nothing behind.
+    """Convert as `convert` does, as a job; closing it removes partial files.
 
-    Where it cannot be written is said at once, before the job begins.
+    Errors about the output are raised by this call, before the job starts.
 
-    `reading`: how the scan is read, whatever its path. `others`: what is written beside it.
+    `reading`: how the scan is read; its path is ignored. `others`: further files to be written.
     """
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
@@ -150,11 +151,12 @@ def converting(
         for note in volume.notes:
             yield Note(note)
         key = {"hushpore": __version__, "source": known, "name": volume.name}
-        with resumable_directory(target, key, overwrite, require_zarr) as begun:
+        with resumable_directory(target, key, overwrite, require_zarr) as unfinished:
             labels = looks_like_labels(volume)
-            image = ZarrImage.begin(begun.content, volume, are_labels=labels, memory=memory)
+            image = ZarrImage.begin(unfinished.content, volume, are_labels=labels, memory=memory)
             n_present = yield from write_blocks(image, volume.data, timer)
-            stored = sum(file.stat().st_size for file in begun.content.rglob("*") if file.is_file())
+            files = [file for file in unfinished.content.rglob("*") if file.is_file()]
+            stored = sum(file.stat().st_size for file in files)
         levels = tuple(tuple(map(int, level.shape)) for level in image.levels)
         return Converted(target, volume.facts, levels, stored, n_present, timer.timing().elapsed)
 
@@ -172,9 +174,9 @@ def _memory(budget: float | None) -> float:
 def _opened(
     scan: str | os.PathLike[str] | Volume, reading: ScanRecipe
 ) -> Generator[Progress, None, tuple[Volume, dict[str, Any]]]:
-    """Return the volume, its values left on disk, and what tells it from another."""
+    """Return the scan as a lazy volume, and a key that identifies it."""
     if isinstance(scan, Volume):
-        # arrays have no stamp that tells whether they have changed: nothing is gone on with
+        # changes of an array go unnoticed, so its conversion cannot resume
         return reading.arrange(scan), {"volume": uuid.uuid4().hex}
     known = dataclasses.replace(reading, path=str(scan)).to_dict()
     volumes = yield from load(scan, lazy=True, trust=reading.trust)
@@ -182,8 +184,8 @@ def _opened(
     others = [volume.name for volume in volumes if volume is not chosen]
     if others and not reading.series:
         note = (
-            f"The largest of {len(volumes)} image stacks was taken. The others: "
-            f"{', '.join(others)}; name one with series."
+            f"The largest of {len(volumes)} image stacks was converted. Choose another with series "
+            f"({', '.join(others)})."
         )
         chosen = dataclasses.replace(chosen, notes=[note, *chosen.notes])
     return reading.arrange(chosen), known

@@ -1,4 +1,4 @@
-"""Files that a command writes beside a result where they are asked for: models, pictures, data."""
+"""Optional files that a command writes beside a result: models, figures, data sets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def save_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
-    """Keep the trained model."""
+    """Save the trained model."""
     result.model.save(target, overwrite=overwrite)
 
 
 def check_export(volume: Volume, settings: DenoiseSettings) -> None:
-    """Check that the model of a denoising can be packaged, before it is trained.
+    """Check before training that the model can be exported.
 
     Raises InputError if it cannot, see `hushpore.denoising.export.require_plain`.
     """
@@ -44,12 +44,12 @@ def check_export(volume: Volume, settings: DenoiseSettings) -> None:
 
 
 def export_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
-    """Package the trained model for the BioImage Model Zoo."""
+    """Export the trained model for the BioImage Model Zoo."""
     result.model.export(target, noisy, overwrite=overwrite)
 
 
 def save_picture(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
-    """Draw what was removed, and the loss."""
+    """Draw the removed noise and the loss."""
     from hushpore.denoising.picture import denoising_picture
 
     with new_file(target, overwrite) as part:
@@ -57,25 +57,25 @@ def save_picture(target: Path, result: Denoised, noisy: Volume, overwrite: bool)
 
 
 def check_data_set(path: str, overwrite: bool = False) -> Path:
-    """Check that a data set can be written, before work goes into it.
+    """Check before the run that a data set can be written.
 
     Raises InputError if the name does not end in ``.npz`` or ``.zarr``; OutputError if it cannot be
     written there; MissingPackageError if Zarr is asked for and not installed.
     """
     target = Path(path).expanduser()
     if target.suffix not in (".npz", ".zarr"):
-        raise InputError(f"{target.name}: expected a name that ends in .npz or .zarr.")
+        raise InputError(f"The name of a data set must end in .npz or .zarr; got {target.name}.")
     if target.suffix == ".zarr":
         import_optional("zarr", "A data set that ends in .zarr", "zarr")
     if not target.parent.is_dir():
-        raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
+        raise OutputError(f"Cannot write {target}: the folder {target.parent} does not exist.")
     if target.is_dir() or (target.exists() and not overwrite):
         raise OutputError(f"{target} already exists. Choose another name.")
     return target
 
 
 def save_data_set(target: Path, found: Patches, volume: Volume, overwrite: bool) -> None:
-    """Write patches, where they lie and what is known of them as one set of arrays.
+    """Write patches, their positions and features as one set of arrays.
 
     `target`: as `check_data_set` returned it.
     """

@@ -1,4 +1,4 @@
-"""One scan from file to result, as a job: read, one job after another, write."""
+"""The pipeline from a scan to its result, as a job: read, run jobs in sequence, write."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.runs.scan_recipe import ScanRecipe
 
-    #: Yields the events of all jobs in turn, and returns what was written.
+    #: Yields the events of all jobs and returns the written result.
     Pipeline: TypeAlias = Generator[Event, None, "Written"]
-    #: Looks at what was read before anything is done with it; raises to refuse it.
+    #: Checks the scan before the jobs run; raises an error to reject it.
     Check: TypeAlias = Callable[[Volume], None]
 
-#: Share of the whole that is done after reading, and before writing.
+#: Progress after reading and before writing.
 _READ, _COMPUTED = 0.02, 0.97
 
 
 @dataclass(frozen=True)
 class Written:
-    """A finished scan."""
+    """A written result."""
 
     folder: Path  # the result folder, or for an image its file
     headline: str  # main figures of the last job
@@ -48,20 +48,20 @@ def run_pipeline(
     overwrite: bool = False,
     check: Check | None = None,
 ) -> Pipeline:
-    """Read a scan, run jobs on it one after another, and write the result.
+    """Read a scan, run jobs on it in sequence, and write the result.
 
     `output`: where to write, see `hushpore.runs.result_folder.write_result`. `steps`: the settings
     of each job, in the order in which they run; each but the last `gives` an image to the next.
-    `device`: as for `hushpore.denoise`. `check`: looks at what was read before anything is done
-    with it; raises to refuse it.
-    Yields: of all jobs; `Progress` counts for the whole.
-    Returns: where the result is, and what it says.
-    Raises HushporeError: as reading, the jobs and writing do; nothing is written then.
+    `device`: as for `hushpore.denoise`. `check`: checks the scan
+    before the jobs run and raises an error to reject it.
+    Yields: the events of all jobs, with `Progress` over the whole pipeline.
+    Returns: the written result.
+    Raises HushporeError: any error of reading, the jobs or writing; no result is written then.
     """
     jobs = list(steps)
     inputs = [source.path, *files_of(steps.values())]
     target = check_result_target(output, jobs, overwrite, inputs=inputs)
-    # as it is now: files that change while they are worked on are then known to have changed
+    # stamp the files now, so that changes during the run are noticed
     origin = origin_of(source, steps.values())
     yield Progress("reading", 0, 0, "", 0.0)
     before = volume = source.read(device if JOBS[jobs[0]].on_gpu else None)

@@ -1,4 +1,4 @@
-"""A pore result, as it came out of the job or out of its folder, and written for other programs."""
+"""Pore results: opening them from memory or a folder, and exporting them to other programs."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.result import Pores
 
-    #: A result folder, what `hushpore.segment_pores` returns, or what is known of either.
+    #: A result folder, or what `hushpore.segment_pores` or `open_result` returns.
     ResultLike: TypeAlias = str | os.PathLike[str] | Pores | PoreResult
 
-#: Labels in a result folder: as one file, or where they were written in blocks, on a cluster.
+#: Labels in a result folder: as one file, or in blocks if they were written on a cluster.
 LABELS, LABELS_IN_BLOCKS = "labels.tif", "labels.ome.zarr"
 
-#: Columns of tables that hold names, of phases among others, which may look like numbers.
+#: Columns of names, for example of phases, which may look like numbers.
 _NAMES = ("name", "name_1", "name_2")
 
-#: Columns of tables of regions and contacts that hold numbers of phases.
+#: Columns of phase numbers in the tables of regions and contacts.
 _NUMBERS = ("phase", "phase_1", "phase_2")
 
 
 def read_result_table(path: Path) -> pd.DataFrame:
-    """Return a table of a result, which may come from others.
+    """Return a table of a result, which may come from somebody else.
 
-    Names are text, whatever they are. Without rows all else has the types that the job gives it.
-    Raises InputError if it is none.
+    Names are read as text. Columns of a table without rows have the types that the job gives them.
+    Raises InputError if it is not a table.
     """
     try:
         table = read_table(path)
         if named := [name for name in _NAMES if name in table]:
-            # "1" and "NA" are names, and only of other columns a number and a gap
+            # in columns of names "1" and "NA" are text, elsewhere a number and a gap
             table[named] = read_table(path, usecols=named, dtype=str, keep_default_na=False)[named]
     except (OSError, ValueError) as error:
         raise InputError(
-            f"The table {path.name} in {path.parent} cannot be read: {error}. Take it away to open "
-            "the images alone, or make the result again."
+            f"The table {path.name} in {path.parent} cannot be read: {error}. Remove it to open "
+            "only the images, or run the job again."
         ) from error
     if len(table):
         return table
-    # a column without values has no type in a CSV file
+    # a CSV file does not give the type of an empty column
     from hushpore.pores.tables.measures import columns_without_rows
 
     types = {name: column.dtype for name, column in columns_without_rows().items()}
@@ -65,17 +65,17 @@ def read_result_table(path: Path) -> pd.DataFrame:
 
 
 def labels_file(folder: Path) -> Path:
-    """Return where the labels of a result folder are, if it has any."""
+    """Return the path of the labels in a result folder, which may not exist."""
     in_blocks = folder / LABELS_IN_BLOCKS
     return in_blocks if in_blocks.is_dir() else folder / LABELS
 
 
 def open_result(given: ResultLike | Phases) -> PoreResult:
-    """Return a result, read from its folder where a folder is given.
+    """Return a pore result, read from its folder if a path is given.
 
-    `given`: a finished segmentation; or its folder, or the ``result.json`` in it.
+    `given`: a finished segmentation, its folder, or the ``result.json`` in it.
     Returns: labels, tables and record.
-    Raises InputError if there is no complete pore result there.
+    Raises InputError if the folder contains no complete pore result.
     """
     if isinstance(given, PoreResult):
         return given
@@ -91,9 +91,9 @@ def open_result(given: ResultLike | Phases) -> PoreResult:
     needed = [folder / "pores.csv", folder / "throats.csv", labels_file(folder)]
     missing = [file.name for file in needed if not file.exists()]
     if missing or not made:
-        what = f"{', '.join(missing)} missing" if missing else "its record names no segmentation"
+        what = f"missing: {', '.join(missing)}" if missing else "no segmentation in its record"
         raise InputError(
-            f"{folder} is not a complete pore result ({what}). Make one with: "
+            f"{folder} is not a complete pore result ({what}). Create one with: "
             "hushpore pores SCAN -o FOLDER"
         )
     pores, throats = (read_result_table(file) for file in needed[:2])
@@ -102,9 +102,9 @@ def open_result(given: ResultLike | Phases) -> PoreResult:
 
 
 def open_regions(given: ResultLike | Phases) -> PoreResult:
-    """Return a result as `open_result` does, and the regions of phases as if they were pores.
+    """Return a pore result as `open_result` does, or the regions of phases in its form.
 
-    Raises InputError if there is neither; or phases were not parted into regions.
+    Raises InputError if there is neither, or phases were measured without regions.
     """
     if isinstance(given, str | os.PathLike):
         path = Path(given).expanduser()
@@ -129,15 +129,15 @@ def open_regions(given: ResultLike | Phases) -> PoreResult:
 
 def _without_regions(name: str) -> InputError:
     return InputError(
-        f"The phases of {name} are not split into regions, of which a network or a surface is "
-        "made. Measure them again with: hushpore phases SCAN -o FOLDER --regions"
+        f"The phases of {name} were measured without regions, which networks and surfaces need. "
+        "Measure them again with: hushpore phases SCAN -o FOLDER --regions"
     )
 
 
 def _require_figures(
     folder: Path, made: dict[str, Any], pores: pd.DataFrame, throats: pd.DataFrame
 ) -> None:
-    """Raise InputError where tables hold what is no figure, or other pores than the record."""
+    """Raise InputError if tables contain text, or another number of pores than the record."""
     texts = [
         str(name)
         for table in (pores, throats)
@@ -149,12 +149,12 @@ def _require_figures(
     if texts or (isinstance(count, int) and count != len(pores)):
         what = f"text in the column {texts[0][:60]}" if texts else f"{len(pores):,} rows"
         raise InputError(
-            f"The tables in {folder} were changed or are of another result: they hold {what}, and "
-            f"its record tells of {count} pores. Make the result again."
+            f"The tables in {folder} were edited or belong to another result: they contain {what}, "
+            f"but the record lists {count} pores. Run the job again."
         )
 
 
-# ---- for other programs
+# ---- export
 
 
 def export(
@@ -166,48 +166,48 @@ def export(
     apart: bool = False,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write a pore result, or the regions of phases, in a format of another program.
+    """Export a pore result, or the regions of phases, to another program.
 
     Parameters
     ----------
     result : Pores, Phases, str or path-like
-        What `hushpore.segment_pores` returns, or `hushpore.measure_phases` with ``regions=True``;
-        or a result folder.
+        Result of `hushpore.segment_pores`, or of `hushpore.measure_phases` with
+        ``regions=True``, or a result folder.
     path : str or path-like
-        The file to write. Without an ending that `to` knows, it gets one; of ``"vtk"`` and
-        ``"parquet"`` both files are written then.
+        The file to write. A missing suffix is added; ``"vtk"`` and ``"parquet"`` then write two
+        files.
     to : str, optional
-        A format of `hushpore.io.registry.EXPORTERS` that is made of pores: ``"openpnm"``,
+        A format of `hushpore.io.registry.EXPORTERS` for pores: ``"openpnm"``,
         ``"vtk"`` (labels as ``.vti``, network as ``.vtp``), ``"stl"``, ``"ply"`` or ``"parquet"``
-        (``<name>_pores.parquet`` and ``<name>_throats.parquet``). By default what the ending says.
+        (``<name>_pores.parquet`` and ``<name>_throats.parquet``). By default from the suffix.
     labels : sequence of int, optional
-        For a surface: the pores that are wanted; by default all.
+        For a surface: labels of the pores; by default all.
     apart : bool, optional
-        For a surface: whether each pore has a closed one of its own.
+        For a surface: close the surface of each pore separately.
     overwrite : bool, optional
         Replace existing files.
 
     Returns
     -------
     list of pathlib.Path
-        The files that were written.
+        The written files.
 
     Raises
     ------
     InputError
-        If the format is not known, or the result does not fit it.
+        If the format is unknown or does not fit the result.
     MissingPackageError
-        If an optional package is needed; gives the command that installs it.
+        If an optional package is missing; gives the command that installs it.
     OutputError
-        If it cannot be written; nothing is left half-written.
+        If a file cannot be written; no partial files remain.
     """
     target, formats = Path(path).expanduser(), exporters_of("pores")
     exporter = formats.get(to) if to else exporter_by_ending(target, "pores")
     if exporter is None:
         why = (
-            f"There is no format {to!r} to export to. Available:"
+            f"Unknown export format {to!r}. Available:"
             if to
-            else f"The name {target.name} does not say which format is meant. Choose one of"
+            else f"The suffix of {target.name} does not determine the format. Choose one of"
         )
         raise InputError(f"{why} {', '.join(formats)}.")
     options: dict[str, Any] = {}
@@ -217,7 +217,7 @@ def export(
         options["apart"] = True
     if not set(options) <= set(exporter.options):
         surfaces = " and ".join(name for name, each in formats.items() if each.options)
-        raise InputError(f"Pores are chosen or kept apart in surfaces only: {surfaces}.")
+        raise InputError(f"The options labels and apart apply to surfaces only ({surfaces}).")
     files = exporter.files(target)
     for file in files:
         check_target(file, overwrite, suffixes=exporter.suffixes)

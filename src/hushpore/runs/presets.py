@@ -1,7 +1,7 @@
-"""Settings in files: those that a user writes, presets, and what was last run.
+"""Settings files: the user's own, presets, and the settings of the last run.
 
-All are TOML with one table a job, and the same names as everywhere. Presets, the same for forms and
-command line, are such files in the user's configuration folder.
+All are TOML with one table per job. Presets lie in the user's configuration folder, for the window
+and the command line alike.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Settings)
 
-#: The name under which a form has the defaults of a job.
+#: Name of the default settings in a form.
 DEFAULT = "Default"
 
-#: The name of the settings that a job was last run with in napari.
+#: Name of the settings of the last run in napari.
 LAST = "Last used"
 
-#: What a form calls settings that are no preset.
+#: Name of settings that are not a preset.
 CUSTOM = "Custom"
 
-#: The folder of presets that come with hushpore: settings files, named as a form shows them.
+#: Folder of the presets that come with hushpore; the file names are those of the form.
 SHIPPED = Path(__file__).parent / "shipped"
 
-#: How the name of a settings file ends.
+#: Suffix of settings files.
 _SUFFIX = ".toml"
 _NAME = re.compile(r"\w[\w .+-]{0,58}[\w+-]|\w")
-# names that Windows keeps for devices, and those of ours; in any case, as a file may be found by it
+# names of devices in Windows, and our own; case-insensitive, as file systems may be
 _RESERVED = re.compile(rf"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?|{DEFAULT}|{LAST}|{CUSTOM}")
 
-#: The settings that each kind of work was last run with, so that the next one begins with them.
-LAST_USED = Tables("last.toml", "What hushpore was last run with.", roaming=True)
+#: Settings of the last run of each job or widget, with which the next one starts.
+LAST_USED = Tables("last.toml", "Settings of the last run of hushpore.", roaming=True)
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
@@ -52,19 +52,19 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
     Parameters
     ----------
     path : str or path-like
-        A table a job, ``[denoise]``, ``[pores]``; ``"none"`` stands for None. What is left out has
-        its default.
+        One table per job, ``[denoise]``, ``[pores]``; ``"none"`` means None. Settings that are not
+        listed have their defaults.
 
     Returns
     -------
     dict of str to Settings
-        Of the jobs that the file has a table for.
+        Settings of the jobs in the file.
 
     Raises
     ------
     InputError
-        If it cannot be read, or names a job or a setting that there is not, or a value is not
-        accepted; says what there is.
+        If the file cannot be read, or a job, a setting or a value is unknown; lists the valid
+        ones.
 
     Examples
     --------
@@ -75,16 +75,16 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
     try:
         tables = read_toml(file)
     except OSError as error:
-        raise InputError(f"The settings {file} cannot be read: {error.strerror}.") from error
+        raise InputError(f"The settings file {file} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise InputError(f"The settings {file} are not TOML: {error}.") from error
+        raise InputError(f"The settings file {file} is not valid TOML: {error}.") from error
     return {job: _settings(file, job, table) for job, table in tables.items()}
 
 
 def _settings(file: Path, job: str, table: Any) -> Settings:
     if job not in JOBS or not isinstance(table, dict):
         tables = ", ".join(f"[{name}]" for name in JOBS)
-        raise InputError(f"{file.name}: {job!r} is not a table of settings. Available: {tables}.")
+        raise InputError(f"{file.name}: {job!r} is not a job. Available tables: {tables}.")
     try:
         return JOBS[job].settings.of(table)
     except InputError as error:
@@ -96,28 +96,28 @@ def write_settings(
     settings: Mapping[str, Settings] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write settings as a TOML file that says of each what it does and what is accepted.
+    """Write settings as a TOML file that explains each setting and its valid values.
 
     Parameters
     ----------
     path : str or path-like
-        Ends in ``.toml``.
+        A name that ends in ``.toml``.
     settings : mapping of str to Settings, optional
-        By job; by default the defaults of all jobs.
+        Settings by job; by default the default settings of all jobs.
     overwrite : bool, optional
         Replace an existing file.
 
     Returns
     -------
     pathlib.Path
-        The file; what is at its default is a comment in it, so that it follows the program.
+        The file. Default values are comments in it, so that they follow updates of hushpore.
 
     Raises
     ------
     OutputError
         If it cannot be written.
     """
-    # what only reads settings does so without all formats of images
+    # imported here: reading settings does not need the image formats
     from hushpore.io.output_target import check_target
 
     target = check_target(path, overwrite, suffixes=(_SUFFIX,))
@@ -129,24 +129,24 @@ def write_settings(
 
 def settings_text(settings: Mapping[str, Settings]) -> str:
     """Return settings as `write_settings` writes them."""
-    parts = ["# Settings of hushpore. A line that begins with # has the default.\n"]
+    parts = ["# Settings of hushpore. Lines that start with # show defaults.\n"]
     for job, values in settings.items():
         parts.append(f"\n[{job}]  # {JOBS[job].title}\n{explained(values)}")
     return "".join(parts)
 
 
 def presets_folder() -> Path:
-    """Return the folder that holds the presets, whether it exists or not."""
+    """Return the folder of the presets, which may not exist."""
     return config_folder(roaming=True) / "presets"
 
 
 def list_presets(job: str = "") -> list[str]:
-    """Return the names of presets, sorted without regard to case.
+    """Return the names of the user's presets, sorted case-insensitively.
 
     Parameters
     ----------
     job : str, optional
-        Only presets that were saved for this job. Files that are damaged are left out.
+        Only presets with settings for this job; damaged files are skipped.
     """
     names = sorted((path.stem for path in presets_folder().glob(f"*{_SUFFIX}")), key=str.casefold)
     return [name for name in names if not job or _holds(name, job)]
@@ -162,7 +162,7 @@ def _holds(name: str, job: str) -> bool:
 def shipped_presets(job: str = "") -> list[str]:
     """Return the names of the presets that come with hushpore, sorted.
 
-    One of the user's by the same name takes its place.
+    A preset of the user with the same name replaces one of these.
 
     Parameters
     ----------
@@ -176,30 +176,30 @@ def shipped_presets(job: str = "") -> list[str]:
 
 
 def names_to_choose(job: str) -> list[str]:
-    """Return what a form offers: the defaults, what was last used, and the presets of a job."""
+    """Return the choices of a form: the defaults, the last used settings, and presets of a job."""
     last = [LAST] if LAST_USED.get(job) is not None else []
     return [DEFAULT, *last, *shipped_presets(job), *list_presets(job)]
 
 
 def load_preset(name: str, job: str) -> Settings:
-    """Return the settings of a job that were saved under a name.
+    """Return the settings of a job in a preset.
 
     Raises
     ------
     InputError
-        If there are none; says which there are.
+        If there is no such preset, or it has no settings for the job.
     """
     found = read_preset(name)
     if job not in found:
         raise InputError(
-            f"The preset {name!r} holds no settings for {JOBS[job].title.lower()!r}, but for "
+            f"The preset {name!r} has no settings for {JOBS[job].title.lower()!r}, only for "
             f"{', '.join(found)}."
         )
     return found[job]
 
 
 def read_preset(name: str) -> dict[str, Settings]:
-    """Return all settings that were saved under a name, by job.
+    """Return the settings of a preset by job.
 
     Raises InputError if there is no such preset, or its file is damaged.
     """
@@ -218,7 +218,7 @@ def read_preset(name: str) -> dict[str, Settings]:
 
 
 def save_preset(name: str, job: str, settings: Settings) -> Path:
-    """Keep the settings of a job under a name; those of other jobs under that name stay.
+    """Save the settings of a job in a preset; settings of other jobs in that preset stay.
 
     Parameters
     ----------
@@ -232,12 +232,12 @@ def save_preset(name: str, job: str, settings: Settings) -> Path:
     Returns
     -------
     pathlib.Path
-        The file; replaced whole or not at all.
+        The file, which is replaced atomically.
 
     Raises
     ------
     InputError
-        If the name cannot be used.
+        If the name is not valid.
     OutputError
         If it cannot be written.
     """
@@ -247,31 +247,31 @@ def save_preset(name: str, job: str, settings: Settings) -> Path:
 
 
 def delete_preset(name: str) -> None:
-    """Delete a preset, for all jobs; does nothing where there is none."""
+    """Delete a preset for all jobs, if it exists."""
     preset_file(name).unlink(missing_ok=True)
 
 
 def preset_file(name: str) -> Path:
-    """Return the file of a preset, whether it exists or not.
+    """Return the file of a preset, which may not exist.
 
-    Raises InputError if the name cannot be a file's.
+    Raises InputError if the name is not valid.
     """
     if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
         raise InputError(
-            f"{name!r} cannot be the name of a preset: letters, digits, spaces and . _ + - are "
-            f"accepted, at most 60, and not {DEFAULT!r}, {LAST!r} or {CUSTOM!r}."
+            f"{name!r} is not a valid name of a preset. Use up to 60 letters, digits, spaces and "
+            f". _ + -; {DEFAULT!r}, {LAST!r} and {CUSTOM!r} are reserved."
         )
     return presets_folder() / f"{name}{_SUFFIX}"
 
 
 def remember(name: str, settings: Settings) -> None:
-    """Keep the settings of a kind of work; does nothing where nothing can be written.
+    """Save the settings of the last run of a job or widget; ignores errors of the file system.
 
-    Numbers, choices, and yes or no are kept, and nothing else: what is free text names files,
-    layers or places, which are of that one scan, and may be of a patient. Grey values are of one
-    scan too. What is at its default is not kept, and so follows the program.
+    Only numbers, choices and switches are saved. Free text may name files or layers of one scan, or
+    a patient; grey values belong to one scan, too. Defaults are not saved, so that they follow
+    updates of hushpore.
 
-    `name`: of the job or the widget. `settings`: those that it was started with.
+    `name`: of the job or widget. `settings`: those of the run.
     """
     kept = {
         opt.name: value
@@ -282,10 +282,10 @@ def remember(name: str, settings: Settings) -> None:
 
 
 def remembered(name: str, kind: type[T]) -> T | None:
-    """Return what a kind of work was last run with; None where that is not known.
+    """Return the settings of the last run of a job or widget; None if there are none.
 
-    `name`: as given to `remember`. `kind`: its settings. What is not known or not accepted by now
-    has its default.
+    `name`: as for `remember`. `kind`: the class of the settings. Unknown or invalid values are
+    replaced by defaults.
     """
     table = LAST_USED.get(name)
     if table is None:

@@ -1,4 +1,4 @@
-"""Doing a job again from the record of its result, and saying whether the same came out."""
+"""Reproduce a result from its record and compare it with the original."""
 
 from __future__ import annotations
 
@@ -28,47 +28,48 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
 
-    #: Yields the events of the jobs, and returns how the results compare.
+    #: Yields the events of the jobs and returns the comparison of the results.
     Again: TypeAlias = Generator[Event, None, "Rerun"]
 
-# two numbers are the same up to this relative difference: roots and axes of pores differ in the
-# last digit where a processor adds up otherwise
+# relative difference up to which two numbers are equal: processors that add up in another order
+# change the last digit of roots and axes of pores
 _ROUNDING = 1e-9
-_LEAST = 1e-12  # the same, absolute, for numbers near zero
+_LEAST = 1e-12  # absolute, for numbers near zero
 _TOTALS = "totals.csv"
 
-# what comes of a record in which something else stands than is written there
+# errors from reading a record that was damaged or changed
 _ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError)
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """How a result that was made again compares with the first."""
+    """Comparison of a reproduced result with the original."""
 
     written: Path  # the new result
-    # whether all its images are the same, to the bit, and its totals and tables to nine digits
+    # whether all images are bit-identical, and totals and tables equal to nine digits
     identical: bool
-    # what differs in words: images, totals and tables, and what it was made with
+    # sentences on images, totals, tables, versions and device
     differences: tuple[str, ...]
 
     @property
     def summary(self) -> str:
-        """The outcome in a sentence or a few."""
+        """The outcome in one sentence."""
         if self.identical and not self.differences:
-            return "Identical: the same result, to the bit."
+            return "Identical: the new result equals the original bit for bit."
         if self.identical:
-            return f"Identical, to the bit, though {'; '.join(self.differences)}."
+            return f"Identical bit for bit, although {'; '.join(self.differences)}."
         return f"Not identical: {'; '.join(self.differences)}."
 
 
 @dataclass(frozen=True)
 class _Made:
-    """What is compared of a result."""
+    """The parts of a result that are compared."""
 
-    images: dict[str, str]  # their fingerprints
+    images: dict[str, str]  # fingerprints
     totals: dict[str, float] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # all but that of the totals
-    means: dict[str, str] = field(default_factory=dict)  # versions, device, fingerprints of inputs
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # all but the totals
+    # versions, device, fingerprints of inputs
+    conditions: dict[str, str] = field(default_factory=dict)
 
 
 def rerun(
@@ -78,37 +79,37 @@ def rerun(
     overwrite: bool = False,
     trust: bool = False,
 ) -> Again:
-    """Make a result again: the same scan, read the same way, through the same settings.
+    """Reproduce a result: read the same scan in the same way and run the same jobs and settings.
 
     Parameters
     ----------
     path : str or path-like
         A result folder or its ``result.json``, or an image or the JSON file beside it.
     output : str or path-like
-        Where the new result goes: a folder, or for an image a TIFF file.
+        Path of the new result: a folder, or for an image a TIFF file.
     device : str, optional
         As for `hushpore.denoise`.
     overwrite : bool, optional
-        Replace an earlier result in that place.
+        Replace an earlier result at that path.
     trust : bool, optional
-        As for `hushpore.read`. A record cannot say it: it may be of somebody else.
+        As for `hushpore.read`. Not taken from the record, which may come from somebody else.
 
     Yields
     ------
     Event
-        Of the jobs.
+        The events of the jobs.
 
     Returns
     -------
     Rerun
-        Where it is, and what differs from the first.
+        The path of the new result and its differences from the original.
 
     Raises
     ------
     InputError
-        If the record is not complete, or the scan is gone or has changed.
+        If the record is incomplete, or the scan is missing or has changed.
     HushporeError
-        As the jobs and writing do.
+        Any error of the jobs or of writing the result.
     """
     before, file = read_provenance(path), provenance_file(path)
     try:
@@ -118,56 +119,56 @@ def rerun(
         if not isinstance(source.path, str):
             raise TypeError(f"its scan is {source.path!r}")
         source = dataclasses.replace(source, trust=trust)
-        # what is there before anything is written, perhaps in its place
+        # read the original first: the new result may replace it
         first = _made(before, file)
     except InputError:
         raise
     except _ODD as error:
         raise InputError(
-            f"The record of {path} is damaged or was changed: something else stands in it than "
-            f"hushpore writes ({type(error).__name__}: {error}). Nothing was run."
+            f"The record of {path} is damaged or was edited ({type(error).__name__}: {error}). "
+            "Nothing was run."
         ) from error
     if not _is_there(source.path):
         raise InputError(
-            f"The scan of this result is gone: there is no {source.path[:200]}. Put it back there, "
-            "and run again."
+            f"The scan of this result was not found at {source.path[:200]}. Move it back there and "
+            "run the command again."
         )
 
-    def same(volume: Volume) -> None:
+    def check_same(volume: Volume) -> None:
         if not _is_input(volume.data, jobs[0]["input"]):
             raise InputError(
-                f"{source.path} is not what it was when this result was made: its values have "
-                "another fingerprint. Nothing was run."
+                f"{source.path} has changed since this result was made (its fingerprint differs). "
+                "Nothing was run."
             )
 
     done = yield from run_pipeline(
-        source, output, steps, device=device, overwrite=overwrite, check=same
+        source, output, steps, device=device, overwrite=overwrite, check=check_same
     )
     second = _made(read_provenance(done.folder), provenance_file(done.folder))
-    told = _differences(first, second)
-    means = [
-        f"{name} was {first.means.get(name, 'absent')} and is {now}"
-        for name, now in second.means.items()
-        # memory changes results by the way of tiles and slabs alone
-        if first.means.get(name) != now and (told or name != "memory")
+    differences = _differences(first, second)
+    changed = [
+        f"{name} was {first.conditions.get(name, 'absent')} and is {now}"
+        for name, now in second.conditions.items()
+        # memory changes results only through the size of tiles and slabs
+        if first.conditions.get(name) != now and (differences or name != "memory")
     ]
-    return Rerun(done.folder, not told, (*told, *means))
+    return Rerun(done.folder, not differences, (*differences, *changed))
 
 
 def _is_there(path: str) -> bool:
     try:
         return Path(path).exists()
-    except (OSError, ValueError):  # what cannot be a name, as one that is too long
+    except (OSError, ValueError):  # not a possible file name, for example too long
         return False
 
 
 def _is_input(data: Any, given: dict[str, Any]) -> bool:
-    """Return whether an array is the input that a record tells of."""
+    """Return whether an array is the recorded input."""
     return bool(fingerprint(data) == given["blake2b"])
 
 
 def _steps(jobs: list[dict[str, Any]], file: Path) -> dict[str, Settings]:
-    """Return the settings of each job that a record tells of, in their order."""
+    """Return the settings of the recorded jobs, in their order."""
     names = [str(job.get("job")) for job in jobs]
     try:
         check_chain(names)
@@ -177,17 +178,18 @@ def _steps(jobs: list[dict[str, Any]], file: Path) -> dict[str, Settings]:
         prints, settings = set(), {}
     if "blake2b_of_blocks" in prints:
         raise InputError(
-            f"{file} was denoised on a cluster, which learns from what a worker holds of the scan: "
-            "one machine would learn otherwise, and nothing was run. What is denoised without "
-            "--cluster can be made again; pores that a cluster has found can, too."
+            f"{file} was denoised on a cluster, where training depends on the memory of the "
+            "workers, and cannot be reproduced on one machine. Nothing was run. Results denoised "
+            "without --cluster, and pores segmented on a cluster, can be reproduced."
         )
     if not prints or len(settings) < len(names):
-        raise InputError(f"{file}: what was done cannot be done again from its record: {names}.")
+        listed = ", ".join(names)
+        raise InputError(f"{file} cannot be reproduced: the record of {listed} is incomplete.")
     return {name: _settings(job, file) for name, job in zip(names, jobs, strict=True)}
 
 
 def _settings(job: dict[str, Any], file: Path) -> Settings:
-    """Return the settings of a job, once the files that they name have been seen."""
+    """Return the settings of a job after checking that the files that they name exist."""
     kind = JOBS[job["job"]]
     values = job["settings"]
     if kind.repeat:
@@ -203,36 +205,36 @@ def _settings(job: dict[str, Any], file: Path) -> Settings:
         name = getattr(settings, opt.name) if opt.auxiliary else ""
         if name and not _is_there(name):
             raise InputError(
-                f"This result cannot be made again: {opt.name} was {name[:200]}, and there is no "
-                "such file. Put it back there. If it was an array or a layer, save it as a file, "
-                f"and make the result with {opt.flag} FILE."
+                f"This result cannot be reproduced: {opt.name} was {name[:200]}, which does not "
+                "exist. Move the file back there. If it was an array or a layer, save it as a file "
+                f"and run the job with {opt.flag} FILE."
             )
     return settings
 
 
 def _made(record: dict[str, Any], file: Path) -> _Made:
-    """Return what is compared of a result, from its record and the files beside it."""
+    """Collect the parts to compare from a record and the files beside it."""
     made = _Made(dict(record.get("fingerprints", {})))
     for job in record.get("jobs", [record]):
         made.totals.update(
             {
                 name: value
                 for name, value in job.get("result", {}).items()
-                # times are never the same, and no part of the result
+                # durations always differ and are not part of the result
                 if isinstance(value, int | float) and not name.endswith("_seconds")
             }
         )
-        # why it was this device, which stands behind it, does not matter
-        made.means["the device"] = str(job.get("device")).partition(" (")[0]
-        made.means["memory"] = job.get("memory") or "not limited"
-        made.means["hushpore"] = str(job.get("hushpore"))
-        made.means.update(job.get("versions", {}))
+        # without the reason for the choice, which follows in brackets
+        made.conditions["the device"] = str(job.get("device")).partition(" (")[0]
+        made.conditions["memory"] = job.get("memory") or "not limited"
+        made.conditions["hushpore"] = str(job.get("hushpore"))
+        made.conditions.update(job.get("versions", {}))
         for setting, thing in job.get("auxiliary", {}).items():
-            made.means[f"the fingerprint of {setting} ({thing['name']})"] = thing["blake2b"]
+            made.conditions[f"the fingerprint of {setting} ({thing['name']})"] = thing["blake2b"]
     if file.name != PROVENANCE:
         return made
     if not made.images:
-        # of a cluster
+        # results of a cluster record no fingerprints
         for image in file.parent.glob("*.ome.zarr"):
             name = image.name.removesuffix(".ome.zarr")
             made.images[name] = fingerprint(describe(image)[0].data)
@@ -246,10 +248,10 @@ def _made(record: dict[str, Any], file: Path) -> _Made:
 
 
 def _differences(first: _Made, second: _Made) -> list[str]:
-    """Say which images, totals and tables of two results differ."""
+    """Return a sentence for each image, total and table that differs."""
     from pandas.testing import assert_frame_equal
 
-    told = [
+    differences = [
         f"{name} differs" if name in first.images else f"the record has no fingerprint of {name}"
         for name, kept in second.images.items()
         if kept != first.images.get(name)
@@ -258,12 +260,12 @@ def _differences(first: _Made, second: _Made) -> list[str]:
         before = first.totals.get(name, now)
         alike = math.isclose(now, before, rel_tol=_ROUNDING, abs_tol=_LEAST)
         if not alike and not math.isnan(now) & math.isnan(before):
-            told.append(f"{name.replace('_', ' ')} was {before:.6g} and is {now:.6g}")
+            differences.append(f"{name.replace('_', ' ')} was {before:.6g} and is {now:.6g}")
     for name, table in second.tables.items():
         before_it = first.tables.get(name, table)
         shared = [column for column in table if column in before_it]
         try:
             assert_frame_equal(table[shared], before_it[shared], rtol=_ROUNDING, atol=_LEAST)
         except AssertionError:
-            told.append(f"{name} differs")
-    return told
+            differences.append(f"{name} differs")
+    return differences

@@ -1,4 +1,4 @@
-"""What a result is on disk, whichever job made it, and reading back how it was made."""
+"""Result folders: checking the target, writing results of any job, and reading their record."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def check_result_target(
     inputs: Iterable[str | os.PathLike[str]] = (),
     others: Iterable[Path] = (),
 ) -> Path:
-    """Check that the result of some jobs can be written, before work goes into it.
+    """Check before the run that the result of jobs can be written.
 
     `jobs`: keys of `hushpore.jobs.JOBS`, in their order. `overwrite`: whether an earlier result may
-    be replaced. `inputs`: what is read for it. `others`: what is written beside it.
-    Returns: the place.
-    Raises InputError if these jobs cannot follow each other; OutputError if nothing can be written
-    there, or it is, contains or lies inside an input.
+    be replaced. `inputs`: files that are read. `others`: further files that are written.
+    Returns: the absolute path.
+    Raises InputError if these jobs cannot follow each other; OutputError if the path cannot be
+    written, or equals, contains or lies inside an input.
     """
     check_chain(jobs)
     if not is_one_image(jobs):
@@ -59,16 +59,16 @@ def write_result(
     extra: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write what jobs have made, one after another, complete or not at all.
+    """Write the results of jobs in sequence atomically.
 
-    An image by itself becomes a file with its provenance beside it. All else becomes a folder of
-    images, tables, figures and pages, with ``result.json``.
+    A single image becomes a file with its record beside it, all else a folder of images, tables,
+    figures and pages with ``result.json``.
 
-    `results`: of each job, in their order. `source`: how `before` was read, so that it can be read
-    again: `ScanRecipe.to_dict`, as it was then. `extra`: what else the record says; its
-    ``fingerprints`` are of images that are not written.
+    `results`: one per job, in order. `source`: how `before` was read: `ScanRecipe.to_dict` from
+    before the run. `extra`: further entries of the record; its ``fingerprints`` are those of images
+    that are not written.
     Returns: the file or folder.
-    Raises OutputError if it cannot be written; nothing is left behind then.
+    Raises OutputError if it cannot be written; no partial files remain.
     """
     extra = dict(extra or {})
     others = extra.pop("fingerprints", {})
@@ -98,11 +98,11 @@ def write_result(
         try:
             figures, pages = load(report)(before, files, provenance)
         except Exception as error:
-            # hours of work are not lost for a picture of them
+            # a failed figure must not cost hours of work
             provenance["notes"] = [
                 *provenance.get("notes", []),
-                "The report could not be drawn, and everything else was written "
-                f"({type(error).__name__}: {error}).",
+                f"The report could not be drawn ({type(error).__name__}: {error}). All other "
+                "files were written.",
             ]
     return write_results(
         path,
@@ -130,25 +130,27 @@ def _merged(parts: Sequence[ResultFiles]) -> ResultFiles:
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read how a result was made.
+    """Read the record of a result.
 
     `path`: the folder that holds ``result.json``, an image with its record beside it, or the JSON
     file itself.
 
-    Raises InputError if there is none, or it is not one of hushpore.
+    Raises InputError if there is no record of hushpore.
     """
     file = provenance_file(path)
     try:
         provenance = json.loads(read_text(file))
     except OSError as error:
         raise InputError(
-            f"There is no result in {Path(path).expanduser()}: {file.name} cannot be read "
-            f"({error.strerror}). Give a folder that holds {PROVENANCE}."
+            f"No result found in {Path(path).expanduser()}: {file.name} cannot be read "
+            f"({error.strerror}). Give a folder that contains {PROVENANCE}."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
+        raise InputError(
+            f"{file} is not a record of hushpore: it is not valid JSON ({error})."
+        ) from error
     if not is_record(provenance):
-        raise InputError(f"{file} is not a record of hushpore: it names no job.")
+        raise InputError(f"{file} is not a record of hushpore: it contains no job.")
     return provenance
 
 
@@ -159,6 +161,6 @@ def provenance_file(path: str | os.PathLike[str]) -> Path:
     if inside.exists():
         return inside
     if exporter_by_ending(place, "image") is not None:
-        # an image in blocks is a folder, too
+        # a Zarr image is a folder, too
         return place.with_suffix(".json")
     return inside if place.is_dir() else place

@@ -1,4 +1,4 @@
-"""What was read: enough to read it again, and to tell whether it is still the same."""
+"""The recipe to read a scan again, with a stamp that shows whether its files have changed."""
 
 from __future__ import annotations
 
@@ -30,22 +30,28 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Settings)
 
+<<<<<<< HEAD
 #: Fields that describe values where the file does not, or does so wrongly.
 LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset")
 
 #: By which a note of a voxel size that was given is known.
 GIVEN = "was given by the user"
+=======
+#: Marks notes on a voxel size that was set by the user.
+GIVEN = "set by the user"
+>>>>>>> b7466136 (Reword messages, docstrings and names of batches, reruns, comparisons and results)
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-#: What stands for the name of a scan in names of files that go with it.
+#: Placeholder for the name of the scan in names of files that belong to it.
 _PATTERN = re.compile(r"\{name(?:%(?P<end>[^{}]+))?\}")
 _VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<unit>[^\W\d_]+)")
 
 
 @dataclass(frozen=True)
 class ScanRecipe:
-    """An image stack on disk, and how it is read.
+    """An image stack on disk and how it is read.
 
+<<<<<<< HEAD
     `path`: a file or folder, as `hushpore.read` takes it. `series`: which one of several; empty for
     the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on time
     and channel axes, each as ``"t=0"``. `voxel_size`: size of a voxel where the file does not say
@@ -56,6 +62,13 @@ class ScanRecipe:
     Of a raw file without a header, `shape`: voxels along z, y, x: ``"400,512,512"``; `dtype`: type
     of a voxel, ``"uint16"``, by default guessed from the size of the file; `byte_order`:
     ``"little"`` or ``"big"``; `offset`: bytes before the first voxel.
+=======
+    `path`: a file or folder, as `hushpore.read` takes it. `series`: which of several stacks; empty
+    for the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on
+    time and channel axes, each as ``"t=0"``. `voxel_size`: voxel size, if the file gives none or a
+    wrong one: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``. `trust`: also read files that
+    are compressed extremely, as for `hushpore.read`.
+>>>>>>> b7466136 (Reword messages, docstrings and names of batches, reruns, comparisons and results)
     """
 
     path: str
@@ -72,21 +85,22 @@ class ScanRecipe:
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> Self:
-        """Return the source that a record tells of (`to_dict`).
+        """Return the recipe in a record, see `to_dict`.
 
-        Raises InputError if it does not tell of one.
+        Raises InputError if the record names no file.
         """
         if not known.get("path"):
             raise InputError(
-                "The record does not say which file or folder was read: it was an array or a "
-                "layer. Save that as a file, and make the result of it; that can be made again."
+                "The record names no file or folder, because the input was an array or a layer. "
+                "Save the input as a file and run the job on that file; its result can be "
+                "reproduced."
             )
         names = {field.name for field in dataclasses.fields(cls)}
         values = {name: known[name] for name in names & set(known)}
         return cls(**{**values, "at": tuple(values.get("at", ()))})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, the path absolute, with the `stamp` of the files."""
+        """Return the recipe as JSON values, with an absolute path and the `stamp` of the files."""
         place = str(Path(self.path).expanduser().resolve())
         known = {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
         for name in ("voxel_size", "trust", *LAYOUT):
@@ -95,10 +109,10 @@ class ScanRecipe:
         return known
 
     def stamp(self) -> dict[str, Any]:
-        """Return what tells whether files have changed without reading them.
+        """Return a stamp that shows changes of the files without reading them.
 
-        Returns: ``files``: how many; ``bytes``: their sizes together; ``stamp``: a fingerprint of
-        names, sizes and times of change. Empty where there are none.
+        Returns: ``files``: their number; ``bytes``: their total size; ``stamp``: a digest of names,
+        sizes and times of change. Empty if there are no files.
         """
         place = Path(self.path).expanduser().resolve()
         digest, count, total = hashlib.blake2b(digest_size=16), 0, 0
@@ -115,22 +129,21 @@ class ScanRecipe:
         return {"files": count, "bytes": total, "stamp": digest.hexdigest()} if count else {}
 
     def changes_since(self, origin: Mapping[str, Any]) -> list[str]:
-        """Return a note if the files are not what they were; `origin`: `to_dict` of then."""
+        """Return a note if the files have changed since `origin`, an earlier `to_dict`."""
         now = self.stamp()
         if all(origin.get(name) == value for name, value in now.items()) and now:
             return []
         return [
-            f"The files of {Path(self.path).name} were changed or removed while they were worked "
-            "on: the result may be neither of what was there before nor of what is there now."
+            f"The files of {Path(self.path).name} changed during the run, so the result may be a "
+            "mixture of old and new data. Run the job again."
         ]
 
     def read(self, device: str | None = None) -> Volume:
-        """Read it into memory.
+        """Read the scan into memory.
 
-        `device`: where all values will go, as for `hushpore.device.backend.choose_backend`: the
-        memory is such that they are copied there fastest.
-        Raises InputError, MissingPackageError: as for `hushpore.read`; if a position is not one of
-        the volume.
+        `device`: where the values will be copied, as for `hushpore.device.backend.choose_backend`;
+        uses memory from which that is fastest. Raises InputError, MissingPackageError: as for
+        `hushpore.read`, or if a position lies outside the volume.
         """
         empty = None if device is None else choose_backend(device).empty
         if self.shape:
@@ -141,9 +154,13 @@ class ScanRecipe:
         return self.arrange(with_fill_value(volume))
 
     def describe(self) -> Volume:
+<<<<<<< HEAD
         """Return what `read` would, but with all values on disk; raises as that does."""
         if self.shape:
             return self.arrange(self._raw())
+=======
+        """Return the scan as a lazy volume; raises as `read` does."""
+>>>>>>> b7466136 (Reword messages, docstrings and names of batches, reruns, comparisons and results)
         return self.arrange(choose(describe(self.path, trust=self.trust), self.series))
 
     def _raw(self) -> Volume:
@@ -166,9 +183,9 @@ class ScanRecipe:
         return dataclasses.replace(volume, source=str(path))
 
     def arrange(self, volume: Volume) -> Volume:
-        """Do with a volume what is asked for beside reading it; values on disk stay there.
+        """Apply voxel size, resampling and positions to a volume; lazy volumes stay lazy.
 
-        Raises InputError if a voxel size or a position is not one, or does not fit the volume.
+        Raises InputError if a voxel size or a position is invalid or does not fit the volume.
         """
         if self.axes:
             volume = with_axes(volume, self.axes)
@@ -182,7 +199,8 @@ class ScanRecipe:
                 index = int(number)
             except ValueError:
                 raise InputError(
-                    f"--at {position}: expected an axis and a number, for example t=0."
+                    f"--at {position} is not a position. Give an axis and a number, for "
+                    "example t=0."
                 ) from None
             volume = volume.at(**{axis: index})
         return volume
@@ -212,31 +230,31 @@ def with_axes(volume: Volume, axes: str) -> Volume:
 
 
 def with_voxel_size(volume: Volume, text: str) -> Volume:
-    """Return a volume with the voxel size that a text says, and a note of it.
+    """Return a volume with the voxel size given as text, and a note on it.
 
-    `text`: one number for all axes, or one for each of z, y, x (in 2D y, x), and a unit.
-    Raises InputError if it cannot be understood, or does not fit the volume.
+    `text`: one number for all axes or one for each of z, y, x (in 2D y, x), and a unit.
+    Raises InputError if the text is invalid or does not fit the volume.
     """
     found = _VOXEL_SIZE.fullmatch(text.strip())
     unit = None if found is None else unit_of(found["unit"])
     numbers = [] if found is None else [float(number) for number in found["numbers"].split(",")]
     if unit is None or unit[0] not in METRES or not all(0 < number < inf for number in numbers):
         raise InputError(
-            f"voxel size {text!r}: expected a number, or one for each of z,y,x, and a unit "
-            f"({', '.join(METRES)}): 15.4um, or 5,0.49,0.49mm."
+            f"{text!r} is not a voxel size. Give one number, or one for each of z,y,x, and a unit "
+            f"({', '.join(METRES)}), for example 15.4um or 5,0.49,0.49mm."
         )
     if len(numbers) not in (1, volume.n_spatial):
         raise InputError(
-            f"voxel size {text!r} has {len(numbers)} numbers, but {volume.name} has "
-            f"{volume.n_spatial} axes in space: give one number, or one for each."
+            f"The voxel size {text!r} has {len(numbers)} numbers, but {volume.name} has "
+            f"{volume.n_spatial} spatial axes. Give one number, or one for each axis."
         )
     name, factor = unit
     each = numbers * volume.n_spatial if len(numbers) == 1 else numbers
     sizes = " x ".join(f"{factor * number:g}" for number in numbers)
-    note = f"The voxel size {sizes} {readable_unit(name)} {GIVEN}"
+    note = f"Voxel size {GIVEN}: {sizes} {readable_unit(name)}"
     if volume.unit in METRES:
         before = " x ".join(f"{size:g}" for size in volume.spacing)
-        note += f"; the file says {before} {readable_unit(volume.unit)}"
+        note += f" (in the file: {before} {readable_unit(volume.unit)})"
     spacing = tuple(factor * number for number in each)
     return dataclasses.replace(
         volume,
@@ -249,7 +267,7 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
 
 
 def files_of(settings: Iterable[Settings]) -> list[str]:
-    """Return the files that settings name and that are read: masks, points, models."""
+    """Return the input files named in settings: masks, points, models."""
     return [
         value
         for each in settings
@@ -259,20 +277,19 @@ def files_of(settings: Iterable[Settings]) -> list[str]:
 
 
 def origin_of(source: ScanRecipe, settings: Iterable[Settings]) -> dict[str, Any]:
-    """Return what a record keeps of what is read: the source, and stamps of files beside it.
+    """Return the recipe of a scan as a record holds it, with stamps of further input files.
 
-    `others`: by their paths, where settings name any.
+    These are under ``others`` by path, if the settings name any.
     """
     others = {path: ScanRecipe(path).stamp() for path in files_of(settings)}
     return {**source.to_dict(), **({"others": others} if others else {})}
 
 
 def attach_files(volume: Volume, settings: Settings, source: ScanRecipe | None = None) -> Volume:
-    """Read the files that settings name, and return the volume with them beside it.
+    """Read the input files named in settings and attach them to the volume.
 
-    `source`: how the volume was read; another scan of the same thing is read in the same way, and
-    masks are trusted as it was.
-    Raises InputError if a file cannot be read, or the other scan is the same file.
+    `source`: how the volume was read; a repeat scan is read in the same way.
+    Raises InputError if a file cannot be read, or the repeat scan is the scan itself.
     """
     missing: dict[str, Any] = {}
     for opt in settings.options():
@@ -282,8 +299,8 @@ def attach_files(volume: Volume, settings: Settings, source: ScanRecipe | None =
         if "scan" in opt.auxiliary:
             if volume.source and _is_same_place(path, volume.source):
                 raise InputError(
-                    f"{opt.name} names {path}, which is the scan itself. Give another scan of the "
-                    "same thing: a repeated one, or the other half of the projections."
+                    f"{opt.name} is the scan itself ({path}). Give a repeat scan of the same "
+                    "sample, or the other half of the projections."
                 )
             missing[path] = dataclasses.replace(source or ScanRecipe(""), path=path).read()
         elif Path(path).suffix.lower() == ".csv":
@@ -295,11 +312,11 @@ def attach_files(volume: Volume, settings: Settings, source: ScanRecipe | None =
 
 
 def settings_for(settings: T, scan: str | os.PathLike[str]) -> T:
-    """Return settings in which names of files with ``{name}`` are those that go with a scan.
+    """Return settings with the placeholder ``{name}`` in file names filled in for a scan.
 
-    ``{name}`` stands for the name of the scan without its ending, ``{name%_even}`` for that without
-    ``_even`` at its end. They lie in the folder of the scan, and have its ending where none is
-    given.
+    ``{name}`` is the name of the scan without its suffix, ``{name%_even}`` the same without
+    ``_even`` at its end. The files lie in the folder of the scan; without a suffix they have that
+    of the scan.
     """
     named = {
         opt.name: str(_beside(Path(scan), value))

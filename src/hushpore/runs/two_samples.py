@@ -1,4 +1,4 @@
-"""How two samples differ: the distance of their distributions, a test, and how far medians shifted.
+"""Comparison of two samples: distance of distributions, rank test, and shift of the median.
 
 References
 ----------
@@ -25,18 +25,17 @@ NOT_INDEPENDENT = (
     "compare materials, compare several scans of each."
 )
 
-_SAMPLES = 2000  # bootstrap samples: the ends of an interval then vary by some 3 % of its length
+_SAMPLES = 2000  # bootstrap samples: interval ends then vary by about 3 % of its length
 _LEVEL = 0.95  # share of the bootstrap samples within the interval
 
 
 def compare_samples(
     a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]
 ) -> tuple[float, float, float, float]:
-    """Return how two samples differ; four NaN where one is empty.
+    """Compare two samples; four NaN if one is empty.
 
-    Returns: the Kolmogorov-Smirnov distance; p of the two-sided test of Mann and Whitney; both ends
-    of the 95 % bootstrap interval of the median of `b` less that of `a`, always the same for the
-    same samples.
+    Returns: the Kolmogorov-Smirnov distance; p of the two-sided Mann-Whitney test; both ends of the
+    95 % bootstrap interval of the median of `b` minus that of `a` (fixed seed).
     """
     if not a.size or not b.size:
         return (float("nan"),) * 4
@@ -45,7 +44,7 @@ def compare_samples(
     rng = np.random.default_rng(0)
     medians = [_medians(each, rng) for each in (a, b)]
     low, high = np.quantile(medians[1] - medians[0], [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    # what is equal but for rounding, after a change of unit, is a tie
+    # values that differ only by the rounding of a change of unit are ties
     a, b = a.astype(np.float32), b.astype(np.float32)
     places = np.concatenate([a, b])
     shares = [np.searchsorted(np.sort(each), places, "right") / each.size for each in (a, b)]
@@ -58,8 +57,8 @@ def compare_samples(
 def _medians(values: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.NDArray[np.float64]:
     """Return the medians of samples drawn from `values`, as many from each, with replacement.
 
-    Drawing values is drawing their ranks, of which the order statistics of a uniform sample tell
-    the middle ones: so the samples themselves need not be drawn, however large they are. Of 5,000
+    The ranks of the middle values follow from order statistics of a uniform sample, so that the
+    samples themselves need not be drawn. Of 5,000
     pores that takes 0.003 s a column, and `scipy.stats.bootstrap` 0.8 s; of 100,000 0.06 and 8 s.
     """
     ordered, count = np.sort(values), values.size

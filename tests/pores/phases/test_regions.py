@@ -133,5 +133,5 @@ def test_two_phases_have_the_regions_of_pores() -> None:
 def test_without_regions_there_is_no_network(beads: np.ndarray, tmp_path: Path) -> None:
     found = hushpore.measure_phases(beads, are_labels=True)
     assert found.region_table.empty
-    with pytest.raises(InputError, match="are not split into regions"):
+    with pytest.raises(InputError, match="were measured without regions"):
         hushpore.export(found, tmp_path / "network.npz")

@@ -95,7 +95,7 @@ def test_a_name_that_cannot_be_used_is_explained(row, monkeypatch):
     said = []
     monkeypatch.setattr(row_module, "show_warning", said.append)
     row.save("../x")
-    assert "cannot be the name of a preset" in said[0]
+    assert "is not a valid name of a preset" in said[0]
 
 
 def test_what_was_last_used_can_be_chosen_and_not_deleted(row):

@@ -100,7 +100,7 @@ def test_a_result_is_saved_from_its_link_and_dropped_again(qtbot, viewer, widget
     pd.testing.assert_frame_equal(after.throats, before.throats, check_dtype=False)
     np.testing.assert_array_equal(after.profile, before.profile)
     assert provenance_of(layer)["settings"] == provenance_of(pores)["settings"]
-    assert "The voxel size 15.4 µm was given by the user." in provenance_of(layer)["notes"]
+    assert "Voxel size set by the user: 15.4 µm." in provenance_of(layer)["notes"]
     # and merges on, as if it had just been made
     other = PoresWidget(again)
     qtbot.addWidget(other.native)
@@ -124,7 +124,7 @@ def test_the_panel_of_results_saves_it_too(qtbot, viewer, pores, written):
 def test_what_was_saved_can_be_run_again_to_the_bit(tmp_path, widget, pores, written):
     folder = written(lambda: widget._result.linkActivated.emit("save"), "result")
     again = result_of(rerun(folder, tmp_path / "again"))
-    assert again.summary == "Identical: the same result, to the bit."
+    assert again.summary == "Identical: the new result equals the original bit for bit."
 
 
 def test_a_result_that_was_opened_can_be_saved_and_opened_again(viewer, widget, pores, written):
@@ -235,7 +235,7 @@ def test_what_was_measured_in_a_denoised_scan_is_run_again_to_the_bit(
         layer = viewer.add_layer(result_of(task).layers[0])
     folder = SavedLayer.of(layer).write(tmp_path / "result")
     again = result_of(rerun(folder, tmp_path / "again"))
-    assert again.summary == "Identical: the same result, to the bit."
+    assert again.summary == "Identical: the new result equals the original bit for bit."
 
 
 def measured(viewer, layer, folder):

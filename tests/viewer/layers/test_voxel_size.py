@@ -70,11 +70,11 @@ def test_the_line_of_facts_asks_for_a_size_that_is_unknown(viewer, widget):
     assert {str(unit) for unit in layer.units} == {"micrometer"}
     facts = widget._facts.text().replace("\xa0", " ")
     assert "15.4 x 15.4 x 15.4 µm" in facts
-    assert "The voxel size 15.4 µm was given by the user." in facts
+    assert "Voxel size set by the user: 15.4 µm." in facts
     assert viewer.canvas.overlays.scale_bar.visible
     # and can be mended
     give(widget, "16", "mm")
-    assert volume_of(layer).notes == ["The voxel size 16 mm was given by the user."]
+    assert volume_of(layer).notes == ["Voxel size set by the user: 16 mm."]
     assert volume_of(layer).unit == "mm"
 
 
@@ -119,7 +119,7 @@ def test_labels_tables_and_record_follow_at_once(qtbot, viewer, widget, scan):
     pd.testing.assert_frame_equal(known["throats"], truth.throats)
     assert known["provenance"]["result"] == truth.provenance["result"]
     assert known["provenance"]["input"]["spacing"] == [15.4] * 3
-    assert "The voxel size 15.4 µm was given by the user." in known["provenance"]["notes"]
+    assert "Voxel size set by the user: 15.4 µm." in known["provenance"]["notes"]
     # merging goes on with it
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy)

@@ -95,7 +95,7 @@ def test_another_layer_and_a_folder_can_be_chosen(qtbot, widget, viewer, results
     assert set(widget.result.table["difference"].dropna()) == {0.0}
     widget.b.value = tmp_path / "nothing"
     qtbot.waitUntil(lambda: widget._problem.text() != "", timeout=SOON)
-    assert "There is no result in" in widget._problem.text()
+    assert "No result found in" in widget._problem.text()
     assert widget.table.rowCount() == 0
 
 
@@ -154,7 +154,7 @@ def test_a_script_compares_and_waits(widget, viewer, tmp_path):
         widget.run()
     widget.b.value = tmp_path / "nothing"
     widget.run()
-    with pytest.raises(HushporeError, match="There is no result in"):
+    with pytest.raises(HushporeError, match="No result found in"):
         widget.wait(SOON / 1000)
     assert list(widget.asdict()) == ["a", "b", "quantity", "shares", "log", "cumulative"]
 
