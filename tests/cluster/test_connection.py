@@ -88,7 +88,7 @@ def test_workers_without_memory_are_refused() -> None:
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_PATIENCE", 0.2)
-    refused = pytest.raises(DeviceError, match=r"tcp://127.0.0.1:1 does not answer.*runs and can")
+    refused = pytest.raises(DeviceError, match=r"tcp://127.0.0.1:1 does not answer.*is running and")
     with refused, connect("tcp://127.0.0.1:1"):
         pass
 

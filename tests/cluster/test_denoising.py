@@ -232,7 +232,7 @@ def test_a_denoising_in_blocks_is_not_made_again_and_why(
     client: Client, scan: Path, tmp_path: Path
 ) -> None:
     result_of(denoise_on(client, scan, tmp_path / "clean.ome.zarr", QUICK))
-    with pytest.raises(InputError, match=r"on a cluster, which learns .* without --cluster"):
+    with pytest.raises(InputError, match=r"denoised on a cluster, .* without --cluster"):
         result_of(rerun(tmp_path / "clean.ome.json", tmp_path / "again.tif"))
     assert not (tmp_path / "again.tif").exists()
 

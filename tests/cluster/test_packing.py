@@ -41,5 +41,5 @@ def test_other_bytes_are_refused(damage: str) -> None:
     if damage in ("fewer", "more"):
         out = np.empty(1001 if damage == "fewer" else 999, np.int64)
     packed = {"cut": packed[:-1], "zeros": np.zeros_like(packed)}.get(damage, packed)
-    with pytest.raises(ValueError, match="What was packed"):
+    with pytest.raises(ValueError, match="The packed data"):
         unpack(packed, out)

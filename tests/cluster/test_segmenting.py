@@ -235,7 +235,7 @@ def test_one_machine_makes_it_again(
     assert "Not identical: labels differs" in other.summary
     # and the scan
     write_zarr(path, hushpore.read(path).replace(scan + 1), overwrite=True)
-    with pytest.raises(InputError, match="not what it was when this result was made"):
+    with pytest.raises(InputError, match="has changed since this result was made"):
         result_of(rerun(folder, path.with_name("third")))
 
 
@@ -360,7 +360,7 @@ def test_what_is_left_of_a_killed_run_is_gone_on_with(
     folder = run(path, client, 9, events)
     assert_same(folder, hushpore.segment_pores(hushpore.read(path)))
     notes = [event.message for event in events if isinstance(event, Note)]
-    assert any("which has left" in note for note in notes)
+    assert any("Resumed an earlier run with" in note for note in notes)
     computed, reused = (int(word) for word in notes[-1].split() if word.isdecimal())
     # survey, threshold and basins of 4 blocks, 3 faces and 2 bands
     assert reused >= 4 * 3 + 3 + 2
@@ -391,13 +391,13 @@ def test_work_that_loses_its_scheduler_is_kept(path: Path, client: Client) -> No
         job = segment_pores(path, folder, PoreSettings(), where=other, thickness=9)
         next(event for event in job if isinstance(event, Progress) and event.stage == "basins")
         cluster.close()
-        with pytest.raises(DeviceError, match="run the same again"):
+        with pytest.raises(DeviceError, match="run the same command again"):
             result_of(job)
         other.close()
     assert not folder.exists()
     events: list[Event] = []
     run(path, client, 9, events)
-    assert any("which has left" in event.message for event in events if isinstance(event, Note))
+    assert any("Resumed an earlier run with" in event.message for event in events if isinstance(event, Note))
     assert_same(folder, hushpore.segment_pores(hushpore.read(path)))
 
 
@@ -479,9 +479,9 @@ def test_cancelling_one_task_leaves_nothing(path: Path, client: Client) -> None:
 def test_what_needs_the_whole_is_not_cut_into_blocks(
     path: Path, client: Client, values: dict[str, Any]
 ) -> None:
-    with pytest.raises(InputError, match="leave the thickness of blocks out"):
+    with pytest.raises(InputError, match="Do not set the thickness of the blocks"):
         run(path, client, 9, **values)
-    with pytest.raises(MemoryLimitError, match=r"one worker measures .*Give the workers more"):
+    with pytest.raises(MemoryLimitError, match=r"needs all of .*Give the workers more"):
         run(path, client, None, memory_budget=0.3, **values)
 
 

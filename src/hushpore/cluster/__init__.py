@@ -1,1 +1,1 @@
-"""Jobs on many machines: the same work cut into blocks, on dask.distributed, over OME-Zarr."""
+"""Jobs on clusters: work in blocks of OME-Zarr images on the workers of dask.distributed."""

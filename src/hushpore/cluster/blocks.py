@@ -49,7 +49,7 @@ _UNPACKED, _PACKED = slice(4, 8), slice(12, 16)
 
 
 def pack(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the bytes of an array, packed: (n,), uint8."""
+    """Compress the bytes of an array: (n,), uint8."""
     # first when it is needed: one machine works without it
     from numcodecs import Blosc
 
@@ -59,7 +59,7 @@ def pack(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> None:
-    """Fill an array, C-contiguous, with what `pack` made of one of its shape and type.
+    """Fill a C-contiguous array from the output of `pack` for an array of its shape and dtype.
 
     Raises ValueError if these are other bytes.
     """
@@ -70,16 +70,16 @@ def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> None:
         unpacked, size = (int.from_bytes(content[at], "little") for at in (_UNPACKED, _PACKED))
         # of fewer bytes the rest of the array would be what memory held before
         if unpacked != piece.nbytes or size > len(content):
-            raise ValueError("What was packed is of another length.")
+            raise ValueError("The packed data have the wrong length.")
         try:
             codec.decode(content[:size], piece)
         except RuntimeError as error:
-            raise ValueError("What was packed is damaged.") from error
+            raise ValueError("The packed data are damaged.") from error
         content = content[size:]
 
 
 def _pieces(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Yield an array in pieces of whole values; of none nothing."""
+    """Yield an array in pieces of whole values; nothing for an empty array."""
     flat, step = values.reshape(-1), _PIECE // values.itemsize
     for start in range(0, flat.size, step):
         yield flat[start : start + step]
@@ -93,7 +93,7 @@ _SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a task needs to know of its job."""
+    """The plan of a job, which each task receives."""
 
     volume: Volume  # the scan, opened from OME-Zarr: its values stay on disk
     # folder that the tasks share, and the folder of the result
@@ -111,16 +111,16 @@ class Plan:
 
     @property
     def slabs(self) -> Slabs:
-        """How the image is cut."""
+        """The slabs of the volume."""
         return Slabs(self.shape[0], self.thickness, on_disk=True)
 
     @property
     def layers(self) -> Slabs:
-        """How the scan is cut where it is read."""
+        """The layers in which the scan is read."""
         return Slabs(self.shape[0], self.layer, on_disk=True)
 
     def rows(self, band: int) -> tuple[int, int]:
-        """Return the first row of a band, and the one after its last."""
+        """Return the first row of a band and the row after its last."""
         height = self.shape[1]
         return height * band // self.bands, height * (band + 1) // self.bands
 
@@ -153,7 +153,7 @@ class Blocks:
         self.threads.__exit__(None, None, None)
 
     def read(self, stack: str, first: int, last: int) -> npt.NDArray[Any]:
-        """Return some slices of a stack, as far as there are any, from all slabs they lie in."""
+        """Return slices of a stack, clipped to the volume, from the slabs that contain them."""
         depth, *plane = self.plan.shape
         first, last = max(first, 0), min(last, depth)
         kinds: dict[str, Any] = {"basins": np.int32, "distance": np.float32}
@@ -226,19 +226,19 @@ class Blocks:
         self.moved += save_arrays(self.folder / f"{table}-{number}.arrays", arrays)
 
     def load(self, table: str, number: int, *names: str) -> Any:
-        """Return the arrays of these names of a table; of one name the array itself."""
+        """Return arrays of a table by name; for a single name the array itself."""
         arrays, nbytes = _load(self.folder / f"{table}-{number}.arrays", names)
         self.moved += nbytes
         return arrays[names[0]] if len(names) == 1 else [*arrays.values()]
 
     def planes(self, name: str, number: int) -> Path:
-        """Return the file of some planes of numbers."""
+        """Return the path of a file of planes."""
         return self.folder / f"{name}-{number}.planes"
 
     def read_plane(
         self, name: str, number: int, index: int, rows: tuple[int, int], height: int
     ) -> npt.NDArray[np.float32]:
-        """Return some rows of one of the planes, float32, of a height, in a file."""
+        """Return rows of one of the planes (float32) in a file."""
         width = self.plan.shape[2]
         offset = (index * height + rows[0]) * width * 4
         count = (rows[1] - rows[0]) * width
@@ -251,7 +251,7 @@ class Blocks:
 
 
 class _StoredGrey(DiskArray):
-    """The grey values of a scan, read from the layers that lie in the folder of its tasks."""
+    """The grey values of a scan, read from the layers in the folder of the tasks."""
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__(blocks.plan.shape, blocks.plan.volume.dtype)
@@ -268,7 +268,7 @@ class _StoredGrey(DiskArray):
 
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
-    """Write arrays into one file, which is there whole or not at all; returns bytes, packed."""
+    """Write arrays into one file atomically; returns the number of packed bytes."""
     # np.load parses Python, which several threads at once cannot with some versions
     packed = {name: pack(np.asarray(each)) for name, each in arrays.items()}
     # with an entry more, as a file of no arrays and no entries cannot be read again
@@ -283,7 +283,7 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
 
 
 def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
-    """Return arrays of a file that `save_arrays` wrote; without names all, in their order there.
+    """Return arrays from a file of `save_arrays`: those named, or all in the order of the file.
 
     Raises InputError if it is damaged, or was changed.
     """
@@ -291,12 +291,12 @@ def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
 
 
 def load_named(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
-    """Return arrays as `load_arrays`, by their names."""
+    """Return arrays as `load_arrays` does, by name."""
     return _load(path, names)[0]
 
 
 def _load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """Return arrays by their names, and how many bytes they were, packed."""
+    """Return arrays by name, and the number of packed bytes."""
     found, nbytes = {}, 0
     with whole(path), safe_open(path, framework="numpy") as file:
         known = file.metadata()
@@ -314,7 +314,7 @@ def _load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, npt.NDArray[Any
 
 @contextmanager
 def whole(path: Path) -> Iterator[None]:
-    """Say of a scratch file that cannot be understood that it is damaged.
+    """Report a scratch file that cannot be read as damaged.
 
     Raises InputError for errors of any kind but those of the system.
     """
@@ -335,8 +335,8 @@ def whole(path: Path) -> Iterator[None]:
 
 def _changed(path: Path) -> InputError:
     return InputError(
-        f"{path} is damaged, or was changed since it was written, and was not used. What was begun "
-        "is given up; run the same again to begin anew."
+        f"The scratch file {path} is damaged or was changed. The partial result was discarded; run "
+        "the same command again."
     )
 
 
@@ -347,7 +347,7 @@ def _digest(packed: npt.NDArray[np.uint8], form: str) -> str:
 
 
 def _sum(packed: npt.NDArray[np.uint8]) -> np.uint64:
-    """Return a number in which each byte counts; as fast as they are read."""
+    """Return a checksum of the bytes, as fast as they are read."""
     words = packed.size // 8 * 8
     last = np.zeros(8, np.uint8)
     last[: packed.size - words] = packed[words:]

@@ -1,4 +1,4 @@
-"""Where a job runs beyond this process: a scheduler of dask.distributed and its workers."""
+"""Connection to a cluster: a scheduler of dask.distributed and its workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-#: Beginnings of the addresses of schedulers.
+#: Setups of the addresses of schedulers.
 _ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://", "inproc://")
 #: How many seconds a scheduler, and then its first worker, may take to answer.
 _PATIENCE = 10
@@ -35,7 +35,7 @@ _SAME = ("hushpore", "distributed", "dask")
 
 @contextmanager
 def connect(where: str | Client, memory: float | None = None) -> Iterator[Client]:
-    """Connect to the workers of a job, or start them, for as long as a ``with`` block lasts.
+    """Connect to the workers of a job, or start them, for the duration of a ``with`` block.
 
     Parameters
     ----------
@@ -80,31 +80,29 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
 
 
 def device_on(where: str | Client, device: str) -> str:
-    """Return what each worker of a place takes for a device: of `ALL_GPUS` its own."""
+    """Return the device of each worker; with `ALL_GPUS` each has its own GPU."""
     is_all = ALL_GPUS in (where, device)
     return "cuda" if is_all and device in ("auto", ALL_GPUS) else device
 
 
 def require_distributed() -> ModuleType:
-    """Import dask.distributed, which only work on a cluster needs.
+    """Import dask.distributed, which only jobs on clusters need.
 
     Raises MissingPackageError if it is not installed.
     """
-    return import_optional("distributed", "Work on a cluster", "cluster")
+    return import_optional("distributed", "Running on a cluster", "cluster")
 
 
 def _processes(where: str, memory: float | None) -> tuple[int, int]:
-    """Return how many processes to start, and the bytes that each may take."""
+    """Return the number of processes to start, and the memory limit of each in bytes."""
     number = where.partition(":")[2]
     if not number.isdecimal() or int(number) < 1:
-        raise InputError(
-            f"{where!r} does not say how many processes to start: write for example 'local:2'."
-        )
+        raise InputError(f"{where!r} gives no number of processes. Use for example local:2.")
     return int(number), _bytes_of_each(int(number), memory)
 
 
 def _bytes_of_each(count: int, memory: float | None) -> int:
-    """Return the bytes that each of some processes may take."""
+    """Return the memory limit of each process in bytes."""
     if memory is not None and memory <= 0:
         raise InputError(f"The memory of a worker must be above 0 GB; got {memory:g}.")
     if memory is None:
@@ -137,7 +135,7 @@ def _all_gpus(memory: float | None) -> Iterator[Client]:
 
 @contextmanager
 def _started(start: Callable[..., Any], memory: int) -> Iterator[Client]:
-    """Start processes of one thread each, which only this machine can reach."""
+    """Start single-threaded worker processes that only this machine can reach."""
     distributed = require_distributed()
     environment = os.environ.copy()
     # a port that is free, on the loopback interface alone
@@ -181,17 +179,17 @@ def _remote(where: str) -> Iterator[Client]:
         file = Path(where).expanduser()
         if not file.is_file():
             raise InputError(
-                f"{where!r} is no place to run: write 'local:2', 'cuda:all', the address of a "
-                "scheduler as 'tcp://host:8786', or the path of a scheduler file; there is no such "
-                "file."
+                f"{where!r} is not a cluster: there is no scheduler file of this name. Use "
+                "local:2, cuda:all, the address of a scheduler such as tcp://host:8786, or the "
+                "path of a scheduler file."
             )
         place = {"scheduler_file": str(file)}
     if where.startswith("tls://"):
         stated = distributed.Security().get_connection_args("client")
         if stated.get("ssl_context") is None:
             raise DeviceError(
-                f"{where} asks for certificates, and dask's configuration names none: set "
-                "distributed.comm.tls.ca-file and distributed.comm.tls.client.cert and .key there."
+                f"{where} requires certificates, but dask's configuration names none. Set "
+                "distributed.comm.tls.ca-file and distributed.comm.tls.client.cert and .key."
             )
     try:
         with warnings.catch_warnings():
@@ -201,22 +199,22 @@ def _remote(where: str) -> Iterator[Client]:
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         problem = first_line(error)
         raise DeviceError(
-            f"The scheduler {where} does not answer ({problem}). See that it runs and can be "
-            "reached from here."
+            f"The scheduler {where} does not answer ({problem}). Check that it is running and "
+            "reachable from this machine."
         ) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=_PATIENCE)
         except TimeoutError as error:
             raise DeviceError(
-                f"The scheduler {where} has no workers. Start some with: dask worker {where}"
+                f"The scheduler {where} has no workers. Start workers with: dask worker {where}"
             ) from error
         _check_versions(client)
         yield client
 
 
 def _check_versions(client: Client) -> None:
-    """Refuse workers that have another version of what must be the same.
+    """Raise an error if workers have other versions of the required packages.
 
     Raises DeviceError: with what differs, and where.
     """
@@ -231,13 +229,13 @@ def _check_versions(client: Client) -> None:
     ]
     if wrong:
         raise DeviceError(
-            f"Workers must run the same versions as this program: {'; '.join(wrong[:3])}. Install "
-            "the same on all machines."
+            f"The workers have other versions than this program: {'; '.join(wrong[:3])}. Install "
+            "the same versions on all machines."
         )
 
 
 def _versions(stated: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the versions that matter, of what a machine states; of Python the first two parts."""
+    """Return the versions that must agree; of Python only major and minor."""
     python = str(stated["host"]["python"]).split(".")[:2]
     packages = stated["packages"]
     return {"Python": ".".join(python), **{name: packages.get(name) for name in _SAME}}

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Paths:
-    """Where things lie, by paths that are the same on every machine."""
+    """Paths of the job, the same on every machine."""
 
     scan: Volume  # the noisy one, whose values lie in OME-Zarr
     # the result that is being made, and the folder for what is needed meanwhile
@@ -74,7 +74,7 @@ class Paths:
     unrestored: str = ""
 
     def volume(self) -> Volume:
-        """Return the noisy volume, with the second scan beside it; all values stay on disk."""
+        """Return the noisy volume with the repeat scan attached, both lazy."""
         scans = [self.scan, *([] if self.pair is None else [self.pair[1]])]
         for number, file in enumerate(self.rings):
             with whole(Path(file)), np.load(file) as kept:
@@ -85,16 +85,16 @@ class Paths:
         return dataclasses.replace(scans[0], auxiliary={self.pair[0]: scans[1]})
 
     def attach(self, volume: Volume, settings: DenoiseSettings) -> Volume:
-        """Return a volume with the files that settings name beside it."""
+        """Return a volume with the files named in the settings attached."""
         return attach_files(volume, settings, ScanRecipe("", trust=self.trust))
 
     def scans(self) -> list[Volume]:
-        """Open the noisy volume, and the second where there is one."""
+        """Open the noisy volume and the repeat scan, if there is one."""
         volume = self.volume()
         return [volume, *([] if self.pair is None else [volume.auxiliary[self.pair[0]]])]
 
     def second(self, volume: Volume) -> Volume | None:
-        """Return the second scan beside a volume."""
+        """Return the repeat scan attached to a volume."""
         return None if self.pair is None else volume.auxiliary[self.pair[0]]
 
     def image(self) -> ZarrImage:
@@ -106,13 +106,13 @@ class Paths:
         return ZarrImage.open(self.unrestored or self.content)
 
     def done(self, block: Block) -> Path:
-        """Return the file that says that a block is written, and what was found in it."""
+        """Return the path of the report of a block, which exists once the block is written."""
         return Path(self.scratch) / f"block-{'-'.join(map(str, start_of(block)))}.json"
 
 
 @dataclass(frozen=True)
 class PredictionOptions:
-    """How blocks are predicted: the same on every worker."""
+    """Settings of the prediction, the same on every worker."""
 
     device: str  # as a user names it; each worker has its own
     dtype: torch.dtype  # arithmetic of the network
@@ -121,13 +121,13 @@ class PredictionOptions:
 
 
 def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch.dtype]:
-    """Return the name of a worker's device, and the arithmetic that suits it."""
+    """Return the name and the best precision of a worker's device."""
     backend = choose_backend(device)
     return backend.name, choose_precision(precision, backend, dimensions)
 
 
 def ring_centre(paths: Paths, number: int) -> tuple[tuple[float, float], Timing]:
-    """Find the middle of the rings of a scan: the first, or the second."""
+    """Find the centre of the rings of a scan (0: the scan, 1: the repeat scan)."""
     timer = StageTimer()
     with timer.stage("ring correction"):
         found = centre_of(paths.scans()[number])
@@ -137,7 +137,7 @@ def ring_centre(paths: Paths, number: int) -> tuple[tuple[float, float], Timing]
 def slice_rings(
     paths: Paths, which: tuple[int, tuple[float, float], int, int]
 ) -> tuple[tuple[int, SliceProfiles], Timing]:
-    """Find the rings in some slices of a scan; return the first of the slices, and the rings."""
+    """Find the rings in some slices of a scan; returns the first slice and the rings."""
     number, centre, first, last = which
     timer = StageTimer()
     with timer.stage("ring correction"):
@@ -148,7 +148,7 @@ def slice_rings(
 def keep_rings(
     file: Path, centre: tuple[float, float], found: Sequence[tuple[int, SliceProfiles]]
 ) -> None:
-    """Write the rings of all slices of a scan to a file, whole."""
+    """Write the rings of all slices of a scan to a file, atomically."""
     profiles, moments = zip(*(each for _, each in sorted(found, key=itemgetter(0))), strict=True)
     with new_file(file, overwrite=True) as part, part.open("wb") as opened:
         np.savez(
@@ -174,7 +174,7 @@ class Measured:
 
 
 def measure_block(paths: Paths, block: Block) -> tuple[list[Measured], Timing]:
-    """Look at every value of a block, for the grey scale; of both scans where there are two."""
+    """Measure the grey values of a block, in both scans if there are two."""
     timer = StageTimer()
     volume = paths.volume()
     scans = [each for each in (volume, paths.second(volume)) if each is not None]
@@ -206,7 +206,7 @@ def _measured(volume: Volume, block: Block, timer: StageTimer) -> Measured:
 
 
 def scale_of(found: Sequence[Measured], volume: Volume) -> Scale:
-    """Return the grey scale of a volume of which all blocks were measured.
+    """Return the grey scale of a volume from measurements of all blocks.
 
     Raises InputError if there are NaN or infinite values, a channel is constant, or float32 does
     not tell its values apart.
@@ -219,13 +219,15 @@ def scale_of(found: Sequence[Measured], volume: Volume) -> Scale:
     moments = [_joined(each for each in found if each.channel == channel) for channel in channels]
     for channel, (_, deviation) in enumerate(moments):
         if not deviation:
-            raise InputError(f"Channel {channel} of {volume.name} is constant; leave it out.")
+            raise InputError(
+                f"Channel {channel} of {volume.name} is constant. Exclude it from the channels."
+            )
     mean, deviations = (tuple(each) for each in zip(*moments, strict=True))
     return Scale(mean, deviations).require_steps(volume)
 
 
 def _joined(parts: Iterable[Measured]) -> tuple[float, float]:
-    """Return mean and deviation of values of which those of parts are known (Chan et al. 1979)."""
+    """Combine means and standard deviations of parts (Chan et al. 1979)."""
     count, mean, squares = 0, 0.0, 0.0
     for part in parts:
         both = count + part.count
@@ -247,7 +249,7 @@ def learn_on_worker(paths: Paths, settings: DenoiseSettings, device: str, scale:
 def denoise_block(
     paths: Paths, options: PredictionOptions, model: Model, block: Block
 ) -> tuple[None, Timing]:
-    """Predict a block and write it, and then what was removed from it, and what it was."""
+    """Predict a block and write it, then its report."""
     timer, backend = StageTimer(), choose_backend(options.device)
     timer.run_on(backend.clock())
     # a task is of one thread, and more give other roundings
@@ -265,7 +267,7 @@ def denoise_block(
 
 
 def restore_block(paths: Paths, noise: NoiseDiagnosis, block: Block) -> tuple[None, Timing]:
-    """Restore the detail of a block, and write it, and then what was removed from it."""
+    """Restore the detail of a block and write it, then its report."""
     timer, volume = StageTimer(), paths.volume()
     around, own = _around(block, MARGIN, volume.shape)
     with timer.stage("reading") as run:
@@ -304,7 +306,7 @@ def _around(
 
 
 def _put_back(paths: Paths, block: Block, denoised: npt.NDArray[Any]) -> None:
-    """Leave what is filled in around the scan as it was, in place."""
+    """Restore the padding around the scan in place."""
     if paths.padding is None:
         return
     # with its rings: what is filled in has none
@@ -322,7 +324,7 @@ def _predicted(
     backend: Backend,
     timer: StageTimer,
 ) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
-    """Predict a block, in smaller tiles where memory runs out; return it, and what was there."""
+    """Predict a block, in smaller tiles if memory runs out; returns result and input."""
     model.network.to(backend.device)
     core: tuple[int, ...] | None = options.core
     volume = paths.volume()
@@ -337,11 +339,13 @@ def _predicted(
             if not is_out_of_memory(error):
                 raise
         core = halve_core(core, max(model.network.architecture.multiples))
-    raise MemoryLimitError("Not even the smallest tile fits into the memory of a worker.")
+    raise MemoryLimitError(
+        "The smallest tile does not fit into the memory of a worker. Give each worker more memory."
+    )
 
 
 def reduce_block(paths: Paths, where: tuple[int, Block]) -> tuple[None, Timing]:
-    """Make a block of a coarser level."""
+    """Compute a block of a coarser level."""
     timer, (level, block) = StageTimer(), where
     with timer.stage("coarser levels"):
         if Path(paths.scratch).is_dir():
@@ -352,7 +356,7 @@ def reduce_block(paths: Paths, where: tuple[int, Block]) -> tuple[None, Timing]:
 def examine(
     paths: Paths, noise: NoiseDiagnosis, dimensions: int, seed: int, moments: tuple[float, float]
 ) -> tuple[Residual, Timing]:
-    """Look at what was removed and at what is left."""
+    """Examine the residual and the result."""
     timer = StageTimer()
     with timer.stage("examination"):
         with trusting(paths.trust):
@@ -363,12 +367,12 @@ def examine(
 
 
 def start_of(block: Block) -> tuple[int, ...]:
-    """Return where a block begins."""
+    """Return the first voxel of a block."""
     return tuple(each if isinstance(each, int) else each.start for each in block)
 
 
 def _tell(file: Path, scans: list[npt.NDArray[Any]], denoised: Any) -> None:
-    """Write what is known of a block: that it is done, what was removed, and what it was."""
+    """Write the report of a finished block: moments of the residual, and digests of the input."""
     noisy = scans[0]
     total = square = 0.0
     for before, after in zip(noisy, denoised, strict=True):
@@ -391,7 +395,7 @@ def _tell(file: Path, scans: list[npt.NDArray[Any]], denoised: Any) -> None:
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Have PyTorch use so many threads, in a process that does one task at a time."""
+    """Set the number of threads of PyTorch, in a process that runs one task at a time."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

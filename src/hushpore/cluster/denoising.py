@@ -1,4 +1,4 @@
-"""Denoising on a cluster: trained on one worker, predicted block by block on all of them."""
+"""Denoising on a cluster: training on one worker, prediction in blocks on all workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hushpore.cluster.blocks import whole
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.scan import as_source, as_zarr, inputs_of, stamp_of
-from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread, watch
+from hushpore.cluster.task_runner import in_words, loss_explained, memory_of, spread, watch
 from hushpore.denoising.fill_value import PADDED, find_fill_value
 from hushpore.denoising.inference.tiles import CORES, core_within
 from hushpore.denoising.inference.volumes import FREE_SHARE, TILE_SHARE
@@ -142,7 +142,7 @@ def denoise_on(
 def _second(
     scan: ScanRecipe | Volume, settings: DenoiseSettings, trust: bool
 ) -> ScanRecipe | Volume | None:
-    """Return the second scan that settings name, to be opened as the first."""
+    """Return the repeat scan named in the settings, to be opened like the scan."""
     if not settings.pair:
         return None
     if isinstance(scan, Volume):
@@ -151,7 +151,7 @@ def _second(
 
 
 class _Denoising:
-    """One denoising on a cluster, as the client sees it."""
+    """A denoising job on a cluster, controlled by the client."""
 
     def __init__(
         self, client: Client, paths: Paths, settings: DenoiseSettings, device: str
@@ -164,7 +164,7 @@ class _Denoising:
         self.rings: list[dict[str, Any]] | None = None
 
     def run(self) -> Job:
-        """Do it, and return what came out; its volume is the noisy one still."""
+        """Run the job and return its result, still with the noisy volume."""
         name = f"{self.volume.name} denoised"
         empty = np.broadcast_to(np.float32(0), self.volume.shape)
         # blocks come one by one: no layer of them is ever in memory
@@ -179,7 +179,7 @@ class _Denoising:
         PlaneReader(
             self.volume, self.settings.dimensions, load_second_scan(self.volume, self.settings)
         )
-        with loss_in_words():
+        with loss_explained():
             arithmetic = self.client.run(
                 remote.arithmetic, self.device, self.settings.precision, self.settings.dimensions
             )
@@ -216,7 +216,7 @@ class _Denoising:
         return self._result(trained, residual, written, blocks)
 
     def _correct_rings(self) -> Job:
-        """Find the rings in all slices; from here on all tasks work on what is left."""
+        """Find the rings in all slices; all later tasks work on the corrected scan."""
         if not self.settings.correct_rings:
             return
         files = []
@@ -250,14 +250,14 @@ class _Denoising:
                 noise = NoiseRecord(diagnosis, **known["noise"])
                 outcome = TrainingOutcome(load_model(model), **known["outcome"])
                 notes, where = tuple(map(Note.of_dict, known["notes"])), known["device"]
-            yield self._note("The model is that of the run before, which was broken off.")
+            yield self._note("Resumed an interrupted run: its trained model is used.")
             self.notes += notes
             return TrainingResult(outcome, noise, notes, where)
         settings = self.settings
         # of values that are not finite nothing can be made, with a model neither
         scale = yield from self._measure()
         if settings.model:
-            # the file may be on this machine alone
+            # the workers may not see the file of the user
             given = file.with_name("given.safetensors")
             trained = load_model(settings.model)
             trained.save(given, overwrite=True)
@@ -268,28 +268,28 @@ class _Denoising:
         watched = watch(
             self.client, remote.learn_on_worker, self.paths, settings, self.device, scale
         )
-        came_to: TrainingResult = yield from mapped(
-            part_of(watched, _MEASURED, _LEARNT), self._taken_in
+        training: TrainingResult = yield from mapped(
+            part_of(watched, _MEASURED, _LEARNT), self._collect
         )
-        # not all that is noted is told
-        self.notes += [each for each in came_to.notes if each not in self.notes]
-        came_to.outcome.model.save(model, overwrite=True)
-        facts = {name: value for name, value in vars(came_to.outcome).items() if name != "model"}
+        # some notes are kept without being sent as events
+        self.notes += [each for each in training.notes if each not in self.notes]
+        training.outcome.model.save(model, overwrite=True)
+        facts = {name: value for name, value in vars(training.outcome).items() if name != "model"}
         known = {
-            **vars(came_to),
+            **vars(training),
             "outcome": facts,
-            "noise": dataclasses.asdict(came_to.noise),
-            "notes": [note.to_dict() for note in came_to.notes],
+            "noise": dataclasses.asdict(training.noise),
+            "notes": [note.to_dict() for note in training.notes],
         }
-        # last: where it is, the model is too
+        # written last: its presence implies the model
         with new_file(file, overwrite=True) as part:
             write_json(part, known)
-        # as the workers read it: PyTorch rounds differently where weights lie in another order
-        outcome = dataclasses.replace(came_to.outcome, model=load_model(model))
-        return dataclasses.replace(came_to, outcome=outcome)
+        # read back as the workers do: rounding in PyTorch depends on the memory layout of weights
+        outcome = dataclasses.replace(training.outcome, model=load_model(model))
+        return dataclasses.replace(training, outcome=outcome)
 
     def _measure(self) -> Generator[Event, None, Scale]:
-        """Return the grey scale of the volume, of which every value is looked at."""
+        """Return the grey scale of the volume, measured from all values."""
         blocks = list(self.image.blocks())
         self.progress = Progress("measuring", 0, len(blocks), "blocks", _CONVERTED)
         tasks = spread(self.client, remote.measure_block, blocks, self.paths)
@@ -303,7 +303,7 @@ class _Denoising:
         return scale
 
     def _keep_unrestored(self, noise: NoiseDiagnosis) -> Generator[Event, None, None]:
-        """Have predictions written to an image of their own, where the noise allows to tell."""
+        """Write predictions to a separate image first, if the noise allows detail restoration."""
         if not noise.is_independent:
             yield self._note(NOT_RESTORED, True, "result")
             return
@@ -314,7 +314,7 @@ class _Denoising:
         self.paths = dataclasses.replace(self.paths, unrestored=str(folder))
 
     def _restore(self, noise: NoiseDiagnosis) -> Generator[Event, None, None]:
-        """Restore detail in all blocks, each with a margin of what is predicted around it."""
+        """Restore detail in all blocks, each with a margin of the prediction around it."""
         blocks = list(self.image.blocks())
         missing = [block for block in blocks if not self._is_done(block)]
         done = len(blocks) - len(missing)
@@ -323,11 +323,11 @@ class _Denoising:
         yield from self._timed(tasks, _RESTORED)
 
     def _is_done(self, block: Block) -> bool:
-        """Whether a block of the result is written, and what was found in it."""
+        """Whether a block of the result and its report are written."""
         return self.paths.done(block).exists() and self.image.is_written(block)
 
     def _predict(self, model: Model) -> Generator[Event, None, int]:
-        """Predict the blocks that are not written; returns how many were."""
+        """Predict the missing blocks; returns the number of blocks that existed."""
         blocks, predicted = list(self.image.blocks()), self.paths.predicted()
         of_result = not self.paths.unrestored
         missing = [
@@ -337,19 +337,21 @@ class _Denoising:
         ]
         written = len(blocks) - len(missing)
         if written:
-            yield self._note(f"{written} of {len(blocks)} blocks were written by a run before.")
+            yield self._note(
+                f"Resumed: {written} of {len(blocks)} blocks were written by an earlier run."
+            )
         dimensions = self.settings.dimensions
         memory = TILE_SHARE * FREE_SHARE * (memory_of(self.client) or math.inf)
         core = core_within(memory, model.network.architecture, self.dtype)
         if core != CORES[dimensions]:
             yield self._note(
-                f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "
-                "values may differ from those of one machine in the last digits."
+                f"Prediction in tiles of {' x '.join(map(str, core[1:]))} to fit the memory of the "
+                "workers: values may differ from those of one machine in the last digits."
             )
         augment = model.augments(self.settings, self.volume.shape)
         options = PredictionOptions(self.device, self.dtype, core, augment)
         self.progress = Progress("denoising", written, len(blocks), "blocks", _LEARNT)
-        with loss_in_words():
+        with loss_explained():
             # by its file, so that it can be read again; each worker gets it once
             file = str(Path(self.paths.scratch, "model.safetensors"))
             shared = self.client.submit(load_model, file, pure=False)
@@ -373,7 +375,7 @@ class _Denoising:
             begin = end
 
     def _timed(self, tasks: Iterable[Any], end: float = _COARSER) -> Counted:
-        """Wait for tasks, telling of each; take in their timings and return the rest."""
+        """Wait for tasks, yielding progress; collect their timings and return their results."""
         found, begin = [], self.progress
         yield begin
         for finished_task in tasks:
@@ -386,12 +388,12 @@ class _Denoising:
                 share = len(found) / max(begin.total - begin.done, 1)
                 fraction = begin.fraction + (end - begin.fraction) * min(share, 1.0)
                 self.progress = dataclasses.replace(begin, done=done, fraction=fraction)
-            # also while nothing comes, so that a cancel is heard of
+            # also while waiting, so that a cancel is noticed
             yield self.progress
         return found
 
-    def _taken_in(self, event: Event) -> Event:
-        """Keep the notes of a job that runs on a worker, and take in its timings."""
+    def _collect(self, event: Event) -> Event:
+        """Collect notes and timings of a job on a worker."""
         if isinstance(event, Note):
             self.notes.append(event)
         elif isinstance(event, Timing):
@@ -426,13 +428,13 @@ class _Denoising:
 
 
 def _found_in(file: Path) -> Any:
-    """Return what was found in a block that is done."""
+    """Return the report of a finished block."""
     with whole(file):
         return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _digest(blocks: Iterable[str]) -> str:
-    """Return what tells a scan from another, of the digests of its blocks."""
+    """Return the fingerprint of a scan from the digests of its blocks."""
     digest = hashlib.blake2b(digest_size=16)
     for each in blocks:
         digest.update(bytes.fromhex(each))

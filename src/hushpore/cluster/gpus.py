@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hushpore.base.errors import DeviceError, HushporeError
-from hushpore.cluster.task_runner import loss_in_words
+from hushpore.cluster.task_runner import loss_explained
 from hushpore.device.backend import choose_backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.pores.gpu.engine import Gpu
@@ -71,7 +71,7 @@ def gpus_of(client: Client, device: str, plane: int) -> Gpus:
     """
     if not device.startswith("cuda"):
         return Gpus()
-    with loss_in_words():
+    with loss_explained():
         found = [*client.run(_look, device).values()]
     problem = next((each.problem for each in found if each.problem), "")
     slices = min(fitting_slices(each.room, plane) for each in found)

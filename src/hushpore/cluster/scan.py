@@ -1,4 +1,4 @@
-"""The scan that a cluster works on: an OME-Zarr image, of which every worker reads blocks."""
+"""The scan of a job on a cluster: an OME-Zarr image, of which workers read blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def as_source(scan: Scan, series: int | str | None, trust: bool) -> ScanRecipe | Volume:
-    """Return a file or folder with how it is read; what is a source or a volume is left as it is.
+    """Return the recipe of a path; recipes and volumes are returned unchanged.
 
     `series`: which of several image stacks, and `trust`: as for `hushpore.read`.
     """
@@ -46,7 +46,7 @@ def as_source(scan: Scan, series: int | str | None, trust: bool) -> ScanRecipe |
 def as_zarr(
     scan: ScanRecipe | Volume, scratch: Path, copy: str = "scan", *, trust: bool = False
 ) -> Generator[Event, None, Volume]:
-    """Return the scan, whose values lie in OME-Zarr: converted first if it is of another format.
+    """Return the scan as OME-Zarr, converted first if it has another format.
 
     `scan`: what is to be read; or a volume, which lies on disk already where it was opened from
     OME-Zarr; what is known of it now may be other than what is there. `scratch`: where to convert
@@ -64,8 +64,8 @@ def as_zarr(
     if not folder.exists():
         name = scan.name if isinstance(scan, Volume) else Path(scan.path).name
         yield Note(
-            f"{name} is no OME-Zarr and is converted first, for the workers to read blocks of it; "
-            "hushpore convert does that once for many jobs."
+            f"{name} is not OME-Zarr and is converted first, so that workers can read blocks. "
+            "To convert it once for several jobs, use hushpore convert."
         )
         if isinstance(scan, ScanRecipe):
             yield from converting(scan.path, folder, scan)
@@ -82,7 +82,7 @@ def open_beside(
     *,
     trust: bool,
 ) -> Volume:
-    """Return a scan with what settings name beside it; all of it lies where workers can read it.
+    """Return a scan with the files named in the settings attached, all readable by workers.
 
     `volume`: as `as_zarr` returns it. `auxiliary`: what lies beside the scan already; else settings
     name files. `scratch`: where masks and labels go that do not lie in OME-Zarr. Points stay as
@@ -109,18 +109,18 @@ def open_beside(
 
 
 def folders_of(volume: Volume) -> list[Path]:
-    """Return the folders in which a volume and what lies beside it are."""
+    """Return the folders of a volume and its attached images."""
     values = (volume.data, *volume.auxiliary.values())
     return [each.folder for each in values if isinstance(each, ZarrStack) and each.folder]
 
 
 def inputs_of(scan: ScanRecipe | Volume, settings: Settings) -> list[str]:
-    """Return the files that are read for a job: of the scan, and those that its settings name."""
+    """Return the input files of a job: the scan and the files named in the settings."""
     return [scan.source if isinstance(scan, Volume) else scan.path, *files_of([settings])]
 
 
 def _on_disk(scan: ScanRecipe | Volume) -> Volume | None:
-    """Return a scan that lies in OME-Zarr already; None where it does not."""
+    """Return a scan that is OME-Zarr already, else None."""
     if isinstance(scan, Volume):
         return None if _in_folder(scan) is None else dataclasses.replace(scan, auxiliary={})
     path = Path(scan.path).expanduser().resolve()
@@ -132,7 +132,7 @@ def _on_disk(scan: ScanRecipe | Volume) -> Volume | None:
 
 
 def _own(copy: Path) -> Volume:
-    """Open a copy that was made here; of one value it is compressed to nearly nothing."""
+    """Open a copy made here, trusted even if it is compressed extremely."""
     with trusting(True):
         (volume,) = open_zarr(copy)
     return volume
@@ -153,7 +153,7 @@ def _in_folder(volume: Volume) -> tuple[Path, int, Volume] | None:
 
 
 def source_of(scan: ScanRecipe | Volume) -> ScanRecipe | None:
-    """Return where a scan lies, and how it is read; None of values in memory."""
+    """Return the recipe of a scan; None for values in memory."""
     if isinstance(scan, ScanRecipe):
         return scan
     found = _in_folder(scan)
@@ -167,7 +167,7 @@ def source_of(scan: ScanRecipe | Volume) -> ScanRecipe | None:
 
 
 def stamp_of(scan: ScanRecipe | Volume) -> dict[str, Any]:
-    """Return what tells a scan from another, as JSON values, without reading it.
+    """Return the identity of a scan as JSON values, without reading it.
 
     An array in memory has none: no later run goes on with what was made of it.
     """

@@ -1,6 +1,7 @@
-"""Pores of a volume in blocks on the workers of a cluster: the same labels and tables as on one.
+"""Pore segmentation on a cluster, with the labels and tables of a single machine.
 
-Of a volume that one worker holds a single task there finds the pores as one machine does.
+A volume that fits into the memory of one worker is segmented there in a single task, a larger one
+in blocks on all workers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.gpus import Gpus, gpus_of
 from hushpore.cluster.outputs import Finished, write_table
 from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, open_beside, source_of
-from hushpore.cluster.setup import check_folders, check_settings, has_begun, memory_for_one
+from hushpore.cluster.setup import check_folders, check_settings, has_slab_results, memory_for_one
 from hushpore.cluster.stages import in_blocks
 from hushpore.cluster.task_runner import watch, workers_of
 from hushpore.device.backend import Backend, choose_backend
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 _FOUND = 0.9
 
 
-def in_one_task(
+def segment_on_one_worker(
     client: Client,
     work: Unfinished,
     volume: Volume,
@@ -59,14 +60,14 @@ def in_one_task(
     threads: int,
     where: str,
 ) -> Generator[Event, Any, Finished]:
-    """Segment the whole volume on one worker, in so many bytes of memory; yields its events."""
+    """Segment the whole volume on one worker, within a memory limit; yields its events."""
     check_folders(client, *folders_of(volume), work.scratch)
     notes = [Note(f"Processed in one piece, by one of {where}.")]
     if gpus.problem:
         notes.append(Note(gpus.problem, warning=True))
     yield from notes
     content = str(work.content)
-    job = watch(client, segment_in_one, volume, settings, content, memory, gpus.device, threads)
+    job = watch(client, segment_whole, volume, settings, content, memory, gpus.device, threads)
     found: Finished = yield from part_of(job, 0.02, 0.99)
     provenance, of_job = found.provenance, found.provenance["notes"][len(volume.notes) :]
     provenance |= {
@@ -77,7 +78,7 @@ def in_one_task(
     return found._replace(remarks=by_importance([*found.remarks, *notes]))
 
 
-def segment_in_one(
+def segment_whole(
     volume: Volume,
     settings: PoreSettings,
     content: str,
@@ -106,17 +107,17 @@ def segment_in_one(
     done = _FOUND
     for name, image in files.images.items():
         until = done + (1 - _FOUND) / len(files.images)
-        # by its name it is known again
+        # the file is found again by this name
         named = image.replace(image.data, name=name)
         yield from part_of(_write(folder / f"{name}.ome.zarr", named), done, until)
         done = until
-    # the bound is the worker's, and not of what is asked for
+    # the memory limit is that of the worker, not of the settings
     provenance = {**found.provenance, "settings": settings.to_dict()}
     return Finished(provenance, found.headline, found.remarks)
 
 
 def _write(path: Path, image: Volume) -> Generator[Event, Any, None]:
-    # once it is cancelled zarr would make the folders of the result anew
+    # after a cancel zarr would create the removed folder again
     if not path.parent.is_dir():
         return
     stored = ZarrImage.begin(path, image, are_labels=looks_like_labels(image))
@@ -200,7 +201,7 @@ def segment_pores(
     target = check_target(folder, overwrite)
     scan = as_source(scan, series, trust)
     require_apart([target], inputs_of(scan, settings))
-    # as it is now: files that change while they are worked on are then known to have changed
+    # stamp the files now, so that changes during the run are noticed
     origin = _origin(scan, settings)
     key = {
         "hushpore": __version__,
@@ -218,11 +219,11 @@ def segment_pores(
         gpus = gpus_of(client, wanted, math.prod(opened.shape[1:]))
         workers = workers_of(client)
         memory_of_one = None
-        # what was begun in blocks is gone on with
-        if thickness is None and not has_begun(work):
+        # a partial result in blocks is resumed
+        if thickness is None and not has_slab_results(work):
             all_gpus = gpus != Gpus()
             memory_of_one = memory_for_one(opened, settings, workers, threads, all_gpus)
-        name = where if isinstance(where, str) else "the cluster of the client that was given"
+        name = where if isinstance(where, str) else "the cluster of the given client"
         place = f"{readable_count(len(workers), 'worker')} of {name}"
         if gpus.names:
             place = f"{place}, each with a GPU: {', '.join(gpus.names)}"
@@ -230,7 +231,9 @@ def segment_pores(
         if memory_of_one is None:
             job = in_blocks(client, work, opened, settings, threads, thickness, gpus, place)
         else:
-            job = in_one_task(client, work, opened, settings, memory_of_one, gpus, threads, place)
+            job = segment_on_one_worker(
+                client, work, opened, settings, memory_of_one, gpus, threads, place
+            )
         try:
             found: Finished = yield from job
             # a record names itself
@@ -263,7 +266,7 @@ def segment_on(
     overwrite: bool = False,
     trust: bool = False,
 ) -> Job:
-    """Segment as `segment_pores` does, called as any job on a cluster."""
+    """Segment as `segment_pores` does, with the signature of all jobs on clusters."""
     how: dict[str, Any] = {
         "memory": memory, "series": series, "overwrite": overwrite, "trust": trust,
     }  # fmt: skip
@@ -271,7 +274,7 @@ def segment_on(
 
 
 def _stop_tasks(scratch: Path) -> None:
-    """Take the folder from tasks that are still at work somewhere, which can go no further then."""
+    """Remove the folder of tasks that still run somewhere, so that they fail."""
     until = time.monotonic() + 1
     while scratch.exists() and time.monotonic() < until:
         # one of them may write a file meanwhile
@@ -279,7 +282,7 @@ def _stop_tasks(scratch: Path) -> None:
 
 
 def _origin(scan: ScanRecipe | Volume, settings: PoreSettings) -> dict[str, Any]:
-    """Return what tells the scan, and what settings name beside it, to a later run too."""
+    """Return the identity of the scan and the files in the settings, for this and later runs."""
     if isinstance(scan, ScanRecipe):
         return origin_of(scan, [settings])
     source = source_of(scan)

@@ -67,22 +67,22 @@ _THIN = 16
 
 
 class Cut(NamedTuple):
-    """How thick slabs are, and how many basins each may have."""
+    """The thickness of the slabs, and the maximum number of basins in each."""
 
     thickness: int
     most_basins: int
 
 
 def check_settings(volume: Volume, settings: PoreSettings, thickness: int | None) -> None:
-    """Refuse what cannot be segmented on a cluster, before any of it is read.
+    """Check before reading that a volume can be segmented on a cluster.
 
     `thickness`: of blocks, where that is asked for.
     Raises InputError: with what to change.
     """
     if volume.axes != "zyx":
         raise InputError(
-            f"{volume.name} has axes {volume.axes!r}; on a cluster pores are segmented in volumes "
-            "of axes z, y and x. Run an image, or one channel or time, without a cluster."
+            f"{volume.name} has axes {volume.axes!r}, but a cluster segments only volumes with "
+            "axes z, y and x. Segment it without a cluster."
         )
     check_grey(volume, settings)
     markers = volume.auxiliary_of(settings, "markers")
@@ -91,13 +91,13 @@ def check_settings(volume: Volume, settings: PoreSettings, thickness: int | None
     wanted = _of_the_whole(settings)
     if wanted and thickness is not None:
         raise InputError(
-            f"On a cluster one worker measures {wanted}, with the whole volume in memory: leave "
-            "the thickness of blocks out."
+            f"On a cluster {wanted} needs the whole volume on one worker. Do not set the thickness "
+            "of the blocks."
         )
 
 
 def _of_the_whole(settings: PoreSettings) -> str:
-    """Return what is asked for that slabs do not give, in words."""
+    """Return the requested measures that need the whole volume, as text."""
     wants = {
         "local thickness (local_thickness)": bool(settings.thickness_of),
         "tortuosity (tortuosity)": settings.tortuosity,
@@ -113,7 +113,7 @@ def memory_for_one(
     threads: int,
     all_gpus: bool = False,
 ) -> float | None:
-    """Return the bytes of a single task that does all on one worker; None where slabs are cut.
+    """Return the memory of one task for the whole volume, or None to work in slabs.
 
     One task is enough where one slab is, and needed where slabs do not give what is asked for.
     `workers`, `threads`: as for `cut_volume`. `all_gpus`: whether the GPUs of all workers are to
@@ -125,10 +125,10 @@ def memory_for_one(
     wanted = _of_the_whole(settings)
     if wanted and needed > available:
         raise MemoryLimitError(
-            f"On a cluster one worker measures {wanted}, with all of {volume.name} in memory: that "
-            f"takes {_with_process(needed) / 1e9:.3g} GB, and a task has "
+            f"On a cluster {wanted} needs all of {volume.name} in the memory of one worker: "
+            f"{_with_process(needed) / 1e9:.3g} GB, but a task has only "
             f"{_with_process(available) / 1e9:.3g} GB. Give the workers more memory or fewer "
-            "threads, leave it out, or bin the volume."
+            "threads, switch the measure off, or bin the volume."
         )
     if needed > available or math.prod(volume.shape) >= 2**31:
         return None
@@ -146,7 +146,7 @@ def cut_volume(
     thickness: int | None,
     on_gpu: int | None = None,
 ) -> Cut:
-    """Return slabs as thick as the memory of the workers allows, and some for each of them.
+    """Return slabs as thick as the memory of the workers allows, several for each worker.
 
     `workers`: what dask knows of each, see `hushpore.cluster.task_runner.workers_of`.
     `on_gpu`: slices that the smallest GPU holds, where workers have one.
@@ -171,14 +171,16 @@ def cut_volume(
     if most < least:
         needed = _with_process((least * a_slice + beside) / (1 - _TABLES))
         raise MemoryLimitError(
-            f"Segmenting {volume.name} needs workers of at least {needed / 1e9:.3g} GB, in the "
-            f"thinnest slabs, and a task has {_with_process(available) / 1e9:.3g} GB. Give each "
-            "worker more memory, or fewer threads."
+            f"Segmenting {volume.name} in the thinnest slabs needs at least {needed / 1e9:.3g} GB "
+            f"per worker, but a task has only {_with_process(available) / 1e9:.3g} GB. Give each "
+            "worker more memory or fewer threads."
         )
     basins = int(max(_TABLES * available, 5e7) / BYTES_A_BASIN)
     if thickness is not None:
         if thickness < least:
-            raise InputError(f"Slabs must be {least} slices thick at least; got {thickness}.")
+            raise InputError(
+                f"The thickness of the blocks must be at least {least} slices; got {thickness}."
+            )
         return Cut(min(thickness, depth), basins)
     most = min(most, depth, (2**31 - 1) // size - 4)
     if on_gpu is not None:
@@ -191,7 +193,7 @@ def cut_volume(
 
 
 def _memory_of_tasks(workers: Sequence[dict[str, Any]], settings: PoreSettings) -> float:
-    """Return the bytes that a task has on the smallest worker, beside the worker's process."""
+    """Return the memory for a task on the smallest worker, without that of the process itself."""
     limit = min(_memory(worker) for worker in workers)
     if settings.memory_budget is not None:
         limit = min(limit, settings.memory_budget * 1e9)
@@ -199,12 +201,12 @@ def _memory_of_tasks(workers: Sequence[dict[str, Any]], settings: PoreSettings) 
 
 
 def _with_process(available: float) -> float:
-    """Return the memory that a worker has for its task whose work may take so much."""
+    """Return the memory that a worker needs for a task of so many bytes."""
     return (available + PROCESS) / _SHARE
 
 
 def _memory(worker: dict[str, Any]) -> float:
-    """Return the memory that each thread of a worker has for its task."""
+    """Return the memory per thread of a worker."""
     total = worker["memory_limit"] or psutil.virtual_memory().total
     return float(total) / int(worker["nthreads"])
 
@@ -223,8 +225,8 @@ _BYTES_OF_DISTANCE = 4
 _PLAN = "plan.json"
 
 
-class Beginning(NamedTuple):
-    """What is known once a segmentation has begun."""
+class Setup(NamedTuple):
+    """The state of a segmentation after setup."""
 
     runner: StageRunner  # with the plan
     exterior: Exterior
@@ -233,12 +235,12 @@ class Beginning(NamedTuple):
     earlier: int  # tasks that an earlier run has left done
 
 
-def has_begun(work: Unfinished) -> bool:
-    """Whether an earlier run has begun to work in slabs."""
+def has_slab_results(work: Unfinished) -> bool:
+    """Whether an earlier run has left results of slabs."""
     return (work.scratch / _PLAN).is_file()
 
 
-def begin(
+def set_up(
     client: Client,
     work: Unfinished,
     volume: Volume,
@@ -246,8 +248,8 @@ def begin(
     threads: int,
     thickness: int | None,
     gpus: Gpus,
-) -> Generator[Event, Any, Beginning]:
-    """Read the scan layer by layer, and cut it as the settings want that fit what is seen in it.
+) -> Generator[Event, Any, Setup]:
+    """Read the scan layer by layer, decide automatic settings, and plan the slabs.
 
     Raises InputError for workers that do not see the files; OutputError if the disk is too small;
     MemoryLimitError if the thinnest slabs do not fit.
@@ -309,7 +311,7 @@ def begin(
         bands=known["bands"],
         padding=around.padding,
     )
-    return Beginning(runner, around, cut.most_basins, digest_of(reports), earlier)
+    return Setup(runner, around, cut.most_basins, digest_of(reports), earlier)
 
 
 def _write(file: Path, known: dict[str, Any]) -> None:
@@ -318,13 +320,13 @@ def _write(file: Path, known: dict[str, Any]) -> None:
 
 
 def check_folders(client: Client, *folders: str | Path) -> None:
-    """Refuse workers that do not see the files under the same path."""
+    """Check that all workers see the files under the same path."""
     for folder in map(str, folders):
         for worker, is_there in client.run(os.path.isdir, folder).items():
             if not is_there:
                 raise InputError(
-                    f"The worker {worker} does not see {folder}. Scan and result must lie on a "
-                    "disk that all workers have under the same path."
+                    f"The worker {worker} cannot access {folder}. Put scan and result on a disk "
+                    "that all workers see under the same path."
                 )
 
 
@@ -332,6 +334,6 @@ def _check_disk(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise OutputError(
-            f"The work needs {needed / 1e9:.1f} GB in {folder.parent.parent} until it is complete; "
-            f"{free / 1e9:.1f} GB are free. Name a folder on another disk."
+            f"The job needs {needed / 1e9:.1f} GB of temporary space in {folder.parent.parent}, "
+            f"but only {free / 1e9:.1f} GB are free. Choose a folder on another disk."
         )

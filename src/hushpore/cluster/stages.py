@@ -1,7 +1,7 @@
-"""The stages of a segmentation in blocks, one after another, and what the client does between two.
+"""The stages of a segmentation in blocks, and the work of the client between them.
 
-They are those of `hushpore.pores.slab_steps`, each with a task for every slab. Between two stages
-the client puts together what all slabs have to know of each other, which are few numbers.
+The stages are those of `hushpore.pores.slab_steps`, with a task for each slab. Between stages the
+client combines the few numbers that slabs exchange.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hushpore.cluster.outputs import (
     profile_of,
     write_table,
 )
-from hushpore.cluster.setup import begin
+from hushpore.cluster.setup import set_up
 from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.forms.entries import Findings
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Report
     from hushpore.cluster.components import Joined
     from hushpore.cluster.gpus import Gpus
-    from hushpore.cluster.setup import Beginning
+    from hushpore.cluster.setup import Setup
     from hushpore.io.output_target import Unfinished
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 class _Basins(NamedTuple):
-    """What slabs have told of the void once its basins are found."""
+    """Combined reports of the slabs after the search for basins."""
 
     crossings: npt.NDArray[np.int64]  # ways out of the void, by direction
     border_crossings: npt.NDArray[np.int64]  # of these the cuts
@@ -108,17 +108,17 @@ def in_blocks(
     where: str,
 ) -> Generator[Event, Any, Finished]:
     """Segment a volume in blocks."""
-    begun = yield from begin(client, work, volume, settings, threads, thickness, gpus)
-    segmentation = _Segmentation(begun, work, volume, settings, gpus.problem)
+    setup = yield from set_up(client, work, volume, settings, threads, thickness, gpus)
+    segmentation = _Segmentation(setup, work, volume, settings, gpus.problem)
     return (yield from segmentation.run(where))
 
 
 class _Segmentation:
-    """One job: its plan, its workers, and what slabs have told so far."""
+    """A segmentation in blocks: its plan, its workers, and the combined reports so far."""
 
     def __init__(
         self,
-        begun: Beginning,
+        setup: Setup,
         work: Unfinished,
         volume: Volume,
         settings: PoreSettings,
@@ -126,7 +126,7 @@ class _Segmentation:
     ) -> None:
         self.given, self.volume, self.problem = settings, volume, problem
         self.scratch, self.content = work.scratch, work.content
-        self.runner, self.exterior, self.most_basins, self.digest, self.earlier = begun
+        self.runner, self.exterior, self.most_basins, self.digest, self.earlier = setup
         self.plan = self.runner.plan
         self.settings, self.slabs = self.plan.settings, len(self.plan.slabs)
         self.notes: list[Note] = []
@@ -142,9 +142,7 @@ class _Segmentation:
             f"Processed in {self.slabs} blocks of {self.plan.thickness} slices, on {where}."
         )
         if self.earlier:
-            yield from self._note(
-                f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
-            )
+            yield from self._note(f"Resumed an earlier run with {self.earlier} finished tasks.")
         threshold, phase, reports = yield from self._find_void()
         sample, parts = yield from self._classify_void(phase, reports)
         voxels = math.prod(self.plan.shape)
@@ -194,8 +192,8 @@ class _Segmentation:
             for name, columns in form_tables(self.settings.form, findings).items():
                 write_table(self.content, name, columns)
         yield from self._note(
-            f"{self.runner.computed} tasks were done, "
-            f"{self.runner.reused} taken from an earlier run."
+            f"{self.runner.computed} tasks were computed, "
+            f"{self.runner.reused} were taken from an earlier run."
         )
         timing = self.runner.timing()
         yield timing
@@ -207,7 +205,7 @@ class _Segmentation:
         return Finished(provenance, headline_of(totals, self.settings), remarks)
 
     def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
-        """Part void and solid.
+        """Separate void and solid.
 
         Returns the threshold, the stack, and of slabs what they tell of it.
         """
@@ -261,7 +259,7 @@ class _Segmentation:
     def _classify_void(
         self, phase: str, reports: list[Report]
     ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
-        """Tell open void from closed; returns the voxels of the sample in each slice, and both.
+        """Separate open and closed void; returns both, and the sample voxels of each slice.
 
         `reports`: what slabs told of the void.
         """
@@ -294,7 +292,7 @@ class _Segmentation:
         return sample, joined
 
     def _roll_ball(self, phase: str) -> Generator[Event, Any, str]:
-        """Find where the ball gets to that finds the air; returns the stage that marks that."""
+        """Find the region that the rolling ball reaches; returns the stage that marks it."""
         with Blocks(self.plan) as blocks, room_of(blocks) as (room, _):
             slabs = range(len(room.plan.slabs))
         balls = [(slab, {"source": phase}) for slab in slabs]
@@ -308,7 +306,7 @@ class _Segmentation:
     def _join(
         self, stage: str, reports: list[Report], until: float
     ) -> Generator[Event, Any, Joined]:
-        """Join the parts that slabs share over their faces."""
+        """Join connected components across the faces between slabs."""
         faces: list[Any] = [(slab, {}) for slab in range(len(reports) - 1)]
         pairs = yield from self.runner.run(stage, "void", until, faces)
         return join_shared(reports, pairs)
@@ -324,7 +322,7 @@ class _Segmentation:
         if self.ran_out:
             yield from self._note(
                 f"The GPUs' memory ran out in {len(self.ran_out)} of {self.slabs} blocks, which "
-                "were worked on by the CPU.",
+                "were computed on the CPU instead.",
                 warning=True,
             )
         self._remove(f"{self.void}-*.slab")
@@ -333,7 +331,7 @@ class _Segmentation:
         back = np.array([int(each["back"]) for each in found])
         exits = np.cumsum([0, *(back + [int(each["ahead"]) for each in found])])
         if basins[-1] >= 2**31 - 1:
-            raise InputError("There are too many basins to number. Denoise the volume, or crop it.")
+            raise InputError("There are too many basins to number. Denoise or crop the volume.")
         counts = {"basins_before": basins.tolist(), "exits_before": exits.tolist()}
         faces = [(slab, counts) for slab in range(self.slabs - 1)]
         met = yield from self.runner.run("stitch", "merging", 0.7, faces)
@@ -371,13 +369,13 @@ class _Segmentation:
     def _merge(
         self, border_crossings: npt.NDArray[np.int64], h: float
     ) -> Generator[Event, Any, tuple[BasinGraph, npt.NDArray[np.int64]]]:
-        """Merge up the tree of slabs; returns the graph of all pores, and their roots."""
+        """Merge basins up the tree of slabs; returns the graph of all pores and their roots."""
         levels = yield from self._unite(0.76, h=h, purpose="pores")
         yield from self._slabs("finish", "measuring", 0.8, levels=levels)
         return collect(self.scratch, self.slabs, border_crossings)
 
     def _unite(self, until: float, **how: Any) -> Generator[Event, Any, int]:
-        """Go up the tree of slabs; returns how many levels it has."""
+        """Run the merges of all levels of the tree of slabs; returns the number of levels."""
         level, count = 0, self.slabs
         while count > 1:
             level, count = level + 1, -(-count // 2)
@@ -386,7 +384,7 @@ class _Segmentation:
         return level + 1
 
     def _find_peaks(self, basins_before: list[int]) -> Generator[Event, Any, npt.NDArray[Any]]:
-        """Find the basins that hold a peak by the rule of SNOW; returns their numbers, sorted."""
+        """Find the basins that contain a SNOW peak; returns their sorted numbers."""
         how: dict[str, Any] = {"h": 0.0, "purpose": "flat"}
         yield from self._slabs("merge flat", "merging", 0.742, marked=None, **how)
         levels = yield from self._unite(0.743, **how)
@@ -436,7 +434,7 @@ class _Segmentation:
         each: list[dict[str, Any]] | None = None,
         **arguments: Any,
     ) -> Generator[Event, Any, list[Report]]:
-        """Run a stage with a task for every slab, with arguments for all and for each."""
+        """Run a stage with a task for each slab, with shared and individual arguments."""
         own = each or [{}] * self.slabs
         keys = [(slab, {**arguments, **own[slab]}) for slab in range(self.slabs)]
         reports = yield from self.runner.run(stage, shown, until, keys)
@@ -450,6 +448,6 @@ class _Segmentation:
         yield self.notes[-1]
 
     def _remove(self, pattern: str) -> None:
-        """Give back the disk that files take, once nothing will read them any more."""
+        """Delete files that are no longer needed."""
         for file in self.scratch.glob(pattern):
             file.unlink(missing_ok=True)

@@ -40,7 +40,7 @@ _ASKED = 50
 def spread(
     client: Client, task: Callable[..., Any], keys: Iterable[Any], *shared: Any
 ) -> Generator[Any, None, None]:
-    """Run a task for each of many keys, and yield what it returns as it comes; None while it waits.
+    """Run a task for each key and yield results as they arrive; None while waiting.
 
     A task whose worker dies is run again on another. Closing the generator takes back what has not
     begun.
@@ -55,7 +55,7 @@ def spread(
     left = iter(keys)
     try:
         while True:
-            with loss_in_words():
+            with loss_explained():
                 room = _AHEAD * _threads(client) - len(waiting)
                 for key in itertools.islice(left, max(room, 0)):
                     waiting.add(client.submit(task, *shared, key, pure=False))
@@ -79,26 +79,28 @@ def spread(
 
 
 def outcome(future: Future) -> Any:
-    """Return what a task returned, or raise what is wrong in the user's words."""
+    """Return the result of a task, or raise its error in plain words."""
     distributed = require_distributed()
     try:
-        with loss_in_words():
+        with loss_explained():
             return future.result(timeout=60)
     except distributed.KilledWorker as error:
         raise DeviceError(
-            f"A task has cost {error.allowed_failures + 1} workers their lives, most likely "
-            "because their memory ran out. What is written is kept: run the same again with more "
-            "memory for each worker."
+            f"A task failed on {error.allowed_failures + 1} workers, which were lost, probably out "
+            "of memory. Partial results are kept: run the same command again with more memory per "
+            "worker."
         ) from error
     except HushporeError:
         raise
     except MemoryError as error:
-        raise MemoryLimitError("A worker ran out of memory; give each worker more.") from error
+        raise MemoryLimitError(
+            "A worker ran out of memory. Give each worker more memory."
+        ) from error
 
 
 @contextmanager
-def loss_in_words() -> Iterator[None]:
-    """Say in the user's words that the scheduler is gone.
+def loss_explained() -> Iterator[None]:
+    """Report a lost scheduler in plain words.
 
     Raises DeviceError: for any error of that kind.
     """
@@ -108,46 +110,46 @@ def loss_in_words() -> Iterator[None]:
         yield
     except gone as error:
         raise DeviceError(
-            "The scheduler of the cluster does not answer any more. What the workers have written "
-            "is kept: run the same again to go on from there."
+            "The connection to the scheduler of the cluster was lost. Partial results are kept: "
+            "run the same command again to resume."
         ) from error
 
 
 def memory_of(client: Client) -> float:
-    """Return the bytes that a task may take on the smallest worker; 0: there is no limit."""
+    """Return the memory limit of a task on the smallest worker in bytes; 0: no limit."""
     workers = workers_of(client)
     limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
     return min(limits, default=0)
 
 
 def in_words(client: Client) -> str:
-    """Return how many workers there are, and where."""
-    with loss_in_words():
+    """Return the number of workers and the address of the scheduler as text."""
+    with loss_explained():
         address = client.scheduler_info()["address"]
     return f"{readable_count(len(workers_of(client)), 'worker')} of dask.distributed at {address}"
 
 
 def workers_of(client: Client) -> list[dict[str, Any]]:
-    """Return what is known of each worker, of which there is one at least.
+    """Return the facts of each worker; raises an error if there is none.
 
     To be asked once for what has to fit together: workers come and go.
     Raises DeviceError if there is none, or the scheduler is lost.
     """
     for _ in range(_ASKED):
-        with loss_in_words():
+        with loss_explained():
             known = _workers(client)
         if known:
             return known
         # dask itself asks for none now and then, and may give that answer
         time.sleep(LOOK)
-    raise DeviceError("The cluster has no workers. Start some, and run the same again.")
+    raise DeviceError("The cluster has no workers. Start workers and run the same command again.")
 
 
 def _workers(client: Client) -> list[dict[str, Any]]:
     known = client.scheduler_info(n_workers=-1)
     if "workers" not in known:
         # the client knows of the end before anything is asked of the scheduler
-        raise require_distributed().comm.CommClosedError("The scheduler is gone.")
+        raise require_distributed().comm.CommClosedError("The scheduler was lost.")
     return list(known["workers"].values())
 
 
@@ -165,7 +167,7 @@ _STOP = "stop"
 
 
 def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
-    """Run a job on one worker, and yield its events as they come.
+    """Run a job on one worker and yield its events as they arrive.
 
     Where that worker is lost, the job begins anew on another, which a `Note` says. Closing this
     ends the job there too, at its next event.
@@ -176,7 +178,7 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
     """
     distributed = require_distributed()
     name = f"hushpore-{uuid.uuid4().hex}"
-    with loss_in_words():
+    with loss_explained():
         events = distributed.Queue(name, client=client)
         answers = distributed.Queue(f"{name}-answers", client=client)
         future = client.submit(_run, name, task, args, pure=False)
@@ -184,7 +186,7 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
     try:
         while True:
             done = future.done()  # type: ignore[no-untyped-call]
-            with loss_in_words():
+            with loss_explained():
                 bundle = _next_of(events)
             if bundle is None and done:
                 return outcome(future)
@@ -195,7 +197,7 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
                     distributed.wait([future], timeout=LOOK)
             where, told = bundle or (place, [newest])
             if place and where != place:
-                yield Note("The worker was lost; another begins anew.", warning=True)
+                yield Note("The worker was lost. The job restarts on another worker.", warning=True)
             place = where
             for event in told:
                 newest = event if isinstance(event, Progress) else newest
@@ -214,7 +216,7 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
 
 
 def _next_of(queue: Any) -> tuple[str, list[Event]] | None:
-    """Return the next bundle of events, and of whom; None where there is none."""
+    """Return the next bundle of events and its sender; None if there is none yet."""
     # to wait in the queue is told by the scheduler as an error each time
     if not queue.qsize():
         return None
@@ -224,7 +226,7 @@ def _next_of(queue: Any) -> tuple[str, list[Event]] | None:
 
 
 def _run(name: str, task: Callable[..., Job], args: tuple[Any, ...]) -> Any:
-    """Drive a job on a worker."""
+    """Run a job on a worker."""
     distributed = require_distributed()
     worker = distributed.get_worker()
     # a worker's own client would become the default of its process, which may be the user's, for
@@ -237,7 +239,7 @@ def _run(name: str, task: Callable[..., Job], args: tuple[Any, ...]) -> Any:
 
 
 def _drive(worker: Any, events: Any, answers: Any, job: Job) -> Any:
-    """Drive a job, telling its events and taking answers, as queues of dask."""
+    """Run a job, sending events and receiving answers through queues of dask."""
     key = worker.get_current_task()
     told: list[Event] = []
     due = time.monotonic() + _PAUSE
@@ -265,7 +267,7 @@ def _drive(worker: Any, events: Any, answers: Any, job: Job) -> Any:
 
 
 def _newest(answers: Any) -> Any:
-    """Return the newest answer; a stop is not to be missed for another."""
+    """Return the newest answer; a stop takes precedence."""
     found = None
     for _ in range(answers.qsize()):
         answer = answers.get()

@@ -99,9 +99,9 @@ def _watershed(
     count, exits = found.peaks.size, found.back.size + found.ahead.size
     if count > most_basins:
         raise MemoryLimitError(
-            f"The void of slices {first} to {last} falls into {count:,} parts, and a worker has "
-            f"memory for the tables of {most_basins:,}, at {BYTES_A_BASIN} bytes each. It may be "
-            "noise: denoise the volume first, or give workers more memory."
+            f"The void of slices {first} to {last} has {count:,} basins, but a worker has memory "
+            f"for {most_basins:,} ({BYTES_A_BASIN} bytes each). They may be noise: denoise the "
+            "volume first, or give the workers more memory."
         )
     basins, distance = basins[own], distance[own]
     peak_squared_distance = distance.reshape(-1)[found.peaks]
