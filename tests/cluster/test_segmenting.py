@@ -397,7 +397,8 @@ def test_work_that_loses_its_scheduler_is_kept(path: Path, client: Client) -> No
     assert not folder.exists()
     events: list[Event] = []
     run(path, client, 9, events)
-    assert any("Resumed an earlier run with" in event.message for event in events if isinstance(event, Note))
+    messages = [event.message for event in events if isinstance(event, Note)]
+    assert any("Resumed an earlier run with" in message for message in messages)
     assert_same(folder, hushpore.segment_pores(hushpore.read(path)))
 
 

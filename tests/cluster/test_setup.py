@@ -79,7 +79,8 @@ def test_one_task_does_what_one_worker_holds() -> None:
     assert memory_of_one((256, 64, 64), workers(4, 4), tortuosity=True) == available
     # what does not fit is cut
     assert memory_of_one((1000, 1000, 1000), workers(1, 4)) is None
-    with pytest.raises(MemoryLimitError, match=r"On a cluster tortuosity \(tortuosity\), intervals"):
+    needed = r"On a cluster tortuosity \(tortuosity\), intervals"
+    with pytest.raises(MemoryLimitError, match=needed):
         memory_of_one((1000, 1000, 1000), workers(1, 4), tortuosity=True, intervals=True)
     assert memory_of_one((1000, 1000, 1000), workers(1, 60), tortuosity=True) is not None
     # nor what has more voxels than can be indexed

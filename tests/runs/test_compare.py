@@ -79,7 +79,7 @@ def test_a_slice_is_not_compared_with_a_volume(found: Pores) -> None:
         Volume(found.volume.data[5], spacing=5, unit="um", name="slice"), device="cpu"
     )
     for way in (compare, distributions, comparison_figure):
-        with pytest.raises(InputError, match="foam has 3 dimensions and slice 2"):
+        with pytest.raises(InputError, match="foam is 3D and slice is 2D"):
             way(found, image)
 
 

@@ -99,7 +99,7 @@ def test_the_defaults_are_comments_that_explain() -> None:
         ),
         ("[pores]\npore_type = 'opn'", "pore_type must be 'all', 'open', 'closed'; got 'opn'"),
         ("[pore]\nh = 1", r"'pore' is not a job. Available tables: \[denoise\], \[pores\]"),
-        ("h = 1", "'h' is not a table"),
+        ("h = 1", "'h' is not a job"),
         ("[pores]\nmerge_height = ", "is not valid TOML"),
         ("[pores]\nmerge_height = true", "merge_height must be 'auto' or a number"),
         ("[denoise]\npatch_depth = 'none'", "patch_depth must be a whole number"),
@@ -144,7 +144,7 @@ def test_one_name_holds_the_settings_of_several_jobs() -> None:
 
 def test_the_defaults_are_always_there() -> None:
     assert load_preset(DEFAULT, "pores") == load_preset("default", "pores") == PORES()
-    with pytest.raises(InputError, match="not 'Default'"):
+    with pytest.raises(InputError, match="'Default' is not a valid name"):
         save_preset(DEFAULT, "pores", PORES())
 
 
@@ -169,7 +169,7 @@ def test_what_is_not_there_is_said() -> None:
     save_preset("bread", "denoise", DENOISE())
     with pytest.raises(InputError, match=r"no preset 'bred'\. Available: .*'bread'"):
         load_preset("bred", "denoise")
-    with pytest.raises(InputError, match="no settings for 'segment pores', but for denoise"):
+    with pytest.raises(InputError, match="no settings for 'segment pores', only for denoise"):
         load_preset("bread", "pores")
 
 
@@ -177,7 +177,7 @@ def test_a_damaged_preset_is_left_out_of_the_list() -> None:
     save_preset("bread", "pores", PORES())
     (presets_folder() / "broken.toml").write_text("[pores")
     assert list_presets("pores") == ["bread"]
-    with pytest.raises(InputError, match="not TOML"):
+    with pytest.raises(InputError, match="not valid TOML"):
         read_preset("broken")
 
 

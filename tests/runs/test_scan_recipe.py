@@ -89,7 +89,7 @@ def test_what_is_gone_has_no_stamp(tmp_path: Path) -> None:
 
 
 def test_a_record_without_a_path_is_refused() -> None:
-    with pytest.raises(InputError, match="does not say which file"):
+    with pytest.raises(InputError, match="names no file or folder"):
         ScanRecipe.of({"at": []})
 
 
@@ -126,7 +126,7 @@ def test_a_voxel_size_that_differs_from_the_file_is_noted(tmp_path: Path) -> Non
     path = write_image(tmp_path / "scan.tif", known)
     volume = ScanRecipe(str(path), voxel_size="3um").read()
     assert volume.spacing == (3, 3, 3)
-    assert "the file says 2 x 1 x 1 µm" in volume.notes[-1]
+    assert "in the file: 2 x 1 x 1 µm" in volume.notes[-1]
 
 
 @pytest.mark.parametrize("text", ["15.4", "um", "0um", "-1um", "1,um", "3 furlong", "5px", "1;2mm"])
@@ -136,5 +136,5 @@ def test_a_voxel_size_that_cannot_be_understood_is_refused(drying: Path, text: s
 
 
 def test_a_voxel_size_needs_as_many_numbers_as_there_are_axes(drying: Path) -> None:
-    with pytest.raises(InputError, match="has 2 numbers, but drying has 3 axes"):
+    with pytest.raises(InputError, match="has 2 numbers, but drying has 3 spatial axes"):
         ScanRecipe(str(drying), voxel_size="5,0.5mm").read()
