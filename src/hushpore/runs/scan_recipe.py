@@ -30,16 +30,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Settings)
 
-<<<<<<< HEAD
-#: Fields that describe values where the file does not, or does so wrongly.
+#: Fields that describe the values of a file that does not, or does so wrongly.
 LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset")
 
-#: By which a note of a voxel size that was given is known.
-GIVEN = "was given by the user"
-=======
 #: Marks notes on a voxel size that was set by the user.
 GIVEN = "set by the user"
->>>>>>> b7466136 (Reword messages, docstrings and names of batches, reruns, comparisons and results)
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 #: Placeholder for the name of the scan in names of files that belong to it.
@@ -51,24 +46,16 @@ _VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<un
 class ScanRecipe:
     """An image stack on disk and how it is read.
 
-<<<<<<< HEAD
-    `path`: a file or folder, as `hushpore.read` takes it. `series`: which one of several; empty for
-    the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on time
-    and channel axes, each as ``"t=0"``. `voxel_size`: size of a voxel where the file does not say
-    it, or says it wrong: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``. `trust`: read it even
-    where it takes far more memory than its bytes, as for `hushpore.read`. `axes`: letters of
-    the axes where the file names them wrongly: ``"zyx"`` for slices that it calls frames.
-
-    Of a raw file without a header, `shape`: voxels along z, y, x: ``"400,512,512"``; `dtype`: type
-    of a voxel, ``"uint16"``, by default guessed from the size of the file; `byte_order`:
-    ``"little"`` or ``"big"``; `offset`: bytes before the first voxel.
-=======
     `path`: a file or folder, as `hushpore.read` takes it. `series`: which of several stacks; empty
     for the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on
     time and channel axes, each as ``"t=0"``. `voxel_size`: voxel size, if the file gives none or a
     wrong one: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``. `trust`: also read files that
-    are compressed extremely, as for `hushpore.read`.
->>>>>>> b7466136 (Reword messages, docstrings and names of batches, reruns, comparisons and results)
+    are compressed extremely, as for `hushpore.read`. `axes`: letters of the
+    axes, if the file names them wrongly: ``"zyx"`` for slices that it calls frames.
+
+    For a raw file without a header: `shape`: voxels along z, y, x: ``"400,512,512"``; `dtype`: data
+    type, ``"uint16"``, by default guessed from the file size; `byte_order`: ``"little"`` or
+    ``"big"``; `offset`: bytes before the first voxel.
     """
 
     path: str
@@ -154,17 +141,13 @@ class ScanRecipe:
         return self.arrange(with_fill_value(volume))
 
     def describe(self) -> Volume:
-<<<<<<< HEAD
-        """Return what `read` would, but with all values on disk; raises as that does."""
+        """Return the scan as a lazy volume; raises as `read` does."""
         if self.shape:
             return self.arrange(self._raw())
-=======
-        """Return the scan as a lazy volume; raises as `read` does."""
->>>>>>> b7466136 (Reword messages, docstrings and names of batches, reruns, comparisons and results)
         return self.arrange(choose(describe(self.path, trust=self.trust), self.series))
 
     def _raw(self) -> Volume:
-        """Open a raw file by the layout that is given."""
+        """Open a raw file with the given layout."""
         path = Path(self.path).expanduser()
         if not path.is_file():
             raise InputError(f"--shape describes one raw file, but {path} is not a file.")
@@ -207,7 +190,7 @@ class ScanRecipe:
 
 
 def with_axes(volume: Volume, axes: str) -> Volume:
-    """Return a volume whose axes have other names, and a note if that gives it a z axis.
+    """Return a volume with renamed axes, and a note if a z axis was added.
 
     `axes`: a letter for each axis, the last ``zyx`` or ``yx``: ``"zyx"`` for ``"tyx"``.
     Raises InputError if they do not fit.
