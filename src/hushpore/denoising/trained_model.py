@@ -1,4 +1,4 @@
-"""A trained denoiser: applied to other volumes, and kept in a file that runs no code when read."""
+"""A trained denoiser, which can be applied to other volumes and saved in a safe file format."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 #: Name of the entry in the file's header that says what the weights are.
 HEADER = "hushpore"
 
-# beyond these, grey values normalised in float32 lose all that they say
+# beyond this, grey values cannot be normalised in float32
 _LARGEST_VALUE = 1e30
 
-#: What the names of tensors begin with that are of use to the training alone.
+#: Prefix of the names of tensors that only the training needs.
 TRAINING = "training."
 
 
@@ -54,14 +54,13 @@ class Model:
     network : UNet
         Averaged weights, in evaluation mode, on the CPU.
     mean, std : tuple of float
-        Of the values trained on, one pair for each channel: what normalised them.
+        Mean and standard deviation of the training grey values, for each channel.
     channels : str
-        ``"independent"`` or ``"together"``: how it sees channels.
+        ``"independent"`` or ``"together"``, as in the settings.
     context : int
-        Neighbouring slices to either side that it sees beside each.
+        Number of neighbouring slices on either side that the network sees.
     is_turned : bool
-        Whether it was trained on patches turned by 90 degrees, too: not where stripes run along one
-        axis.
+        Whether it was also trained on patches rotated by 90 degrees: not with line noise.
     """
 
     network: UNet
@@ -73,11 +72,11 @@ class Model:
 
     @property
     def scale(self) -> Scale:
-        """Between grey values and those of the network."""
+        """Conversion between grey values and normalised values."""
         return Scale(self.mean, self.std)
 
     def arrange(self, volume: Volume) -> Arrangement:
-        """Say how the planes of a volume make up the images that the network sees.
+        """Return the planes of each image of the network, for a volume.
 
         Raises
         ------
@@ -94,7 +93,7 @@ class Model:
         return arrange(volume, dimensions, self.channels, self.context)
 
     def augments(self, settings: DenoiseSettings, shape: Sequence[int]) -> bool:
-        """Return whether a result is averaged over mirrored and turned copies.
+        """Return whether test-time augmentation is used.
 
         `shape`: of the volume.
         """
@@ -114,18 +113,18 @@ class Model:
         Parameters
         ----------
         volume : Volume or array_like
-            As many channels as the model was trained on; NumPy, a memory map, dask or Zarr. What
-            does not fit into memory is read piece by piece.
+            With the number of channels of the training data; NumPy, a memory map, dask or Zarr. A
+            volume larger than the memory is read piece by piece.
         device : str, optional
             As for `hushpore.denoise`.
         out : array_like, optional
-            Where to write: of the shape of the volume, assignable by slices, such as a memory map
-            or a Zarr array. By default an array in memory.
+            Array for the result, of the shape of the volume and assignable by slices, such as a
+            memory map or a Zarr array. By default a new array in memory.
         test_time_augmentation : bool, optional
-            Average over 8 flipped and rotated copies; by default as the job does.
+            Average over 8 flipped and rotated copies; by default for up to 8 million voxels.
         memory : float, optional
-            Bytes that it may take, beside the result; by default nine tenths of what is free. Where
-            the smallest tiles take more, it takes that.
+            Maximum memory in addition to the result, in bytes; by default 90 % of the free memory.
+            Exceeded if even the smallest tiles need more.
 
         Returns
         -------
@@ -136,7 +135,7 @@ class Model:
         backend = choose_backend(device)
         arrangement = self.arrange(noisy)
         source = PlaneReader(noisy, self.network.dimensions)
-        # refuses what is not a number, or constant
+        # raises InputError for NaN and for constant values
         measure_scale(source)
         out = np.empty(noisy.shape, np.float32) if out is None else out
         budget = memory or FREE_SHARE * backend.free_memory()
@@ -159,7 +158,7 @@ class Model:
         Raises
         ------
         OutputError
-            If the file is there already, or cannot be written.
+            If the file already exists, or cannot be written.
         """
         target = check_file_target(path, overwrite)
         write_tensors(target, self._weights, {HEADER: self.facts()})
@@ -167,9 +166,9 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        """What tells the model from others, whatever file it is in: of its weights and facts."""
+        """Checksum of the weights and facts, which identifies the model in any file."""
         facts = self.facts()
-        del facts["version"]  # of who has written the file
+        del facts["version"]  # that of the program which wrote the file
         return sum_of_tensors(self._weights, {HEADER: facts})
 
     @property
@@ -230,7 +229,7 @@ class Model:
         return target
 
     def facts(self) -> dict[str, Any]:
-        """Return what is to be known beside the weights, as plain JSON values."""
+        """Return the metadata of the weights as plain JSON values."""
         return {
             "version": __version__,
             "dimensions": self.network.dimensions,
@@ -244,18 +243,28 @@ class Model:
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model that `Model.save` wrote, or that a checkpoint holds.
+    """Read a trained model from a file of `Model.save` or from a checkpoint.
 
     Parameters
     ----------
     path : str or path-like
-        A ``.safetensors`` file. Pickled models (``.pt``, ``.pth``, ``.ckpt``) are refused: to read
-        one is to run whatever code it holds.
+        A ``.safetensors`` file. Pickled models (``.pt``, ``.pth``, ``.ckpt``) are refused, because
+        they can run code when they are read.
+
+    Returns
+    -------
+    Model
+        The model, on the CPU.
 
     Raises
     ------
     InputError
-        If there is no such file, or it is not a whole model of hushpore.
+        If the file does not exist, is damaged, or is not a hushpore model.
+
+    Examples
+    --------
+    >>> model = load_model("bread.safetensors")    # doctest: +SKIP
+    >>> clean = model.predict(scan)    # doctest: +SKIP
     """
     facts, weights = read_tensors(path, HEADER, lambda name: not name.startswith(TRAINING))
     try:
@@ -292,10 +301,7 @@ def _require_sensible(
     mean: tuple[float, ...],
     std: tuple[float, ...],
 ) -> None:
-    """Refuse a model of which nothing but NaN could come.
-
-    Raises InputError if a weight is not finite, or the values that normalise are beyond float32.
-    """
+    """Raise InputError if a weight is not finite, or the grey scale is beyond float32."""
     bad = [
         name
         for name, value in weights.items()
@@ -317,10 +323,7 @@ def _require_sensible(
 
 
 def require_dimensions(volume: Volume, dimensions: int) -> None:
-    """Check that a volume has the axes that the network works on.
-
-    Raises InputError if a 2D image is to be denoised in 3D.
-    """
+    """Raise InputError if a 2D image is to be denoised in 3D."""
     if volume.n_spatial < dimensions:
         raise InputError(
             f"{volume.name} is a 2D image ({volume.facts}). Denoise it with dimensions=2."

@@ -1,4 +1,4 @@
-"""What patches are described and weighted by: how bright they are, and where values change."""
+"""Features and sampling weights of patches: brightness and gradient."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def patch_features(patches: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float6
 
 
 def foreground(images: torch.Tensor) -> torch.Tensor:
-    """Return where an image is brighter than Otsu's threshold.
+    """Return a mask of the pixels brighter than Otsu's threshold.
 
     `images`: any shape; real values.
     Returns: bool, same shape.
@@ -67,7 +67,7 @@ def foreground(images: torch.Tensor) -> torch.Tensor:
 
 
 def gradient_magnitude(images: torch.Tensor, n_spatial: int) -> torch.Tensor:
-    """Return how steeply values change: the length of Sobel's gradient, in values a voxel.
+    """Return the magnitude of the Sobel gradient, in grey values per voxel.
 
     `images`: shape (..., *spatial); real values. The border voxel is repeated outside. `n_spatial`:
     how many of the last axes are spatial, 2 or 3. Axes of one voxel have no gradient.

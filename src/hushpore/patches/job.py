@@ -1,4 +1,4 @@
-"""The job that samples patches: draws places, reads them, describes them, groups them."""
+"""The patch job: draws positions, reads patches, calculates features and forms groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hushpore.device.backend import Backend
     from hushpore.patches.settings import PatchSettings
 
-#: Most patches that a grid or points may make.
+#: Maximum number of patches of a grid or of points.
 MAX_PATCHES = 100_000
 
 #: Neighbours in time and in other channels are no neighbours: they are so many voxels away.
@@ -39,11 +39,10 @@ def sample_patches(
     backend: Backend,
     inspect: Callable[..., Job] | None = None,
 ) -> Job:
-    """Draw patches from a volume, read and describe them.
+    """Draw patches from a volume, read them, and calculate their features.
 
-    With the same seed and size the first patches of the sampler ``"uniform"``, as many as a batch
-    has, are the first batch that the denoiser trains on. It draws noise and orientations before the
-    next, which so lies elsewhere.
+    With the same seed and size the first patches of the sampler ``"uniform"`` are the first batch
+    of a training. Later batches differ, because noise and orientations are drawn in between.
 
     `inspect`: a generator function that masks pixels and predicts them: called with volume,
     settings, backend, the planes and first voxels of the patches as `draw_patches` gives them, the

@@ -1,4 +1,4 @@
-"""Places where a patch may lie: on a grid, at points, or by weight, to be drawn from."""
+"""Positions of patches: on a grid, at points, or drawn in proportion to weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Places:
-    """Places of patches, each with its weight; a draw gives a place in proportion to it.
+    """Positions of patches with weights; positions are drawn in proportion to the weights.
 
     `flat`: int64, shape (n_places,): number of each place's first voxel, counted over `shape`.
     `weights`: float64, shape (n_places,), all above zero.
@@ -33,7 +33,7 @@ class Places:
     def from_weights(
         cls, weights: torch.Tensor, size: Sequence[int], forbidden: torch.Tensor | None = None
     ) -> Self:
-        """Return every place where a patch fits, weighted by the sum of the weights inside it.
+        """Return all positions where a patch fits, weighted by the sum of the weights inside it.
 
         `weights`: shape of the image; boolean, or numbers of at least zero. `size`: shape of a
         patch, one length for each axis. `forbidden`: boolean, shape of the image: a patch that
@@ -49,7 +49,7 @@ class Places:
 
     @classmethod
     def from_sums(cls, sums: torch.Tensor, shape: Sequence[int]) -> Self:
-        """Return the places where patches fit, each with a weight of its own.
+        """Return the positions where patches fit, with given weights.
 
         `sums`: for each place of a patch's first voxel, as `window_sums` gives them, at least zero.
         Raises InputError if no weight is above zero.
@@ -71,7 +71,7 @@ class Places:
     def from_corners(
         cls, corners: torch.Tensor, shape: Sequence[int], weights: torch.Tensor | None = None
     ) -> Self:
-        """Return these places, by default each as likely as any other.
+        """Return given positions, by default with equal weights.
 
         `corners`: int64, shape (n_places, len(shape)): first voxel of each. `weights`: float64,
         shape (n_places,), all above zero.
@@ -84,14 +84,14 @@ class Places:
         return len(self._flat)
 
     def to(self, device: str | torch.device) -> Self:
-        """Return the same places on another device."""
+        """Return the same positions on another device."""
         moved = type(self).__new__(type(self))
         moved._flat, moved._cumulative = self._flat.to(device), self._cumulative.to(device)
         moved._shape = self._shape
         return moved
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> torch.Tensor:
-        """Draw places with replacement; no value is read by the host.
+        """Draw positions with replacement, without reading any value on the host.
 
         Returns: int64, shape (count, n_axes): first voxel of each patch.
         """
@@ -112,7 +112,7 @@ class Places:
 def window_sums(
     values: torch.Tensor, size: Sequence[int], forbidden: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return the sum of the values in each window of one size, as running sums along each axis.
+    """Return the sum of the values in each window of a size, by cumulative sums along each axis.
 
     `values`: any shape; boolean, integer or floating point. `forbidden`: boolean, of the same
     shape: the sum is zero in windows that hold one of these.
@@ -138,7 +138,7 @@ def grid_corners(
     overlap: Sequence[int] | int = 0,
     device: str | torch.device = "cpu",
 ) -> torch.Tensor:
-    """Return the first voxels of patches that cover an image, neighbours overlapping.
+    """Return the first voxels of overlapping patches that cover an image.
 
     `shape`, `size`: of the image and of a patch. `overlap`: how many voxels neighbours share along
     each axis; less than a patch. The last patch of each axis ends where the image ends, and
@@ -169,7 +169,7 @@ def grid_corners(
 def corners_at(
     points: torch.Tensor, shape: Sequence[int], size: Sequence[int]
 ) -> tuple[torch.Tensor, int]:
-    """Return the first voxels of patches centred on points, moved where they would not fit.
+    """Return the first voxels of patches centred on points, shifted to lie inside the image.
 
     `points`: shape (n_points, len(shape)): voxel coordinates, whole numbers at centres of voxels.
     `shape`, `size`: of the image and of a patch.
@@ -191,7 +191,7 @@ def corners_at(
 def patches_at(
     points: npt.NDArray[Any], shape: tuple[int, ...], size: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return patches about points by their planes; see `corners_at`.
+    """Return patches around points by their planes; see `corners_at`.
 
     `points`: on the last axes at least; those that do not say which time or channel lie in the
     first. `shape`: of the volume. `size`: of a patch, along the last axes.
@@ -209,13 +209,13 @@ def patches_at(
 
 
 def in_volume(drawn: npt.NDArray[np.int64], leading: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return places (plane, first voxel in it) in a volume of some leading axes."""
+    """Return positions (plane, first voxel) as positions in a volume with leading axes."""
     # a 2D image has no leading axes to find the plane on
     return np.column_stack([*np.unravel_index(drawn[:, 0], (1, *leading))[1:], drawn[:, 1:]])
 
 
 def no_place(size: Sequence[int]) -> InputError:
-    """Return the error that no patch of a size can be placed."""
+    """Return the error for a size of which no patch can be placed."""
     return InputError(
         f"No patch of {' x '.join(map(str, size))} voxels can be placed: all weights are zero "
         "where a patch fits. Choose smaller patches, or other weights."
@@ -223,7 +223,7 @@ def no_place(size: Sequence[int]) -> InputError:
 
 
 def flat_index(positions: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Return the numbers of voxels, counted over a shape, for positions (..., len(shape))."""
+    """Return flat indices into an array of a shape for positions (..., len(shape))."""
     index = positions[..., 0]
     for axis, edge in enumerate(shape[1:], start=1):
         index = index * edge + positions[..., axis]

@@ -1,8 +1,7 @@
-"""Reading patches at whole or fractional positions: windows only, a few at a time.
+"""Reading of patches at integer or fractional positions, and reassembly of an image from patches.
 
-Nothing but the windows is read, also from a memory-map, a dask array or a zarr array on disk; how
-many are worked on at once follows from a budget in bytes. And putting an image together again from
-patches that overlap.
+Only the windows of the patches are read, also from a memory map, a dask array or a Zarr array; a
+budget in bytes sets how many are processed at once.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: What is held at once beside the result, in bytes.
+#: Default memory in addition to the result, in bytes.
 BUDGET = 256 << 20
 
-#: On the host no more than this is worked on at once: it stays in the processor's cache.
+#: Maximum number of bytes processed at once on the host, so that they stay in the CPU cache.
 _CACHE = 4 << 20
 
-#: Copies of a window that are held while it is worked on.
+#: Number of copies of a window in memory during processing.
 _COPIES = 4
 
 BORDERS = ("refuse", "reflect", "constant")
@@ -51,35 +50,45 @@ def read_patches(
     Parameters
     ----------
     image : numpy.ndarray, torch.Tensor, or dask, zarr or other lazy array
-        Shape ``(*channels, *spatial)``, of which the last ``len(size)`` axes are spatial; real or
-        complex. From a lazy array only the blocks that the patches touch are read, each once for
-        all the patches that begin in it.
+        Shape ``(*channels, *spatial)``; the last ``len(size)`` axes are spatial; real or complex.
+        From a lazy array only the blocks with patches are read, each once for all patches that
+        begin in it.
     positions : array_like
-        Shape (n_patches, len(size)): where the first voxel of each patch lies. Between voxels the
+        Shape (n_patches, len(size)): position of the first voxel of each patch. Between voxels the
         image is interpolated linearly.
     size : sequence of int
         Shape of a patch.
     border : {"refuse", "reflect", "constant"}
-        What lies outside: an error, the image mirrored about its outermost voxel (as `numpy.pad`
-        does), or `fill`.
+        Values outside the image: an error, the image mirrored at its outermost voxel (as in
+        `numpy.pad`), or `fill`.
     fill : number, optional
-        Value outside, for ``border="constant"``.
+        Value outside the image, for ``border="constant"``.
     budget : int, optional
-        Bytes to hold at once beside the result.
+        Maximum memory in addition to the result, in bytes.
     out : array, optional
-        Where to write the patches, for example a `numpy.memmap`; by default a new array.
+        Array for the patches, for example a `numpy.memmap`; by default a new array.
 
     Returns
     -------
     numpy.ndarray or torch.Tensor
-        Shape ``(n_patches, *channels, *size)``, on the device of the image. Its dtype where all
-        positions are whole numbers; else the least floating-point or complex dtype that holds it.
+        Shape ``(n_patches, *channels, *size)``, on the device of the image. Same dtype as the image
+        if all positions are integers; otherwise the smallest floating-point or complex dtype that
+        can represent it.
 
     Raises
     ------
     InputError
-        If the positions do not fit the image, a patch reaches outside and `border` is
+        If the positions do not match the image, a patch reaches outside and `border` is
         ``"refuse"``, or one patch is larger than the budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> image = np.arange(16).reshape(4, 4)
+    >>> read_patches(image, [(0, 0), (2, 1)], (2, 2)).tolist()
+    [[[0, 1], [4, 5]], [[9, 10], [13, 14]]]
+    >>> read_patches(image, [(0, 0.5)], (1, 2)).tolist()
+    [[[0.5, 1.5]]]
     """
     plan = _Plan.of(image, positions, size, border, fill)
     if out is None:
@@ -98,22 +107,29 @@ def iterate_patches(
     fill: complex = 0,
     budget: int = BUDGET,
 ) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
-    """Read patches as `read_patches` does, a chunk at a time within the budget.
+    """Read patches as `read_patches` does, in chunks within the budget.
 
     Yields
     ------
     numbers : numpy.ndarray
-        int64, shape (n,): which patches these are. Ascending, but for a lazy array, of which the
-        patches come block by block.
+        int64, shape (n,): numbers of the patches, in ascending order; for a lazy array block by
+        block.
     patches : numpy.ndarray or torch.Tensor
         Shape ``(n, *channels, *size)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> for numbers, patches in iterate_patches(np.eye(4), [(0, 0), (2, 2)], (2, 2)):
+    ...     print(numbers, patches.shape)
+    [0 1] (2, 2, 2)
     """
     yield from _chunks(_Plan.of(image, positions, size, border, fill), budget)
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What to read, checked: whole part and fraction of each position, and the border's rule."""
+    """The checked arguments: integer part and fraction of each position, and the border mode."""
 
     image: Any
     low: npt.NDArray[np.int64]
@@ -174,23 +190,23 @@ class _Plan:
 
     @property
     def at_once(self) -> float:
-        """Most bytes that are worked on at once, for speed."""
+        """Maximum number of bytes processed at once, for speed."""
         on_host = self.is_lazy or getattr(self.image, "device", "cpu") in ("cpu", _CPU)
         return _CACHE if on_host else math.inf
 
     @functools.cached_property
     def fractional(self) -> list[int]:
-        """Axes along which some position lies between voxels."""
+        """Axes with fractional positions."""
         return [axis for axis in range(len(self.size)) if self.share[:, axis].any()]
 
     @functools.cached_property
     def spans(self) -> tuple[int, ...]:
-        """Voxels to read along each axis: one more than the patch has, where it lies between."""
+        """Number of voxels to read along each axis: one more than the patch if fractional."""
         return tuple(edge + (axis in self.fractional) for axis, edge in enumerate(self.size))
 
     @functools.cached_property
     def dtype(self) -> Any:
-        """Of the patches, PyTorch's or NumPy's."""
+        """Type of the patches, of PyTorch or NumPy."""
         if isinstance(self.image, torch.Tensor):
             whole = self.image.dtype
             return torch.promote_types(whole, torch.float32) if self.fractional else whole
@@ -209,7 +225,7 @@ class _Plan:
         return np.empty(shape, self.dtype)
 
     def indices(self, numbers: Any) -> list[npt.NDArray[np.int64]]:
-        """Return which voxels to read along each axis, (n, span); -1 where `fill` goes."""
+        """Return the indices to read along each axis, (n, span); -1 for `fill`."""
         found = []
         for axis, (span, length) in enumerate(zip(self.spans, self.spatial, strict=True)):
             index = self.low[numbers, axis, None] + np.arange(span)
@@ -245,7 +261,7 @@ def _chunks(
 def _sources(
     plan: _Plan, room: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], Any, npt.NDArray[np.int64]]]:
-    """Yield numbers of patches, an array in memory to read them from, and where that begins."""
+    """Yield numbers of patches, an array in memory that contains them, and its first voxel."""
     if not plan.is_lazy:
         yield np.arange(len(plan.low)), plan.image, np.zeros(len(plan.size), np.int64)
         return
@@ -261,7 +277,7 @@ def _sources(
 
 
 def _block(plan: _Plan, room: int) -> list[int]:
-    """Edges of the blocks to read of a lazy array: its own chunks, or less where room is short."""
+    """Return the edges of the blocks to read from a lazy array: its chunks, or smaller blocks."""
     chunks = getattr(plan.image, "chunksize", None) or getattr(plan.image, "chunks", None)
     block = [int(edge) for edge in (chunks or plan.image.shape)[-len(plan.size) :]]
     each = math.prod(plan.channels) * np.dtype(plan.image.dtype).itemsize
@@ -272,7 +288,7 @@ def _block(plan: _Plan, room: int) -> list[int]:
 
 
 def _same(keys: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Return the numbers of the rows that are alike, group by group."""
+    """Return the numbers of equal rows, group by group."""
     _, group, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     return np.split(group.ravel().argsort(kind="stable"), counts.cumsum()[:-1])
 
@@ -311,7 +327,7 @@ def _windows(plan: _Plan, numbers: Any, source: Any, first: npt.NDArray[np.int64
 
 
 def _unfold(image: torch.Tensor, spans: tuple[int, ...]) -> torch.Tensor:
-    """Return all windows of an image as a view: the places first, then the voxels inside."""
+    """Return all windows of an image as a view: positions first, then the voxels inside."""
     first = image.ndim - len(spans)
     for axis, span in enumerate(spans):
         image = image.unfold(first + axis, span, 1)
@@ -319,14 +335,14 @@ def _unfold(image: torch.Tensor, spans: tuple[int, ...]) -> torch.Tensor:
 
 
 def _along(index: npt.NDArray[Any], axis: int, plan: _Plan) -> npt.NDArray[Any]:
-    """Return (n, span) as (n, 1, .., span, .., 1), to be combined with the other axes."""
+    """Return (n, span) as (n, 1, .., span, .., 1), for broadcasting with the other axes."""
     shape = [len(index)] + [1] * len(plan.size)
     shape[axis + 1] = -1
     return index.reshape(shape)
 
 
 def _interpolate(plan: _Plan, numbers: Any, windows: Any) -> Any:
-    """Return (n, *channels, *spans) as (n, *channels, *size): linear between voxels."""
+    """Interpolate (n, *channels, *spans) linearly to (n, *channels, *size)."""
     if not plan.fractional:
         return windows
     on_torch = isinstance(windows, torch.Tensor)
@@ -353,7 +369,7 @@ def _interpolate(plan: _Plan, numbers: Any, windows: Any) -> Any:
 
 
 def _reflect(index: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
-    """Mirror indices about the first and the last voxel, as often as it takes."""
+    """Mirror indices at the first and the last voxel, repeatedly if necessary."""
     if length == 1:
         return np.zeros_like(index)
     period = 2 * (length - 1)
@@ -372,27 +388,27 @@ def reassemble(
     weights: str = "pyramid",
     fill: complex = 0,
 ) -> Any:
-    """Return the image that patches were read from: their weighted mean where they overlap.
+    """Reassemble an image from patches; overlapping patches are averaged with weights.
 
-    The reverse of `hushpore.patches.reading.read_patches`. Weights are whole numbers and sums are
-    in float64, so that of patches read at whole positions every voxel that is covered comes back
-    exactly, in any dtype but float64 and complex128, where it comes back to rounding. A patch
-    between voxels gives to either neighbour in proportion; the image then comes back smoothed.
+    The inverse of `hushpore.patches.reading.read_patches`. Weights are integers and sums are in
+    float64, so that patches at integer positions restore every covered voxel exactly, except in
+    float64 and complex128 (to rounding). Values at fractional positions are divided between the
+    neighbouring voxels, which smooths the image.
 
     Parameters
     ----------
     patches : numpy.ndarray or torch.Tensor
         Shape ``(n_patches, *channels, *size)``.
     positions : array_like
-        Shape (n_patches, n_spatial): where the first voxel of each patch lies. What of a patch
-        lies outside the image is left out.
+        Shape (n_patches, n_spatial): position of the first voxel of each patch. Parts outside the
+        image are ignored.
     shape : sequence of int
         Spatial shape of the image.
     weights : {"pyramid", "even"}
-        Falling off towards the border of a patch, which hides seams between patches that were
-        worked on; or the same everywhere.
+        Weights that decrease towards the border of a patch, which hides seams between processed
+        patches; or equal weights.
     fill : number, optional
-        Value where there is no patch.
+        Value of voxels without a patch.
 
     Returns
     -------
@@ -402,7 +418,15 @@ def reassemble(
     Raises
     ------
     InputError
-        If shapes do not fit, or a position is not a finite number.
+        If the shapes do not match, or a position is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> image = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+    >>> positions = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    >>> np.array_equal(reassemble(read_patches(image, positions, (3, 3)), positions, (4, 4)), image)
+    True
     """
     where = np.asarray(positions, np.float64)
     image_shape = tuple(int(n) for n in shape)
@@ -446,7 +470,7 @@ def reassemble(
 
 
 def _window(size: Sequence[int], weights: str) -> npt.NDArray[np.float64]:
-    """Whole numbers: 1 at the border of a patch, rising towards its middle; or 1 everywhere."""
+    """Return integer weights: 1 at the border of a patch, increasing inwards; or 1 everywhere."""
     if weights == "even":
         return np.ones(tuple(size))
     ramps = [np.minimum(np.arange(edge) + 1, edge - np.arange(edge)) for edge in size]
@@ -456,7 +480,7 @@ def _window(size: Sequence[int], weights: str) -> npt.NDArray[np.float64]:
 def _overlap(
     corner: npt.NDArray[np.int64], size: Sequence[int], shape: Sequence[int]
 ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the part of a patch that lies in the image, and where it lies."""
+    """Return the part of a patch inside the image, and its position."""
     inside, target = [], []
     for start, edge, length in zip(corner.tolist(), size, shape, strict=True):
         first, stop = min(max(-start, 0), edge), max(min(length - start, edge), 0)

@@ -1,4 +1,4 @@
-"""Sampled patches, all that is known of each, and a sheet on which they lie side by side."""
+"""The result of a patch job: patches, their features, and a contact sheet."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def contact_sheet(
     patches: npt.NDArray[np.integer[Any]] | None = None,
     columns: int | None = None,
 ) -> Sheet:
-    """Lay patches out side by side.
+    """Return a contact sheet of patches.
 
     `rows`: what to show of each patch, from the top: shape (n_patches, y, x), one shape for all.
     `patches`: the number of each patch, kept in the sheet; by default 0, 1, 2, ... `columns`:
@@ -111,7 +111,7 @@ TILES = 48
 
 @dataclass(frozen=True, eq=False)
 class BlindSpots:
-    """Pixels hidden in each patch, and what a network makes of them."""
+    """Masked pixels of each patch, and their prediction by a network."""
 
     # int64, shape (n_patches, n_hidden, n_spatial): from the first voxel of the patch
     positions: npt.NDArray[np.int64]
@@ -166,11 +166,11 @@ class Patches:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was said of the input, and while patches were drawn."""
+        """Notes on the input and on the sampling."""
         return tuple(self.provenance["notes"])
 
     def files(self) -> ResultFiles:
-        """Return what is written of them: a contact sheet, and tables.
+        """Return the files of the result: a contact sheet and tables.
 
         The sheet shows the hardest patches first where there is a model, else the first that were
         drawn; in the PNG the greys between the 0.1st and 99.9th percentile, in the TIFF all of
@@ -210,20 +210,20 @@ class Patches:
 
     @property
     def centres(self) -> npt.NDArray[np.float64]:
-        """Middle of each patch, in voxels: float64, shape (n_patches, volume.ndim)."""
+        """Centre of each patch, in voxels: float64, shape (n_patches, volume.ndim)."""
         middle = np.zeros(self.corners.shape[1])
         middle[-len(self.patch_shape) :] = (np.array(self.patch_shape) - 1) / 2
         return self.corners + middle
 
     def table(self) -> pd.DataFrame:
-        """Return where each patch begins (columns as the volume's axes) and its features."""
+        """Return a table of the first voxel of each patch (a column per axis) and its features."""
         import pandas as pd
 
         columns = dict(zip(self.volume.axes, self.corners.T, strict=True))
         return pd.DataFrame({"patch": np.arange(len(self.corners)), **columns, **self.features})
 
     def hidden_voxels(self, patch: int) -> npt.NDArray[np.int64]:
-        """Return where the hidden pixels of a patch lie in the volume, (n_hidden, volume.ndim)."""
+        """Return the positions of the masked pixels of a patch, (n_hidden, volume.ndim)."""
         assert self.blind is not None
         inside = self.blind.positions[patch]
         found = np.repeat(self.corners[patch][None], len(inside), axis=0)
@@ -231,7 +231,7 @@ class Patches:
         return found
 
     def ranked(self, feature: str, count: int) -> npt.NDArray[np.int64]:
-        """Return the first patches by a feature: the highest first, but for the order."""
+        """Return the first patches sorted by a feature, highest first; by order, lowest first."""
         values = self.features[feature]
         order = np.argsort(values if feature == "order" else -values, kind="stable")
         return order[:count].astype(np.int64)

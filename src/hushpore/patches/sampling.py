@@ -1,4 +1,4 @@
-"""Patches drawn by chance, all coordinates of a batch from one draw, and read in one gather.
+"""Random patches: all positions of a batch are drawn at once, and read in one operation.
 
 Of groups of neighbouring patches centres are drawn first, then all neighbours in one query.
 """
@@ -28,7 +28,7 @@ def draw_corners(
     generator: torch.Generator | None = None,
     device: str | torch.device = "cpu",
 ) -> torch.Tensor:
-    """Draw the first voxel of patches, uniformly over all places where a patch fits.
+    """Draw the first voxels of patches, uniformly over all positions where a patch fits.
 
     `shape`: of the image. `size`: of a patch, one length for each axis of the image. `count`: how
     many patches to draw. `generator`: source of the random numbers, on `device`, where to draw.
@@ -48,7 +48,7 @@ def draw_stratified(
     generator: torch.Generator | None = None,
     device: str | torch.device = "cpu",
 ) -> torch.Tensor:
-    """Draw the first voxel of patches, spread evenly: one in each cell of a grid.
+    """Draw the first voxels of patches, spread evenly: one in each cell of a grid.
 
     The places where a patch fits are cut into at least `count` cells of one size, as near to
     cubes as whole numbers allow. As many cells as are needed are drawn without replacement, and
@@ -130,7 +130,7 @@ def read_windows(
 
 
 def _cells(room: Sequence[int], count: int) -> tuple[int, ...]:
-    """Number of cells along each axis: at least `count` in all, where there is room for so many."""
+    """Return the number of cells along each axis: at least `count` in total, if they fit."""
     cells = [1] * len(room)
     wanted = min(count, math.prod(room))
     while math.prod(cells) < wanted:
@@ -150,7 +150,7 @@ def draw_groups(
     n_neighbours: int,
     rng: np.random.Generator | int | None = None,
 ) -> npt.NDArray[np.int64]:
-    """Draw groups of neighbouring points: each a centre and some of the points nearest to it.
+    """Draw groups of neighbouring points: each a centre and some of its nearest points.
 
     The centres are drawn first and only their neighbours are looked up, in one query of a k-d
     tree: O(n log n) for n points, whatever the number of groups that could be made.
@@ -234,7 +234,7 @@ def _require_enough(n_points: int, n_groups: int, group_size: int, n_neighbours:
 
 
 def _spread(n_points: int, n_groups: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Draw centres, each point equally often, give or take one."""
+    """Draw centres such that all points occur equally often, to within one."""
     often, more = divmod(n_groups, n_points)
     some = random.choice(n_points, more, replace=False)
     return np.concatenate([np.tile(np.arange(n_points), often), some]).astype(np.int64)
