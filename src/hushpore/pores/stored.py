@@ -1,4 +1,4 @@
-"""A finished segmentation, on its way back from the files that it was written to."""
+"""Restoring of a segmentation from its result folder, to merge it again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 
-#: How far a figure may be from the one in a table, as a share of it: a text is read to 16 digits.
+#: Relative tolerance for figures read from a table, which has 16 digits.
 _CLOSE = 1e-9
 
 
@@ -39,7 +39,7 @@ def restored(
     provenance: dict[str, Any],
     tables: Mapping[str, pd.DataFrame] | None = None,
 ) -> Pores:
-    """Return a segmentation that was stored, so that it can be merged anew.
+    """Return a stored segmentation, so that it can be merged again.
 
     `labels`: as they were stored, in memory; its place and voxel size are those of the result.
     `arrays`: as `Pores.merging_arrays` has them. `provenance`: the record of the job. `tables`:
@@ -52,7 +52,9 @@ def restored(
         totals, name = provenance["result"], provenance["input"]["name"]
         notes = tuple(provenance.get("notes", ()))
     except KeyError as error:
-        raise InputError(f"What these pores were merged from is not complete: {error}.") from None
+        raise InputError(
+            f"The stored basins of these pores are incomplete: {error}. Segment the pores again."
+        ) from None
     values = np.ascontiguousarray(labels.array(), np.int32)
     _check_tables(graph, basins, sample, values)
     _check_numbers(graph, basins, sample)
@@ -91,14 +93,15 @@ def _check_tables(
     sample: npt.NDArray[Any],
     labels: npt.NDArray[np.int32],
 ) -> None:
-    """Raise InputError where one part is not of the others.
+    """Raise InputError unless all arrays are consistent.
 
-    Compiled loops look basins up in tables, and voxels in stacks, and do not ask whether they are
-    in them.
+    Compiled loops index tables and stacks without bounds checks.
     """
     stack = labels.shape if labels.ndim == 3 else (1, *labels.shape)
     if basins.shape != stack:
-        raise InputError("What these pores were merged from is not of these labels.")
+        raise InputError(
+            "The stored basins do not belong to these labels. Segment the pores again."
+        )
     rows, edges = graph.peak_squared_distance.size, graph.a.size
     shapes: list[tuple[npt.NDArray[Any], tuple[int, ...]]] = [
         (graph.peak_squared_distance, (rows,)),
@@ -116,30 +119,35 @@ def _check_tables(
         (sample, (len(labels),)),
     ]
     if not rows or any(table.shape != shape for table, shape in shapes):
-        raise InputError("What these pores were merged from has tables of other shapes.")
+        raise InputError(
+            "The stored basins have tables of the wrong shape. Segment the pores again."
+        )
     reals = graph.peak_squared_distance, graph.saddle
     whole = [table for table, _ in shapes if all(table is not each for each in reals)]
     if any(table.dtype.kind != "i" for table in whole) or any(
         table.dtype.kind != "f" for table in reals
     ):
-        raise InputError("What these pores were merged from has tables of other types.")
+        raise InputError(
+            "The stored basins have tables of the wrong type. Segment the pores again."
+        )
     numbered = [(each, graph.count) for each in (basins, graph.a, graph.b)]
     voxels = [(each, basins.size - 1) for each in (graph.peak[1:], graph.saddle_at)]
     for numbers, last in [*numbered, *voxels]:
         if numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers > last)).any():
             raise InputError(
-                "What these pores were merged from names basins or voxels that are not there."
+                "The stored basins refer to basins or voxels that do not exist. Segment the pores "
+                "again."
             )
 
 
 def _check_numbers(graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDArray[Any]) -> None:
-    """Raise InputError where tables hold what no basins have: another merging would be wrong."""
+    """Raise InputError if tables hold impossible values, so that merging would be wrong."""
     flat, numbers = basins.reshape(-1), np.arange(1, graph.count + 1)
     size, crossed = np.array(basins.shape), graph.saddle[graph.saddle >= 0]
     first, last = graph.bounds[1:, :3], graph.bounds[1:, 3:]
     lower = np.minimum(graph.peak_squared_distance[graph.a], graph.peak_squared_distance[graph.b])
     counted = np.zeros(graph.count + 1, np.int64)
-    for plane in basins:  # of which NumPy makes a wider copy
+    for plane in basins:  # plane by plane, since NumPy makes a wider copy
         counted += np.bincount(plane.reshape(-1), minlength=graph.count + 1)
     faces = graph.contacts[:, :3].any(axis=1)
     at_saddle = flat[graph.saddle_at]
@@ -149,9 +157,9 @@ def _check_numbers(graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDAr
         np.isfinite(graph.peak_squared_distance).all(),
         (graph.peak_squared_distance[1:] > 0).all(),
         np.isfinite(crossed).all(),
-        # one that cannot be crossed is -1, and shares no face
+        # -1 without a passage, and then no shared face
         ((graph.saddle > 0) | ((graph.saddle == -1) & ~faces)).all(),
-        # no way over a saddle leads above the lower peak
+        # a saddle is not above the lower peak
         (graph.saddle <= lower).all(),
         ((at_saddle == graph.a) | (at_saddle == graph.b) | (graph.saddle < 0)).all(),
         ((graph.a < graph.b) & (graph.a > 0)).all(),
@@ -163,20 +171,22 @@ def _check_numbers(graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDAr
         np.isfinite(graph.grey_step) and graph.grey_step > 0,
     ]
     if not all(holds):
-        raise InputError("What these pores were merged from holds numbers that no basins have.")
+        raise InputError("The stored basins contain impossible values. Segment the pores again.")
 
 
 def _check_labels(
     labels: npt.NDArray[np.int32], basins: npt.NDArray[Any], label_of: npt.NDArray[np.int32]
 ) -> None:
-    """Raise InputError where pores are not made of whole basins."""
+    """Raise InputError unless pores consist of whole basins."""
     for pores, parts in zip(labels.reshape(basins.shape), basins, strict=True):
         if not np.array_equal(label_of[parts], pores):
-            raise InputError("What these pores were merged from is not of these labels.")
+            raise InputError(
+                "The stored basins do not belong to these labels. Segment the pores again."
+            )
 
 
 def _check_figures(found: pd.DataFrame, stored: pd.DataFrame, name: str) -> None:
-    """Raise InputError where a table that was stored tells of other pores than what was found."""
+    """Raise InputError if a stored table does not match the restored pores."""
     shared = [column for column in stored if column in found]
     same = len(found) == len(stored) and all(
         np.allclose(found[column], stored[column], _CLOSE, 0, equal_nan=True)
@@ -185,6 +195,6 @@ def _check_figures(found: pd.DataFrame, stored: pd.DataFrame, name: str) -> None
     )
     if not same:
         raise InputError(
-            f"What these pores were merged from has other figures than the table of {name}: one of "
-            "the files was changed, or is of another result or another version of hushpore."
+            f"The stored basins do not match the table of {name}: one of the files was changed, or "
+            "belongs to another result or another version of hushpore. Segment the pores again."
         )

@@ -312,18 +312,18 @@ class Far:
 def test_a_ball_more_voxels_away_than_32_bits_count_keeps_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    within = thickness_module._Reaching._within
+    within = thickness_module._BallSearch._within
 
     def only_near_the_ball(self: Any, start: int, stop: int, *how: Any) -> Any:
         if start <= Far.ball[0] < stop:
             return within(self, start, stop, *how)
         return tuple(np.empty(0, kind) for kind in (np.float32, np.float32, how[-1]))
 
-    monkeypatch.setattr(thickness_module._Reaching, "_within", only_near_the_ball)
+    monkeypatch.setattr(thickness_module._BallSearch, "_within", only_near_the_ball)
     distance: Any = Far()
     known = Balls(Far.radius**2, distance.shape, (1.0, 1.0, 1.0), (False,) * 3)
     with KernelThreads(1) as threads:
-        reaching = thickness_module._Reaching(distance, known, Far.radius**2, 1.0, threads)
+        reaching = thickness_module._BallSearch(distance, known, Far.radius**2, 1.0, threads)
         radii, _, centres = reaching.balls(900, 901)
     assert radii.tolist() == [Far.radius**2]
     assert centres.tolist() == [[4100, 7, 9]]

@@ -15,7 +15,7 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import result_of
 from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.topology.tortuosity import find_tortuosity, find_ways
+from hushpore.pores.topology.tortuosity import find_path_lengths, find_tortuosity
 
 
 def along_z(void: np.ndarray, spacing: tuple[float, ...] = (1, 1, 1), **how: Any) -> float | None:
@@ -63,7 +63,7 @@ def test_a_zigzag_is_as_long_as_a_string_in_it() -> None:
 def test_ways_are_no_longer_than_those_of_steps_alone_and_no_shorter_than_straight() -> None:
     noise = ndimage.gaussian_filter(np.random.default_rng(2).normal(size=(24, 26, 28)), 1.5)
     void = noise > 0
-    found = result_of(find_ways(void, (1, 1.5, 0.7), faces_only=False)).astype(float)
+    found = result_of(find_path_lengths(void, (1, 1.5, 0.7), faces_only=False)).astype(float)
     steps = MCP_Geometric(np.where(void, 1.0, -1.0), sampling=(1, 1.5, 0.7))
     expected, _ = steps.find_costs([tuple(at) for at in np.argwhere(void) if at[0] == 0])
     expected[~void] = np.inf

@@ -1,9 +1,8 @@
-"""How long the void and the solid are along lines: mean chords, and how much directions differ.
+"""Mean chord lengths of void and solid, and degree of anisotropy from mean intercept lengths.
 
-The ways in and out of the void along lines of voxels are counted in 13 directions (4 in an image)
-for the surface already. Of as many as there are along a direction follow the mean chord of either
-phase along it, and the mean intercept length, the length of lines from one wall to the next. The
-intercept lengths of all directions are fitted by an ellipsoid, the fabric of the structure.
+The surface estimate counts the walls along lines of voxels in 13 directions (4 in 2D). They also
+give the mean chord length of void and solid in each direction, and the mean intercept length from
+one wall to the next. An ellipsoid, the fabric tensor, is fitted to the intercept lengths.
 
 References
 ----------
@@ -33,18 +32,18 @@ if TYPE_CHECKING:
 def intercept_totals(
     walls: npt.NDArray[np.int64], void: int, sample: int, volume: Volume
 ) -> dict[str, Any]:
-    """Return the mean chords along the axes, and the degree of anisotropy.
+    """Return the mean chord lengths along the axes, and the degree of anisotropy.
 
-    `walls`: (13,), int64: pairs of neighbouring voxels inside the volume of which one is void and
-    one is solid, in the order of `DIRECTIONS`. `void`, `sample`: how many voxels are void, and how
-    many there are. `volume`: 2D or 3D, for its shape and spacing.
-    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None where there is no wall.
+    `walls`: (13,), int64: void-solid pairs of neighbouring voxels inside the volume, in the order
+    of `DIRECTIONS`. `void`, `sample`: number of void and of sample voxels. `volume`: 2D or 3D, for
+    its shape and spacing.
+    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None without walls.
     """
     n_spatial = volume.n_spatial
     in_image = DIRECTIONS[:, 0] == 0
     used = np.flatnonzero(in_image) if n_spatial == 2 else np.arange(len(DIRECTIONS))
     directions = DIRECTIONS[used][:, -n_spatial:]
-    # of all voxels those that have a neighbour in the direction
+    # voxels with a neighbour in the direction
     pairs = np.prod(np.maximum(np.array(volume.shape) - np.abs(directions), 0), axis=1)
     steps = directions * np.asarray(volume.spacing)
     step = np.linalg.norm(steps, axis=1)
@@ -54,7 +53,7 @@ def intercept_totals(
         for axis, name in enumerate("zyx"[-n_spatial:]):
             at = int(np.flatnonzero(np.abs(directions).sum(axis=1) == 1)[axis])
             count = int(walls[used[at]])
-            # a chord has two ends, which are walls but for those at the faces of the volume
+            # a chord has two ends, which are walls except at the faces of the volume
             chord = 2 * voxels * float(length[at]) / count if count and voxels else None
             found[f"{phase}_chord_length_{name}"] = chord
     is_seen = length > 0
@@ -69,7 +68,7 @@ def _anisotropy(
 ) -> float | None:
     """Return 1 - shortest / longest axis of the ellipsoid of mean intercept lengths.
 
-    `per_length`: walls in a length of one, by direction. `units`: (directions, axes).
+    `per_length`: walls per unit length, by direction. `units`: (directions, axes).
     """
     n_axes = units.shape[1]
     row, column = np.triu_indices(n_axes)

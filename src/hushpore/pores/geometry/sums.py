@@ -1,8 +1,7 @@
-"""What is summed over the voxels of each basin, declared once.
+"""Sums over the voxels of each basin, declared once.
 
-`SUMS` are added up by whatever goes through a volume: the CPU, slab by slab, a GPU, the workers of
-a cluster. They are sums of whole numbers, and so exact in any order, and those of merged basins are
-the sums of their sums.
+The CPU, GPUs and cluster workers all compute `SUMS`. They are integer sums, and so exact in any
+order; the sums of merged basins are the sums of their sums.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_AT_ONCE = 1 << 11  # rows that are made wider
-_DIGIT = 11  # bits of a digit by which keys are sorted: so many counts stay in the cache
+_AT_ONCE = 1 << 11  # rows that are converted to 64 bits at once
+_DIGIT = 11  # bits per digit of the radix sort, whose counts fit into the cache
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,10 @@ class Sum:
     Attributes
     ----------
     name : str
-        By which measures ask for it, see `PoreSums.sum`.
+        Name by which measures use it, see `PoreSums.sum`.
     z, y, x, grey : int
         The powers, 0 to 2, of the voxel's indices and of its grey value
-        (`hushpore.pores.void.grey`). Where no sum takes them, grey values are not read for it.
+        (`hushpore.pores.void.grey`). Grey values are only read if a sum needs them.
     """
 
     name: str
@@ -48,11 +47,11 @@ class Sum:
 
     @property
     def powers(self) -> tuple[int, int, int, int]:
-        """Of z, y, x and the grey value."""
+        """Powers of z, y, x and the grey value."""
         return self.z, self.y, self.x, self.grey
 
 
-#: What is added up of the voxels of each basin, in the order of `BasinGraph.sums`.
+#: Sums over the voxels of each basin, in the order of `BasinGraph.sums`.
 SUMS = [
     Sum("voxels"),
     Sum("z", z=1),
@@ -77,9 +76,9 @@ def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray
 
 
 def in_64_bits(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Yield rows in 64 bits, some at a time where they have fewer, with where they begin.
+    """Yield blocks of rows in 64 bits, with the index of their first row.
 
-    So no kernel is compiled for each type that counts are kept in.
+    This avoids compiling a kernel for each type of counts.
     """
     at_once = len(rows) if rows.dtype == np.int64 else _AT_ONCE
     for first in range(0, max(len(rows), 1), max(at_once, 1)):
@@ -97,9 +96,9 @@ def _add_rows(
 
 
 def order_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the order in which keys are sorted, and equal ones stay: a stable ``np.argsort``.
+    """Return the order that sorts keys: a stable ``np.argsort``.
 
-    By digits, and only those in which keys differ: keys of few values take a few passes.
+    A radix sort over the digits in which keys differ, so that few distinct values take few passes.
     """
     order = np.arange(keys.size)
     if keys.size == 0:
@@ -129,7 +128,7 @@ def _sort_digit(
     counts: npt.NDArray[np.int64],
     shift: int,
 ) -> None:
-    """Sort keys, and what comes with them, by one digit; `counts` are 0, one for each digit."""
+    """Sort keys and their order by one digit; `counts`: zeros, one per digit value."""
     below, mask = np.uint64(shift), np.uint64(counts.size - 1)
     for i in range(keys.size):
         counts[(keys[i] >> below) & mask] += 1
@@ -146,20 +145,20 @@ def _sort_digit(
 
 
 def narrowest(most: int) -> npt.DTypeLike:
-    """Return the type of the fewest bits that holds a count: int8, int16 or int32."""
+    """Return the smallest integer type for counts up to `most`: int8, int16 or int32."""
     return next(kind for kind in (np.int8, np.int16, np.int32) if most <= np.iinfo(kind).max)
 
 
 def counting(voxels: int) -> npt.DTypeLike:
-    """Return the type of counts that no more than so many voxels add up to: int32 or int64."""
+    """Return the type for counts of up to so many voxels: int32 or int64."""
     return np.int32 if voxels < 2**31 else np.int64
 
 
 def index_of(name: str) -> int:
-    """Return the place of a sum in `SUMS`."""
+    """Return the index of a sum in `SUMS`."""
     return [each.name for each in SUMS].index(name)
 
 
 def grey_power() -> int:
-    """Return the highest power of grey values in any sum; 0 where they are not needed."""
+    """Return the highest power of grey values in any sum; 0 if none needs them."""
     return max(each.grey for each in SUMS)

@@ -1,9 +1,9 @@
-"""Local thickness: how wide a phase is about the ball that covers a voxel, the widest of them.
+"""Local thickness: the diameter of the widest inscribed ball that covers a voxel.
 
-A ball about the centre of a voxel reaches to the nearest voxel of the other phase, and the phase is
-as wide about it as `balls` says. Most balls lie within one up the slope that is as wide, and are
-left out; the others are painted a few slices at a time, the widest first, so that each voxel takes
-the first ball that comes to it. No ball is missed, and none is rounded.
+The ball centred on a voxel reaches to the nearest voxel of the other phase; its width is estimated
+in `hushpore.pores.geometry.balls`. Most balls lie inside a ball uphill that is at least as wide and
+are skipped; the others are painted a few slices at a time, widest first, so that each voxel keeps
+the first ball that covers it. The result is exact: no ball is missed or rounded.
 
 References
 ----------
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs, Stack
 
-# of the distribution
+# bins of the distribution
 _BINS = 30
 
 
 @dataclass(frozen=True, eq=False)
 class LocalThickness:
-    """The local thickness of a phase.
+    """Local thickness of void or solid.
 
     Attributes
     ----------
     diameter : numpy.ndarray
-        float32, of the shape of the volume: diameter of the widest ball (disc in 2D) that covers
-        the voxel, in the unit of the volume; 0 outside the phase, infinite where nothing ends it.
+        float32, in the shape of the volume: diameter of the widest ball (in 2D: disc) that
+        covers the voxel, in the unit of the volume; 0 outside the phase, infinite if unbounded.
     mean, deviation : float or None
-        By volume, in that unit; None where there is no such phase, or nothing ends it.
+        Volume-weighted, in the same unit; None if the phase is empty or unbounded.
     edges : numpy.ndarray
-        (bins + 1,), float64: between bins of equal width, from 0 to the largest.
+        (bins + 1,), float64: edges of equally wide bins, from 0 to the largest.
     counts : numpy.ndarray
-        (bins,), int64: voxels of each.
+        (bins,), int64: voxels per bin.
     """
 
     diameter: npt.NDArray[np.float32]
@@ -62,7 +62,7 @@ class LocalThickness:
     counts: npt.NDArray[np.int64]
 
     def scaled(self, ratio: float) -> LocalThickness:
-        """Return that of voxels that are larger by a ratio."""
+        """Return the thickness for voxels that are larger by a ratio."""
         mean, deviation = (
             None if each is None else each * ratio for each in (self.mean, self.deviation)
         )
@@ -71,7 +71,7 @@ class LocalThickness:
 
 
 class Found(NamedTuple):
-    """What is known of the thickness of a phase besides itself; as in `LocalThickness`."""
+    """Mean, deviation and distribution of a local thickness; see `LocalThickness`."""
 
     mean: float | None
     deviation: float | None
@@ -115,16 +115,16 @@ def find_thickness(
         return Found(None, None, np.zeros(1), np.zeros(0, np.int64))
     known = Balls(largest, distance.shape, steps, solid_beyond)
     for first, last in slabs:
-        # with some slices more, for widths
+        # with extra slices for the widths
         low = max(first - REACH - BESIDE, 0)
         part = distance.read(low, last + REACH + BESIDE)
         threads.over(last - first, known.mark, part, first - low)
         distance.write(first, part[first - low :][: last - first])
         yield 0.3 * last / slabs.depth
-    reaching = _Reaching(distance, known, largest, steps[0], threads)
+    search = _BallSearch(distance, known, largest, steps[0], threads)
     sums = _Sums()
     for first, last in slabs:
-        balls = reaching.balls(first, last)
+        balls = search.balls(first, last)
         part = distance.read(first, last)
         room = thickness.room(first, last)
         blocks = -(-(last - first) // AT_A_TIME)
@@ -139,7 +139,7 @@ def find_thickness(
 
 
 class _Sums:
-    """Adds up diameters slice by slice, so that it is the same however slices come in slabs."""
+    """Accumulator of diameters, slice by slice so that slabs do not affect rounding."""
 
     def __init__(self) -> None:
         self._sums: list[tuple[float, float]] = []
@@ -152,27 +152,27 @@ class _Sums:
         return np.linspace(0, self._largest * (1 + 1e-6), _BINS + 1)
 
     def add(self, slices: npt.NDArray[np.float32]) -> None:
-        """Add some slices; 0 is not of the phase."""
+        """Add some slices; 0 is outside the phase."""
         for each in slices:
             values = each[each > 0].astype(np.float64)
             self._sums.append((values.sum(), (values * values).sum()))
             self._largest = max(self._largest, values.max(initial=0))
 
     def count(self, slices: npt.NDArray[np.float32]) -> None:
-        """Count some slices into bins, once all are added."""
+        """Count some slices into bins, after all are added."""
         for each in slices:
             self._counts += np.histogram(each[each > 0], self._edges)[0]
 
     def found(self) -> Found:
-        """Return what was added up."""
+        """Return mean, deviation and distribution."""
         count = int(self._counts.sum())
         total, squares = (math.fsum(each) / count for each in zip(*self._sums, strict=True))
         deviation = math.sqrt(max(squares - total * total, 0.0))
         return Found(total, deviation, self._edges, self._counts)
 
 
-class _Reaching:
-    """Finds the balls that reach into a slab."""
+class _BallSearch:
+    """Search for the balls that reach into a slab."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class _Reaching:
         ]
         radii, widths, places = (np.concatenate(each) for each in zip(*parts, strict=True))
         del parts
-        # numbers above zero are in the order of their bits
+        # positive floats sort like their bits
         order = widths.view(np.int32).astype(np.int64)
         order <<= 32
         order |= np.arange(order.size, dtype=np.uint32)

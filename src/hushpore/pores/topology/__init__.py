@@ -1,1 +1,1 @@
-"""How the void hangs together: its Euler number, and what is connected from face to face."""
+"""Topology of the void: Euler number, percolation and tortuosity."""

@@ -1,9 +1,7 @@
-"""Euler number of the void: its parts, less the loops through it, plus the solid parts inside it.
+"""Euler number of the void: components minus loops plus enclosed solid components.
 
-It is counted in neighbouring slices: that of a stack is the sum of those of its slices, less those
-of what each two slices share, so that it adds up over slabs however they are cut. Where the void is
-connected over the 26 neighbours of a voxel the solid is over 6, and the other way round. An image
-has one slice, and the same holds for 8 and 4 neighbours.
+It is summed over slices minus the interfaces between neighbouring slices, so that it adds up over
+slabs. If the void is 26-connected, the solid is 6-connected, and vice versa (8 and 4 in 2D).
 
 References
 ----------
@@ -40,7 +38,7 @@ def find_euler_number(
 ) -> Generator[float, None, int]:
     """Find the Euler number of a void, slab by slab.
 
-    `void`: a stack that is not 0 where void is. `faces_only`: whether void is connected over the 6
+    `void`: a stack that is nonzero in the void. `faces_only`: whether void is connected over the 6
     faces of a voxel, not over its 26 neighbours.
     """
     total = 0
@@ -53,9 +51,9 @@ def find_euler_number(
 def euler_of_slab(
     values: npt.NDArray[Any], count: int, threads: KernelThreads, faces_only: bool
 ) -> int:
-    """Return what the first slices of a slab add to the Euler number.
+    """Return the contribution of the first slices of a slab to the Euler number.
 
-    `values`: (z, y, x), not 0 where void is: `count` slices, and the one after them where there is.
+    `values`: (z, y, x), nonzero in the void: `count` slices, and the next one if there is one.
     """
     _, height, width = values.shape
 
@@ -82,7 +80,7 @@ def _of_slice(
     added: npt.NDArray[np.int8],
     faces_only: bool,
 ) -> int:
-    """Return what a slice adds, less what it shares with the next; `added`: room for a row."""
+    """Return the contribution of a slice, minus its interface with the next; `added`: buffer."""
     total = 0
     for y in range(len(here) - 1):
         if faces_only:

@@ -1,8 +1,7 @@
-"""What of the void is connected from one face of the volume to the one across.
+"""Percolation: fraction of the void that connects opposite faces of the volume.
 
-It is read from the graph of basins, which knows which of them touch and how far they reach, so that
-it costs nothing and is the same wherever that was made. Connected is what is connected within a
-pore and between pores: over the 26 neighbours of a voxel, or over its 6 faces.
+It follows from the contacts and bounds in the graph of basins, so that it costs no further pass.
+Connectivity is that of pores: over the 26 neighbours of a voxel, or over its 6 faces.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 def percolation_totals(
     graph: BasinGraph, sample: npt.NDArray[np.int64], volume: Volume
 ) -> dict[str, float | None]:
-    """Return which share of the void is connected from face to face, along each axis.
+    """Return the percolating fraction of the void along each axis.
 
-    `graph`: of all the void that is asked for. `sample`: voxels of each slice (row, in 2D) that are
-    of the sample. `volume`: 2D or 3D, for its shape.
-    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None where there is no void, and
-    where air lies between a face of the volume and the sample.
+    `graph`: basins of the segmented void. `sample`: sample voxels of each slice (in 2D: row).
+    `volume`: 2D or 3D, for its shape.
+    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None without void, and if air
+    lies between a face of the volume and the sample.
     """
     n_spatial = volume.n_spatial
     part, count = join_pairs(graph.count + 1, *graph.ends_of_ways)
@@ -42,7 +41,7 @@ def percolation_totals(
         reaches = np.zeros((2, count), np.bool_)
         reaches[0, part[1:][graph.bounds[1:, in_bounds] == 0]] = True
         reaches[1, part[1:][graph.bounds[1:, in_bounds + 3] == volume.shape[axis]]] = True
-        # of a core in air the sample reaches its ends and not its sides
+        # a core in air reaches the first and last slice, but not the sides
         is_at_face = is_whole or (axis == 0 and bool(sample[0] and sample[-1]))
         through = int(voxels[reaches.all(axis=0)].sum())
         found[f"percolating_fraction_{name}"] = through / void if void and is_at_face else None

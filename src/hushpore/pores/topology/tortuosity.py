@@ -1,11 +1,10 @@
-"""Geodesic tortuosity: how much longer than straight the shortest ways through the void are.
+"""Geodesic tortuosity: length of the shortest paths through the void per straight length.
 
-A front starts from all void of the first slice along an axis, and comes to each voxel after the
-length of the shortest way to it within the void. It marches voxel by voxel, the nearest first, each
-at the length that solves the eikonal equation with the neighbours over its faces; where labels are
-connected over 26 neighbours a straight step over an edge or a corner counts too if it is shorter.
-So ways along the axes and the diagonals have their exact length, and others are up to a few per
-cent long, where steps alone would make them up to an eighth.
+Fast marching: a front starts from the void of the first slice along an axis and reaches each voxel
+after the length of the shortest path within the void. Voxels are processed nearest first, each with
+the length that solves the eikonal equation with its face neighbours; with 26-connectivity, straight
+steps across edges and corners count, too, if shorter. Paths along axes and diagonals are exact;
+others are up to a few per cent too long, compared with an eighth for steps alone.
 
 References
 ----------
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Voxels that the front takes before a job can be cancelled: some tenths of a second.
+#: Voxels processed between two points at which the job can be cancelled: tenths of a second.
 _AT_A_TIME = 1 << 18
 
-#: Room of the queue at first.
+#: Initial size of the queue.
 _ROOM = 1 << 12
 
 
@@ -46,15 +45,15 @@ def find_tortuosity(
 
     `void`: (z, y, x). `spacing`: likewise. `n_spatial`: 2 for an image, in one slice.
     `faces_only`: whether void is connected over the 6 faces of a voxel alone.
-    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None where there is no way
-    through.
+    Returns: by the names of `hushpore.pores.tables.totals.TOTALS`; None without a path
+    through the void.
     """
     found: dict[str, float | None] = {}
     for number, axis in enumerate(range(3 - n_spatial, 3)):
         along = np.ascontiguousarray(np.moveaxis(void, axis, 0))
         steps = spacing[axis], *(spacing[i] for i in range(3) if i != axis)
         straight = (len(along) - 1) * spacing[axis]
-        with Driver(find_ways(along, steps, faces_only=faces_only)) as marching:
+        with Driver(find_path_lengths(along, steps, faces_only=faces_only)) as marching:
             for reached in marching:
                 yield (number + min(reached / max(straight, spacing[axis]), 1.0)) / n_spatial
         lengths = marching.result[-1]
@@ -64,12 +63,12 @@ def find_tortuosity(
     return found
 
 
-def find_ways(
+def find_path_lengths(
     void: npt.NDArray[np.bool_], spacing: Sequence[float], *, faces_only: bool
 ) -> Generator[float, None, npt.NDArray[np.float32]]:
-    """Find the length of the shortest way to each voxel of a void from those of its first slice.
+    """Find the length of the shortest path to each void voxel from the void of the first slice.
 
-    Yields how far the front is. Returns: float32, infinite where there is no way.
+    Yields: path length of the front. Returns: float32, infinite without a path.
     """
     length = np.full(void.shape, np.inf, np.float32)
     length[0][void[0]] = 0
@@ -96,7 +95,7 @@ def _push(
     key: np.float32,
     place: int,
 ) -> None:
-    """Put a place into a binary heap of so many, the lowest key first."""
+    """Insert a place into a binary heap of `size` entries, lowest key first."""
     at = size
     while at > 0:
         above = (at - 1) >> 1
@@ -109,7 +108,7 @@ def _push(
 
 @kernel
 def _drop_first(keys: npt.NDArray[np.float32], places: npt.NDArray[np.int64], size: int) -> None:
-    """Take the first out of a heap of so many."""
+    """Remove the first entry from a heap of `size` entries."""
     last = size - 1
     key, place = keys[last], places[last]
     at = 0

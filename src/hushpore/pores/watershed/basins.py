@@ -1,4 +1,4 @@
-"""Basins of the distance map: every void voxel leads to the peak that it belongs to.
+"""Watershed basins of the distance map: every void voxel ascends to a peak.
 
 Each voxel points to the highest of its 26 neighbours, or to itself (`steepest_ascent.py`);
 following the pointers leads to a peak, and all voxels that end at the same one are its basin: a
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from hushpore.pores.parallel import KernelThreads
 
-_MOST = 2**31 - 2  # basins that int32 can number
+_MOST = 2**31 - 2  # limit of int32 basin numbers
 _AT_A_TIME = 1 << 12  # voxels that are numbered before it is looked for exits among them
 
 
 class Watershed:
-    """Basins of a distance map that is met slab by slab.
+    """Basins of a distance map that is processed slab by slab.
 
     Within a slab every pointer is followed to a peak, or to where it leaves the slab, an exit:
     a voxel of the slice before or after. Exits are few; once all slabs are met, following them from
@@ -60,7 +60,7 @@ class Watershed:
         self._basin_of_exit = np.zeros(0, np.int32)
 
     def slices(self, first: int, last: int) -> tuple[int, int]:
-        """Return the slices of the distance map that are needed for those of a slab."""
+        """Return the slices of the distance map that a slab needs."""
         return max(first - 2, 0), min(last + 2, self.depth)
 
     def find(self, distance: Any, pointers: Any, first: int, last: int) -> SlabWatershed:
@@ -119,7 +119,7 @@ class Watershed:
 
 
 class SlabWatershed(NamedTuple):
-    """Where the voxels of one slab lead."""
+    """Basins and exits of one slab."""
 
     # (n,), int64: flat index, in the slab, of the peak of each of its basins
     peaks: npt.NDArray[np.int64]
@@ -140,7 +140,7 @@ def watershed_slab(
     *,
     faces_only: bool = False,
 ) -> SlabWatershed:
-    """Find the basins of a slab, as far as they can be told from it alone.
+    """Find the basins of a slab, with exits for voxels that ascend beyond it.
 
     `distance`, `pointers`, `first`, `last`: as for `Watershed.find`. Where a voxel leaves the slab
     by its exit n, ``-1 - n`` is written. `count`: basins that come before this slab's.
@@ -174,7 +174,7 @@ def watershed_slab(
 
 
 def require_numbers(count: int) -> None:
-    """Raise `InputError` if there are more basins than int32 can number."""
+    """Raise InputError if there are more basins than int32 can number."""
     if count > _MOST:
         raise InputError(
             f"There are more than {_MOST:,} basins, which cannot be numbered. Crop the volume, "

@@ -1,8 +1,8 @@
-"""The graph of neighbouring basins, and the sums over each basin that its measures come from.
+"""Graph of neighbouring basins, and the sums over each basin from which it is measured.
 
-One pass over the labels finds both. Everything in it adds up when basins merge: voxels, moments,
-bounds, contacts. So the basins are measured once, and a different merging of them is measured from
-this graph without going through the volume again.
+One pass over the labels finds both. Everything in the graph is additive when basins merge (voxels,
+moments, bounds, contacts), so another merging is measured from the graph without another pass over
+the volume.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from hushpore.pores.geometry.contacts import Edges, Piece
     from hushpore.pores.parallel import KernelThreads
 
-    #: Squared distances at peaks, how many basins have each, and how many of these touch no other.
+    #: Distinct squared peak distances, number of basins with each, and of isolated ones among them.
     Peaks = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-#: Voxels that are gone through at a time, so that what is found stays in the cache of a thread.
+#: Voxels processed at once, so that results stay in the cache of a thread.
 _AT_A_TIME = 1 << 20
 
-#: What the names of its arrays begin with in a file.
+#: Prefix of the names of its arrays in a file.
 _PREFIX = "graph_"
 
 
 @dataclass(frozen=True, eq=False)
 class BasinGraph:
-    """Basins, 1 to n, and where they touch. Row 0 of the tables of basins is not used."""
+    """Basins 1 to n and their contacts; row 0 of the tables of basins is unused."""
 
     peak: npt.NDArray[np.int64]  # (n + 1,), int64: flat index of the peak
     peak_squared_distance: npt.NDArray[np.float32]  # (n + 1,), float32: squared distance there
@@ -88,7 +88,7 @@ class BasinGraph:
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All of it, by names, to be stored among others."""
+        """All arrays by name, for storage."""
         return {_PREFIX + each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
 
     @property
@@ -104,10 +104,10 @@ class BasinGraph:
 
     @cached_property
     def peaks(self) -> Peaks:
-        """Squared distances that basins have at their peak, sorted, and how many have each.
+        """Distinct squared peak distances, ascending, with their counts.
 
-        Returns: (n,), float32: each once; (n,), int64: how many basins have it; and likewise how
-        many of these touch no other.
+        Returns: (n,), float32: distinct values; (n,), int64: number of basins with each; (n,),
+        int64: number of isolated basins among them.
         """
         touches = np.zeros(self.count + 1, np.bool_)
         for ends in self.ends_of_ways:
@@ -116,7 +116,7 @@ class BasinGraph:
 
     @property
     def ends_of_ways(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Of the edges that are ways, `a` and `b`."""
+        """`a` and `b` of the edges with a passage."""
         is_way = self.saddle >= 0
         if is_way.all():
             return self.a, self.b
@@ -124,7 +124,7 @@ class BasinGraph:
 
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
-        """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
+        """Edges with a passage from the widest neck to the narrowest, in a unique order."""
         # the bits of floats from 0 on are in order as integers, and those below 0 below all
         key = self.saddle.view(np.int32).astype(np.int64)
         key <<= 32
@@ -143,9 +143,9 @@ class BasinGraph:
 def number_keys(
     keys: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the different keys, sorted, and the place of each key among them, both int64.
+    """Return the distinct keys, sorted, and the index of each key among them, both int64.
 
-    As `numpy.unique` with ``return_inverse``, in a part of its time.
+    Like `numpy.unique` with ``return_inverse``, but faster.
     """
     order = order_of(keys)
     in_order = keys[order]
@@ -156,20 +156,20 @@ def number_keys(
     return in_order[is_new], place
 
 
-def count_peaks(squared_distance: npt.NDArray[np.float32], apart: npt.NDArray[Any]) -> Peaks:
-    """Return the squared distances at peaks, each once, how many have it, and how many lie apart.
+def count_peaks(squared_distance: npt.NDArray[np.float32], isolated: npt.NDArray[Any]) -> Peaks:
+    """Return the distinct squared peak distances and their counts; see `BasinGraph.peaks`.
 
-    `squared_distance`: (peaks,), float32. `apart`: (peaks,), bool: which touch no other.
+    `squared_distance`: (peaks,), float32. `isolated`: (peaks,), bool: basins without contacts.
     """
     values, counts = np.unique(squared_distance, return_counts=True)
-    some, how_many = np.unique(squared_distance[apart], return_counts=True)
-    apart_counts = np.zeros_like(counts)
-    apart_counts[np.searchsorted(values, some)] = how_many
-    return values, counts, apart_counts
+    some, how_many = np.unique(squared_distance[isolated], return_counts=True)
+    isolated_counts = np.zeros_like(counts)
+    isolated_counts[np.searchsorted(values, some)] = how_many
+    return values, counts, isolated_counts
 
 
 class Tables:
-    """The measures of basins, and their edges, of a stack that is met slab by slab.
+    """Accumulator of basin measures and edges for a stack that is processed slab by slab.
 
     `shape`: (z, y, x) of the stack. `peaks`: (n,), int64: flat index of each basin's peak.
     `faces_only`: whether one crosses between basins over the faces of voxels only. `scan`: does
@@ -276,7 +276,7 @@ class Tables:
     def graph(
         self, grey_step: float = 1.0, air_crossings: npt.NDArray[np.int64] | int = 0
     ) -> BasinGraph:
-        """Return all of it, once the last slab is added.
+        """Return the graph, after the last slab is added.
 
         `air_crossings`: (13,), int64: crossings into the air outside the sample, by direction.
         """
@@ -312,9 +312,9 @@ def _count_closed(
 
 
 def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
-    """Join the edges that more than one piece of the volume has found; empties the list.
+    """Join the edges of all pieces of the volume; empties the list.
 
-    Piece after piece is given back, since in noise there are more bytes of edges than of voxels.
+    Pieces are freed one by one, since in noise edges take more memory than voxels.
     """
     keys, which = number_keys(np.concatenate([piece.keys for piece in pieces]))
     saddle = np.full(keys.size, -1, np.float32)

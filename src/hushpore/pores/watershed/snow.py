@@ -1,4 +1,4 @@
-"""The peaks of the distance map by the rule of SNOW, one of which makes a pore.
+"""Peaks of the distance map by the rules of SNOW; each becomes a pore.
 
 A voxel is a peak where the distance map, smoothed a little, is as high as anywhere in a ball around
 it; where it does not lie on the slope of, or on a saddle to, a higher place; and where no wider
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 
 class Slices(Protocol):
-    """Of a stack the slices that there are of those asked for."""
+    """Stack that returns slices clipped to its range."""
 
     def read(self, first: int, last: int, /) -> npt.NDArray[Any]:
-        """Return them."""
+        """Return slices `first` to `last`."""
 
 
-#: Standard deviation of the smoothing and radius of the ball, in voxels: SNOW's defaults.
+#: Standard deviation of the smoothing and radius of the ball, in voxels (defaults of SNOW).
 SIGMA, RADIUS = 0.4, 4
 
 # slices beside a slab that its peaks depend on: those of the ball, and of the smoothing there
@@ -69,7 +69,7 @@ def find_peaks(
     spacing: Sequence[float],
     threads: KernelThreads,
 ) -> Generator[float, None, npt.NDArray[np.bool_]]:
-    """Find the basins that hold a peak by the rule of SNOW.
+    """Find the basins that contain a peak by the rules of SNOW.
 
     `distance`: (z, y, x), float32: squared distance in squared voxels of the smallest spacing.
     `basins`: (z, y, x), int32: 1 to n, 0 in the solid. `spacing`: voxel size in z, y, x order;
@@ -144,7 +144,7 @@ def widest(
 
 
 def _values_at(stack: Stack, slabs: Slabs, place: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Look up voxels (m, 3) of a stack."""
+    """Return the values of a stack at voxels (m, 3)."""
     values = np.empty(len(place), np.float32)
     for first, last in slabs:
         inside = (place[:, 0] >= first) & (place[:, 0] < last)
@@ -194,7 +194,7 @@ def _highest_around(
 def _widest(
     position: npt.NDArray[np.float64], radius: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
-    """Of each peak that is as near to its nearest one as to the solid, and that, keep the wider."""
+    """Keep the wider of two peaks that are no farther from each other than from the solid."""
     from scipy.spatial import KDTree
 
     kept = np.ones(len(position), np.bool_)
