@@ -214,7 +214,7 @@ def core(walk: Walk, data: Path) -> None:
     walk.picture("core-void-preview")
     walk.run(pores)
     walk.picture("core-pores")
-    first = pores.result.remarks[0].text
+    first = pores.result.remarks[0].message
     check(first.startswith("Surrounding air"), "the first remark is on the air")
     truth = phantom.void.sum() / phantom.sample.sum()
     check(near(pores.result.porosity, truth, 0.1), f"porosity of the sample is {truth:.2%}")
@@ -313,7 +313,7 @@ def series(walk: Walk, data: Path) -> None:
     walk.picture("series-dropped")
     walk.run(pores)
     walk.picture("series-pores")
-    first = pores.result.remarks[0].text
+    first = pores.result.remarks[0].message
     check(first.startswith("Surrounding air"), "the first remark is on the air")
     middle = pores.result.labels[len(pores.result.labels) // 2]
     parts, _ = ndimage.label(layer.data[len(layer.data) // 2] <= pores.result.threshold)
