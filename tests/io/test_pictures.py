@@ -126,7 +126,7 @@ def test_a_skyscan_folder_has_the_voxel_size_and_settings_of_its_log(tmp_path, p
     assert volume.metadata["scanner"] == SETTINGS
     said = " ".join(volume.notes)
     assert "12.3846 µm, is taken from bread__rec.log" in said
-    assert ending != "bmp" or "left out: bread__rec_spr.bmp" in said
+    assert ending != "bmp" or "slices): bread__rec_spr.bmp" in said
     assert "not known" not in said
     assert "unknown" not in said
 

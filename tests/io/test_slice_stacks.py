@@ -67,7 +67,7 @@ def test_a_flat_field_or_preview_is_no_slice_and_is_named(tmp_path, name):
     tifffile.imwrite(tmp_path / f"{name}.tif", np.full((8, 8), 1500, np.uint16))
     (volume,) = read_all(tmp_path)
     assert volume.array()[:, 0, 0].tolist() == list(range(24))
-    assert volume.notes[0] == f"1 file is no slice by name or shape and left out: {name}.tif."
+    assert volume.notes[0] == f"1 file skipped (name or shape differs from the slices): {name}.tif."
 
 
 def test_a_thumbnail_of_another_shape_is_no_slice_and_is_named(tmp_path):
@@ -76,7 +76,7 @@ def test_a_thumbnail_of_another_shape_is_no_slice_and_is_named(tmp_path):
     tifffile.imwrite(tmp_path / "thumb.tif", np.zeros((3, 4), np.uint8))
     (volume,) = read_all(tmp_path)
     assert volume.shape == (9, 8, 8)
-    assert "left out: thumb.tif." in volume.notes[0]
+    assert "slices): thumb.tif." in volume.notes[0]
 
 
 def test_a_channel_number_parts_stacks_however_few_there_are():

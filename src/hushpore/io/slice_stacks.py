@@ -113,8 +113,7 @@ def without_strays(
     if not strays:
         return kept, []
     count = readable_count(len(strays), "file")
-    verb = "is no slice" if len(strays) == 1 else "are no slices"
-    return kept, [f"{count} {verb} by name or shape and left out: {shortened(strays)}."]
+    return kept, [f"{count} skipped (name or shape differs from the slices): {shortened(strays)}."]
 
 
 def _numbered(group: list[Path]) -> list[SliceStack]:
@@ -216,7 +215,7 @@ def _missing(numbers: list[float]) -> list[str]:
     if values != sorted(set(values)):
         return []
     step = min(after - before for before, after in itertools.pairwise(values))
-    # numbers far apart, such as dates, count nothing
+    # numbers far apart, such as dates, do not number slices
     if (values[-1] - values[0]) // step > 2 * len(values):
         return []
     missing = sorted(set(range(values[0], values[-1], step)) - set(values))
@@ -224,6 +223,6 @@ def _missing(numbers: list[float]) -> list[str]:
         return []
     shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
     return [
-        f"{readable_count(len(missing), 'slice')} missing by the file names: {shown}. "
-        "The volume closes up there."
+        f"{readable_count(len(missing), 'slice')} missing, judging by the file names: {shown}. "
+        "The gap was closed."
     ]
