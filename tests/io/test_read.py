@@ -83,6 +83,7 @@ def test_a_dicom_file_whose_free_bytes_look_like_tiff_is_read_as_dicom(series):
         ("scan.tif", b"", "empty"),
         ("scan.raw", b"\1\2\3\4", "JSON file of the same name"),
         ("notes.txt", b"hello", f"Supported formats: {titles(READERS.values(), 'and')}"),
+        ("pores.csv", b"label,volume\n1,2\n", "is a table, but an image is needed"),
         ("photo.gif", b"GIF89a", "greyscale TIFF"),
         ("photo.webp", b"RIFF", "is a picture format"),
         ("photo.png", b"\x89PNG\r\n\x1a\n", "damaged or incomplete"),

@@ -24,6 +24,8 @@ NAMES = {
     "time of day": [f"s_20260101_{i:02d}5900_{7 * i}" for i in range(12)],
     "number in front": [f"{i}_of_12" for i in range(12)],
     "parts that go on": [f"part{i // 4}_{i:04d}" for i in range(12)],
+    "checksum behind": [f"slice{i:03d}_{(i * 7919 + 13) % 1009}" for i in range(12)],
+    "temperature in front": [f"T{20 + i % 3}_slice{i}" for i in range(12)],
     "letters in capitals": [f"{'Slice' if i % 2 else 'slice'}{i}" for i in range(12)],
 }
 

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 #: Extensions of picture formats that are not read.
 _PICTURES = (".gif", ".webp", ".heic", ".svg")
+#: Extensions of tables, which users drop with the scan.
+_TABLES = (".csv", ".tsv", ".xls", ".xlsx", ".parquet")
 #: Fraction of the free memory above which a stack stays on disk.
 MEMORY_SHARE = 0.5
 #: Number of pictures per TIFF file above which a folder is read as pictures.
@@ -178,6 +180,11 @@ def _why_not(path: Path) -> str:
             f"it begins with {start!r}. Export it again, or correct the extension."
         )
     suffix = path.suffix.lower()
+    if suffix in _TABLES:
+        return (
+            f"{path.name} is a table, but an image is needed. Open the scan, or the result folder "
+            "that the table lies in."
+        )
     if suffix in _PICTURES:
         return (
             f"{path.name} is a picture format ({suffix}) that cannot be read. Save it as a "

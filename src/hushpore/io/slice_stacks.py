@@ -123,8 +123,8 @@ def _numbered(group: list[Path]) -> list[SliceStack]:
     varying = [i for i, column in enumerate(columns) if len(set(column)) > 1]
     if not varying:
         return [SliceStack((path,), path.stem) for path in group]
-    # the running number has the most values; of several such the last
-    running = max(varying, key=lambda i: (len(set(columns[i])), i))
+    # the running number has the most values; of several such it counts evenly, or is the last
+    running = max(varying, key=lambda i: (len(set(columns[i])), _counts_evenly(columns[i]), i))
     others = [i for i in varying if i != running]
     parts: dict[tuple[tuple[float, ...], ...], list[int]] = {}
     for row in range(len(group)):
@@ -132,7 +132,7 @@ def _numbered(group: list[Path]) -> list[SliceStack]:
     seen = [{columns[running][row] for row in rows} for rows in parts.values()]
     if len(parts) > 1 and sum(map(len, seen)) == len(set.union(*seen)):
         # the number goes on from one part to the next: dates, or folders of one scan
-        rows = sorted(range(len(group)), key=lambda row: tuple(columns[i][row] for i in varying))
+        rows = sorted(range(len(group)), key=columns[running].__getitem__)
         return [_stack(group, rows, columns[running], running)]
     return [
         _stack(
@@ -140,6 +140,13 @@ def _numbered(group: list[Path]) -> list[SliceStack]:
         )
         for _, rows in sorted(parts.items())
     ]
+
+
+def _counts_evenly(numbers: Sequence[tuple[float, ...]]) -> bool:
+    """Return whether numbers have one step between them, unlike dates or times."""
+    ordered = sorted({number[0] for number in numbers if len(number) == 1})
+    steps = [after - before for before, after in itertools.pairwise(ordered)]
+    return bool(steps) and math.isclose(min(steps), max(steps), rel_tol=1e-6)
 
 
 def _stack(
