@@ -13,8 +13,8 @@ from hushpore.pores.forms.entries import (
 from hushpore.pores.topology.connectivity import solid_euler
 
 _NO_CORTEX = (
-    "The cortex is a region of its own, which is not told apart here. Segment the scan with a "
-    "sample mask of the cortex (--sample-mask)."
+    "Cortical and trabecular bone are not separated. Segment the scan with a sample mask of the "
+    "cortex (--sample-mask)."
 )
 
 
@@ -132,15 +132,14 @@ BONE = Form(
             "Tb.Th BS/BV", "Plate-rod index",
             lambda f: f.thickness("solid_thickness") * _over_bone(f),
             "Tb.Th times BS/BV: 2 for plates, 4 for round rods, 6 for balls.",
-            reference="docs/structure.md",
+            reference="https://doi.org/10.1172/JCI111096",
         ),
         Entry("Ct.Ar", "Cortical bone area", not_measured(_NO_CORTEX), "", 2),
         Entry("Ct.Th", "Cortical thickness", not_measured(_NO_CORTEX), "", 1),
         Entry(
             "vBMD, TMD", "Bone mineral densities",
             not_measured(
-                "Grey values have to be calibrated with hydroxyapatite phantoms, of which the scan "
-                "says nothing."
+                "Grey values are not calibrated; it takes a hydroxyapatite phantom in the scan."
             ),
             "", unit="mg HA/cm^3",
         ),

@@ -13,6 +13,7 @@ from hushpore.pores.forms.electrode import ELECTRODE
 from hushpore.pores.forms.entries import NotMeasuredError
 from hushpore.pores.forms.foam import FOAM
 from hushpore.pores.forms.rock import ROCK
+from hushpore.pores.forms.size_tables import size_classes, size_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,7 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     -------
     dict of str to mapping
         ``form``: the columns `hushpore.pores.forms.entries.COLUMNS`, a row for each entry;
+        ``size_classes`` and ``size_statistics``: see `hushpore.pores.forms.size_tables`;
         ``drainage``: see `hushpore.pores.flow.drainage.drainage_columns`, of rocks and electrodes;
         ``profile_depth`` and ``profile_radius``: porosity by depth below the surface and by radius,
         of castings, bread and foams.
@@ -61,7 +63,11 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     """
     if name not in FORMS:
         raise InputError(f"There is no form {name!r}. Available: {', '.join(FORMS)}.")
-    tables: dict[str, Mapping[str, Any]] = {"form": FORMS[name].columns(findings)}
+    tables: dict[str, Mapping[str, Any]] = {
+        "form": FORMS[name].columns(findings),
+        "size_classes": size_classes(findings.pores, findings.sample),
+        "size_statistics": size_statistics(findings.pores),
+    }
     if name in _WITH_DRAINAGE:
         with suppress(NotMeasuredError):
             tables["drainage"] = findings.drainage

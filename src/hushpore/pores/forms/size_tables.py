@@ -1,0 +1,131 @@
+"""Pores by classes of size, and their percentiles with a log-normal fit."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+#: Percentiles that are listed.
+_PERCENTILES = (10, 50, 90)
+
+
+def class_limits(lowest: float, highest: float) -> npt.NDArray[np.float64]:
+    """Return limits of 1, 2 and 5 times powers of ten that hold a range of lengths.
+
+    Parameters
+    ----------
+    lowest, highest : float
+        Above 0.
+
+    Returns
+    -------
+    numpy.ndarray
+        Rising; the first is at most `lowest`, the last above `highest`.
+
+    Examples
+    --------
+    >>> class_limits(0.3, 4).tolist()
+    [0.2, 0.5, 1.0, 2.0, 5.0]
+    """
+    decades = range(math.floor(math.log10(lowest)) - 1, math.floor(math.log10(highest)) + 2)
+    # as they are written in decimals
+    limits = np.array([float(f"{each}e{decade}") for decade in decades for each in (1, 2, 5)])
+    first = int(np.searchsorted(limits, lowest, side="right")) - 1
+    last = int(np.searchsorted(limits, highest, side="right"))
+    return limits[first : last + 1]
+
+
+def size_classes(
+    pores: Mapping[str, npt.NDArray[Any]], sample_volume: float
+) -> dict[str, npt.NDArray[Any]]:
+    """Return pores by classes of equivalent diameter, as the columns of ``size_classes.csv``.
+
+    Parameters
+    ----------
+    pores : mapping of str to numpy.ndarray
+        Columns of the table of pores.
+    sample_volume : float
+        Volume of the sample.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        ``diameter_from``, ``diameter_to`` (limits of 1, 2 and 5 times powers of ten), ``number`` of
+        pores, their ``volume``, both as shares of all pores (``number_share``, ``volume_share``),
+        and ``porosity``, their volume over that of the sample.
+    """
+    diameter = np.asarray(pores["equivalent_diameter"], np.float64)
+    volume = np.asarray(pores["volume"], np.float64)
+    if diameter.size:
+        limits = class_limits(float(diameter.min()), float(diameter.max()))
+    else:
+        limits = np.zeros(1)
+    place = np.searchsorted(limits, diameter, side="right") - 1
+    number = np.bincount(place, minlength=limits.size - 1)
+    of_class = np.bincount(place, volume, minlength=limits.size - 1)
+    return {
+        "diameter_from": limits[:-1],
+        "diameter_to": limits[1:],
+        "number": number,
+        "volume": of_class,
+        "number_share": number / max(diameter.size, 1),
+        "volume_share": of_class / (volume.sum() or 1.0),
+        "porosity": of_class / sample_volume,
+    }
+
+
+def size_statistics(pores: Mapping[str, npt.NDArray[Any]]) -> dict[str, list[Any]]:
+    """Return percentiles of size and a log-normal fit, as the columns of ``size_statistics.csv``.
+
+    The fit has the mean and the standard deviation of the logarithms, by its weights; its quality
+    is the largest difference between its cumulative distribution and that of the pores
+    (Kolmogorov-Smirnov): 0 is a perfect fit, and above about 0.1 the sizes are not log-normal.
+
+    Parameters
+    ----------
+    pores : mapping of str to numpy.ndarray
+        Columns of the table of pores.
+
+    Returns
+    -------
+    dict of str to list
+        ``weighting`` (``"number"``, ``"volume"``), ``d10``, ``d50``, ``d90`` of the equivalent
+        diameter, ``lognormal_median``, ``lognormal_geometric_deviation`` and
+        ``lognormal_distance``; NaN if there are no pores.
+    """
+    diameter = np.asarray(pores["equivalent_diameter"], np.float64)
+    order = np.argsort(diameter, kind="stable")
+    rising = diameter[order]
+    weights = {"number": np.ones(diameter.size), "volume": np.asarray(pores["volume"])[order]}
+    rows: list[list[Any]] = []
+    for name, weight in weights.items():
+        if not diameter.size:
+            rows.append([name, *[math.nan] * (len(_PERCENTILES) + 3)])
+            continue
+        up_to = np.cumsum(weight) / weight.sum()
+        at = [min(int(np.searchsorted(up_to, each / 100)), diameter.size - 1)
+              for each in _PERCENTILES]  # fmt: skip
+        logs, share = np.log(rising), weight / weight.sum()
+        mean = float((logs * share).sum())
+        deviation = math.sqrt(float(((logs - mean) ** 2 * share).sum()))
+        distance = math.nan
+        if deviation > 0:
+            from scipy.special import ndtr
+
+            fitted = ndtr((logs - mean) / deviation)
+            # the distribution of the pores rises at each of them in a step
+            distance = float(np.maximum(up_to - fitted, fitted - (up_to - share)).max())
+        fit = [math.exp(mean), math.exp(deviation), distance]
+        rows.append([name, *(float(rising[each]) for each in at), *fit])
+    names = [
+        "weighting", *(f"d{each}" for each in _PERCENTILES), "lognormal_median",
+        "lognormal_geometric_deviation", "lognormal_distance",
+    ]  # fmt: skip
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
