@@ -16,7 +16,7 @@ from scipy import ndimage as ndi
 
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.gpu.opening import MOVED
-from hushpore.pores.gpu.void import GpuComponents
+from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.void.components import OPEN
 
 #: Side of the volume.
@@ -61,7 +61,7 @@ def counted(gpu: Gpu, void: Any, order: str) -> dict[str, float]:
     for kernels in gpu.sources():
         kernels.order = order  # type: ignore[attr-defined]
     at = [_followed(gpu)]
-    parts = GpuComponents(gpu, void)
+    parts = GpuParts(gpu, void)
     parts.mark_faces(along_z=(True, True), along_y=True)
     parts.classify(void, OPEN, OPEN)
     at.append(_followed(gpu))

@@ -122,29 +122,3 @@ def test_a_batch_reads_raw_files_and_folders_of_pictures(tmp_path, scan):
     assert made["input"]["scanner"] == {"voltage_kv": 80, "filter": "Al 0.5 mm"}
     page = (tmp_path / "more" / "slices" / "report.html").read_text(encoding="utf-8")
     assert "voltage 80 kV, filter Al 0.5 mm" in page
-
-
-@pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_voxels_without_a_value_around_a_reconstruction_are_a_fill_value(tmp_path, scan, value):
-    values = scan.astype(np.float32)
-    _, y, x = np.indices(values.shape)
-    outside = (y - 11.5) ** 2 + (x - 12.5) ** 2 > 10.5**2
-    values[outside] = value
-    np.save(tmp_path / "scan.npy", values)
-    code, said = run("pores", tmp_path / "scan.npy", "-o", tmp_path / "result", "--threshold", 1000)
-    assert code == 0, said
-    made = pores_of(tmp_path / "result")
-    assert count_of(tmp_path / "result") == 4
-    assert any(
-        f"{int(outside.sum()):,} voxels" in note and "have no value" in note
-        for note in made["notes"]
-    )
-    pores = ((scan == 500) & ~outside).sum() / (~outside).sum()
-    assert made["result"]["porosity"] == pytest.approx(pores, rel=1e-6)
-
-
-def test_a_scan_without_any_value_is_refused(tmp_path):
-    np.save(tmp_path / "scan.npy", np.full((4, 9, 9), np.nan, np.float32))
-    code, said = run("pores", tmp_path / "scan.npy", "-o", tmp_path / "result")
-    assert code == 1
-    assert "324 NaN or infinite values" in said

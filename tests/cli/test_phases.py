@@ -39,7 +39,7 @@ def test_a_folder_holds_labels_tables_report_and_record(scan: Path, tmp_path: Pa
     done = call("phases", scan, "-o", out, "--phases", 4, "--names", names, "--thickness")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[0] == (
-        "4 phases · pores 25 % · clay 38 % · <quartz> 12 % · pyrite 25 %"
+        "Phases: pores 25 %, clay 38 %, <quartz> 12 %, pyrite 25 %"
     )
     labels = hushpore.read(out / "phases.tif")
     assert (labels.dtype, labels.spacing, labels.unit) == (np.uint8, (2.0,) * 3, "um")

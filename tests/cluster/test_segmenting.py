@@ -336,7 +336,7 @@ def test_a_job_says_how_far_it_is_and_what_workers_did(path: Path, client: Clien
     assert timing.stages["basins"].voxels == 30 * 36 * 40
     assert timing.host_memory > 0
     notes = [event.message for event in events if isinstance(event, Note)]
-    assert notes[0].startswith("Processed in 4 blocks of 9 slices")
+    assert notes[0].startswith("Worked on in 4 blocks of 9 slices")
 
 
 def test_what_is_left_of_a_killed_run_is_gone_on_with(
@@ -454,7 +454,7 @@ def test_what_one_worker_holds_is_one_task_as_on_one_machine(
         # a viewer knows it by that
         assert stored.name == f"{phase}_thickness"
     notes = [event.message for event in events if isinstance(event, Note)]
-    assert notes[0].startswith("Processed in one piece, by one of 2 workers")
+    assert notes[0].startswith("Worked on in one piece, by one of 2 workers")
     assert [event.fraction for event in events if isinstance(event, Progress)][-1] == 1
     assert "basins" in [event for event in events if isinstance(event, Timing)][-1].stages
 

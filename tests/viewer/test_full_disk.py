@@ -109,7 +109,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
     np.testing.assert_array_equal(result.data, before)
     run(qtbot, widget)
     names = [layer.name for layer in viewer.layers]
-    assert names == ["scan", "scan denoised (before)", "scan denoised"]
+    assert names == ["scan", "scan denoised (previous run)", "scan denoised"]
 
 
 def test_a_segmentation_whose_temporary_files_find_no_room_says_so(qtbot, viewer):

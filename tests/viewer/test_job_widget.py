@@ -114,7 +114,7 @@ def test_run_becomes_cancel_and_back(qtbot, widget, fake_job):
     start(qtbot, widget)
     assert widget._buttons.run.text() == "Cancel"
     assert widget._progress.bar.format().startswith("25 %")
-    assert widget._progress.stage.text() == "training, 1 of 4 steps"
+    assert widget._progress.stage.text() == "Training: 1 of 4 steps"
     assert not widget._progress.isHidden()
     fake_job.gate.set()
     until_done(qtbot, widget)
@@ -328,9 +328,9 @@ def test_a_job_whose_end_is_not_known_shows_how_long_it_took_so_far(qtbot, widge
     fake_job.script = script
     widget._buttons.run.click()
     bar = widget._progress.bar
-    qtbot.waitUntil(lambda: re.fullmatch(r"\d+:\d\d so far", bar.format()) is not None)
+    qtbot.waitUntil(lambda: re.fullmatch(r"\d+:\d\d", bar.format()) is not None)
     first = bar.format()
-    qtbot.waitUntil(lambda: bar.format() not in (first, "0:00 so far"))
+    qtbot.waitUntil(lambda: bar.format() not in (first, "0:00"))
     # a bar without an end would be drawn all the time
     assert (bar.minimum(), bar.maximum(), bar.value()) == (0, 1000, 0)
 
@@ -609,7 +609,7 @@ def test_the_preview_can_be_gone_to(qtbot, viewer, widget, fake_job):
     viewer.dims.set_current_step(0, 1)
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
-    qtbot.waitUntil(lambda: "preview in slice 5" in widget._progress.stage.text(), timeout=SOON)
+    qtbot.waitUntil(lambda: "preview: slice 5" in widget._progress.stage.text(), timeout=SOON)
     assert viewer.dims.current_step[0] == 1
     widget._progress.stage.linkActivated.emit("preview")
     assert viewer.dims.current_step[0] == 5
@@ -780,14 +780,14 @@ def test_a_second_job_waits_for_the_first_and_says_so(qtbot, viewer, widget, fak
     qtbot.addWidget(second.native)
     start(qtbot, widget)
     second._buttons.run.click()
-    assert second._progress.stage.text() == "waiting for Denoise scan to finish"
+    assert second._progress.stage.text() == "Waiting for Denoise scan to finish …"
     assert second._buttons.run.text() == "Cancel"
     assert len(fake_job.calls) == 1
     fake_job.gate.set()
     until_done(qtbot, widget)
     until_done(qtbot, second)
     assert len(fake_job.calls) == 2
-    assert names(viewer) == ["scan", "scan denoised (before)", "scan denoised"]
+    assert names(viewer) == ["scan", "scan denoised (previous run)", "scan denoised"]
 
 
 def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
@@ -924,12 +924,12 @@ def test_a_rerun_takes_the_place_of_what_the_run_before_has_made(qtbot, viewer, 
     run_once(qtbot, widget, fake_job)
     second = viewer.layers["scan denoised"]
     assert second is not first
-    assert names(viewer) == ["scan", "scan denoised (before)", "scan denoised"]
+    assert names(viewer) == ["scan", "scan denoised (previous run)", "scan denoised"]
     assert (first.visible, second.visible) == (False, True)
     run_once(qtbot, widget, fake_job)
     # one to compare with, and no more
-    assert names(viewer) == ["scan", "scan denoised (before)", "scan denoised"]
-    assert second is viewer.layers["scan denoised (before)"]
+    assert names(viewer) == ["scan", "scan denoised (previous run)", "scan denoised"]
+    assert second is viewer.layers["scan denoised (previous run)"]
     assert first not in viewer.layers
 
 

@@ -53,7 +53,7 @@ def test_a_variable_of_the_environment_that_wins_is_said(qtbot, place, monkeypat
     monkeypatch.setenv("HUSHPORE_MEMORY", "2")
     widget = PreferencesWidget(ViewerModel())
     qtbot.addWidget(widget)
-    assert "Memory is 2.0, set by HUSHPORE_MEMORY: it wins." in widget._reasons.text()
+    assert "Memory is 2.0, set by HUSHPORE_MEMORY, not as set here." in widget._reasons.text()
 
 
 def test_it_says_what_auto_comes_to(widget):
@@ -72,7 +72,7 @@ def test_what_was_left_over_is_removed_and_what_is_in_use_stays(qtbot, widget):
     assert "1 folder, 2 MB" in widget._files.text()
     assert str(others) in widget._clean.toolTip()
     widget._clean.click()
-    qtbot.waitUntil(lambda: "Left over" not in widget._files.text(), timeout=SOON)
+    qtbot.waitUntil(lambda: "Left behind" not in widget._files.text(), timeout=SOON)
     assert mine.is_dir()
     assert not others.exists()
 

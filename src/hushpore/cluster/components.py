@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushpore.pores.gpu.void import GpuComponents
+from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.void.components import OPEN, Runs, find_runs, pairs_across
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def parts_of(runs: Runs, marked: npt.NDArray[np.bool_]) -> SlabParts:
 
 def parts_on_gpu(
     gpu: Gpu,
-    parts: GpuComponents,
+    parts: GpuParts,
     on_gpu: Any,
     phase: npt.NDArray[np.uint8],
     where: tuple[int, int],
@@ -148,7 +148,7 @@ def paint_parts(
         runs.paint(phase, np.where(of_parts, *phases).astype(np.uint8), blocks.threads)
         return
     on_gpu = gpu.put(phase)
-    parts = GpuComponents(gpu, on_gpu)
+    parts = GpuParts(gpu, on_gpu)
     parts.is_marked = gpu.put(is_marked)
     parts.classify(on_gpu, *phases)
     gpu.get(on_gpu, phase)

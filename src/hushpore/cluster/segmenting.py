@@ -62,7 +62,7 @@ def segment_on_one_worker(
 ) -> Generator[Event, Any, Finished]:
     """Segment the whole volume on one worker, within a memory limit; yields its events."""
     check_folders(client, *folders_of(volume), work.scratch)
-    notes = [Note(f"Processed in one piece, by one of {where}.")]
+    notes = [Note(f"Worked on in one piece, by one of {where}.")]
     if gpus.problem:
         notes.append(Note(gpus.problem, warning=True))
     yield from notes

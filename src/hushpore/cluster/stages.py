@@ -35,7 +35,7 @@ from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import form_tables
 from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import (
-    exterior_totals,
+    outside_totals,
     void_totals,
 )
 from hushpore.pores.notes import (
@@ -139,7 +139,7 @@ class _Segmentation:
         if self.problem:
             yield from self._note(self.problem, warning=True)
         yield from self._note(
-            f"Processed in {self.slabs} blocks of {self.plan.thickness} slices, on {where}."
+            f"Worked on in {self.slabs} blocks of {self.plan.thickness} slices, on {where}."
         )
         if self.earlier:
             yield from self._note(f"Resumed an earlier run with {self.earlier} finished tasks.")
@@ -183,7 +183,7 @@ class _Segmentation:
                 **known,
                 "euler_number": found.euler_number,
                 "merged_by": found.merged_by,
-                **exterior_totals(self.exterior, share),
+                **outside_totals(self.exterior, share),
             },
         )
         write_table(self.content, "totals", totals_columns(totals))

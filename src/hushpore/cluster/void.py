@@ -30,19 +30,19 @@ from hushpore.cluster.components import (
 )
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
-from hushpore.pores.gpu.void import GpuComponents
-from hushpore.pores.gpu.void import mark_exterior as mark_outside_on_gpu
+from hushpore.pores.gpu.void import GpuParts
+from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
 from hushpore.pores.void.components import (
     AIR,
     OPEN,
     SOLID,
-    find_padding,
+    find_filled_in,
     find_runs,
     touching,
 )
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.histogram import Histogram
-from hushpore.pores.void.rolling_ball import exterior_of_slices, face_neighbours
+from hushpore.pores.void.rolling_ball import face_neighbours, outside_of_slices
 from hushpore.pores.void.threshold import (
     Range,
     bins_of,
@@ -147,7 +147,7 @@ def find_void(
         padding = blocks.plan.padding
         if padding is not None:
             # to the void it is the same, and thickness is not measured here
-            phase[find_padding(own, padding, blocks.threads)] = AIR
+            phase[find_filled_in(own, padding, blocks.threads)] = AIR
             report["padded"] = np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)
         blocks.write(target, slab, phase)
         report["is_all_void"] = bool(phase.all())
@@ -158,7 +158,7 @@ def find_void(
             marked = runs.holding(make_void(own, strict, bright, blocks.threads))
             return report | store_parts(blocks, slab, parts_of(runs, marked))
         on_gpu = gpu.put(phase)
-        parts = GpuComponents(gpu, on_gpu)
+        parts = GpuParts(gpu, on_gpu)
         there.mark_beyond(strict, parts.parts, parts.is_marked, bright=bright)
         found = parts_on_gpu(gpu, parts, on_gpu, phase, (0, len(phase)), blocks.threads)
         return report | store_parts(blocks, slab, found)
@@ -211,7 +211,7 @@ def _find_parts(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8], gpu: Gp
     for each in (phase[:begin], phase[begin + last - first :]):
         each[each != AIR] = SOLID
     on_gpu = gpu.put(phase)
-    parts = GpuComponents(gpu, on_gpu)
+    parts = GpuParts(gpu, on_gpu)
     parts.mark_faces(along_z=at_ends, along_y=True)
     if has_air:
         parts.mark_neighbours(on_gpu, AIR)
@@ -348,7 +348,7 @@ def mark_slices(blocks: Blocks, slab: int, source: str, target: str) -> Report:
         phase = blocks.read(source, first, last)
         if gpu is None:
             void = phase != SOLID
-            outside = exterior_of_slices(void, spacing, radius, blocks.threads)
+            outside = outside_of_slices(void, spacing, radius, blocks.threads)
             phase[outside & (phase == OPEN)] = AIR
         else:
             on_gpu = gpu.put(phase)

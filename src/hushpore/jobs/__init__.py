@@ -125,9 +125,9 @@ class JobDescription:
         if device == "auto" and not self.on_gpu and preferred("device").value == "auto":
             # to look for a GPU is to import PyTorch, which takes seconds
             if not self.gpu_problem:
-                return Backend(reason="a GPU is used where it is asked for")
+                return Backend(reason="choose CUDA to use the GPU")
             if find_spec("cupy") is None:
-                return Backend(reason="a GPU takes CuPy for this, which is not installed")
+                return Backend(reason="GPU needs CuPy: not installed")
             problem = "" if shape is None else load(self.gpu_problem)(shape)
             if problem:
                 return Backend(reason=problem)
@@ -163,7 +163,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.denoising.settings:DenoiseSettings",
         "hushpore.denoising.job:denoise",
         on_apple=True,
-        purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
+        purpose="Trains on this scan and removes its noise. No clean reference needed.",
         short_help="Denoise a stack by training a network on the stack itself.",
         help="Denoise the stack in PATH by training a network on the stack itself.\n\n"
         "Writes an image and a JSON record of the job.",
@@ -198,7 +198,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.pores.job:segment_pores",
         on_gpu=False,
         gpu_problem="hushpore.pores.gpu.device_benchmark:problem_of_shape",
-        purpose="Finds the pores, splits them at narrow necks (watershed), and measures each.",
+        purpose="Finds pores, splits them at narrow necks (watershed) and measures them.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of the stack in PATH.\n\n"
         "Writes tables, labels.tif, report.html and result.json.",
@@ -211,8 +211,8 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.pores.phases.settings:PhaseSettings",
         "hushpore.pores.phases.job:measure_phases",
         on_gpu=False,
-        purpose="Tells up to eight materials apart by their grey values, or takes labels, and "
-        "measures each and where they touch.",
+        purpose="Separates up to eight materials by grey value, or uses labels, and measures them "
+        "and their contacts.",
         short_help="Separate and measure up to eight phases.",
         help="Separate and measure the phases of the stack in PATH: volume fractions, thickness, "
         "contacts.\n\nWrites tables, phases.tif, report.html and result.json.",
@@ -224,7 +224,8 @@ JOBS = Registry("jobs", JobDescription, {
         "Show patches",
         "hushpore.patches.settings:PatchSettings",
         "hushpore.denoising.inspection:inspect_patches",
-        purpose="Shows what the network sees: where patches lie, what is hidden, which are hard.",
+        purpose="Inspect training patches: where they are, which pixels are masked, which have "
+        "high loss.",
         short_help="Sample training patches as a denoiser does, for inspection.",
         help="Sample patches of the stack in PATH as a denoiser does, for inspection.\n\n"
         "Writes a contact sheet, coordinates and features.",

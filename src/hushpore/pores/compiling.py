@@ -52,7 +52,7 @@ def compile_void() -> None:
         components.join()
         phase_of = np.full(components.voxels.size, OPEN + 1, np.uint8)
         squared_distance(void, (1.0, 1.0, 1.0), no_walls, threads)
-        edge = edge_plane(void.shape, solid_beyond=False)
+        edge = edge_plane(void.shape, solid_outside=False)
         carry(void.view(np.uint8), edge, threads)
         components.paint(0, void[:3].view(np.uint8), phase_of, threads)
 

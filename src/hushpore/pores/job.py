@@ -1,4 +1,4 @@
-"""Pore segmentation as a job: threshold, void, distance, basins, merging, measurement."""
+"""The pore segmentation as a job: threshold, void, distance, basins, merging, measurement."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from hushpore.pores.tables.measures import surface_of, void_walls
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.topology.percolation import percolation_totals
 from hushpore.pores.topology.tortuosity import find_tortuosity
-from hushpore.pores.uncertainty.intervals import Merged, find_uncertainty
+from hushpore.pores.uncertainty.intervals import Merged, find_certainty
 from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
 from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.watershed.snow import find_peaks
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     )
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
-    from hushpore.pores.uncertainty.intervals import Uncertainty
+    from hushpore.pores.uncertainty.intervals import Certainty
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
     from hushpore.pores.work import Threshold, VoidTotals
@@ -77,18 +77,18 @@ if TYPE_CHECKING:
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
     """Segment and measure the pores of a volume.
 
-    `volume`: 2D or 3D grey values of any real dtype, or booleans, which are the void itself.
-    `backend`: where to run; a GPU gives the same labels, and the CPU is used, with a note, if the
-    requested GPU is unavailable.
+    `volume`: 2D or 3D grey values of any real dtype, or booleans, which are taken as the void
+    itself. `backend`: where to; on a GPU the labels are the same, and where one is asked for that
+    cannot be used, the CPU is, and that is said.
     Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage. Previews show
-    the basins and then the pores of one slice, as soon as its slab is done: the slice named by the
-    last `Attention` sent in, else the middle slice.
+    the basins of one slice and then its pores, as soon as its slab is done: of the slice named by
+    the last `Attention` that was sent in, else of the middle.
     Returns: `Pores`.
     Raises InputError if the volume has leading axes, is empty or constant, holds NaN, or is too
     large to index; MemoryLimitError if it does not fit into memory.
 
-    The labels do not depend on the number of threads. A volume without solid is one pore of
-    infinite inscribed diameter; a volume without void has no pores.
+    The labels are the same on any number of threads. A void without any solid is one pore, of
+    infinite inscribed diameter; a volume without void has none.
     """
     _check(volume)
     check_grey(volume, settings)
@@ -96,21 +96,21 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     notes: list[Note] = []
     with stages.timer.stage("sample"):
         exterior = find_exterior(volume, settings)
-    # used for the run; the given settings go into the record
+    # these are what runs; those that were given are for the record
     decided = exterior.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
         text = (
-            f"Processed in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files in "
-            f"{scratch_folder()}."
+            f"Worked on in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files "
+            f"in {scratch_folder()}."
         )
         notes.append(Note(text))
         yield notes[-1]
         if settings.intervals:
-            # said before hours of work, so that the user can cancel
+            # before hours of work: what is given up may be the reason for it
             text = (
-                "Uncertainty and REV were skipped, because the scan does not fit into memory. Crop "
-                "or bin it, or raise the memory limit (memory_budget), to get them."
+                "There are no intervals: they are found of scans that fit into memory. Crop the "
+                "scan or bin it, or allow more memory, to have them."
             )
             notes.append(Note(text, warning=True))
             yield notes[-1]
@@ -135,9 +135,9 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
 def segment_as_set(
     volume: Volume, settings: PoreSettings, backend: Backend, slabs: Slabs | None = None
 ) -> Job:
-    """Segment a volume with settings whose exterior is decided, without warnings.
+    """Segment a volume by settings that say themselves what is around the sample.
 
-    `slabs`: partition into slabs; by default as planned.
+    `slabs`: how it is cut; by default as it is planned. It is not looked what to warn of.
     """
     stages, notes = Stages(volume, backend.timer()), list[Note]()
     slabs = slabs or plan_slabs(volume, settings)
@@ -156,20 +156,20 @@ def open_work(
     stages: Stages,
     padding: float | None = None,
 ) -> Iterator[Work]:
-    """Open the context of a job for the duration of a ``with`` block."""
+    """Open what all steps of a job need to know, for as long as a ``with`` block lasts."""
     with closing(Scratch(slabs.on_disk)) as scratch, KernelThreads(backend.threads) as threads:
         how = backend.choices, stages.timer, padding
         yield Work(volume, settings, slabs, scratch, threads, *how)
 
 
 class _Found(NamedTuple):
-    """Findings of a segmentation from which its result is made."""
+    """What was found of a volume, from which its result is made."""
 
     segmented: Segmented
     device: str
     labels: Stack
     tables: dict[str, Any]
-    totals: dict[str, Any]  # without those of the tables and of the exterior
+    totals: dict[str, Any]  # besides those of the tables, and of what is around the sample
     thickness: dict[str, LocalThickness]
     curve: dict[str, npt.NDArray[np.float64]]
     timing: Timing
@@ -179,13 +179,13 @@ class _Found(NamedTuple):
 def _segment(
     work: Work, backend: Backend, stages: Stages, notes: list[Note]
 ) -> Generator[Event, Any, _Found]:
-    """Find and measure pores."""
+    """Find pores, and all that is measured of them."""
     settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         fingerprint = None
         if type(held(work.volume.data)) is np.ndarray:
-            # started early: it takes a thread longer than a GPU takes for everything else
+            # it takes a thread longer than a GPU takes for all else
             fingerprint = at_end.enter_context(fingerprint_beside(work.volume.data))
         found = yield from Pipeline(work, backend, stages, notes).run()
         work, basins, graph = found.work, found.basins, found.graph
@@ -198,14 +198,14 @@ def _segment(
         if marks is not None:
             require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
         thickness = yield from _find_thickness(found, stages)
-        # making the tables takes more memory than the tables: allocate labels afterwards
+        # on the way to tables more is in use than is left of them: labels have no room yet
         tables = measured(graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.94)
         connection = yield from _find_connection(work, basins, stages)
         labels = work.scratch.stack("labels", basins.shape, np.int32)
         written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
-        uncertainty = yield from _find_uncertainty(found, labels, numbering, stages, notes)
+        certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
         digest = yield from _wait_for(fingerprint, stages.slices)
     timing = stages.timer.timing()
     yield timing
@@ -214,9 +214,9 @@ def _segment(
         **connection,
         "merged_by": by,
         **thickness_totals(thickness),
-        **({} if uncertainty is None else uncertainty.totals),
+        **({} if certainty is None else certainty.totals),
     }
-    curve = {} if uncertainty is None else uncertainty.curve
+    curve = {} if certainty is None else certainty.curve
     device = found.backend.description
     return _Found(found, device, labels, merged, totals, thickness, curve, timing, digest)
 
@@ -224,10 +224,10 @@ def _segment(
 def _pores_of(
     all_found: _Found, given: PoreSettings, exterior: Exterior, notes: list[Note]
 ) -> Pores:
-    """Return the result with its record, which holds the given settings."""
+    """Return the result with its record, of settings as they were given."""
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
     volume = found.work.volume
-    around = exterior_totals(exterior, found.void.exterior_share)
+    around = outside_totals(exterior, found.void.exterior_share)
     totals = totals_of(merged, volume, {**known, **around})
     how = given, device, timing, notes
     provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
@@ -253,9 +253,9 @@ def _pores_of(
 def _merge(
     found: Segmented, stages: Stages
 ) -> Generator[Event, Any, tuple[Numbering, dict[str, Any], Marks | None]]:
-    """Merge basins into pores and number the pores.
+    """Merge basins into pores and number these.
 
-    Returns: the numbering, the entry of the record about the merging, and the markers, if any.
+    Returns what the record says of it, too, and where there are markers what basins hold them.
     """
     work, graph = found.work, found.graph
     settings, volume = work.settings, work.volume
@@ -278,12 +278,12 @@ def _merge(
 def _find_thickness(
     found: Segmented, stages: Stages
 ) -> Generator[Event, Any, dict[str, LocalThickness]]:
-    """Find the requested local thickness; overwrites the distance map of the void."""
+    """Find the local thickness of what is asked for; the distance in the void is used up."""
     thickness: dict[str, LocalThickness] = {}
     distance = found.distance
     for name in found.work.settings.thickness_of:
-        assert found.void_state is not None, "it was kept for this"
-        finding = find_local_thickness(found.work, found.void_state, name, distance)
+        assert found.phase is not None, "it was kept for this"
+        finding = find_local_thickness(found.work, found.phase, name, distance)
         thickness[name] = yield from stages.run("thickness", finding, 0.93)
     if found.distance is not None:
         found.distance.close()
@@ -291,7 +291,7 @@ def _find_thickness(
 
 
 def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, str]:
-    """Return the fingerprint when it is ready; the job can be cancelled meanwhile."""
+    """Return it once it is there; meanwhile the job can be cancelled."""
     while not fingerprint.done():
         wait([fingerprint], 0.05)
         yield Progress("labels", slices, slices, "slices", 0.99)
@@ -301,7 +301,7 @@ def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, st
 def _find_connection(
     work: Work, basins: Stack, stages: Stages
 ) -> Generator[Event, Any, dict[str, Any]]:
-    """Find the Euler number of the void and, if requested, its tortuosity."""
+    """Find the Euler number of the void, and the ways through it where these are asked for."""
     counting = find_euler_number(basins, work.slabs, work.threads, faces_only=work.faces_only)
     euler_number = yield from stages.run("measuring", counting, 0.95)
     found: dict[str, Any] = {"euler_number": euler_number}
@@ -312,42 +312,42 @@ def _find_connection(
     return found
 
 
-def _find_uncertainty(
+def _find_certainty(
     found: Segmented, labels: Stack, numbering: Numbering, stages: Stages, notes: list[Note]
-) -> Generator[Event, None, Uncertainty | None]:
-    """Find the uncertainty if requested; not for slabs on disk."""
+) -> Generator[Event, None, Certainty | None]:
+    """Find how sure the figures are where it is asked for; not of slabs on disk."""
     work = found.work
     if not work.settings.intervals or work.slabs.on_disk:
         return None
 
     def again(settings: PoreSettings) -> Generator[Event, Any, Merged]:
-        """Segment the volume with other settings."""
+        """Segment the volume by other settings."""
         with closing(Scratch(on_disk=False)) as scratch:
             other = dataclasses.replace(work, settings=settings, scratch=scratch)
             quiet, host = Stages(work.volume), Backend(threads=work.threads.count)
             basins = yield from Pipeline(other, host, quiet, []).run()
-            # with another threshold, markers may lie outside the void
+            # markers in the void may lie outside it by another threshold
             merged, *_ = yield from _merge(basins, quiet)
             return Merged(basins.graph, merged, int(basins.void.sample.sum()))
 
-    assert found.void_state is not None, "it was kept for this"
-    void_state, grey = found.void_state.array(), found.threshold.value
+    assert found.phase is not None, "it was kept for this"
+    phase, grey = found.phase.array(), found.threshold.value
     with stages.timer.stage("intervals"):
         own = Merged(found.graph, numbering, int(found.void.sample.sum()))
-        sure = yield from find_uncertainty(work, void_state, labels.array(), own, grey, again)
-    found.void_state.close()
+        sure = yield from find_certainty(work, phase, labels.array(), own, grey, again)
+    found.phase.close()
     if sure is not None and sure.parts < FEWEST_PARTS:
         text = (
-            "The scan is too small to compare sub-volumes, so the intervals are too narrow. It "
-            "should be at least four typical pore diameters long along an axis; use a larger scan."
+            "The intervals are too narrow: the scan is too small for parts of it to be compared, "
+            "which takes four typical diameters of its pores along an axis."
         )
         notes.append(Note(text, True, "result"))
         yield notes[-1]
     if sure is not None and sure.is_cut_off:
         text = (
-            "Most grey values of the pores, or of the solid, are clipped to the lowest or highest "
-            "value, so noise and blur cannot be estimated and the intervals may be too narrow. Use "
-            "the scan before its grey values were clipped."
+            "The intervals may be too narrow: most grey values of the pores, or of the solid, are "
+            "one, the lowest or the highest of all, so that noise and blur cannot be told. Take "
+            "the scan as it was before its grey values were cut off."
         )
         notes.append(Note(text, True, "result"))
         yield notes[-1]
@@ -355,7 +355,7 @@ def _find_uncertainty(
 
 
 def _check(volume: Volume) -> None:
-    """Raise InputError unless a volume can be segmented, before any of it is read."""
+    """Refuse what cannot be segmented before any of it is read."""
     if volume.axes not in SPATIAL_AXES:
         raise InputError(
             f"{volume.name} has axes {volume.axes!r}, but pores are segmented in one image at a "
@@ -366,34 +366,34 @@ def _check(volume: Volume) -> None:
 
 
 def void_totals(
-    void: VoidTotals,
+    phases: VoidTotals,
     threshold: Threshold,
     walls: npt.NDArray[np.int64],
     graph: BasinGraph,
     volume: Volume,
 ) -> dict[str, Any]:
-    """Return the totals of the record that do not depend on the merging.
+    """Return the figures of the record that do not change when pores merge.
 
-    `walls`: void-solid pairs of voxels, see `hushpore.pores.tables.measures.walls_of`. `graph`:
-    basins of the segmented void.
+    `walls`: between void and solid, see `hushpore.pores.tables.measures.walls_of`. `graph`: of all
+    the void that is asked for.
     """
-    sample = void.sample
-    voxels, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
+    sample = phases.sample
+    void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
     return {
         "sample_voxels": size,
-        "open_porosity": void.open_voxels / size,
-        "closed_porosity": void.closed_voxels / size,
-        "components": void.components,
+        "open_porosity": phases.open_voxels / size,
+        "closed_porosity": phases.closed_voxels / size,
+        "components": phases.components,
         "threshold": threshold.value,
         "only_values": threshold.only_values and list(threshold.only_values),
         "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
-        **intercept_totals(walls, voxels, size, volume),
+        **intercept_totals(walls, void, size, volume),
         **percolation_totals(graph, sample, volume),
     }
 
 
 def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
-    """Return the entries of the record about local thickness."""
+    """Return what the record says of local thickness, by phase."""
     return {
         f"{name}_thickness{part}": value
         for name, found in thickness.items()
@@ -401,10 +401,10 @@ def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
     }
 
 
-def exterior_totals(exterior: Exterior, share: float) -> dict[str, Any]:
-    """Return the entries of the record about the exterior.
+def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
+    """Return what the record says of what is around the sample.
 
-    `share`: fraction of the volume that was excluded.
+    `share`: which share of the volume that is.
     """
     return {
         "exterior": exterior.treatment,
@@ -416,7 +416,7 @@ def exterior_totals(exterior: Exterior, share: float) -> dict[str, Any]:
 
 
 class WarmUpKind(NamedTuple):
-    """Settings that determine which kernels a job needs."""
+    """What decides which kernels a job needs."""
 
     settings: PoreSettings
     is_void: bool
@@ -426,9 +426,9 @@ class WarmUpKind(NamedTuple):
 def warm_up_kind(
     settings: PoreSettings, is_void: bool = False, on_disk: bool = False
 ) -> WarmUpKind:
-    """Return which kernels to warm up for a job with these settings.
+    """Return what to warm up for a job of some settings.
 
-    `is_void`: whether its volume is boolean, the void itself.
+    `is_void`: whether its volume is the void itself.
     """
     threshold: str | float = 127.0
     if isinstance(settings.threshold, str) and settings.hysteresis is None:
@@ -437,28 +437,29 @@ def warm_up_kind(
         threshold="otsu" if is_void else threshold,
         hysteresis=None if settings.hysteresis is None else 60.0,
         local_window=3,
-        # void outside a mask is treated like air
+        # void outside a mask is handled like air
         exterior="remove-slicewise" if settings.sample_mask else _as_decided(settings.exterior),
         ball_radius=1,
-        # markers and SNOW peaks use the same merging
+        # markers and peaks are merged to alike
         merging="snow" if settings.markers else settings.merging,
         connectivity=settings.connectivity,
-        # void and solid need the same kernels
+        # of one phase as of both
         local_thickness="solid" if settings.thickness_of else "none",
-        # not available on disk
+        # on disk there is none
         tortuosity=settings.tortuosity and not on_disk,
     )
     return WarmUpKind(tiny, is_void, on_disk)
 
 
-def _as_decided(exterior: str) -> str:
-    """Return the treatment to warm up for; the one with most kernels while it is undecided."""
-    return "remove-slicewise" if exterior == "auto" else exterior
+def _as_decided(outside: str) -> str:
+    """Return what is made ready for what is not decided yet: the most that is likely."""
+    return "remove-slicewise" if outside == "auto" else outside
 
 
 def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:
-    """Run a whole job on a tiny volume that exercises all code paths of the kernels."""
-    # rows long enough for the edge table to have to grow, and more than one slab
+    """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
+    # a row can find almost as many edges as there is room for first, so that the table of them has
+    # to grow; there is more than one slab
     yield from compile_beside(kind.settings.connectivity == "faces")
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 78), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
@@ -467,15 +468,15 @@ def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:
 
 
 def prepare(kind: WarmUpKind) -> Generator[Progress, None, None]:
-    """Wait until the kernels of a kind of job are compiled, or loaded from disk."""
+    """Wait until the kernels that a kind of job needs are compiled, or loaded from the disk."""
     yield Progress("preparing", 0, 0, "", 0.0)
     with closing(WARM_UP.wait(kind)) as waiting:
         for is_compiling in waiting:
             yield Progress(FIRST_TIME if is_compiling else "preparing", 0, 0, "", 0.0)
 
 
-#: Warms up kernels, once per process.
+#: Makes kernels ready, once a process.
 WARM_UP = WarmUp(_warm_up)
 
-#: Stage name while kernels are compiled, not just loaded.
+#: The stage in which kernels are compiled, not just loaded.
 FIRST_TIME = "preparing, first time only"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.engine import Step
+    from hushpore.pores.engine import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
 
@@ -104,7 +104,7 @@ def measured(
     numbering: Numbering,
     settings: PoreSettings,
     volume: Volume,
-) -> Step[dict[str, Any]]:
+) -> Pass[dict[str, Any]]:
     """Measure the pores, and return their tables by the names that they have in `Pores`."""
     throats = throat_columns(graph, numbering, volume)
     yield 0.5

@@ -1,8 +1,8 @@
-"""Pipeline from grey values to void, basins and their graph, on a GPU if possible.
+"""Where the void, its basins and their graph are found: on a GPU as far as can be, else on the CPU.
 
-A GPU that can hold a stack and its grey values runs all steps. Otherwise the void is found on the
-host and the rest on the GPU, slab by slab; if even the thinnest slab is too large, on the CPU. The
-steps are the same (`hushpore.pores.slab_steps`) and run on slabs through an engine.
+A GPU that holds a stack with its grey values finds all of it. Else the void is found on the host,
+and the rest on the GPU, in slabs that it holds; where even the thinnest is too much, on the CPU.
+The steps are the same ones (`hushpore.pores.slab_steps`), and what does them to slabs is an engine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job, Subject
     from hushpore.base.volume import Volume
     from hushpore.device.clocks import Clock
-    from hushpore.pores.engine import Step
+    from hushpore.pores.engine import Pass
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.void.grey import RoundedGrey
     from hushpore.pores.watershed.graph import BasinGraph
@@ -57,22 +57,22 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Voxels per basin; a volume with fewer may be noise.
+#: Voxels of the volume a basin, of which and of fewer a volume may be noise.
 _FEW = 200
 
-#: Minimum size in bytes for returning memory to the system, since taking pages again costs time.
+#: Bytes that are given back to the system, though pages are taken anew then, which takes time.
 _WORTH_GIVING = 1 << 24
 
 
 def is_noise(work: Work, basins: int) -> bool:
-    """Return whether so many basins may be noise, whose tables exceed the voxels in size."""
+    """Whether so many basins may be noise, of which tables take more room than voxels."""
     return basins * _FEW > math.prod(work.shape)
 
 
 class Stages:
-    """Runs the steps of a job as timed stages, with progress and previews.
+    """Runs the passes of a job as timed stages; says how far they are and shows what they do.
 
-    `timer`: times the stages, on the clock of the host until another is set.
+    `timer`: times them; on the host's clock, until it is told of another.
     """
 
     def __init__(self, volume: Volume, timer: StageTimer | None = None) -> None:
@@ -80,18 +80,18 @@ class Stages:
         self.timer.run_on(HostClock())
         self.slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
         self.voxels = math.prod(volume.shape)
-        # the first of two middle slices, which viewers show at first
+        # of two slices in the middle the first, as viewers open it
         self._looked_at = (self.slices - 1) // 2
         self._is_stack = volume.n_spatial == 3
         self._done = 0.05
-        # the newest complete stack, and the last preview
+        # what has slices to show, and what was shown last
         self._whole: Stack | None = None
         self._shown: tuple[Stack, int] | None = None
 
     def show(self, stack: Stack, share: float = 1.0) -> Generator[Preview, None, None]:
-        """Preview the slice that the user looks at, if it is new.
+        """Preview the slice that is being looked at, where that is new.
 
-        Until a step reaches the slice, the stack of the previous step is shown.
+        Until a pass comes to it, it is that of the stack of the pass before.
         """
         at = self._looked_at
         newest = stack if at < round(share * self.slices) else self._whole
@@ -103,12 +103,12 @@ class Stages:
             yield Preview("labels", image, (at,) if self._is_stack else ())
 
     def _heed(self, answer: object) -> None:
-        """Remember the slice that the user looks at, if that is the answer to a `Progress`."""
+        """Remember which slice is looked at, where that was the answer to a `Progress`."""
         if isinstance(answer, Attention) and self._is_stack and len(answer.index) == 1:
             self._looked_at = min(max(answer.index[0], 0), self.slices - 1)
 
     def prepare(self, work: Generator[Progress, None, None]) -> Job:
-        """Run the preparation of kernels as a stage."""
+        """Make ready as a stage of its own."""
         with closing(work) as preparing:
             while True:
                 with self.timer.stage("preparing"):
@@ -118,15 +118,16 @@ class Stages:
                 self._heed((yield progress))
 
     def run(
-        self, stage: str, work: Step[T], until: float, shown: Stack | None = None, nbytes: int = 0
+        self, stage: str, work: Pass[T], until: float, shown: Stack | None = None, nbytes: int = 0
     ) -> Generator[Event, Any, T]:
-        """Run a step as a stage, up to the fraction `until` of the whole job.
+        """Run a pass, up to some share of the whole job; without a stage it times its own.
 
-        `stage`: empty if the step times its own stages. `shown`: stack that the step writes in
-        order, to preview. `nbytes`: bytes that it moves; by default voxels are counted.
+        What is counted is `nbytes` where it moves some, else voxels.
+
+        Slices of the stack `shown`, which the pass writes in their order, are previewed.
         """
         start = self._done
-        # a step that failed on the GPU continues from the same progress on the CPU
+        # what was begun elsewhere, and could not be done there, goes on from where it was
         until = max(until, start)
         if stage:
             work = self.timer.timed(stage, work, nbytes, 0 if nbytes else self.voxels)
@@ -144,44 +145,44 @@ class Stages:
 
 
 class Segmented(NamedTuple):
-    """Basins and their graph, with the backend that found them."""
+    """Basins and their graph, and where they were found."""
 
-    work: Work  # with its volume in memory, if it was read
+    work: Work  # its volume in memory, where it was read into it
     backend: Backend
     threshold: Threshold
     void: VoidTotals
     basins: Stack
     graph: BasinGraph
-    distance: Stack | None  # of the void, if needed later
-    void_state: Stack | None  # if needed later
+    distance: Stack | None  # in the void, where it is needed further
+    phase: Stack | None  # the void and the solid, likewise
 
 
 class _Void(NamedTuple):
-    """The void as found by an engine."""
+    """The void, as an engine has found it."""
 
-    void_state: Stack
+    phase: Stack
     counts: VoidCounts
     threshold: Threshold
-    grey: RoundedGrey | None  # grey values for sums
+    grey: RoundedGrey | None  # what sums take of the grey values
 
 
 class Pipeline:
-    """Pipeline of a segmentation up to the graph of basins.
+    """Finds all that is measured of a volume, and says what is to be said.
 
-    `backend`: where to run; released by its owner. `notes`: new notes are appended.
+    `backend`: where to. Whoever made it releases it. `notes`: what was said; told what is.
     """
 
     def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[Note]) -> None:
         self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
-        # the void once the host has found it, for further attempts
+        # once the host has found it: what is tried next begins with it
         self._void: _Void | None = None
-        # the grey values, if the previous job left them on the GPU
+        # the grey values, where a job before has left them on the GPU
         self._resident: torch.Tensor | None = None
         if backend.resident is not None:
             self._resident = backend.resident.take(work.volume.data, backend.device)
 
     def run(self) -> Generator[Event, None, Segmented]:
-        """Run on the GPU if possible, else on the CPU."""
+        """Find it, where that can be done."""
         if self._backend.is_cuda:
             reason = "the GPU's memory ran out"
             try:
@@ -196,13 +197,13 @@ class Pipeline:
         return (yield from self._find(Engine(self._work.threads), self._work.slabs))
 
     def _on_gpu(self) -> Generator[Event, None, Segmented | None]:
-        """Run on the GPU in thinner and thinner slabs; None if none is thin enough."""
+        """Find it in thinner and thinner slabs; None where none was thin enough."""
         timer, threads = self._stages.timer, self._work.threads
         with timer.stage("preparing"):
             gpu, ways = open_gpu(self._backend, self._work)
             from_values = self._begins_on_gpu(ways[0])
             if self._resident is not None and not from_values:
-                # free their memory for the slabs
+                # they would lie where there is work to do
                 self._resident = None
                 free_pools()
                 gpu, ways = open_gpu(self._backend, self._work)
@@ -215,8 +216,8 @@ class Pipeline:
             else:
                 yield from self._find_void_on_host()
             if not is_whole:
-                thick = f"rocessed in {len(slabs)} slabs of {slabs.thickness} slices on the GPU."
-                text = f"The GPU's memory ran out: p{thick}" if number else f"P{thick}"
+                thick = f"orked on in {len(slabs)} slabs of {slabs.thickness} slices on the GPU."
+                text = f"The GPU's memory ran out: w{thick}" if number else f"W{thick}"
                 yield from self._say(text, warning=bool(number))
             engine: Engine
             if is_whole:
@@ -230,37 +231,37 @@ class Pipeline:
                 if not is_out_of_memory(error):
                     raise
             del engine
-            # unused memory in the pool of one library is unavailable to the other
+            # what one library holds and does not use, the other cannot have
             free_pools()
         return None
 
     def _find(self, engine: Engine, slabs: Slabs) -> Generator[Event, None, Segmented]:
-        """Run on an engine, including the void if the host has not found it."""
+        """Find it by an engine, which finds the void first where the host has not."""
         work = dataclasses.replace(self._work, engine=engine, slabs=slabs)
         timer, run, settings = self._stages.timer, self._stages.run, work.settings
         of_host = self._void
         void = of_host or (yield from self._find_void(work))
-        void_state, counts, threshold, grey = void
+        phase, counts, threshold, grey = void
         del void
         if of_host is not None:
-            void_state = engine.take(void_state)
-        closed = yield from run("void", find_closed(work, void_state), 0.21)
-        distance = yield from run("distance", find_distance(work, void_state), 0.4)
-        kept = self._void.void_state if self._void is not None and settings.keeps_void else None
-        # if the GPU runs out of memory, the void of the host is needed again
+            phase = engine.take(phase)
+        closed = yield from run("void", find_closed(work, phase), 0.21)
+        distance = yield from run("distance", find_distance(work, phase), 0.4)
+        kept = self._void.phase if self._void is not None and settings.keeps_void else None
+        # where a GPU's memory runs out before the end, the void of the host is needed again
         is_last = type(engine) is Engine
         if is_last and kept is None:
-            void_state.close()
-            if void_state.nbytes >= _WORTH_GIVING:
-                # freed memory between used blocks would stay with the process
+            phase.close()
+            if phase.nbytes >= _WORTH_GIVING:
+                # it may lie between what is in use, where what is freed stays with the process
                 give_back_freed()
         unstitched = yield from run("basins", find_basins(work, distance), 0.6)
         count = unstitched.found.count
         check_tables(work.volume, settings, slabs, count)
-        # previews need a stack on the host
+        # a viewer is shown what the host has
         shown = None if engine.holds_all else unstitched.stack
         measuring = measure_basins(work, unstitched, closed, distance, grey)
-        # in noise, tables exceed the voxels in size
+        # tables of noise take more room than its voxels
         with arrays_apart() if is_noise(work, count) else nullcontext():
             tables = yield from run("measuring", measuring, 0.85, shown)
             closed.close()
@@ -273,17 +274,17 @@ class Pipeline:
         del unstitched
         left = engine.bring(work.scratch, "distance", distance) if settings.keeps_distance else None
         if self._void is not None and kept is None:
-            self._void.void_state.close()
-        totals = void_totals_of(work, counts)
+            self._void.phase.close()
+        phases = void_totals_of(work, counts)
         if of_host is None:
-            # not earlier, since it may be found again
+            # not before, as it may be found once more
             yield from self._warn(threshold.problem)
-        yield from self._warn(totals.problem)
+        yield from self._warn(phases.problem)
         where = self._work, self._backend
-        return Segmented(*where, threshold, totals, basins, graph, left, kept)
+        return Segmented(*where, threshold, phases, basins, graph, left, kept)
 
     def _find_void_on_host(self) -> Generator[Event, None, None]:
-        """Find the void on the host, unless it is known, from values read into memory."""
+        """Find the void on the host, where it is not found yet, of values read into memory."""
         if self._void is not None:
             return
         volume, slabs = self._work.volume, self._work.slabs
@@ -295,25 +296,25 @@ class Pipeline:
         yield from self._warn(self._void.threshold.problem)
 
     def _find_void(self, work: Work) -> Generator[Event, None, _Void]:
-        """Find the void, and classify it as open or closed."""
+        """Find the void, and tell open from closed."""
         run = self._stages.run
         grey = yield from run("threshold", find_grey_value(work), 0.15)
         threshold, rounded = grey.threshold, grey.rounded
-        void_state = yield from run("void", find_void(work, grey), 0.17)
+        phase = yield from run("void", find_void(work, grey), 0.17)
         del grey
-        air = yield from run("void", find_air(work, void_state), 0.19)
-        counts = yield from run("void", classify_void(work, void_state, air), 0.2)
-        return _Void(void_state, counts, threshold, rounded)
+        air = yield from run("void", find_air(work, phase), 0.19)
+        counts = yield from run("void", classify_void(work, phase, air), 0.2)
+        return _Void(phase, counts, threshold, rounded)
 
     def _begins_on_gpu(self, slabs: Slabs) -> bool:
-        """Decide, with a reason for the record, whether the GPU finds the void, too."""
+        """Whether the void is found on the GPU, too; told with its reason."""
         work, choices = self._work, self._backend.choices
         reason = why_on_host(work.volume, work.settings, work.padding)
         room = room_on(self._backend)
         if self._resident is not None:
             room += self._resident.nbytes
         if not reason and not holds_values(work, slabs, room):
-            reason = "the GPU cannot hold the volume with its grey values"
+            reason = "the GPU does not hold the volume with its grey values"
         asked = choices.asked("void")
         if asked is not None and not (asked and reason):
             return choices.record("void", asked, "as requested")
@@ -324,7 +325,7 @@ class Pipeline:
         return choices.record("void", not reason, reason or stay)
 
     def _read_stored(self) -> Generator[Event, None, None]:
-        """Read the stored values into memory: integers of a scanner are uploaded unscaled."""
+        """Read what is to cross into memory: of the integers of a scanner these alone."""
         volume = self._work.volume
         stored: Volume = volume.replace(held(volume.data))
         if isinstance(stored.data, np.ndarray):

@@ -19,14 +19,14 @@ from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Slabs
-from hushpore.pores.void.components import find_padding, find_runs
+from hushpore.pores.void.components import find_filled_in, find_runs
 from hushpore.pores.void.exterior import (
     Exterior,
     find_exterior,
 )
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.histogram import find_threshold
-from hushpore.pores.void.rolling_ball import exterior_of_slices
+from hushpore.pores.void.rolling_ball import outside_of_slices
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import local_threshold, spacing_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.pores.engine import Step
+    from hushpore.pores.engine import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
@@ -154,7 +154,7 @@ def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:
     return method, settings.otsu_classes, settings.pores_are == "bright"
 
 
-def survey_greys(volume: Volume, threads: KernelThreads) -> Step[GreySurvey]:
+def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     """Count the grey values of a volume; sample slices of a volume that is large or on disk.
 
     `volume`: with any leading axes, whose images are counted together.
@@ -310,8 +310,8 @@ def _exterior_of_slice(
     """Return the exterior in a slice (1, y, x): padding, and air that the ball reaches."""
     excluded = np.zeros(state.shape, np.bool_)
     if exterior.padding is not None:
-        excluded = find_padding(values, exterior.padding, threads)
+        excluded = find_filled_in(values, exterior.padding, threads)
     if exterior.treatment != "keep":
         void = (state != SOLID) | excluded
-        excluded |= exterior_of_slices(void, spacing_of(volume), exterior.radius, threads)
+        excluded |= outside_of_slices(void, spacing_of(volume), exterior.radius, threads)
     return excluded

@@ -1,10 +1,10 @@
-"""Steps of a pore segmentation: each iterates over the slabs of a stack once, or back and forth.
+"""The steps of a pore segmentation: each walks over the slabs of a stack once, or there and back.
 
-A step is a generator that yields the fraction done after every slab, where it can be closed, and
-returns its result; large results are stacks (`hushpore.pores.slabs`). Slabs are processed by an
-engine: the CPU (`hushpore.pores.engine`), a GPU to which slabs are copied
-(`hushpore.pores.gpu.slabs`), or a GPU that holds whole stacks in one slab, without copies between
-steps (`hushpore.pores.gpu.whole`).
+A step is a generator: it yields the share of it that is done after every slab, where it can be
+closed, and returns what it found. What it leaves behind lies in stacks (`hushpore.pores.slabs`).
+What is done to a slab is done by an engine: the CPU (`hushpore.pores.engine`); a GPU, to which
+slabs cross (`hushpore.pores.gpu.slabs`); or one that holds whole stacks, in one slab, so that
+nothing crosses between steps (`hushpore.pores.gpu.whole`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hushpore.base.events import part_of
 from hushpore.pores.engine import VoidCounts
 from hushpore.pores.geometry.thickness import LocalThickness, find_thickness
 from hushpore.pores.slabs import Slabs
-from hushpore.pores.void.components import AIR, OPEN, PADDING, SOLID, closed_bits, find_padding
-from hushpore.pores.void.rolling_ball import ball_around, exterior_of_slices
+from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID, closed_bits, find_filled_in
+from hushpore.pores.void.rolling_ball import ball_around, outside_of_slices
 from hushpore.pores.void.threshold import Range
 from hushpore.pores.watershed.basins import Watershed, apply_labels
 from hushpore.pores.watershed.distance import carry, edge_plane
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.engine import Engine, Step
+    from hushpore.pores.engine import Engine, Pass
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Stack
     from hushpore.pores.void.grey import RoundedGrey
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 
 
 class Grey(NamedTuple):
-    """Grey values and threshold."""
+    """Grey values, and the one that parts pores from solid."""
 
-    values: Any  # as returned by the engine
+    values: Any  # as the engine has them
     threshold: Threshold
     local: LocalThreshold | None = None
-    rounded: RoundedGrey | None = None  # for sums of grey values
+    rounded: RoundedGrey | None = None  # where sums take them
 
 
-def read_values(volume: Volume, slabs: Slabs) -> Step[Volume]:
-    """Read a lazy volume into memory, slab by slab; an image at once."""
+def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
+    """Read what lies elsewhere into memory, a slab at a time, or as it is for an image."""
     values = np.empty(volume.shape, volume.dtype.newbyteorder("="))
     data: Any = volume.data
     if volume.n_spatial == 2:
@@ -70,7 +70,7 @@ def read_values(volume: Volume, slabs: Slabs) -> Step[Volume]:
         yield 1.0
         return volume.replace(values)
     if hasattr(data, "read_into"):
-        # read by several threads
+        # by several threads, which wait for each other at the end alone
         for planes in data.read_into(values):
             yield planes / slabs.depth
         return volume.replace(values)
@@ -80,8 +80,8 @@ def read_values(volume: Volume, slabs: Slabs) -> Step[Volume]:
     return volume.replace(values)
 
 
-def find_grey_value(work: Work) -> Step[Grey]:
-    """Find the threshold, or use the given one, and check the grey values."""
+def find_grey_value(work: Work) -> Pass[Grey]:
+    """Find the threshold, or take the one that is given, and check the values."""
     settings, engine = work.settings, work.engine
     values = engine.grey(work.volume, work.slabs, work.choices, work.timer)
     if values.dtype == np.bool_:
@@ -98,98 +98,99 @@ def find_grey_value(work: Work) -> Step[Grey]:
     return Grey(values, threshold, rounded=rounded)
 
 
-def find_void(work: Work, grey: Grey) -> Step[Stack]:
-    """Find the void beyond the threshold, with hysteresis if requested.
+def find_void(work: Work, grey: Grey) -> Pass[Stack]:
+    """Find the void beyond the threshold, with hysteresis where that is asked for.
 
-    Returns: stack of void states, uint8: `SOLID`, `OPEN` and `PADDING`.
+    Returns a stack of uint8, `SOLID`, `OPEN` and `FILLED_IN`.
     """
     values, threshold, local = grey.values, grey.threshold.value, grey.local
     engine, bright = work.engine, work.settings.pores_are == "bright"
     strict = None if threshold is None else work.settings.hysteresis
-    void_state: Stack = engine.stack(work.scratch, "phase", work.shape, np.uint8)
-    parts = engine.components((False,) * 3, work.slabs)
+    phase: Stack = engine.stack(work.scratch, "phase", work.shape, np.uint8)
+    parts = engine.parts((False,) * 3, work.slabs)
     share = 1.0 if strict is None else 0.5
     grey_parts = values.ahead(None if local is None else local.slices)
     for (first, last), part in zip(work.slabs, grey_parts, strict=True):
-        room = void_state.room(first, last)
+        room = phase.room(first, last)
         if local is not None:
             local.void(part, first, last, work.threads, room.view(np.bool_))
         else:
             room = engine.void(part, threshold, bright, room)
         if work.padding is not None:
             own = part if local is None else part[first - local.slices(first, last)[0] :]
-            room[find_padding(own[: last - first], work.padding, work.threads)] = PADDING
-        void_state.write(first, room)
+            room[find_filled_in(own[: last - first], work.padding, work.threads)] = FILLED_IN
+        phase.write(first, room)
         if strict is not None:
             parts.add_holding(room, part, strict, bright)
         yield share * last / work.slabs.depth
     if strict is not None:
-        # marked by the stricter threshold, not by the faces
-        yield from part_of(parts.classify(void_state, OPEN, SOLID), 0.5, 1.0)
-    return void_state
+        # of what was marked, not of what reaches a face
+        yield from part_of(parts.classify(phase, OPEN, SOLID), 0.5, 1.0)
+    return phase
 
 
-def find_air(work: Work, void_state: Stack) -> Step[Any]:
+def find_air(work: Work, phase: Stack) -> Pass[Any]:
     """Mark the air around the sample.
 
-    Returns: number of voxels outside the sample in each slice (in 2D: row).
+    Returns how many voxels of each slice (row, in 2D) are not of the sample.
     """
     engine = work.engine
     if not work.has_air:
         return np.zeros(work.volume.shape[0], np.int64)
     if work.settings.sample_mask:
-        return (yield from _mask(work, void_state))
+        return (yield from _mask(work, phase))
     if work.settings.removes_air:
-        require_solid(work.volume, not engine.is_all_void(void_state, work.slabs))
+        require_solid(work.volume, not engine.is_all_void(phase, work.slabs))
         if engine.holds_all:
-            engine.mark_exterior(work, void_state)
+            engine.mark_outside(work, phase)
         else:
             ball = work.spacing, work.settings.ball_radius, work.is_slicewise
-            yield from mark_exterior(void_state, work.slabs, work.scratch, *ball, engine)
+            yield from mark_outside(phase, work.slabs, work.scratch, *ball, engine)
     counts = []
     for first, last in work.slabs:
-        part = void_state.read(first, last)
+        part = phase.read(first, last)
         lines = part[0] if work.volume.n_spatial == 2 else part
         counts.append(engine.count_air(lines))
     return _joined(counts)
 
 
-def mark_exterior(
-    void_state: Stack,
+def mark_outside(
+    phase: Stack,
     slabs: Slabs,
     scratch: Scratch,
     spacing: Sequence[float],
     radius: float,
     slicewise: bool,
     engine: Engine,
-) -> Step[None]:
-    """Mark the air around the sample as `AIR`, slab by slab.
+) -> Pass[None]:
+    """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
 
-    `void_state`: (z, y, x), uint8: the void is `OPEN`, and the ball also enters padding. `spacing`:
-    voxel size (z, y, x). `radius`: radius of the ball in voxels of the smallest spacing; centred on
-    a voxel, it fits if the centres of all solid voxels are farther away. `slicewise`: treat each
-    slice separately, with a disc instead of the ball, for a sample that extends from the first
-    slice to the last, where its pores would be open.
+    `phase`: (z, y, x), uint8: the void is `OPEN`, and the ball gets into what is filled in, too.
+    `spacing`: voxel size in z, y, x order. `radius`: of the ball, in voxels of the smallest
+    spacing. It fits where all solid voxels' centres are farther from its own, which is the centre
+    of a voxel. `slicewise`: whether every slice is taken for itself, with a disc instead of the
+    ball: for a sample that runs through from the first slice to the last, whose pores would be open
+    there.
 
-    Linear in the number of voxels: two distance transforms and one component labelling, in a volume
-    enlarged by the diameter of the ball (`exterior_bytes`).
+    Linear in the number of voxels: two distance transforms and one search for connected parts, in
+    a volume that is larger by the diameter of the ball (`outside_bytes`).
     """
     if slicewise:
         for first, last in slabs:
-            part = void_state.read(first, last)
-            outside = exterior_of_slices(part != SOLID, spacing, radius, engine.threads)
+            part = phase.read(first, last)
+            outside = outside_of_slices(part != SOLID, spacing, radius, engine.threads)
             part[outside & (part == OPEN)] = AIR
-            void_state.write(first, part)
+            phase.write(first, part)
             yield last / slabs.depth
         return
-    ball = ball_around(void_state.shape, spacing, radius, slicewise)
+    ball = ball_around(phase.shape, spacing, radius, slicewise)
     shape, limit = ball.shape, ball.limit
     before, *inner = ball.inner[0].start, *ball.inner[1:]
     thickness = shape[0] if len(slabs) == 1 else min(slabs.thickness, shape[0])
     around = Slabs(shape[0], thickness, slabs.on_disk)
     balls = scratch.stack("balls", shape, np.uint8)
     for first, last in around:
-        part = void_state.read(first - before, last - before)
+        part = phase.read(first - before, last - before)
         room = balls.room(first, last)
         room[...] = 1
         place = max(first, before)
@@ -198,109 +199,109 @@ def mark_exterior(
     steps = balls, around, scratch, spacing, (False,) * 3, engine
     with closing(distances(*steps, within=limit)) as found:
         for first, distance in found:
-            # centres at which the ball fits
+            # where the ball fits
             balls.write(first, (distance > limit).view(np.uint8))
             yield 0.5 * (1 - first / around.depth)
-    parts = engine.components((False, False, True), around)
+    parts = engine.parts((False, False, True), around)
     for first, last in around:
         parts.add(balls.read(first, last))
     for _ in parts.classify(balls, OPEN, SOLID):
         pass
     for first, last in around:
-        # centres that the ball cannot reach
+        # and where it does not get to
         part = balls.read(first, last)
         balls.write(first, np.bitwise_xor(part, 1, out=part))
     with closing(distances(*steps, within=limit)) as found:
         for first, distance in found:
             place = max(first, before)
-            part = void_state.read(place - before, first + len(distance) - before)
+            part = phase.read(place - before, first + len(distance) - before)
             near = distance[place - first :][: len(part)][:, *inner] <= limit
             part[near & (part == OPEN)] = AIR
-            void_state.write(place - before, part)
+            phase.write(place - before, part)
             yield 1 - 0.5 * first / around.depth
     balls.close()
 
 
 def _joined(arrays: list[Any]) -> Any:
-    """Return the arrays of all slabs joined; a single one, possibly on a GPU, unchanged."""
+    """Return arrays of slabs in one; of a single one, which may lie on a GPU, itself."""
     return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
 
 
-def _mask(work: Work, void_state: Stack) -> Step[npt.NDArray[np.int64]]:
-    """Mark void outside the sample mask as air; returns as `find_air`."""
+def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
+    """Take void outside the mask of the sample as air; returns as `find_air`."""
     mask = work.volume.auxiliary_of(work.settings, "sample_mask")
     if tuple(mask.shape) != work.volume.shape:
         raise InputError(
-            f"sample_mask must be labels or a mask of shape {work.volume.shape}; got points."
+            f"sample_mask needs labels or a mask of shape {work.volume.shape}; got points."
         )
     counts = []
     for first, last in work.slabs:
-        part = void_state.read(first, last)
+        part = phase.read(first, last)
         outside = apply_mask(work, part, first, last)
-        void_state.write(first, part)
+        phase.write(first, part)
         lines = outside[0] if work.volume.n_spatial == 2 else outside
         counts += [np.count_nonzero(line) for line in lines]
         yield last / work.slabs.depth
     return require_sample(work.volume, work.settings, np.array(counts, np.int64))
 
 
-def classify_void(work: Work, void_state: Stack, air: Any) -> Step[VoidCounts]:
-    """Classify void as open or closed, and keep only the requested pore type.
+def classify_void(work: Work, phase: Stack, air: Any) -> Pass[VoidCounts]:
+    """Tell open void from closed in the phase labels, and leave only what is asked for.
 
-    `air`: as returned by `find_air`.
+    `air`: as `find_air` returns it.
     """
     engine, depth = work.engine, work.slabs.depth
-    parts = engine.components(work.faces, work.slabs)
+    parts = engine.parts(work.faces, work.slabs)
     for first, last in work.slabs:
-        around = void_state.read(first - 1, last + 1) if work.has_air else None
-        parts.add(void_state.read(first, last), around, min(first, 1))
+        around = phase.read(first - 1, last + 1) if work.has_air else None
+        parts.add(phase.read(first, last), around, min(first, 1))
         yield 0.5 * last / depth
-    totals = yield from part_of(parts.classify(void_state, *work.states_kept), 0.5, 1.0)
+    totals = yield from part_of(parts.classify(phase, *work.states_kept), 0.5, 1.0)
     del parts
     open_to_air: Any = 0
     if work.has_air:
         for first, last in work.slabs:
-            open_to_air = engine.air_crossings(void_state.read(first, last + 1)) + open_to_air
+            open_to_air = engine.air_crossings(phase.read(first, last + 1)) + open_to_air
             if last < depth:
-                # do not count pairs inside the next slab twice
-                open_to_air -= engine.air_crossings(void_state.read(last, last + 1))
+                # but for those within the next slab
+                open_to_air -= engine.air_crossings(phase.read(last, last + 1))
     return VoidCounts(totals, open_to_air, air)
 
 
 def distances(
-    void_state: Stack,
+    phase: Stack,
     slabs: Slabs,
     scratch: Scratch,
     spacing: Sequence[float],
-    solid_beyond: Sequence[bool],
+    solid_outside: Sequence[bool],
     engine: Engine,
     highest: int = 1,
     out: Stack | None = None,
     within: float = math.inf,
 ) -> Generator[tuple[int, Any], None, None]:
-    """Find the squared distance in a stack slab by slab, from the last to the first.
+    """Find the squared distance in a stack slab by slab, from its last to its first.
 
-    `void_state`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: allocates
-    one slice per slab. `spacing`, `solid_beyond`, `within`: as for `squared_distance`. `engine`:
-    fills slabs. `out`: stack of float32 for the result.
-    Yields: first slice of a slab, and its squared distance, float32; without `out`, a later slab
+    `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: makes room for
+    one slice a slab. `spacing`, `solid_outside`, `within`: as for `squared_distance`. `engine`:
+    fills slabs. `out`: a stack of float32 that has room for all of them.
+    Yields: first slice of a slab, and its squared distance, float32; without `out` a later slab
     overwrites it.
     """
-    shape = (engine.under_way, slabs.thickness, *void_state.shape[1:])
+    shape = (engine.under_way, slabs.thickness, *phase.shape[1:])
     rooms = itertools.cycle(np.empty(shape, np.float32) if out is None else [])
-    # distance along z from the slices before each slab, except the first
-    carried = scratch.stack("carried", (len(slabs) - 1, *void_state.shape[1:]), np.float32)
-    before = edge = edge_plane(void_state.shape, solid_beyond[0])
+    # what comes from the slices before each slab but the first
+    carried = scratch.stack("carried", (len(slabs) - 1, *phase.shape[1:]), np.float32)
+    before = edge = edge_plane(phase.shape, solid_outside[0])
     for slab, (first, last) in enumerate(slabs):
         if last < slabs.depth:
-            before = carry(void_state.read(first, last), before, engine.threads, highest)
+            before = carry(phase.read(first, last), before, engine.threads, highest)
             carried.write(slab, before[None])
 
     def parts() -> Iterator[tuple[int, int, list[Any]]]:
         after = None
         for slab in reversed(range(len(slabs))):
             first, last = slabs[slab]
-            part = void_state.read(first, last)
+            part = phase.read(first, last)
             yield first, last, [part, carried.read(slab - 1, slab)[0] if slab else None, after]
             if slab:
                 beyond = edge if after is None else after
@@ -310,36 +311,36 @@ def distances(
         for first, last, (part, before, after) in engine.ahead(parts(), itemgetter(2)):
             room = next(rooms)[: last - first] if out is None else out.room(first, last)
             given = part, room, before, after
-            yield first, engine.fill_distance(*given, spacing, solid_beyond, highest, within)
+            yield first, engine.fill_distance(*given, spacing, solid_outside, highest, within)
 
     with closing(engine.behind(steps())) as found:
         yield from found
     carried.close()
 
 
-def find_distance(work: Work, void_state: Stack) -> Step[Stack]:
-    """Find the squared distance to the solid in the void; returns a stack of float32."""
+def find_distance(work: Work, phase: Stack) -> Pass[Stack]:
+    """Find the squared distance to the solid, in the void; returns a stack of float32."""
     engine, slabs = work.engine, work.slabs
     distance: Stack = engine.stack(work.scratch, "distance", work.shape, np.float32)
     room = None if slabs.on_disk else distance
     how = work.spacing, work.solid_beyond, engine, work.highest_void, room
-    with closing(distances(void_state, slabs, work.scratch, *how)) as found:
+    with closing(distances(phase, slabs, work.scratch, *how)) as found:
         for first, part in found:
             if work.has_air:
-                engine.clear_air(part, void_state.read(first, first + len(part)))
+                engine.clear_air(part, phase.read(first, first + len(part)))
             distance.write(first, part)
             yield 1 - first / slabs.depth
     return distance
 
 
 class _SolidOf:
-    """View of a stack of void states with void and solid swapped; void and air are the walls."""
+    """The solid of a phase stack, as the void of another, whose walls are void and air."""
 
-    _TURNED = np.zeros(PADDING + 1, np.uint8)
-    _TURNED[[SOLID, PADDING]] = OPEN, PADDING
+    _TURNED = np.zeros(FILLED_IN + 1, np.uint8)
+    _TURNED[[SOLID, FILLED_IN]] = OPEN, FILLED_IN
 
-    def __init__(self, void_state: Stack) -> None:
-        self._phase, self.shape = void_state, void_state.shape
+    def __init__(self, phase: Stack) -> None:
+        self._phase, self.shape = phase, phase.shape
 
     def read(self, first: int, last: int) -> npt.NDArray[np.uint8]:
         """Return some slices."""
@@ -348,21 +349,21 @@ class _SolidOf:
 
 
 def find_local_thickness(
-    work: Work, void_state: Stack, name: str, distance: Stack | None = None
-) -> Step[LocalThickness]:
+    work: Work, phase: Stack, name: str, distance: Stack | None = None
+) -> Pass[LocalThickness]:
     """Find the local thickness of the void or the solid.
 
-    `name`: ``"void"`` or ``"solid"``. `distance`: of the void, if known; overwritten and closed
-    when the void is measured.
+    `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up and
+    closed by what is found of the void.
     """
     if name == "solid":
-        # the solid continues beyond the faces of the volume
+        # beyond the faces of the volume it goes on
         settings = dataclasses.replace(work.settings, border_is_solid=False)
         work = dataclasses.replace(work, settings=settings)
-        turned: Any = _SolidOf(void_state)
+        turned: Any = _SolidOf(phase)
         distance = yield from part_of(find_distance(work, turned), 0.0, 0.1)
     elif distance is None:
-        distance = yield from part_of(find_distance(work, void_state), 0.0, 0.1)
+        distance = yield from part_of(find_distance(work, phase), 0.0, 0.1)
     thickness = work.scratch.stack(f"{name} thickness", work.shape, np.float32)
     how = work.spacing, work.solid_beyond, work.threads
     finding = find_thickness(distance, work.slabs, thickness, *how)
@@ -371,32 +372,31 @@ def find_local_thickness(
     return LocalThickness(thickness.array().reshape(work.volume.shape), *found)
 
 
-def find_closed(work: Work, void_state: Stack) -> Step[Stack]:
-    """Pack the closed void into one bit per voxel; see `closed_bits`.
+def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
+    """Keep of the phase labels where void is closed, a bit a voxel; see `closed_bits`.
 
-    After the distance map, nothing else of the void states is needed. A GPU that holds all stacks
-    keeps them unpacked.
+    Once distances are known that is all that is needed of them. A GPU that holds all keeps them.
     """
     if work.engine.holds_all:
-        return void_state
-    depth, height, width = void_state.shape
+        return phase
+    depth, height, width = phase.shape
     closed = work.scratch.stack("closed", (depth, height, -(-width // 8)), np.uint8)
     for first, last in work.slabs:
         room = closed.room(first, last)
-        closed.write(first, closed_bits(void_state.read(first, last), work.threads, room))
+        closed.write(first, closed_bits(phase.read(first, last), work.threads, room))
         yield last / depth
     return closed
 
 
 class UnstitchedBasins(NamedTuple):
-    """Basins of each slab, with exits still to be stitched."""
+    """Basins of each slab, whose exits still have to be stitched."""
 
-    stack: Stack  # int32: basins; exits are relabelled by `found`
+    stack: Stack  # int32: basins, but for exits that `found` has to relabel
     found: Watershed
     peaks: Any  # int64: flat index of each basin's peak
 
 
-def find_basins(work: Work, distance: Stack) -> Step[UnstitchedBasins]:
+def find_basins(work: Work, distance: Stack) -> Pass[UnstitchedBasins]:
     """Find the basins of the distance map."""
     engine, plane = work.engine, math.prod(work.shape[1:])
     basins = engine.stack(work.scratch, "basins", work.shape, np.int32)
@@ -429,11 +429,11 @@ def measure_basins(
     closed: Stack,
     distance: Stack,
     grey: RoundedGrey | None,
-) -> Step[Any]:
-    """Measure all basins and their contacts, and stitch their stack.
+) -> Pass[Any]:
+    """Measure all basins and find where they touch; stitches their stack.
 
-    Returns: tables for `Engine.graph`, which is called after `closed` and `distance` are closed, to
-    save memory.
+    Returns what `Engine.graph` makes the graph of, once `closed` and `distance` are closed, so that
+    there is room for it.
     """
     engine = work.engine
     tables = engine.tables(work.shape, unstitched.peaks, faces_only=work.faces_only)
@@ -464,8 +464,8 @@ def write_labels(
     slabs: Slabs,
     labels: Stack,
     threads: KernelThreads,
-) -> Step[None]:
-    """Write the pore label of each basin voxel into a stack of int32."""
+) -> Pass[None]:
+    """Write the label of each basin in its place, in a stack of int32."""
     for first, last in slabs:
         room = labels.room(first, last)
         labels.write(first, apply_labels(basins.read(first, last), label_of, threads, room))

@@ -1,8 +1,8 @@
-"""Slabs: partition of a stack along z, so that each step fits into memory.
+"""Slabs: how a stack is cut along z, so that what is worked on at a time fits into memory.
 
-If a volume and all intermediate results fit into the memory budget, every `Stack` is an array, and
-a slab takes about a tenth of a second. Otherwise stacks are temporary files that are read and
-written slab by slab; results are bit-identical.
+Where a volume and all that is made of it fit into the memory budget, every `Stack` is an array, and
+slabs are as thick as a tenth of a second of work. Where they do not, stacks are temporary files, of
+which a slab at a time is read and written; what is computed is the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slabs:
-    """Partition of a stack along z."""
+    """How a stack is cut."""
 
     depth: int  # slices of the stack
     thickness: int  # slices of a slab; the last may have fewer
-    on_disk: bool = False  # whether stacks are temporary files
+    on_disk: bool = False  # whether stacks lie in temporary files
 
     def __len__(self) -> int:
         return (self.depth + self.thickness - 1) // self.thickness
 
     def __getitem__(self, slab: int) -> tuple[int, int]:
-        """Return the first slice of a slab, and the slice after its last."""
+        """Return the first slice of a slab, and the one after its last."""
         if not 0 <= slab < len(self):
             raise IndexError(f"There are {len(self)} slabs, numbered from 0; got {slab}.")
         first = slab * self.thickness
@@ -49,9 +49,9 @@ class Slabs:
 
 
 class Stack:
-    """Stack of slices, in memory or in a temporary file that is removed with this object.
+    """Slices of one kind, in memory or in a file that is removed with this object.
 
-    Made by `Scratch.stack`. Slabs are views of memory, or copies from a file.
+    Made by `Scratch.stack`. In memory, slabs are views; from a file they are copies.
     """
 
     def __init__(self, shape: Sequence[int], dtype: npt.DTypeLike, path: Path | None) -> None:
@@ -66,7 +66,7 @@ class Stack:
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> Stack:
-        """Return a stack that wraps an array in memory, (z, y, x)."""
+        """Return a stack that is an array in memory, (z, y, x)."""
         stack = cls((0, 0, 0), values.dtype, None)
         stack.shape, stack._array = values.shape, values
         return stack
@@ -80,7 +80,7 @@ class Stack:
         return self._bytes(len(self))
 
     def read(self, first: int, last: int) -> npt.NDArray[Any]:
-        """Return slices `first` to `last`, clipped to the stack; `write` back changes."""
+        """Return some slices, as far as there are any; to change them, `write` them back."""
         first = min(max(first, 0), len(self))
         last = max(min(last, len(self)), first)
         if self._array is not None:
@@ -91,7 +91,7 @@ class Stack:
         return values.reshape(last - first, *self.shape[1:])
 
     def room(self, first: int, last: int) -> Any:
-        """Return an array for slices `first` to `last`, to fill and to `write`."""
+        """Return an array to fill with some slices and to `write`."""
         if self._array is not None:
             return self._array[first:last]
         return np.empty((last - first, *self.shape[1:]), self.dtype)
@@ -112,16 +112,16 @@ class Stack:
             np.ascontiguousarray(values, self.dtype).tofile(file)
 
     def array(self) -> npt.NDArray[Any]:
-        """Return the whole stack: the array itself, or a memory map that keeps the file alive."""
+        """Return all of it: the array itself, or a memory map that keeps the file alive."""
         if self._array is not None:
             return self._array
         mapped = np.memmap(self._file(), self.dtype, "r+", shape=self.shape)
-        # views reference the map, whose finalizer keeps this stack and so the file alive
-        weakref.finalize(mapped._mmap, _release, self)  # type: ignore[attr-defined]
+        # views share the map, and nothing else: as long as there is one, there is this stack
+        weakref.finalize(mapped._mmap, _let_go, self)  # type: ignore[attr-defined]
         return mapped
 
     def close(self) -> None:
-        """Free the memory or file."""
+        """Give memory or file back; there is nothing to be read any more."""
         self._array = self._path = None
         self._remove()
 
@@ -135,7 +135,7 @@ class Stack:
 
 
 class DeviceStack(Stack):
-    """A stack in GPU memory, written as a whole."""
+    """A stack that a GPU holds: what is written, all slices at once, is the stack from then on."""
 
     def __init__(self, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
         self.shape = (int(shape[0]), int(shape[1]), int(shape[2]))
@@ -143,11 +143,11 @@ class DeviceStack(Stack):
         self._array: Any = None
 
     def read(self, first: int, last: int) -> Any:
-        """Return the whole stack."""
+        """Return all of it."""
         return self._array
 
     def room(self, first: int, last: int) -> Any:
-        """Return None: the array is allocated by the code that fills it."""
+        """Return nothing: what fills it makes an array of its own."""
         return None
 
     def write(self, first: int, values: Any) -> None:
@@ -155,22 +155,23 @@ class DeviceStack(Stack):
         self._array = values
 
     def close(self) -> None:
-        """Release the array."""
+        """Let the array go."""
         self._array = None
 
 
-#: Names of stacks that belong to the result and outlive the job.
+#: Stacks that outlive the job that makes them: those of its result, by name.
 LASTING = ("basins", "labels", "regions", "solid thickness", "void thickness")
 
 
 class Scratch:
-    """Factory of the stacks of a job; `close` removes all except those that are `LASTING`.
+    """Makes the stacks of a job; `close` removes all but those that are `LASTING`.
 
-    A step owns the stacks that it makes and closes those that it does not return; the caller owns
-    returned stacks and closes them after the last read. `close` removes stacks left open by a
-    failed or cancelled job; lasting stacks are removed with their last reference.
+    A step owns the stacks that it makes until it returns them, and closes the others; whoever it
+    returns a stack to owns that, and closes it once nothing will read it any more. What a job that
+    fails or is cancelled leaves open goes with `close`, and lasting stacks with the last reference.
 
-    `on_disk`: whether stacks are files, each in its own temporary folder.
+    `on_disk`: whether stacks are files, each in a folder of its own among the system's temporary
+    files.
     """
 
     def __init__(self, on_disk: bool) -> None:
@@ -178,7 +179,7 @@ class Scratch:
         self._stacks: list[Stack] = []
 
     def stack(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike) -> Stack:
-        """Return a new, uninitialised stack (z, y, x)."""
+        """Return a new stack, (z, y, x), of any values."""
         path = new_folder(scratch_folder()) / f"{name}.raw" if self.on_disk else None
         stack = Stack(shape, dtype, path)
         if name not in LASTING:
@@ -186,7 +187,7 @@ class Scratch:
         return stack
 
     def close(self) -> None:
-        """Remove all stacks that are not `LASTING`."""
+        """Remove what does not last."""
         for stack in self._stacks:
             stack.close()
         self._stacks.clear()
@@ -198,7 +199,10 @@ _ELSEWHERE = (
 
 
 def check_disk(needed: int) -> None:
-    """Raise MemoryLimitError if so many bytes do not fit on the disk of temporary files."""
+    """Refuse what does not fit on the disk.
+
+    Raises MemoryLimitError: with what is needed, and what is free.
+    """
     folder = scratch_folder()
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -210,7 +214,7 @@ def check_disk(needed: int) -> None:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn an OSError of a temporary file into a MemoryLimitError with advice."""
+    """Say in words why a temporary file cannot be written."""
     try:
         yield
     except OSError as error:
@@ -220,8 +224,8 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _release(stack: Stack) -> None:
-    """Do nothing; the reference from the finalizer has kept the stack alive."""
+def _let_go(stack: Stack) -> None:
+    """Do nothing: that a finalizer knows the stack has kept it alive."""
 
 
 def _remove(path: Path | None) -> None:

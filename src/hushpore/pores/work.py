@@ -11,7 +11,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_grey
 from hushpore.pores.engine import Engine
-from hushpore.pores.void.components import AIR, CLOSED, OPEN, PADDING, SOLID
+from hushpore.pores.void.components import AIR, CLOSED, FILLED_IN, OPEN, SOLID
 from hushpore.pores.void.histogram import find_threshold, only_otsu
 from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.void.rolling_ball import Ball, ball_around
@@ -100,7 +100,7 @@ class Work:
         The mouth of a pore is not a wall: the exterior is treated like the space beyond the faces
         of the volume.
         """
-        return CLOSED if self.settings.border_is_solid else PADDING
+        return CLOSED if self.settings.border_is_solid else FILLED_IN
 
     @property
     def states_kept(self) -> tuple[int, int]:

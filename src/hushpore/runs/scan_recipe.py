@@ -19,7 +19,6 @@ from hushpore.io.loading import into_memory
 from hushpore.io.points import read_points
 from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
-from hushpore.io.undefined import with_fill_value
 
 if TYPE_CHECKING:
     import os
@@ -135,10 +134,9 @@ class ScanRecipe:
         empty = None if device is None else choose_backend(device).empty
         if self.shape:
             (volume,) = result_of(into_memory([self._raw()], empty=empty))
-            return self.arrange(with_fill_value(volume))
+            return self.arrange(volume)
         series = self.series or None
-        volume = read(self.path, series=series, empty=empty, trust=self.trust)
-        return self.arrange(with_fill_value(volume))
+        return self.arrange(read(self.path, series=series, empty=empty, trust=self.trust))
 
     def describe(self) -> Volume:
         """Return the scan as a lazy volume; raises as `read` does."""

@@ -31,8 +31,13 @@ from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_label, sign
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
-from hushpore.viewer.layers.lineage import identity, set_aside, set_aside_remains, watch_painting
-from hushpore.viewer.layers.visibility import keep_aimed, show_scale_bar
+from hushpore.viewer.layers.lineage import (
+    hide_previous_results,
+    identity,
+    remove_leftovers,
+    watch_painting,
+)
+from hushpore.viewer.layers.visibility import keep_view_direction, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.saving import ask_and_save_result
@@ -70,7 +75,7 @@ KEEP_SETTINGS, RUN_AGAIN = "keep settings", "run again"
 
 
 class JobWidget(WorkerContainer):
-    """Runs one kind of job on a layer and shows its result as layers.
+    """Runs a job on a layer and shows its result as layers.
 
     It is a magicgui container of the layer, each setting by its name, and the device::
 
@@ -79,19 +84,19 @@ class JobWidget(WorkerContainer):
         widget.run()
         pores = widget.wait()
 
-    A subclass names the job, and may say which layers suit and how a result becomes layers. What it
-    overrides as a class method may run in the worker's thread, and so has no access to the widget.
+    A subclass names the job, and may define which layers suit and how a result becomes layers.
+    Class methods may run in the worker's thread and have no access to the widget.
 
-    `result`: what the last run returned: None before its end, and once its layers are removed.
+    `result`: of the last run; None before its end, and once its layers are removed.
     """
 
     #: Key of `hushpore.jobs.JOBS`.
     job: ClassVar[str]
     #: Name of the widget for the next step, and the link that opens it.
     next_step: ClassVar[tuple[str, str] | None] = None
-    #: Words in the line about the layer that are links, and where `_follow` is told that they lead.
+    #: Words in the line about the layer that are links, with their targets for `_follow`.
     fact_links: ClassVar[dict[str, str]] = {}
-    #: Fields of settings, by their names, where they are not those that suit any setting.
+    #: Classes of fields that differ from the default ones, by name of the setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -99,7 +104,7 @@ class JobWidget(WorkerContainer):
         self._viewer = napari_viewer
         self._now: RunState | None = None
         self._made: list[Layer] = []
-        # by scan what was chosen for it alone
+        # by scan: settings that do not carry over to other scans
         self._own: dict[str, dict[str, Any]] = {}
         self._left: dict[str, Any] = {}
         self._description = jobs.JOBS[self.job]
@@ -113,9 +118,9 @@ class JobWidget(WorkerContainer):
         show_scale_bar(napari_viewer)
 
     def _make_ready(self) -> None:
-        """Do now what would take seconds when Run is pressed."""
+        """Prepare what would otherwise take seconds when Run is pressed."""
         prefer_our_writers()
-        keep_aimed(self._viewer)
+        keep_view_direction(self._viewer)
         self._font_warmup = FontWarmup(self.native, self._viewer)
         bind(self.native, RUN, self._press_run)
         bind(self.native, CANCEL, self.cancel)
@@ -126,25 +131,25 @@ class JobWidget(WorkerContainer):
         self._importing = JobWorker(work, "hushpore imports")
         start_once_drawn(self.native, self._importing)
 
-    # ---- what a subclass says
+    # ---- for subclasses
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Whether the job can work on a layer: any greyscale image."""
+        """Whether a layer can be the input: any greyscale image."""
         return isinstance(layer, Image) and not layer.rgb
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Whether a layer is taken without being asked for: a scan, denoised or not.
+        """Whether a layer is chosen automatically: a scan, denoised or not.
 
-        What this job has made already is not, nor what another measured in a scan.
+        Results of this job and measurements of other jobs are not.
         """
         made = [job for job, kind in jobs.JOBS.items() if job == cls.job or not kind.gives]
         return cls.accepts(layer) and not any(is_result(layer, job) for job in made)
 
     @classmethod
     def prepare(cls, target: Target) -> Volume:
-        """Return the volume to give to the job; runs in the worker's thread."""
+        """Return the input volume of the job; runs in the worker's thread."""
         return target.volume
 
     @classmethod
@@ -156,7 +161,7 @@ class JobWidget(WorkerContainer):
 
     @classmethod
     def cluster_layers(cls, result: Any, target: Target) -> list[LayerData]:
-        """Return the layers of a result that a cluster has written to disk; runs in the thread."""
+        """Return the layers of a result saved by a cluster; runs in the worker's thread."""
         return cls.result_layers(result, target)
 
     def facts(self, volume: Volume) -> str:
@@ -166,7 +171,7 @@ class JobWidget(WorkerContainer):
     def settings(self) -> Settings:
         """Return the settings for a run.
 
-        Raises InputError if one of them cannot be used.
+        Raises InputError if a setting is invalid.
         """
         return self.form.value
 
@@ -178,13 +183,13 @@ class JobWidget(WorkerContainer):
 
     @property
     def is_running(self) -> bool:
-        """Whether a job of this widget runs."""
+        """Whether a job of this widget is running."""
         return self._now is not None
 
     def run(self) -> JobWorker:
         """Start the job on the chosen layer, unless one runs; return its worker.
 
-        Raises InputError if there is no layer, or a setting cannot be used.
+        Raises InputError if there is no layer, or a setting is invalid.
         """
         if self._now is not None:
             return self._now.worker
@@ -222,7 +227,7 @@ class JobWidget(WorkerContainer):
         self._buttons.show_cancelling()
 
     def finish(self) -> None:
-        """Ask the running job to end now with what it has."""
+        """Ask the running job to finish early with a result."""
         stage = self._description.ends_early_in
         if self._now is not None and stage:
             self._now.worker.finish(stage)
@@ -230,7 +235,7 @@ class JobWidget(WorkerContainer):
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
-        """Prepare, run and finish the job; driven in the worker's thread."""
+        """Return the whole task, which runs in the worker's thread."""
         return (yield from local_task(cls, target, settings, device))
 
     def _go_to_preview(self) -> None:
@@ -242,14 +247,14 @@ class JobWidget(WorkerContainer):
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
         try:
-            set_aside(self._viewer, self._now.target)
+            hide_previous_results(self._viewer, self._now.target)
         except Exception as error:
             self._failed(explain(error))
             return
         run_in_steps(self.native, self._place_all(outcome))
 
     def _place_all(self, outcome: Outcome) -> Iterator[None]:
-        """Show the layers of a result, and say what came of the job, each in a turn of its own."""
+        """Show the layers of a result and then its message, one per turn of the event loop."""
         assert self._now is not None
         made: list[Layer] = []
         try:
@@ -262,12 +267,12 @@ class JobWidget(WorkerContainer):
             self._show_outcome(outcome, made)
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
-        """Say what came of the job, whose layers are all there."""
+        """Show the message about a finished job, whose layers are all shown."""
         assert self._now is not None
         target = self._now.target
-        from hushpore.viewer.layers.voxel_size import follow_voxel_size
+        from hushpore.viewer.layers.voxel_size import update_voxel_size
 
-        follow_voxel_size(self._viewer, made, target)
+        update_voxel_size(self._viewer, made, target)
         self._finish()
         self.result, self._made = outcome.result, made
         if made:
@@ -278,7 +283,7 @@ class JobWidget(WorkerContainer):
         self.called.emit(outcome.result)
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
-        """Show a layer of a result: in place of its preview, where there is one."""
+        """Show a layer of a result, in place of its preview if there is one."""
         shown = previews.adopt(layer)
         if shown is None:
             self._viewer.add_layer(layer)
@@ -296,7 +301,7 @@ class JobWidget(WorkerContainer):
     def _cancelled(self) -> None:
         assert self._now is not None
         target = self._now.target
-        set_aside_remains(self._viewer, target)
+        remove_leftovers(self._viewer, target)
         self._made = self._now.previews.keep()
         self._finish()
         name, links = target.volume.name, self.after_cancel()
@@ -304,7 +309,7 @@ class JobWidget(WorkerContainer):
         self.failed.emit(None)
 
     def _finish(self) -> None:
-        """Take down what belongs to the running job."""
+        """Remove the displays of the finished job."""
         assert self._now is not None
         self._now = None
         self._workers.clear()
@@ -312,19 +317,19 @@ class JobWidget(WorkerContainer):
         self._show_facts()
 
     def _follow_others(self, event: Any = None) -> None:
-        """Show a scale bar, or say why there is none, now that there are other layers."""
+        """Update scale bar and facts after layers were added or removed."""
         show_scale_bar(self._viewer)
         self._show_facts()
 
     def _forget(self, event: Any) -> None:
-        """Let go of a result whose layers are all gone: it may hold gigabytes."""
+        """Free a result whose layers are all removed: it may hold gigabytes."""
         self._follow_others()
         if event.value in self._made:
             self._made.remove(event.value)
             if not self._made:
                 self.result = None
 
-    # ---- what is shown
+    # ---- appearance
 
     def _build(self) -> None:
         job = self._description
@@ -340,7 +345,7 @@ class JobWidget(WorkerContainer):
         self.device = ValueOf(lambda: DeviceChoice(job), "device")
         self.run_on = ValueOf(RunOn, "run_on")
         if not job.cluster:
-            # never shown by that: until it has its place it would be a window of its own
+            # hide it first: before it is laid out it would be a window of its own
             self.run_on.native.hide()
         self._buttons = RunButtons(job.title, job.ends_early_in)
         self._buttons.run.clicked.connect(self._press)
@@ -366,9 +371,9 @@ class JobWidget(WorkerContainer):
         )
         self._lower = shown
         self.native.layout().addWidget(PinnedColumn(self._upper, shown))
-        # what is inside must fit beside a scroll bar: there is none for the width
+        # the contents must fit beside a scroll bar: there is no horizontal one
         self.native.setMinimumWidth(354)
-        # what has its place can be an item, and is by its name an attribute
+        # items and attributes of the container; their layout is done above
         items = [self.layer, *self.form.made, self.device]
         if job.cluster:
             items.append(self.run_on)
@@ -379,21 +384,21 @@ class JobWidget(WorkerContainer):
         self.form.completed.connect(self._take_folded)
 
     def complete(self) -> None:
-        """Make the fields that are folded away."""
+        """Make the folded fields."""
         self.form.complete()
 
-    def _is_to_come(self, name: str) -> bool:
+    def _is_pending(self, name: str) -> bool:
         form = self.__dict__.get("form")
-        return form is not None and form._is_to_come(name)
+        return form is not None and form._is_pending(name)
 
     def _take_folded(self, fields: list[Any]) -> None:
-        """Have the fields of the form that were made later among the items, before the device."""
+        """Insert the late fields of the form among the items, before the device."""
         first = 1 + len(self.form.made) - len(fields)
         for number, field in enumerate(fields, first):
             self.insert(number, field)
 
     def _follow_layer(self) -> None:
-        """Take in another layer, or what has changed in it: another scan starts clean."""
+        """Follow a change of the input layer; another scan starts with reset settings."""
         layer, before = self.layer.value, self._messages.scan
         self._messages.choose(layer)
         scan = self._messages.scan
@@ -412,14 +417,14 @@ class JobWidget(WorkerContainer):
         self._show_message()
 
     def _show_facts(self) -> None:
-        """Say what the chosen layer is, and whether Run can be pressed."""
+        """Show the facts about the input layer, and enable Run if it suits."""
         reason = self._facts.show_layer(self.layer.value)
         self.form.know(volume=self._facts.volume)
         if not self.is_running:
             self._buttons.show_idle(reason)
 
     def _set_voxel_size(self, text: str) -> None:
-        # widgets open without it: it needs the pore engine
+        # imported late, because it loads the pore engine
         from hushpore.viewer.layers.voxel_size import set_voxel_size
 
         layer = self.layer.value
@@ -452,7 +457,7 @@ class JobWidget(WorkerContainer):
         self._lower.bring_into_view(self._result)
 
     def _show_message(self) -> None:
-        """Show what is said of the last run, or which layer the running job works on."""
+        """Show the message about the last run, or the layer of the running job."""
         if self._now is None:
             self._messages.show()
             return
@@ -467,12 +472,12 @@ class JobWidget(WorkerContainer):
             self._try_to_run()
 
     def _press_run(self) -> None:
-        """Start as the button does; a second press of the key does not cancel."""
+        """Start as the button does, but a second key press does not cancel."""
         if not self.is_running:
             self._press()
 
     def _try_to_run(self) -> None:
-        """Start, or say in the widget why that cannot be."""
+        """Start, or show in the widget why that is not possible."""
         try:
             self.run()
         except HushporeError as error:
@@ -500,7 +505,7 @@ class JobWidget(WorkerContainer):
                 self._viewer.layers.move(self._viewer.layers.index(layer), -1)
                 layer.visible = True
         elif target == "record":
-            # it is of the layer that is active
+            # the record panel shows the active layer
             self._viewer.layers.selection.active = (shown or [self.layer.value])[0]
             open_beside(self.native, self._viewer, RECORD)
         elif target == "next" and self.next_step is not None:

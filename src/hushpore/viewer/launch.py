@@ -1,4 +1,4 @@
-"""napari with hushpore's widgets open."""
+"""Start napari with the widgets of hushpore."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-#: Widgets that are opened, as the manifest names them.
+#: Widgets to open, as named in the manifest.
 WIDGETS = ("Denoise", "Segment pores", "Show patches")
 
 
@@ -38,7 +38,7 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
 
 
 def arrange(viewer: Any) -> None:
-    """Dock the widgets as tabs, the first on top, and show a scale bar."""
+    """Dock the widgets as tabs, the first in front, and show a scale bar."""
     viewer.canvas.overlays.scale_bar.visible = True
     docks = [
         viewer.window.add_plugin_dock_widget("hushpore", name, tabify=number > 0)[0]

@@ -1,4 +1,4 @@
-"""The page of preferences: device, memory, temporary files, and what widgets remember."""
+"""The widget of preferences: device, memory, temporary files and remembered settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hushpore.device.scratch import (
     temporary_folders,
 )
 from hushpore.runs.presets import LAST_USED
-from hushpore.viewer.forms.device_choice import find_devices, look_again
+from hushpore.viewer.forms.device_choice import find_devices, refresh_devices
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import ChoiceField
 from hushpore.viewer.forms.form import SettingsForm
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.device_choice import Devices
     from hushpore.viewer.running.problem import Problem
 
-PURPOSE = "What jobs use where nothing else is asked for: in all widgets, and on the command line."
+PURPOSE = "Defaults for all widgets and the command line."
 
 
 class PreferencesWidget(QWidget):
-    """Shows and changes what jobs use where nothing is asked for, here and on the command line."""
+    """Shows and changes the defaults of jobs, for the window and the command line."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class PreferencesWidget(QWidget):
         self.look()
 
     def save(self) -> None:
-        """Keep what the form shows, and have all widgets follow."""
+        """Save the form, and update all widgets."""
         try:
             save_preferences(self.form.value)  # type: ignore[arg-type]
         except HushporeError as error:
@@ -66,11 +66,11 @@ class PreferencesWidget(QWidget):
         self._message.say(f"Saved in {html.escape(str(preferences_file()))}.")
         self._show_ready()
         self._show_reasons()
-        look_again()
+        refresh_devices()
         self.look()
 
     def look(self) -> None:
-        """Look for devices and temporary files, in threads: it may take a while."""
+        """Look for devices and temporary files in threads, because it takes seconds."""
         self._device.setText("Looking for a GPU …")
         self._finder = JobWorker(partial(calling, find_devices), "hushpore looks for devices")
         self._finder.returned.connect(self._show_devices)
@@ -78,7 +78,7 @@ class PreferencesWidget(QWidget):
         self._start(temporary_folders)
 
     def remove(self) -> None:
-        """Remove what programs that run no longer have left over."""
+        """Delete temporary files left behind by crashed sessions."""
         self._start(_remove)
 
     def _start(self, work: Callable[[], list[TemporaryFolder]]) -> None:
@@ -94,22 +94,22 @@ class PreferencesWidget(QWidget):
 
     def _show_folders(self, folders: list[TemporaryFolder]) -> None:
         left = [folder for folder in folders if folder.is_left_over]
-        text = f"Temporary files, new ones in {scratch_folder()}: {in_words(folders)}."
+        text = f"Temporary files in {scratch_folder()}: {in_words(folders)}."
         if left:
-            text += f" Left over by programs that run no longer: {in_words(left)}."
+            text += f" Left behind by crashed sessions: {in_words(left)}."
         self._files.setText(text)
         self._files.setToolTip("\n".join(str(folder.path) for folder in folders))
         self._clean.setEnabled(bool(left))
         tip = "\n".join(["Delete:", *(str(folder.path) for folder in left)])
-        nothing = "Nothing was left over; what is in use goes with the program that uses it."
+        nothing = "There are no leftover files. Files in use are deleted by their program."
         self._clean.setToolTip(tip if left else nothing)
 
     def _show_devices(self, devices: Devices) -> None:
         self.form.device.offer([backend.device for backend in devices.gpus])
-        self._device.setText(f"Denoising would run on: {devices.auto.description}")
+        self._device.setText(f"Denoising runs on: {devices.auto.description}")
 
     def _show_reasons(self) -> None:
-        """Say what holds where it is not what the form says: the environment wins."""
+        """Show environment variables that override the form."""
         lines = []
         try:
             known = in_force()
@@ -118,7 +118,7 @@ class PreferencesWidget(QWidget):
         for name, entry in known.items():
             if entry["variable"] in entry["reason"]:
                 label = self.form[name].label
-                lines.append(f"{label} is {entry['value']}, {entry['reason']}: it wins.")
+                lines.append(f"{label} is {entry['value']}, {entry['reason']}, not as set here.")
         self._reasons.say("<br>".join(f"{sign(False)} {html.escape(line)}" for line in lines))
 
     def _show_ready(self) -> None:
@@ -127,12 +127,12 @@ class PreferencesWidget(QWidget):
         except HushporeError as error:
             is_new, why = False, str(error)
         self._save.setEnabled(is_new)
-        tip = "Keep these for all widgets and commands." if is_new else "Nothing has changed."
+        tip = "Save for all widgets and commands." if is_new else "No changes to save."
         self._save.setToolTip(why or tip)
 
     def _forget(self) -> None:
         LAST_USED.forget()
-        self._message.say("Widgets that are opened from now on begin with the defaults.")
+        self._message.say("Newly opened widgets now show the defaults.")
 
     def _build(self) -> None:
         self.form = SettingsForm(Preferences, fields={"device": _DeviceField})
@@ -142,8 +142,8 @@ class PreferencesWidget(QWidget):
         self._save = QPushButton("&Save", clicked=self.save)
         self._clean = QPushButton("&Delete leftover files", clicked=self.remove)
         tip = (
-            f"Widgets open with the settings of the last run, kept in {LAST_USED.file}: numbers "
-            "and choices, no names."
+            f"Widgets open with the settings of the last run, stored in {LAST_USED.file} (numbers "
+            "and choices, no names)."
         )
         self._forget_button = QPushButton(
             "&Forget last settings", toolTip=tip, clicked=self._forget
@@ -157,19 +157,19 @@ class PreferencesWidget(QWidget):
 
 
 class _DeviceField(ChoiceField):
-    """One of the devices that there are, or may be on another day."""
+    """A device, available now or not."""
 
     def __init__(self, option: Option, **given: Any) -> None:
         self._listed = ["auto", "cpu", "cuda"]
         super().__init__(option, **{**given, "choices": lambda _: self._listed})
 
     def offer(self, devices: list[str]) -> None:
-        """List further devices."""
+        """Add devices to the list."""
         self._listed += [device for device in devices if device not in self._listed]
         self.reset_choices()
 
     def set_value(self, value: str) -> None:
-        """Choose a device, whether it is there or not."""
+        """Choose a device, available or not."""
         self.offer([self.option.check(value)])
         super().set_value(value)
 

@@ -24,24 +24,24 @@ def thickness(
     phase: np.ndarray,
     spacing: tuple[float, ...] = (1, 1, 1),
     slab: int = 0,
-    solid_beyond: tuple[bool, ...] = (False,) * 3,
+    solid_outside: tuple[bool, ...] = (False,) * 3,
 ) -> np.ndarray:
     """Local thickness of a phase, in slabs of some slices."""
     with KernelThreads(2) as threads:
-        distance = squared_distance(phase, spacing, solid_beyond, threads)
+        distance = squared_distance(phase, spacing, solid_outside, threads)
         found = Stack(distance.shape, np.float32, None)
         slabs = Slabs(len(distance), slab or len(distance))
-        how = Stack.of(distance), slabs, found, spacing, solid_beyond, threads
+        how = Stack.of(distance), slabs, found, spacing, solid_outside, threads
         for _ in find_thickness(*how):
             pass
     return found.array()
 
 
 def distance_around(
-    phase: np.ndarray, spacing: tuple[float, ...], solid_beyond: tuple[bool, ...]
+    phase: np.ndarray, spacing: tuple[float, ...], solid_outside: tuple[bool, ...]
 ) -> np.ndarray:
     """Distances of SciPy, with three voxels more on each side."""
-    is_solid = np.array([[int(solid)] * 2 for solid in solid_beyond])
+    is_solid = np.array([[int(solid)] * 2 for solid in solid_outside])
     distance = ndimage.distance_transform_edt(np.pad(phase, is_solid), spacing)
     return np.pad(distance, 3 - is_solid, mode="edge")
 
@@ -76,13 +76,13 @@ def widths_of(around: np.ndarray, spacing: tuple[float, ...], has_sides: list[bo
 
 
 def by_definition(
-    phase: np.ndarray, spacing: tuple[float, ...], solid_beyond: tuple[bool, ...]
+    phase: np.ndarray, spacing: tuple[float, ...], solid_outside: tuple[bool, ...]
 ) -> np.ndarray:
     """Look at every ball for every voxel."""
     if not phase.any():
         return np.zeros(phase.shape)
-    around = distance_around(phase, spacing, solid_beyond)
-    has_sides = [n > 1 or solid for n, solid in zip(phase.shape, solid_beyond, strict=True)]
+    around = distance_around(phase, spacing, solid_outside)
+    has_sides = [n > 1 or solid for n, solid in zip(phase.shape, solid_outside, strict=True)]
     windows = np.lib.stride_tricks.sliding_window_view(around, (7, 7, 7))[phase]
     width = widths_of(windows, spacing, has_sides)
     place = np.argwhere(phase) * np.asarray(spacing)
@@ -106,15 +106,15 @@ def test_each_voxel_has_the_widest_ball_that_covers_it(
     seed: int,
     shape: tuple[int, ...],
     spacing: tuple[float, ...],
-    solid_beyond: tuple[bool, ...],
+    solid_outside: tuple[bool, ...],
     slab: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     phase = rng.random(shape) > rng.choice([0.02, 0.2, 0.6])
     phase.flat[rng.integers(phase.size)] = False
-    found = thickness(phase, spacing, slab, solid_beyond)
+    found = thickness(phase, spacing, slab, solid_outside)
     np.testing.assert_array_equal(found > 0, phase)
-    np.testing.assert_allclose(found, by_definition(phase, spacing, solid_beyond), rtol=1e-5)
+    np.testing.assert_allclose(found, by_definition(phase, spacing, solid_outside), rtol=1e-5)
 
 
 def places(size: int, middle: np.ndarray) -> np.ndarray:

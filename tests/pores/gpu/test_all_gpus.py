@@ -166,7 +166,7 @@ def test_pores_on_all_gpus_are_those_of_one_machine(
     # open or closed are told once where parts are counted, and once where they are painted
     assert done["classify_parts"] == 8
     assert "each with a GPU: GPU of worker 0, GPU of worker 1" in record["device"]
-    assert "Processed in 4 blocks of 5 slices" in record["notes"][0]
+    assert "Worked on in 4 blocks of 5 slices" in record["notes"][0]
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -317,7 +317,7 @@ def test_a_command_takes_all_gpus_as_its_device(
     assert found.exit_code == 0, found.output
     assert used
     refused = CliRunner().invoke(command, [*words, "--cluster", "local:2", "--overwrite"])
-    assert "starts its own workers and cannot be combined with --cluster local:2" in refused.stderr
+    assert "starts workers of its own and cannot go with --cluster local:2" in refused.stderr
 
 
 def test_who_works_on_one_image_in_memory_is_told_how_to_get_them() -> None:

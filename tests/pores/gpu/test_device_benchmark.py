@@ -146,7 +146,7 @@ def test_little_is_not_worth_a_trial(
 ) -> None:
     monkeypatch.setattr(device_benchmark, "WORTH", 10**6)
     found = hushpore.run("pores", volume, None, gpu)
-    assert "0.0242 million voxels are too few to benefit from a GPU" in found.provenance["device"]
+    assert "0.0242 million voxels are too few to win by a GPU" in found.provenance["device"]
 
     def look(device: str) -> Backend:
         raise AssertionError("to look for a GPU is to import PyTorch")

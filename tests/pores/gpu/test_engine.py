@@ -23,7 +23,7 @@ from scipy import ndimage as ndi
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.gpu import engine, opening
 from hushpore.pores.gpu.engine import Gpu
-from hushpore.pores.gpu.void import GpuComponents
+from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.void.components import CLOSED, OPEN, SOLID, closed_bits
 from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import squared_distance
@@ -59,12 +59,12 @@ def assert_equal(
     void: np.ndarray,
     threads: KernelThreads,
     spacing: tuple[float, ...] = ISOTROPIC,
-    solid_beyond: tuple[bool, ...] = NO_WALLS,
+    solid_outside: tuple[bool, ...] = NO_WALLS,
     *,
     faces_only: bool = False,
 ) -> None:
-    distance = squared_distance(void, spacing, solid_beyond, threads)
-    there = gpu.squared_distance(gpu.put(void.view(np.uint8)), spacing, solid_beyond)
+    distance = squared_distance(void, spacing, solid_outside, threads)
+    there = gpu.squared_distance(gpu.put(void.view(np.uint8)), spacing, solid_outside)
     np.testing.assert_array_equal(gpu.get(there), distance)
     basins = np.empty(void.shape, np.int32)
     how = (distance, basins, threads, 0, len(void))
@@ -99,32 +99,32 @@ def test_whatever_the_order_of_threads_all_is_as_on_the_cpu(
     assert_equal(emulated, volumes()[name], threads, faces_only=True)
 
 
-@pytest.mark.parametrize("solid_beyond", [(True, True, True), (True, False, False)])
+@pytest.mark.parametrize("solid_outside", [(True, True, True), (True, False, False)])
 def test_solid_beyond_the_faces_counts_as_on_the_cpu(
-    solid_beyond: tuple[bool, ...], emulated: Any, threads: KernelThreads
+    solid_outside: tuple[bool, ...], emulated: Any, threads: KernelThreads
 ) -> None:
     emulated.run_threads("forward")
     for name in ("rock", "all void", "far from any solid"):
-        assert_equal(emulated, volumes()[name], threads, FLAT, solid_beyond)
+        assert_equal(emulated, volumes()[name], threads, FLAT, solid_outside)
 
 
 @given(
     void=st_np.arrays(bool, st_np.array_shapes(min_dims=3, max_dims=3, max_side=9)),
     spacing=st.tuples(*[st.floats(0.2, 5)] * 3),
-    solid_beyond=st.tuples(*[st.booleans()] * 3),
+    solid_outside=st.tuples(*[st.booleans()] * 3),
     faces_only=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
 def test_any_small_volume_is_as_on_the_cpu(
     void: np.ndarray,
     spacing: tuple[float, ...],
-    solid_beyond: tuple[bool, ...],
+    solid_outside: tuple[bool, ...],
     faces_only: bool,
     emulated: Any,
     threads: KernelThreads,
 ) -> None:
     emulated.run_threads("shuffled")
-    assert_equal(emulated, void, threads, spacing, solid_beyond, faces_only=faces_only)
+    assert_equal(emulated, void, threads, spacing, solid_outside, faces_only=faces_only)
 
 
 def test_a_table_of_edges_that_is_too_small_grows(
@@ -247,7 +247,7 @@ def test_in_a_wide_void_no_voxel_looks_through_its_row(order: str, emulated: Any
     emulated.run_threads(order)
     void = emulated.put(np.ones((3, 8, 2000), np.uint8))
     before = emulated.void.hops
-    parts, _, _ = emulated.get(GpuComponents(emulated, void).classify(void, CLOSED, OPEN))
+    parts, _, _ = emulated.get(GpuParts(emulated, void).classify(void, CLOSED, OPEN))
     # half a row is 1,000
     assert emulated.void.hops - before < 100 * void.size
     assert parts == 1
@@ -264,7 +264,7 @@ spec = importlib.util.spec_from_file_location("cuda_shim", {str(SHIM)!r})
 shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
 from hushpore import Volume
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import GpuComponents
+from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.device.timing import StageTimer
 from hushpore.pores.void.grey import step_of
@@ -304,7 +304,7 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
             phase = result_of(find_void(work, grey))
             result_of(classify_void(work, phase, result_of(find_air(work, phase))))
             grey.values.rounded(step_of(grey.values.dtype, -100, 100))
-    GpuComponents(gpu, void.view(np.uint8)).measure(0, void.size - void[0].size)
+    GpuParts(gpu, void.view(np.uint8)).measure(0, void.size - void[0].size)
     if len(void) > 4:
         found = gpu.watershed(distance, 2, 5, 7)
         labels = np.ascontiguousarray(np.abs(found.basins))

@@ -83,7 +83,7 @@ def test_what_does_not_fit_on_a_gpu_is_worked_on_there_in_slabs(
     backend = gpu_backend(free=math.ceil(room / POOLED))
     found = hushpore.run("pores", scanned((23, 24, 28)), settings, backend)
     assert_same_pores(found, hushpore.run("pores", scanned((23, 24, 28)), settings, "cpu"))
-    assert found.notes[-1] == "Processed in 5 slabs of 5 slices on the GPU."
+    assert found.notes[-1] == "Worked on in 5 slabs of 5 slices on the GPU."
 
 
 def test_what_does_not_fit_into_memory_is_worked_on_on_a_gpu_too(gpu_backend: Any) -> None:
@@ -113,8 +113,8 @@ def test_where_its_memory_runs_out_slabs_are_halved_and_it_is_said(
     shape = (24, 28, 36)
     found = hushpore.run("pores", scan(shape), None, gpu_backend())
     assert found.notes == (
-        "The GPU's memory ran out: processed in 2 slabs of 12 slices on the GPU.",
-        "The GPU's memory ran out: processed in 4 slabs of 6 slices on the GPU.",
+        "The GPU's memory ran out: worked on in 2 slabs of 12 slices on the GPU.",
+        "The GPU's memory ran out: worked on in 4 slabs of 6 slices on the GPU.",
     )
     assert_same_pores(found, hushpore.run("pores", scan(shape), None, "cpu"))
 
@@ -171,7 +171,7 @@ def test_it_is_said_why_the_void_is_found_on_the_gpu_or_not(gpu_backend: Any) ->
     # what has no way of its own on a GPU is not used when it is asked for either
     assert line(gpu_backend(switches=Switches(void="on")), threshold="niblack") == local
     small = gpu_backend(free=20 * 24 * 28 * 17)
-    assert line(small) == "off, the GPU cannot hold the volume with its grey values"
+    assert line(small) == "off, the GPU does not hold the volume with its grey values"
 
 
 def test_what_is_planned_fits_into_what_the_pools_are_bounded_to(gpu_backend: Any) -> None:
@@ -188,7 +188,7 @@ def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with(gpu_backend: Any)
     found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend(free=110_000))
     assert found.notes == (
         "Pores are segmented on the CPU: the thinnest slab needs 111 kB of the GPU's memory, "
-        "where 99 kB can be used.",
+        "where 99 kB may be taken.",
     )
 
 
@@ -198,7 +198,7 @@ def test_more_slices_than_16_bits_can_count_are_left_to_the_cpu(
     monkeypatch.setattr(opening, "DEEPEST", 23)
     found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend())
     assert found.notes == (
-        "Pores are segmented on the CPU: it can process at most 23 slices, and there are 24.",
+        "Pores are segmented on the CPU: it works on 23 slices at most, and there are 24.",
     )
 
 

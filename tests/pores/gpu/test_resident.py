@@ -181,7 +181,7 @@ def test_values_that_no_job_can_use_there_make_room_first(
     few = int(7 * 32 * 36 * opening.BYTES_IN_SLABS / POOLED) + 1
     with Resident() as resident:
         denoised, found = chained(both, resident, few)
-    assert found.notes[-1] == "Processed in 4 slabs of 3 slices on the GPU."
+    assert found.notes[-1] == "Worked on in 4 slabs of 3 slices on the GPU."
     assert alive
     assert not any(alive)
     assert_same_pores(found, hushpore.run("pores", denoised.volume, None, "cpu"))
@@ -204,7 +204,7 @@ def test_where_memory_runs_out_the_values_go_before_slabs_are_tried(
     with Resident() as resident:
         denoised, found = chained(both, resident)
     assert found.notes == (
-        "The GPU's memory ran out: processed in 2 slabs of 6 slices on the GPU.",
+        "The GPU's memory ran out: worked on in 2 slabs of 6 slices on the GPU.",
     )
     assert_same_pores(found, hushpore.run("pores", denoised.volume, None, "cpu"))
     monkeypatch.setattr(

@@ -203,7 +203,7 @@ def test_slabs_on_streams_give_what_the_cpu_gives(
 
     monkeypatch.setattr(Gpu, "put", put)
     found = segmented(streams, **how)
-    assert found.notes[-1] == f"Processed in {SLABS} slabs of 5 slices on the GPU."
+    assert found.notes[-1] == f"Worked on in {SLABS} slabs of 5 slices on the GPU."
     assert_same_pores(found, hushpore.run("pores", scan(), how, "cpu"))
     # distance and basins come down once; what is not small goes up on a stream of its own
     moved = Counter[str]()
@@ -287,7 +287,7 @@ def test_where_memory_runs_out_slabs_get_thinner_and_then_it_is_the_cpu(
     monkeypatch.setattr(Gpu, "watershed", little_room)
     expected = hushpore.run("pores", scan(), None, "cpu")
     found = segmented(streams)
-    assert found.notes[-1].endswith("processed in 12 slabs of 2 slices on the GPU.")
+    assert found.notes[-1].endswith("worked on in 12 slabs of 2 slices on the GPU.")
     assert_same_pores(found, expected)
     most[0] = 0
     found = segmented(streams)

@@ -22,7 +22,7 @@ from hushpore.pores.engine import Engine
 from hushpore.pores.gpu import engine as gpu_arrays
 from hushpore.pores.gpu import grey as gpu_grey
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import GpuComponents, why_on_host
+from hushpore.pores.gpu.void import GpuParts, why_on_host
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import (
@@ -276,7 +276,7 @@ def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any, threads: Kern
     [
         ({}, np.uint16, ""),
         ({"exterior": "remove"}, np.uint8, ""),
-        ({"sample_mask": "m"}, np.uint8, "the host applies the sample mask"),
+        ({"sample_mask": "m"}, np.uint8, "the host tells by the mask what is outside the sample"),
         ({"threshold": "sauvola"}, np.uint8, "the host finds the local threshold sauvola"),
         ({"threshold": "sauvola"}, bool, ""),
         ({}, np.int32, "values of int32 are larger than their void"),
@@ -292,7 +292,7 @@ def test_only_faces_are_looked_at_for_open_parts(
 ) -> None:
     blocks = []
     emulated.watch(monkeypatch, lambda name, number, *rest: blocks.append((name, number)))
-    parts = GpuComponents(emulated, emulated.put(np.ones((64, 64, 64), np.uint8)))
+    parts = GpuParts(emulated, emulated.put(np.ones((64, 64, 64), np.uint8)))
     blocks.clear()
     parts.mark_faces(along_z=(True, True), along_y=True)
     assert {name for name, _ in blocks} == {"mark_face"}

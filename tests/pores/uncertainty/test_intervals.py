@@ -55,7 +55,7 @@ def test_two_parts_of_a_scan_make_no_interval() -> None:
     assert totals["bootstrap_parts"] == 2
     assert "sampling" not in totals["interval_parts"]["porosity"]
     assert totals["porosity_high"] <= 1
-    assert any("too small to compare sub-volumes" in note for note in found.notes)
+    assert any("too small for parts" in note for note in found.notes)
 
 
 def test_figures_lie_in_their_intervals_and_stay_what_they_are(
@@ -123,7 +123,7 @@ def test_grey_values_that_were_cut_off_make_intervals_too_narrow_which_is_told(
     low, high = ends
     in_bytes = ((grey.clip(*ends) - low) / (high - low) * 255).round().astype(np.uint8)
     notes = hushpore.segment_pores(in_bytes, intervals=True).notes
-    assert any("clipped" in note for note in notes) == (high - low < 100)
+    assert any("cut off" in note for note in notes) == (high - low < 100)
 
 
 def test_an_image_has_intervals_too(grey: np.ndarray) -> None:
@@ -134,14 +134,14 @@ def test_an_image_has_intervals_too(grey: np.ndarray) -> None:
 
 def test_small_and_large_scans_are_told_what_there_is_not(grey: np.ndarray) -> None:
     small = hushpore.segment_pores(grey[:12, :12, :12], intervals=True)
-    assert any("too small to compare sub-volumes" in note for note in small.notes)
+    assert any("too small for parts" in note for note in small.notes)
     events: list[Event] = []
     how = {"intervals": True, "memory_budget": 0.001}
     large = hushpore.run("pores", grey, how, on_event=events.append)
-    assert sum("Uncertainty and REV were skipped" in note for note in large.notes) == 1
+    assert sum("There are no intervals" in note for note in large.notes) == 1
     # before any work
     texts = [each.message if isinstance(each, Note) else "" for each in events]
-    said = ["Uncertainty and REV were skipped" in text for text in texts].index(True)
+    said = ["There are no intervals" in text for text in texts].index(True)
     assert not any(isinstance(each, Progress) and each.done for each in events[:said])
     assert "count_low" not in large.provenance["result"]
     without = hushpore.segment_pores(np.zeros((8, 8, 8), bool), intervals=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, rev_edge_length_of
+from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
 
 
 def sample_of(void: np.ndarray, places: np.ndarray, spacing: float = 1.0) -> Sample:
@@ -69,6 +69,6 @@ def test_a_porosity_settles_where_cubes_no_longer_differ() -> None:
     void = np.zeros((64, 64), bool)
     void[np.arange(64) % 8 < 4] = True
     found = curve(sample_of(void, np.zeros((1, 2), np.int64)))
-    assert rev_edge_length_of(found, 64.0) == 32
+    assert settled_at(found, 64.0) == 32
     void[:32] = False
-    assert rev_edge_length_of(curve(sample_of(void, np.zeros((1, 2), np.int64))), 64.0) is None
+    assert settled_at(curve(sample_of(void, np.zeros((1, 2), np.int64))), 64.0) is None

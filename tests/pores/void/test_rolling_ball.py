@@ -17,13 +17,13 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.device.backend import Backend
 from hushpore.pores.engine import Engine
 from hushpore.pores.geometry.surface import DIRECTIONS
-from hushpore.pores.slab_steps import mark_exterior
+from hushpore.pores.slab_steps import mark_outside
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.void.components import AIR
 from hushpore.pores.void.rolling_ball import (
     count_crossings,
-    exterior_bytes,
     face_neighbours,
+    outside_bytes,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def find_outside(
 ) -> np.ndarray:
     phase, whole = Stack.of(void.astype(np.uint8)), Slabs(len(void), len(void))
     how = (spacing, radius, slicewise, Engine(threads))
-    assert list(mark_exterior(phase, whole, Scratch(on_disk=False), *how))[-1] == 1
+    assert list(mark_outside(phase, whole, Scratch(on_disk=False), *how))[-1] == 1
     return phase.array() == AIR
 
 
@@ -115,9 +115,7 @@ def test_the_air_outside_is_what_a_flood_from_the_faces_fills(
         with closing(Scratch(slabs.on_disk)) as scratch:
             phase = scratch.stack("phase", void.shape, np.uint8)
             phase.write(0, void.astype(np.uint8))
-            for _ in mark_exterior(
-                phase, slabs, scratch, (1, 1, 1), radius, False, Engine(threads)
-            ):
+            for _ in mark_outside(phase, slabs, scratch, (1, 1, 1), radius, False, Engine(threads)):
                 pass
             np.testing.assert_array_equal(phase.read(0, len(void)) == AIR, expected)
     # slice by slice the same of each image
@@ -264,8 +262,8 @@ def test_memory_is_asked_for_with_the_room_of_the_ball(monkeypatch: pytest.Monke
     hushpore.segment_pores(void, exterior="remove", ball_radius=2)
     with pytest.raises(MemoryLimitError, match="needs at least"):
         hushpore.segment_pores(void, exterior="remove", ball_radius=20)
-    assert exterior_bytes((10, 10, 10), (1, 1, 1), 4, False) == 3 * 1000 + 5 * 20**3
-    assert exterior_bytes((10, 10, 10), (1, 1, 1), 4, True) == 3 * 1000 + 5 * 10 * 21 * 20
+    assert outside_bytes((10, 10, 10), (1, 1, 1), 4, False) == 3 * 1000 + 5 * 20**3
+    assert outside_bytes((10, 10, 10), (1, 1, 1), 4, True) == 3 * 1000 + 5 * 10 * 21 * 20
 
 
 @settings(max_examples=60, deadline=None)

@@ -228,12 +228,12 @@ def test_it_opens_with_what_was_last_run_but_no_scans(widget, scans, tmp_path, q
 
 def test_second_scans_are_named_for_all(widget, tmp_path):
     widget.output.value = tmp_path
-    assert widget._how()["steps"]["denoise"] is None
+    assert widget._arguments()["steps"]["denoise"] is None
     widget.denoise.value = True
     widget.pair.value = "{name}_odd"
-    assert widget._how()["steps"]["denoise"].pair == "{name}_odd"
+    assert widget._arguments()["steps"]["denoise"].pair == "{name}_odd"
     widget.pair.value = ""
-    assert widget._how()["steps"]["denoise"].pair == ""
+    assert widget._arguments()["steps"]["denoise"].pair == ""
 
 
 def test_the_list_is_used_by_keys(widget, scans, qtbot):
@@ -275,7 +275,7 @@ def test_a_batch_that_has_ended_is_plotted_by_groups(make_napari_viewer, tmp_pat
     viewer = make_napari_viewer()
     widget = BatchWidget(viewer)
     qtbot.addWidget(widget.native)
-    with pytest.raises(InputError, match="nothing to plot"):
+    with pytest.raises(InputError, match="Nothing to plot yet"):
         widget.plot()
     figures = {"porosity": [0.1, 0.3, None], "count": [1, 2, None]}
     sizes = {"median_diameter": [2.0, 3.0, None], "unit": ["um", "um", None]}
@@ -310,9 +310,9 @@ def test_fields_keep_their_height_where_the_widget_is_low(qtbot, viewer):
 def test_phases_are_measured_where_they_are_asked_for(widget, scans, tmp_path):
     widget.add(scans)
     widget.output.value = tmp_path / "out"
-    assert list(widget._how()["steps"]) == ["denoise", "pores"]
+    assert list(widget._arguments()["steps"]) == ["denoise", "pores"]
     widget.measure.value = "phases"
     assert not widget.pores_preset.enabled
     assert widget.phases_preset.enabled
-    steps = widget._how()["steps"]
+    steps = widget._arguments()["steps"]
     assert (steps["denoise"], steps["phases"]) == (None, JOBS["phases"].settings())

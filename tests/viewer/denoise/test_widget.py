@@ -125,7 +125,7 @@ def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, sca
     widget.steps.value = 3
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    removed = widget._viewer.layers["scan removed"]
+    removed = widget._viewer.layers["scan removed noise"]
     assert not removed.visible
     expected = scan - widget._viewer.layers["scan denoised"].data
     np.testing.assert_allclose(np.asarray(removed.data), expected, rtol=1e-4, atol=1e-3)
@@ -145,7 +145,7 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     qtbot.waitUntil(lambda: "noise: stripes along x\xa0⚠" in widget._facts.text())
     assert "choose 'Line noise direction' x" in widget._facts.text()
     viewer.add_image(rng.poisson(np.full((4, 64, 64), 3)), name="photons")
-    said = "of counts, of which a voxel has 3 in the mean"
+    said = "noise: Poisson, 3 counts per voxel on average"
     qtbot.waitUntil(lambda: said in widget._facts.text())
 
 
@@ -178,7 +178,7 @@ def test_rings_are_said_with_a_link_that_has_them_corrected(qtbot):
     viewer.add_image(100 + rings + rng.normal(0, 10, rings.shape), name="ringed")
     widget = DenoiseWidget(viewer)
     qtbot.addWidget(widget.native)
-    qtbot.waitUntil(lambda: "rings about the middle" in widget._facts.text())
+    qtbot.waitUntil(lambda: "ring artefacts" in widget._facts.text())
     assert widget._facts.html.count('href="correct rings"') == 1
     widget._facts.linkActivated.emit("correct rings")
     assert widget.form.value.correct_rings

@@ -56,7 +56,7 @@ def test_a_broken_pytorch_leaves_the_cpu(qtbot, monkeypatch):
     monkeypatch.setattr(device_choice, "choose_backend", choose)
     choice = make(qtbot)
     assert entries(choice) == ["Auto", "CPU"]
-    assert "PyTorch could not be used" in choice.line.text()
+    assert "PyTorch could not be loaded" in choice.line.text()
 
 
 def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
@@ -71,7 +71,7 @@ def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
 def test_a_job_that_takes_no_gpu_by_itself_says_so(qtbot, two_gpus):
     choice = make(qtbot, JOBS["pores"])
     assert choice.resolved() == "cpu"
-    assert choice.line.text().endswith("(a GPU takes CuPy for this, which is not installed)")
+    assert choice.line.text().endswith("(GPU needs CuPy: not installed)")
     choice.set("cuda:1")
     assert choice.resolved() == "cuda:1"
 
@@ -93,7 +93,7 @@ def test_what_is_preferred_is_shown_at_once_and_taken(qtbot, two_gpus, monkeypat
         device_choice, "choose_backend", lambda name: preferred if name == "auto" else known(name)
     )
     with qtbot.waitSignal(choice.found, timeout=10_000):
-        device_choice.look_again()
+        device_choice.refresh_devices()
     assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
     assert choice.line.text() == "GPU 1 (as preferred)"
     assert choice.resolved() == "cuda:1"
@@ -129,13 +129,13 @@ def test_several_gpus_are_offered_together_as_a_computer(qtbot, two_gpus):
     choice, run_on = make(qtbot), RunOn()
     qtbot.addWidget(run_on)
     run_on.set("cuda:all")
-    assert run_on.line.text() == "This computer does not have several GPUs that can be used."
+    assert run_on.line.text() == "This computer has fewer than two usable GPUs."
     assert run_on._box.findText("cuda:all") < 0
     for count in (1, choice.gpus, choice.gpus):
         run_on.offer_gpus(count)
     assert [run_on._box.itemText(n) for n in range(run_on._box.count())][2:] == ["cuda:all"]
     assert run_on.value() == "cuda:all"
-    assert run_on.line.text().startswith("A process for each of 2 GPUs of this computer. ")
+    assert run_on.line.text().startswith("One process for each of the 2 GPUs. ")
 
 
 def test_a_widget_offers_them_once_they_are_found(qtbot, two_gpus):

@@ -112,4 +112,4 @@ def test_one_that_ships_is_chosen_and_not_deleted(row):
     assert row._form.value == presets.load_preset("Bread", "pores") != PORES()
     assert row._box.currentText() == "Bread"
     assert not row._delete.isEnabled()
-    assert "Choose a preset that you saved" in row._delete.toolTip()
+    assert "Only presets that you saved can be deleted." in row._delete.toolTip()

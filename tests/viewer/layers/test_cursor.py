@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from napari.utils._proxies import PublicOnlyProxy
 
-from hushpore.viewer.layers.visibility import keep_aimed
+from hushpore.viewer.layers.visibility import keep_view_direction
 
 pytestmark = pytest.mark.gui
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gui
 def test_labels_with_features_are_added_in_3d_before_the_mouse_moves(
     viewer: Any, before: tuple[int, ...] | None
 ) -> None:
-    keep_aimed(viewer)
+    keep_view_direction(viewer)
     if before is not None:
         viewer.add_image(np.zeros(before))
     viewer.mouse_over_canvas = True
@@ -27,7 +27,7 @@ def test_labels_with_features_are_added_in_3d_before_the_mouse_moves(
 
 
 def test_a_view_that_napari_gives_to_plugins_is_aimed_without_a_warning(viewer: Any) -> None:
-    keep_aimed(PublicOnlyProxy(viewer))
+    keep_view_direction(PublicOnlyProxy(viewer))
     viewer.add_image(np.zeros((4, 5, 6)))
     viewer.dims.ndisplay = 3
     assert viewer.cursor._view_direction is not None

@@ -27,7 +27,7 @@ from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, is_result, layer_data
 from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers, resample
-from hushpore.viewer.layers.visibility import present
+from hushpore.viewer.layers.visibility import show_new_scans
 from hushpore.viewer.layers.writer import prefer_our_writers, write_image_layer, write_labels_layer
 from hushpore.viewer.phases.widget import PhasesWidget
 from hushpore.viewer.results import saving
@@ -199,14 +199,14 @@ def test_labels_that_were_painted_on_are_saved_without_what_is_not_of_them(
     pores.paint((4, 8, 8), 77)
     file = written(lambda: widget._result.linkActivated.emit("save"), "painted.tif")
     qtbot.waitUntil(lambda: bool(said))
-    assert "painted on by hand" in said[0]
+    assert "edited by hand" in said[0]
     assert (hushpore.read(file).array() == 77).any()
     record = json.loads(file.with_suffix(".json").read_text())
-    assert "painted on by hand" in record["notes"][-1]
+    assert "edited by hand" in record["notes"][-1]
     data, attributes, _ = pores.as_layer_data_tuple()
     alone = tmp_path / "alone.tif"
     assert write_labels_layer(str(alone), data, attributes) == [str(alone)]
-    assert "painted on by hand" in json.loads(alone.with_suffix(".json").read_text())["notes"][-1]
+    assert "edited by hand" in json.loads(alone.with_suffix(".json").read_text())["notes"][-1]
 
 
 def test_labels_from_a_folder_are_known_to_be_painted_on(viewer, pores, tmp_path, qtbot):
@@ -214,7 +214,7 @@ def test_labels_from_a_folder_are_known_to_be_painted_on(viewer, pores, tmp_path
     other = ViewerModel()
     (layer,) = [Layer.create(*each) for each in read_layers(str(folder))]
     other.add_layer(layer)
-    present(other, [layer])
+    show_new_scans(other, [layer])
     assert result_of_layer(layer) is not None
     layer.paint((4, 8, 8), 77)
     assert result_of_layer(layer) is None
@@ -308,7 +308,7 @@ def test_merging_that_is_damaged_is_said_and_the_rest_is_there(widget, pores, wr
     (folder / "merging.npz").write_bytes(b"PK damaged")
     (layer,) = opened(folder).layers
     assert len(tables_of(layer).pores) == len(tables_of(pores).pores)
-    assert "cannot be merged anew" in layer.metadata[METADATA_KEY]["notes"][-1]
+    assert "cannot be merged again" in layer.metadata[METADATA_KEY]["notes"][-1]
 
 
 @pytest.mark.parametrize("kind", ["image", "labels"])

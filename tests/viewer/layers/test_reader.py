@@ -331,7 +331,7 @@ def test_a_file_that_may_fill_the_memory_is_opened_only_with_consent(
     assert not viewer.layers
     assert "--trust" not in note.message
     ((text, act),) = note.actions
-    assert text == "Open it all the same"
+    assert text == "Open anyway"
     act(None)
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=20_000)
     assert viewer.layers[0].data.shape == blank.shape

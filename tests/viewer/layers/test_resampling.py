@@ -35,7 +35,7 @@ def test_the_selected_layer_gets_an_even_one_beside_it(qtbot, viewer, uneven):
     resample_selected()
     qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
     even = viewer.layers[1]
-    assert even.name == "scan even"
+    assert even.name == "scan resampled"
     np.testing.assert_array_equal(even.data[:, 0, 0], [0, 2, 4, 6, 8])
     assert tuple(even.scale) == (2, 1, 1)
     assert tuple(even.contrast_limits) == (0, 5)
@@ -56,7 +56,7 @@ def test_what_is_even_already_is_said_to_be_so(viewer):
     viewer.add_layer(Image(np.zeros((3, 4, 5)), name="flat"))
     resample_selected()
     messages = [note.message for note in notification_manager.records]
-    assert "Select the layer" in messages[0]
+    assert "Select a layer" in messages[0]
     assert "flat: nothing to resample" in messages[1]
     assert len(viewer.layers) == 1
 

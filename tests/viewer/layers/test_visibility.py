@@ -5,7 +5,7 @@ import pytest
 import tifffile
 from napari.components import ViewerModel
 
-from hushpore.viewer.layers.visibility import present, show_scale_bar
+from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def viewer():
 
 def test_a_scan_that_is_opened_after_another_comes_to_the_screen(viewer):
     small = viewer.add_image(np.zeros((7, 8, 8)), name="small", scale=(2, 1, 1), units=("mm",) * 3)
-    present(viewer, [small])
+    show_new_scans(viewer, [small])
     assert not viewer.layers["first"].visible
     assert small.visible
     # slice 3 of 7
@@ -30,19 +30,19 @@ def test_a_scan_that_is_opened_after_another_comes_to_the_screen(viewer):
 
 def test_labels_that_are_opened_hide_nothing(viewer):
     labels = viewer.add_labels(np.zeros((40, 64, 64), int))
-    present(viewer, [labels])
+    show_new_scans(viewer, [labels])
     assert viewer.layers["first"].visible
 
 
 def test_two_series_of_one_folder_are_both_shown(viewer):
     both = [viewer.add_image(np.zeros((4, 8, 8)), name=name) for name in "ab"]
-    present(viewer, both)
+    show_new_scans(viewer, both)
     assert [layer.visible for layer in viewer.layers] == [False, True, True]
 
 
 def test_a_picture_that_is_opened_after_a_scan_comes_to_the_screen(viewer):
     picture = viewer.add_image(np.zeros((20, 20)), contrast_limits=(0, 1))
-    present(viewer, [picture])
+    show_new_scans(viewer, [picture])
     assert [layer.visible for layer in viewer.layers[-2:]] == [False, True]
 
 
@@ -50,7 +50,7 @@ def test_the_first_scan_is_shown_as_napari_does():
     viewer = ViewerModel()
     only = viewer.add_image(np.zeros((8, 8, 8)))
     viewer.dims.set_current_step(0, 1)
-    present(viewer, [only])
+    show_new_scans(viewer, [only])
     assert viewer.dims.current_step[0] == 1
 
 

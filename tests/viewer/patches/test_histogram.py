@@ -3,12 +3,12 @@ import pytest
 from napari.components import ViewerModel
 from qtpy.QtCore import QPoint, Qt
 
-from hushpore.viewer.patches.panel import Histogram
+from hushpore.viewer.patches.panel import PatchHistogram
 
 
 @pytest.fixture
 def histogram(qtbot):
-    found = Histogram(ViewerModel())
+    found = PatchHistogram(ViewerModel())
     qtbot.addWidget(found)
     found.resize(212, 90)
     found.show_values("mean", np.linspace(100, 200, 500))

@@ -89,7 +89,7 @@ def test_a_click_on_a_box_marks_its_tile_and_its_row(panel):
         layer.data[top : top + 8, left - 1] == layer.contrast_limits[1]
     ).all()
     assert panel.table.chosen_positions().tolist() == [patch]
-    assert f"Patch {patch} begins at z {int(z)}" in panel.message.text()
+    assert f"Patch {patch} (z {int(z)}" in panel.message.text()
 
 
 def test_a_click_on_a_tile_moves_the_viewer_to_its_patch(panel):
@@ -100,7 +100,7 @@ def test_a_click_on_a_tile_moves_the_viewer_to_its_patch(panel):
     world = (0.0, *layer.data_to_world((y + 2, x + 3)))
     panel.click(np.array(world))
     assert panel._marked == patch
-    assert "(original)" in panel.message.text()
+    assert ", original" in panel.message.text()
     centre = panel.boxes.data_to_world(panel.result.centres[patch])
     assert panel._viewer.dims.point[0] == pytest.approx(centre[0])
 
@@ -151,7 +151,7 @@ def test_a_range_of_the_histogram_chooses_boxes_and_tiles(panel):
     sheet = sheet_of(panel).metadata[METADATA_KEY]["sheet"]
     # the highest first
     np.testing.assert_array_equal(sheet.patches, chosen[values[chosen].argsort()[::-1]])
-    assert "6 of 30 patches chosen" in panel.message.text()
+    assert "6 of 30 patches selected" in panel.message.text()
     panel.histogram.clear()
     assert len(panel.chosen()) == 30
     assert (colours(panel)[:, 3] == 1).all()

@@ -35,7 +35,7 @@ def shown(qtbot, scan):
 
 def test_a_result_is_boxes_hidden_pixels_groups_and_a_sheet(shown, scan):
     viewer, widget = shown
-    boxes, hidden = viewer.layers["scan patches"], viewer.layers["scan hidden pixels"]
+    boxes, hidden = viewer.layers["scan patches"], viewer.layers["scan masked pixels"]
     groups, sheet = viewer.layers["scan patch groups"], viewer.layers["scan contact sheet"]
     assert isinstance(boxes, Vectors)
     assert isinstance(hidden, Points)
@@ -62,11 +62,11 @@ def test_points_and_a_mask_of_chosen_patches_are_made_for_the_denoiser(shown):
     chosen = widget.panel.chosen()
     assert len(chosen) == 4
     widget.panel.train_requested.emit(True)
-    points = viewer.layers["scan train here"]
+    points = viewer.layers["scan training points"]
     np.testing.assert_array_equal(points.data, result.centres[chosen])
     assert tuple(points.scale) == (2, 0.5, 0.5)
     widget.panel.train_requested.emit(False)
-    mask = viewer.layers["scan leave out"].data
+    mask = viewer.layers["scan excluded from training"].data
     expected = np.zeros_like(mask)
     for z, y, x in result.corners[chosen]:
         expected[z, y : y + 8, x : x + 8] = 1

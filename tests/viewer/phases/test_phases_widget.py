@@ -186,7 +186,7 @@ def test_of_labels_each_is_a_phase(widget: PhasesWidget, viewer: Any, rock: np.n
     widget.layer.value = labels
     assert not widget.panel.isVisible()
     assert not widget.phases.enabled
-    assert "every label is taken as a phase" in widget._facts.text()
+    assert "each label counts as a phase" in widget._facts.text()
     widget.run()
     result = widget.wait()
     # what is 0 is not of the sample

@@ -82,7 +82,7 @@ def test_porosity_and_pores_of_cubes_are_plotted_with_where_they_settle(plots, l
     assert settled.get_xdata()[0] == 4.0
     choose(plots, REV_PORES)
     np.testing.assert_allclose(plots.axes.lines[0].get_ydata(), [5, 6])
-    assert plots.axes.get_ylabel() == "pores in a volume (1/µm³)"
+    assert plots.axes.get_ylabel() == "number density (1/µm³)"
     # pores that were merged anew
     del rev["density"]
     plots.draw()

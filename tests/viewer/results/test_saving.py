@@ -24,7 +24,7 @@ def test_values_are_written_and_the_place_is_said(qtbot, tmp_path):
     saving.save(path, lambda: {"noise": 1.5, "unit": "µm"})
     qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert json.loads(path.read_text(encoding="utf-8")) == {"noise": 1.5, "unit": "µm"}
-    assert said() == [f"Written: {path}"]
+    assert said() == [f"Saved: {path}"]
 
 
 def test_a_full_disk_is_said_and_leaves_the_file_before_as_it_was(qtbot, tmp_path):

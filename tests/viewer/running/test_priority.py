@@ -11,7 +11,7 @@ import pytest
 
 from hushpore.viewer.running.worker import (
     NICE,
-    SWITCH,
+    SWITCH_INTERVAL,
     background_job,
     gc_frozen,
     gc_paused,
@@ -53,11 +53,11 @@ def running_job():
 
 def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
     before = sys.getswitchinterval()
-    assert before > SWITCH
+    assert before > SWITCH_INTERVAL
     with running_job():
         with running_job():
             pass
-        assert sys.getswitchinterval() == pytest.approx(SWITCH)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
     assert sys.getswitchinterval() == pytest.approx(before)
 
 

@@ -21,9 +21,9 @@ def test_durations_read_as_a_clock(seconds, text):
 
 def test_a_stage_says_how_much_is_done():
     assert stage_text(Progress("training", 300, 1500, "steps", 0.2)) == (
-        "training, 300 of 1,500 steps"
+        "Training: 300 of 1,500 steps"
     )
-    assert stage_text(Progress("preparing", 0, 0, "", 0.0)) == "preparing"
+    assert stage_text(Progress("preparing", 0, 0, "", 0.0)) == "Preparing …"
 
 
 def test_the_bar_says_percent_and_time_left():

@@ -10,7 +10,7 @@ from hushpore.viewer.running.redraw import (
     MAX_DELAY,
     RedrawThrottle,
     coalesce_redraws,
-    keep_drawing_code,
+    keep_label_shader,
     redraws_suspended,
     run_in_steps,
 )
@@ -217,7 +217,7 @@ def test_other_labels_are_shown_without_code_compiled_anew(make_napari_viewer, m
     )
     layer.data = np.full((4, 4), 2, np.int32)
     assert made, "napari compiles for other labels: without that nothing need be kept"
-    keep_drawing_code(layer)
+    keep_label_shader(layer)
     made.clear()
     layer.data = np.full((4, 4), 3, np.int32)
     assert not made

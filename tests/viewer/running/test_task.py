@@ -68,9 +68,9 @@ def test_this_computer_is_the_default_and_an_address_is_typed(qtbot):
     assert choice.value() == ""
     choice.set("tcp://head-node:8786")
     assert choice.value() == "tcp://head-node:8786"
-    assert "all workers see" in choice.line.text()
+    assert "all workers must be able to access" in choice.line.text()
     choice.set("local:2")
-    assert "Processes of this computer" in choice.line.text()
+    assert "Worker processes on this computer" in choice.line.text()
     choice.set("")
     assert choice.value() == ""
 

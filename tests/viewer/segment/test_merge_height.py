@@ -157,10 +157,10 @@ def test_a_drag_is_one_step_to_undo(qtbot, viewer, control, result):
 def test_peaks_of_snow_give_way_to_heights_and_come_back(qtbot, viewer, control, void):
     snow = hushpore.segment_pores(void, merging="snow")
     layer = show(viewer, snow)
-    assert "Split at SNOW's peaks" in control._note.text()
+    assert "Split at SNOW peaks" in control._note.text()
     control._box.setValue(0.4)
     wait(qtbot, control)
-    assert "Merged by height now" in control._note.text()
+    assert "Now merged by height" in control._note.text()
     assert layer.metadata[METADATA_KEY]["provenance"]["settings"]["merging"] == "height"
     control.undo()
     wait(qtbot, control)

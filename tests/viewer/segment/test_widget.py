@@ -64,7 +64,7 @@ def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):
     assert PoresWidget.accepts(labels)
     assert widget.layer.value is viewer.layers["scan"]
     widget.layer.value = labels
-    assert "taken as pore space" in widget._facts.text()
+    assert "all labels count as void" in widget._facts.text()
 
 
 def test_a_threshold_of_ones_own_begins_where_the_method_found_one(qtbot, viewer, widget, scan):
@@ -225,7 +225,7 @@ def test_labels_that_were_painted_on_are_not_merged_anew(qtbot, viewer, widget):
     qtbot.waitUntil(lambda: not control.is_busy)
     assert not control.isHidden()
     assert not control._slider.isEnabled()
-    assert "Painted on by hand" in control._note.text().replace("\u00a0", " ")
+    assert "Edited by hand" in control._note.text().replace("\u00a0", " ")
     control.undo()
     np.testing.assert_array_equal(labels.data, painted)
     # nor made anew of what was there before by another voxel size

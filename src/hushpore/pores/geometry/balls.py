@@ -78,9 +78,9 @@ class Balls:
         largest: float,
         shape: Sequence[int],
         steps: tuple[float, float, float],
-        solid_beyond: Sequence[bool],
+        solid_outside: Sequence[bool],
     ) -> None:
-        z, y, x = (bool(each) for each in solid_beyond)
+        z, y, x = (bool(each) for each in solid_outside)
         has_sides = [size > 1 or solid for size, solid in zip(shape, (z, y, x), strict=True)]
         self._around = (z, y, x), steps, *_directions(has_sides, steps)
         weights = steps[0] ** 2, steps[1] ** 2, steps[2] ** 2

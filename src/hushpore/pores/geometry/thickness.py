@@ -84,7 +84,7 @@ def find_thickness(
     slabs: Slabs,
     thickness: Stack,
     spacing: Sequence[float],
-    solid_beyond: Sequence[bool],
+    solid_outside: Sequence[bool],
     threads: KernelThreads,
 ) -> Generator[float, None, Found]:
     """Find the local thickness in a phase slab by slab.
@@ -92,7 +92,7 @@ def find_thickness(
     `distance`: (z, y, x), float32: squared distance of each voxel of the phase to the nearest one
     that is not, in squared voxels of the smallest spacing; 0 elsewhere. Of balls that lie in others
     the sign changes. `thickness`: (z, y, x), float32: where diameters go, in the unit of `spacing`.
-    `spacing`: voxel size in z, y, x order. `solid_beyond`: as the distance was found with.
+    `spacing`: voxel size in z, y, x order. `solid_outside`: as the distance was found with.
     Yields: the share that is done.
     Returns: mean, deviation and distribution.
 
@@ -113,7 +113,7 @@ def find_thickness(
             thickness.write(first, room)
             yield last / slabs.depth
         return Found(None, None, np.zeros(1), np.zeros(0, np.int64))
-    known = Balls(largest, distance.shape, steps, solid_beyond)
+    known = Balls(largest, distance.shape, steps, solid_outside)
     for first, last in slabs:
         # with extra slices for the widths
         low = max(first - REACH - BESIDE, 0)

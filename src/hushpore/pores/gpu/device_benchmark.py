@@ -1,6 +1,6 @@
-"""Benchmark of GPU against CPU for pores: both segment a slab, and the results are compared.
+"""Whether a GPU is worth it for pores: a slab is segmented both ways, and the results compared.
 
-The rates are stored for later jobs on the same devices and versions.
+What came out is kept for the next job on the same devices, with the same versions.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ if TYPE_CHECKING:
     #: Segments a volume somewhere, as `hushpore.pores.job.segment_pores` does.
     Segment = Callable[[Volume, PoreSettings, Backend], Job]
 
-#: Minimum number of voxels for a benchmark: a CPU segments fewer in a few seconds.
+#: Voxels that a CPU is through with in some seconds: of fewer there is nothing to win.
 WORTH = 1 << 25
 
-#: Voxels of the timed slab, and of the slab before it, which compiles the kernels.
+#: Voxels of the slab that is timed, and of the one before it, for which kernels are compiled.
 SLAB, WARM_UP = 1 << 25, 1 << 20
 
-#: Stages that run on the host for both.
+#: Stages that take the same on both: what is left of a job on a GPU is done by the host.
 _ON_HOST = ("sample", "preparing", "labels")
 
 
 class Rates(NamedTuple):
-    """Measured speed of GPU and CPU for the same work."""
+    """What the same work has taken on a GPU and on the CPU."""
 
-    # voxels per second
+    # voxels a second
     gpu: float
     cpu: float
-    is_same: bool  # whether the results were bit-identical
+    is_same: bool  # whether both gave the same, bit for bit
 
     @classmethod
     def of(cls, kept: Mapping[str, float]) -> Rates | None:
-        """Return the stored rates; None if there are none."""
+        """Return what was kept; None where nothing was."""
         if not {"gpu", "cpu", "same"} <= set(kept) or not kept["cpu"]:
             return None
         return cls(kept["gpu"], kept["cpu"], bool(kept["same"]))
 
     def to_dict(self) -> dict[str, float]:
-        """Return the rates for storage."""
+        """Return it as it is kept."""
         return {"gpu": self.gpu, "cpu": self.cpu, "same": float(self.is_same)}
 
 
 def choose_faster(
     volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment, notes: list[Note]
 ) -> Generator[Event, None, Backend]:
-    """Return the GPU if it is faster than the CPU with identical results, else the CPU.
+    """Return the GPU if it gives what the CPU gives, and sooner; else the CPU. It says why.
 
-    The returned backend holds the reason. `notes`: new notes are appended.
-    Yields: Progress, and a Note if the results differ.
+    `notes`: what was said; told what is.
+    Yields: Progress, and a Note where the two do not agree.
     """
     problem = problem_of_shape(volume.shape)
     if problem:
@@ -77,14 +77,15 @@ def choose_faster(
         try:
             rates = yield from _measure(volume, settings, gpu, segment)
         except Exception as error:
-            # drivers and compilers raise various exceptions; the CPU is used then
+            # whatever a driver or a compiler raises: the CPU can do it
             return Backend(reason=f"the GPU could not be tried: {first_line(error)}")
         SPEEDS.put(key, rates.to_dict())
     ratio = f"{rates.gpu / rates.cpu:.3g} times as fast as {Backend().name}{before}"
     if not rates.is_same:
         text = (
-            f"{gpu.name} gave other labels than the CPU for the same slab, so pores are segmented "
-            "on the CPU. Please report this with the output of 'hushpore info --device'."
+            f"{gpu.name} gave other labels than the CPU in a slab that was segmented by both: "
+            "pores are segmented on the CPU. Please report this with the output of "
+            "'hushpore info --device'."
         )
         notes.append(Note(text, warning=True))
         yield notes[-1]
@@ -95,21 +96,21 @@ def choose_faster(
 
 
 def problem_of_shape(shape: Sequence[int]) -> str:
-    """Return why a GPU is not tried for a volume of this shape; empty if it is."""
+    """Say why a GPU is not tried on a volume of a shape; empty where it is."""
     voxels = math.prod(shape)
     if len(shape) < 3 or voxels < WORTH:
-        return f"{voxels / 1e6:.3g} million voxels are too few to benefit from a GPU"
+        return f"{voxels / 1e6:.3g} million voxels are too few to win by a GPU"
     return ""
 
 
 def devices_of(gpu: Backend) -> str:
-    """Return the key of stored rates: both devices, driver and versions."""
+    """Return what rates depend on: both devices, the driver, and versions."""
     try:
         import cupy
 
         driver = f"driver {cupy.cuda.runtime.driverGetVersion()}, CuPy {cupy.__version__}"
     except Exception as error:
-        # the benchmark reports what is missing
+        # what is missing, the trial says
         driver = type(error).__name__
     return f"{gpu.name}, {driver}; {Backend().name}; hushpore {__version__}"
 
@@ -118,11 +119,11 @@ def _measure(
     volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment
 ) -> Generator[Event, None, Rates]:
     slab = _slab_of(volume, SLAB)
-    # masks and markers do not have the shape of the slab
+    # what lies beside the volume is not of the slab's shape
     settings = dataclasses.replace(settings, sample_mask="", markers="", exterior="keep")
 
     def segmented(part: Volume, device: Backend) -> Generator[Event, None, Any]:
-        # each run releases its own memory
+        # each releases what it has used
         backend = dataclasses.replace(device, on_trial=False)
         return mapped(segment(part, settings, backend), _at_work)
 
@@ -139,13 +140,13 @@ def _measure(
 
 
 def seconds_of(found: Any) -> float:
-    """Return the time of the stages that a GPU runs, including copies, in seconds."""
+    """Return what those stages of a job took that a GPU takes over, and copies to it and back."""
     taken: Mapping[str, float] = found.timings
     return sum(seconds for stage, seconds in taken.items() if stage not in _ON_HOST)
 
 
 def _slab_of(volume: Volume, voxels: int) -> Volume:
-    """Return slices in the middle with about `voxels` voxels."""
+    """Return some slices in the middle, of about so many voxels."""
     depth, plane = volume.shape[0], math.prod(volume.shape[1:])
     thickness = min(depth, max(1, voxels // plane))
     first = (depth - thickness) // 2
@@ -156,5 +157,5 @@ def _slab_of(volume: Volume, voxels: int) -> Volume:
 
 
 def _at_work(event: Event) -> Progress:
-    """Return progress of an unknown amount for any event of the inner job."""
+    """Return that something happens, which is all that is told of a job."""
     return Progress("comparing devices", 0, 0, "", 0.0)

@@ -1,10 +1,10 @@
-"""Distance, basins and their graph on a GPU, bit-identical to the CPU.
+"""Distance, basins and their graph on a GPU: what the CPU computes, bit for bit.
 
-The kernels are in ``kernels/*.cu``. The array library is a parameter: CuPy on a GPU; tests run the
-same code with NumPy and kernels compiled for the CPU.
+The kernels are in ``kernels/*.cu``. The array library is a parameter: on a GPU it is CuPy. With
+NumPy, and with the kernels compiled for the CPU, the same lines run in a test.
 
-The host waits for the GPU only for numbers that it needs to continue (`Gpu.numbers`) and for
-results (`Gpu.get`). Arrays are never indexed by a mask, since CuPy would count it first, and wait.
+The host waits for the GPU only where it must know numbers to go on, in `Gpu.numbers`, and for
+results, in `Gpu.get`. An array is never read or set by a mask: CuPy would count it first, and wait.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hushpore.device.kernels import Kernels
     from hushpore.device.transfers import PendingUpload
 
-#: Source files of the kernels: void, distance, basins and graph.
+#: Files of kernels: of the void, distances, basins and their graph.
 SOURCES = [
     Path(__file__).parent / "kernels" / f"{name}.cu"
     for name in ("void", "distance", "basins", "graph")
@@ -39,7 +39,7 @@ SOURCES = [
 
 
 def definitions() -> tuple[str, ...]:
-    """Return the compiler options of the kernels: macros of shared tables."""
+    """Return the options that kernels are compiled with: the tables that they share, as macros."""
     tables = {"POWERS": [each.powers for each in SUMS], "STEPS": DIRECTIONS.tolist()}
     in_c = {
         name: "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows) + "}"
@@ -50,29 +50,29 @@ def definitions() -> tuple[str, ...]:
 
 
 _EMPTY, _LOWER = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
-_THREADS = 1 << 18  # number of threads that a large GPU runs at once
+_THREADS = 1 << 18  # as many as a large GPU runs at a time
 _BITS = 32  # as in basins.cu
-_BLOCKS = 1 << 10  # thread blocks for cooperative kernels
-_RUNS = 2048  # voxels that a thread block processes at once, as in graph.cu
-_TABLES = 256  # tables of counts, to reduce contention
-_ROOM = 10  # initial entries per basin in the table of edges, 68 bytes each
-_NO_WAY = np.float32(-1).view(np.int32)  # no passage, as in `BasinGraph.saddle`
+_BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
+_RUNS = 2048  # voxels that a block of threads looks through at a time, as in graph.cu
+_TABLES = 256  # of counts that all threads add to
+_ROOM = 10  # places in the table of edges for each basin, to begin with: 68 bytes each
+_NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 
 class GpuWatershed(NamedTuple):
-    """Basins of a slab, as arrays on the GPU."""
+    """Arrays on the GPU: where the voxels of a slab lead."""
 
-    basins: Any  # (z, y, x), int32: basin, or -1 - n if a voxel ascends to exit n of the slab
+    basins: Any  # (z, y, x), int32: where a voxel leaves the slab by exit n, -1 - n
     peaks: Any  # int64, flat indices in the slab
-    is_exit: Any  # bits of uint32, for two slices: voxels beside the slab that are exits
+    is_exit: Any  # bits of uint32, of two slices: which voxels beside the slab are led to
 
 
 class Scan(NamedTuple):
-    """Sums over basins and contacts between them, as arrays on the GPU."""
+    """Arrays on the GPU: the sums over basins, and the contacts between them."""
 
     sums: Any
     bounds: Any
-    closed: Any  # voxels of closed void, if counted
+    closed: Any  # voxels of closed void, where these are counted
     crossings: Any
     border_crossings: Any
     keys: Any
@@ -82,7 +82,7 @@ class Scan(NamedTuple):
 
 
 class Flags:
-    """Bit flags on a GPU, with the cumulative number of set bits per word.
+    """Flags on a GPU: bits, of which it is known how many are set up to the end of each word.
 
     `flags`: uint32; the first flag is the lowest bit of the first word.
     """
@@ -91,16 +91,16 @@ class Flags:
         self._gpu, self.flags = gpu, flags
         counts = gpu.xp.empty(flags.size, np.int32)
         gpu.basins.launch("count_flags", flags.size, flags, counts, np.int64(flags.size))
-        #: int32, number of set flags up to the end of each word.
+        #: int32, how many are set up to the end of each word.
         self.counts = gpu.xp.cumsum(counts, dtype=np.int32)
 
     @property
     def total(self) -> Any:
-        """Number of set flags: one int32 on the GPU."""
+        """How many are set: one int32 on the GPU."""
         return self.counts[-1:]
 
     def places(self, number: int) -> Any:
-        """Return the indices of the `number` set flags, int64."""
+        """Return where they are set, int64; `number` of them are."""
         places, words = self._gpu.xp.empty(number, np.int64), self.flags.size
         where = (self.flags, self.counts, places, np.int64(words))
         self._gpu.basins.launch("compact", words, *where)
@@ -108,10 +108,10 @@ class Flags:
 
 
 class Gpu:
-    """Array library and pore kernels of a GPU.
+    """The arrays and the pore kernels of a GPU.
 
-    `xp`: array library, ``cupy``. `load`: returns the kernels of a source file, compiled with
-    `definitions`.
+    `xp`: the array library: ``cupy``. `load`: returns the kernels of a source file, compiled with
+    some `definitions`.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Gpu:
         return self.void, self._distance, self.basins, self.graph
 
     def put(self, values: npt.NDArray[Any]) -> Any:
-        """Copy an array to the GPU, by PyTorch, and wrap it in the array library."""
+        """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""
         return self.xp.from_dlpack(self._transfers.upload(values))
 
     def get(self, values: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
@@ -152,40 +152,40 @@ class Gpu:
         return self._transfers.download(from_dlpack(values), out)
 
     def put_ahead(self, values: npt.NDArray[Any]) -> PendingUpload:
-        """Start to copy an array to the GPU, in any thread; `arrived` returns it."""
+        """Begin to copy an array to the GPU, in any thread; `arrived` gives it."""
         return self._transfers.upload_ahead(values)
 
     def arrived(self, pending: PendingUpload) -> Any:
-        """Return an array that was sent ahead, ready for the following kernels."""
+        """Return what was sent ahead, for what is computed from here on."""
         return self.xp.from_dlpack(pending.result())
 
     def get_behind(self, values: Any, out: npt.NDArray[Any]) -> Callable[[], None]:
-        """Start to copy an array to the host; see `Transfers.download_behind`."""
+        """Begin to copy an array to the host; see `Transfers.download_behind`."""
         from torch.utils.dlpack import from_dlpack
 
         return self._transfers.download_behind(from_dlpack(values), out)
 
     def get_all(self, arrays: Sequence[Any]) -> list[npt.NDArray[Any]]:
-        """Copy several arrays to the host in one transfer; waits for the GPU once."""
+        """Copy several arrays to the host in one piece; waits for the GPU once."""
         xp = self.xp
         flat = [xp.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in arrays]
         whole = self.get(xp.concatenate(flat))
         stops = np.cumsum([part.size for part in flat])[:-1]
         return [
-            # copied for the alignment of its type
+            # a copy lies where values of its type may lie
             part.view(each.dtype).reshape(each.shape).copy()
             for part, each in zip(np.split(whole, stops), arrays, strict=True)
         ]
 
     def stride(self, kernels: Kernels, name: str, count: int, *arguments: Any) -> None:
-        """Run a kernel whose threads each process several of `count` voxels."""
+        """Run a kernel of which each thread has several of `count` voxels."""
         threads = min(count, _THREADS)
         kernels.launch(name, threads, *arguments, np.int64(count), np.int64(threads))
 
     def totals(self, kernels: Kernels, name: str, count: int, width: int, *arguments: Any) -> Any:
-        """Run a kernel whose threads all add to a few numbers; see `stride`.
+        """Run a kernel of which all threads add to a few numbers; see `stride`.
 
-        `width`: number of sums. ``*arguments``: kernel arguments before and after the sums.
+        `width`: how many numbers. ``*arguments``: those that come before them, and those after.
         Returns: uint64, on the GPU.
         """
         before, after = arguments
@@ -194,38 +194,38 @@ class Gpu:
         return counts.sum(axis=0, dtype=np.uint64)
 
     def numbers(self, *values: Any) -> list[int]:
-        """Download arrays of one int32 each as numbers; waits for the GPU once."""
+        """Return arrays of one int32 each as numbers; waits for the GPU once."""
         return [int(each) for each in self.get(self.xp.concatenate(values))]
 
     def squared_distance(
         self,
-        void_state: Any,
+        phase: Any,
         spacing: Sequence[float],
-        solid_beyond: Sequence[bool],
+        solid_outside: Sequence[bool],
         highest: int = 1,
         carried: tuple[Any, Any] | None = None,
     ) -> Any:
         """Return the squared distance; see `hushpore.pores.watershed.distance.fill_distance`.
 
-        `void_state`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `spacing`,
-        `solid_beyond`: (z, y, x). `carried`: distance along z before and after a slab; by default
-        there are no slices beside it.
+        `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `spacing`,
+        `solid_outside`: in z, y, x order. `highest`: see `phase`. `carried`: distance along z
+        before and after a slab; by default there is nothing beside it.
         Returns: float32.
         """
         xp, launch = self.xp, self._distance.launch
-        depth, height, width = void_state.shape
-        count, plane = void_state.size, height * width
+        depth, height, width = phase.shape
+        count, plane = phase.size, height * width
         smallest = min(spacing)
         weights = [np.float64((step / smallest) ** 2) for step in spacing]
-        edges = [np.float32(0.0 if solid else np.inf) for solid in solid_beyond]
-        distance = xp.empty(void_state.shape, np.float32)
+        edges = [np.float32(0.0 if solid else np.inf) for solid in solid_outside]
+        distance = xp.empty(phase.shape, np.float32)
         if carried is None:
             carried = (xp.full((height, width), edges[0], np.float32),) * 2
-        # shares memory with the distance, which is written after the last use
+        # they are needed no longer when the distance takes their place
         steps = distance.reshape(-1).view(np.uint16)[:count]
         size = (np.int64(plane), np.int64(depth), np.int32(highest))
-        launch("scan_z", plane, void_state, steps, *carried, *size)
-        in_zy = xp.empty(void_state.shape, np.float32)
+        launch("scan_z", plane, phase, steps, *carried, *size)
+        in_zy = xp.empty(phase.shape, np.float32)
         scale = np.float32(weights[0])
         line = (np.int32(height), np.int32(width), weights[1], edges[1])
         is_far = xp.zeros(depth, np.uint8)
@@ -251,8 +251,8 @@ class Gpu:
         """Return the basins of a slab; see `hushpore.pores.watershed.basins.watershed_slab`.
 
         `distance`: (z, y, x), float32, fewer than 2**31 voxels. `first`, `last`: slices of the
-        slab; by default all. `before`: number of basins of earlier slabs. `faces_only`: whether
-        voxels ascend only to the 6 neighbours that share a face with them.
+        slab; by default all. `before`: basins that come before this slab's. `faces_only`: whether
+        voxels lead to the 6 neighbours that they share a face with only.
         """
         xp, launch = self.xp, self.basins.launch
         depth, height, width = distance.shape
@@ -288,17 +288,18 @@ class Gpu:
         offset: int = 0,
         own: int | None = None,
         grey: Any = None,
-        void_state: Any = None,
+        phase: Any = None,
         *,
         faces_only: bool = False,
     ) -> Scan:
         """Return the sums over basins and their contacts; see `hushpore.pores.geometry.contacts`.
 
-        `basins`, `distance`: (z, y, x), int32 and float32: of a slab and of the slice after it.
-        `numbers`: lowest basin of the tables, and the basin after the last. `offset`, `own`: first
-        slice and number of slices of the slab. `grey`: (z, y, x), int32: grey values of the slab,
-        for sums of them. `void_state`: (z, y, x), uint8, classified, to count closed void.
-        `faces_only`: whether passages between basins lead through voxel faces only.
+        `basins`, `distance`: (z, y, x), int32 and float32: of a slab, and of the slice behind it.
+        `numbers`: the lowest basin that the tables begin with, and the one after their last.
+        `offset`, `own`: first slice of the slab, and how many it has. `grey`: (z, y, x), int32:
+        grey values of the slab, where there are sums of them. `phase`: (z, y, x), uint8, as the
+        void is classified, where voxels of closed void are counted. `faces_only`: whether one
+        crosses between basins over the faces of voxels only.
         """
         xp, launch = self.xp, self.graph.launch
         depth, height, width = shape
@@ -309,12 +310,12 @@ class Gpu:
         sums = xp.zeros((high - low, len(SUMS)), np.uint64)
         bounds = xp.zeros((high - low, 6), np.int32)
         bounds[:, :3] = np.iinfo(np.int32).max
-        closed, has_state = xp.zeros(high - low, np.uint64), np.int32(void_state is not None)
+        closed, has_phase = xp.zeros(high - low, np.uint64), np.int32(phase is not None)
         grey = xp.zeros(1, np.int32) if grey is None else grey
-        void_state = xp.zeros(1, np.uint8) if void_state is None else void_state
-        tables = (sums, bounds, closed, has_state, np.int32(low))
+        phase = xp.zeros(1, np.uint8) if phase is None else phase
+        tables = (sums, bounds, closed, has_phase, np.int32(low))
         blocks = min(-(-count // _RUNS), _BLOCKS)
-        self.graph.launch_blocks("sum_runs", blocks, basins, grey, void_state, *tables, *size)
+        self.graph.launch_blocks("sum_runs", blocks, basins, grey, phase, *tables, *size)
         border_crossings = self.totals(
             self.graph, "count_border_crossings", count // width, N_DIRECTIONS, (basins,), size[1:]
         )
@@ -339,7 +340,7 @@ class Gpu:
         saddles = saddles[used]
         is_none = saddles == 0
         saddle = xp.where(is_none, _NO_WAY, (saddles >> np.uint64(32)).astype(np.int32))
-        # index in the slab
+        # of the slab so far
         place = (~saddles & _LOWER).astype(np.int64) + np.int64(offset * height * width)
         xp.copyto(place, np.int64(0), where=is_none)
         return Scan(
@@ -358,7 +359,7 @@ class Gpu:
         self,
         watershed: GpuWatershed,
         distance: Any,
-        void_state: Any,
+        phase: Any,
         more: Sequence[Any] = (),
         grey: Any = None,
         *,
@@ -366,14 +367,14 @@ class Gpu:
     ) -> tuple[BasinGraph, list[npt.NDArray[Any]]]:
         """Return the graph of all basins, on the host; see `hushpore.pores.watershed.graph.Tables`.
 
-        `watershed`, `distance`: from `watershed` and `squared_distance`, of a whole stack.
-        `void_state`: (z, y, x), uint8, classified. `more`: further arrays to download in the same
-        transfer, returned after the graph. `grey`: as for `scan`.
+        `watershed`, `distance`: as `watershed` and `squared_distance` give them, of a stack in one
+        piece. `phase`: (z, y, x), uint8, as the void is classified. `more`: what else comes to the
+        host with the tables, and is returned beside the graph. `grey`: as for `scan`.
         """
         peaks = watershed.peaks
         numbers = (0, int(peaks.size) + 1)
         shape = watershed.basins.shape
-        where = (shape, numbers, 0, None, grey, void_state)
+        where = (shape, numbers, 0, None, grey, phase)
         found = self.scan(watershed.basins, distance, *where, faces_only=faces_only)
         peak_squared = distance.reshape(-1)[peaks]
         small = [peaks, peak_squared, *more]

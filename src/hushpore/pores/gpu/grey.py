@@ -1,7 +1,7 @@
-"""Grey values on a GPU, uploaded unscaled, and their histogram for the threshold.
+"""Grey values that cross to a GPU as a scanner wrote them, and the threshold that is found there.
 
-The histogram is counted on the GPU in integers and the threshold found from it on the host, so that
-it equals that of the CPU.
+The threshold is that of the CPU because what it comes from is: whole numbers of voxels for each
+grey value, counted on the GPU; the method is applied to them on the host.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
 
-#: Thread blocks that count separately at first: as many as a large GPU runs at once.
+#: Blocks that count, each for itself at first: as many as a large GPU runs at a time.
 _BLOCKS = 1 << 10
 
-#: Minimum number of values per block.
+#: Values that are worth a block.
 _LEAST = 1 << 14
 
-#: Types that the GPU can read, by their number in void.cu; for larger types the void is smaller.
+#: Types that are read on the GPU, as void.cu numbers them. Of larger ones the void is smaller.
 _KINDS = {"b1": 0, "u1": 0, "i1": 1, "u2": 2, "i2": 3, "f4": 4}
 
-_UNKNOWN = 2**31 - 1  # above the rank of every value; negative, below it
+_UNKNOWN = 2**31 - 1  # above and, negative, below the rank of every value
 
 
 def kind_of(volume: Volume) -> int | None:
-    """Return the number in void.cu of the stored type of a volume; None for other types."""
+    """Return by which number void.cu knows the type that would cross; None for others."""
     return _KINDS.get(str(np.dtype(held(volume.data).dtype).str)[1:])
 
 
 class GpuGrey:
-    """Grey values of a volume on a GPU.
+    """The grey values of a volume on a GPU.
 
-    `volume`: 2D or 3D, in memory, of a type with a `kind_of`. `values`: its values as a PyTorch
-    tensor, if they are already on the GPU.
+    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`. `values`: its values where they
+    are on the GPU already; a tensor of PyTorch.
     """
 
     def __init__(self, gpu: Gpu, volume: Volume, values: torch.Tensor | None = None) -> None:
@@ -63,7 +63,7 @@ class GpuGrey:
         self._values = (on_gpu, np.int32(kind), *self._line())
 
     def _line(self) -> tuple[Any, Any, np.int64]:
-        """Return rescale slopes and intercepts on the GPU, and the number of voxels of each."""
+        """Return slopes and intercepts on the GPU, and of how many voxels each is."""
         xp, data = self._gpu.xp, self._volume.data
         if not isinstance(data, Scaled):
             none = xp.zeros(1, np.float64)
@@ -76,7 +76,7 @@ class GpuGrey:
         return on_gpu[0], on_gpu[1], np.int64(self._count // lines[0].size)
 
     def survey(self, *, with_histogram: bool) -> tuple[Range, Histogram | None]:
-        """Find range and histogram, as `void.threshold.survey`; waits for the GPU once."""
+        """Do as `hushpore.pores.void.threshold.survey`; waits for the GPU once."""
         dtype = self.dtype
         counted = counted_once(dtype) if with_histogram else None
         if counted:
@@ -97,15 +97,15 @@ class GpuGrey:
         return found, Histogram(counts[0].astype(np.int64), bins_of(dtype, found)[0])
 
     def ends(self) -> Range:
-        """Return the range of finite values, NaN if there are none; waits for the GPU once."""
+        """Return the range of finite values, NaN where there are none; waits for the GPU once."""
         ranks, bad = self._gpu.get_all([*self._extremes()])
         low, high = _values_of(ranks).astype(self.dtype)
         return Range(low, high, int(bad[0]))
 
     def histogram(self, among: Range) -> Histogram:
-        """Count the values, as `void.threshold.make_histogram`; waits for the GPU once.
+        """Count values as a part of an image of a range; waits for the GPU once.
 
-        `among`: range of the finite values of the whole image.
+        Does as `hushpore.pores.void.threshold.make_histogram`. `among`: of finite values.
         """
         centers, exact = bins_of(self.dtype, among)
         if exact:
@@ -120,7 +120,7 @@ class GpuGrey:
         return Histogram(found.astype(np.int64), centers)
 
     def _extremes(self) -> tuple[Any, Any]:
-        """Return the ranks of the finite extremes, and the number of other values, on the GPU."""
+        """Return the ranks of the ends of finite values, and how many are not; on the GPU."""
         xp = self._gpu.xp
         extremes = xp.full(2, _UNKNOWN, np.int32)
         extremes[1] = -_UNKNOWN
@@ -130,22 +130,22 @@ class GpuGrey:
         return extremes, bad
 
     def rounded(self, step: float) -> Any:
-        """Return values as multiples of a step (z, y, x), int32, as `RoundedGrey`."""
+        """Return values as whole multiples of a step (z, y, x), int32; as `RoundedGrey` does."""
         rounded = self._gpu.xp.empty(self.shape, np.int32)
         size = (np.float64(1 / step), np.int64(self._count))
         self._gpu.void.launch("round_grey", self._count, *self._values, rounded, *size)
         return rounded
 
     def beyond(self, threshold: float | None, *, bright: bool) -> Any:
-        """Return 1 where values are beyond a threshold (None: above 0), else 0, uint8."""
-        void_state = self._gpu.xp.empty(self.shape, np.uint8)
+        """Return 1 where values are beyond a threshold, else 0; None: where they are above 0."""
+        phase = self._gpu.xp.empty(self.shape, np.uint8)
         self._gpu.void.launch(
-            "find_void", self._count, *self._values, void_state, *self._limit(threshold, bright)
+            "find_void", self._count, *self._values, phase, *self._limit(threshold, bright)
         )
-        return void_state
+        return phase
 
     def mark_beyond(self, threshold: float, parts: Any, is_marked: Any, *, bright: bool) -> None:
-        """Mark the components of `GpuComponents` that contain a value beyond a threshold."""
+        """Mark the parts of a void, see `GpuParts`, that hold a value beyond a threshold."""
         marks = (parts, is_marked)
         self._gpu.void.launch(
             "mark_strict", self._count, *self._values, *marks, *self._limit(threshold, bright)
@@ -165,12 +165,12 @@ class GpuGrey:
 
 
 def _ranks_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
-    """Return the ranks of floats, as in void.cu."""
+    """Return the ranks of floats, as void.cu has them."""
     bits = (values + np.float32(0)).view(np.int32)
     return np.where(bits < 0, bits ^ _UNKNOWN, bits).astype(np.int32)
 
 
 def _values_of(ranks: Any) -> Any:
-    """Return the floats of ranks, as in void.cu; NaN if no value is finite."""
+    """Return the floats of ranks, as void.cu has them; nothing finite gives NaN."""
     bits = np.where(ranks < 0, ranks ^ _UNKNOWN, ranks).astype(np.int32)
     return bits.view(np.float32)

@@ -1,4 +1,4 @@
-"""Preparation of a GPU for pores, and the slabs that fit into its memory."""
+"""A GPU for pores: made ready, and into how thin slabs a volume has to be cut to fit there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hushpore.base.volume import Volume
 from hushpore.device.memory import POOLED
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.engine import Gpu
-from hushpore.pores.gpu.void import BYTES_OF_EXTERIOR, GpuComponents, bytes_of_exterior
+from hushpore.pores.gpu.void import BYTES_OUTSIDE, GpuParts, bytes_outside
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.settings import PoreSettings
@@ -37,34 +37,35 @@ if TYPE_CHECKING:
 
     from hushpore.device.backend import Backend
 
-#: Bytes per voxel in use on the GPU at once: distance, box sums and pointers 4 each, void 1; the
-#: rest is for tables.
+#: Bytes a voxel that are in use on the GPU at once: distance, sums around and pointers 4 each, void
+#: 1. The rest is for tables.
 BYTES_A_VOXEL = 14
 
-#: The same if slabs are copied during computing: plus the distance of the next slab and the basins
-#: of the previous one.
+#: And where slabs cross beside the computing: the next has its distance there already, and the one
+#: before its basins still.
 BYTES_IN_SLABS = BYTES_A_VOXEL + 8
 
-#: Bytes per voxel that each stage reads and writes on the GPU, for 16-bit grey values: each array
-#: of each kernel once, without cache misses and without bit flags.
+#: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
+#: each array of each kernel once, without what is read again because it was not kept at hand, and
+#: without flags, a bit a voxel.
 MOVED = {"threshold": 4, "void": 18, "distance": 21, "basins": 28, "measuring": 12}
 
-#: Maximum number of slices for distances along z in 16 bits, including the margin.
+#: Slices of which 16 bits tell how far the nearest solid is along z, with what is added around.
 DEEPEST = 60_000
 
-_MOST = 2**31 - 1  # limit of int32 indices for a slab with the slices beside it
+_MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 _BESIDE = 4  # slices beside a slab
 _WARMED_UP: set[str] = set()  # devices whose kernels are compiled and loaded
 
 
 def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
-    """Return the GPU of a backend, and the slabs to try, each half as thick as the last.
+    """Return the GPU of a backend, and in what slabs to try it: each half as thick as the last.
 
-    Raises DeviceError if the GPU cannot be used; says why.
+    Raises DeviceError if it cannot be used; says why.
     """
     depth = work.shape[0]
     if depth > DEEPEST:
-        raise DeviceError(f"it can process at most {DEEPEST:,} slices, and there are {depth:,}")
+        raise DeviceError(f"it works on {DEEPEST:,} slices at most, and there are {depth:,}")
     try:
         gpu = Gpu.of(backend)
         if backend.device not in _WARMED_UP:
@@ -82,20 +83,20 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
         needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * _bytes_in_slabs(work)
         raise DeviceError(
             f"the thinnest slab needs {readable_bytes(needed)} of the GPU's memory, where "
-            f"{readable_bytes(room)} can be used"
+            f"{readable_bytes(room)} may be taken"
         )
     return gpu, slabs
 
 
 def room_on(backend: Backend) -> int:
-    """Return the usable memory of a GPU in bytes: the limit of its memory pools."""
+    """Return how many bytes may be taken on a GPU: as many as the pools are bounded to."""
     return int(POOLED * backend.free_memory())
 
 
 def fitting_slices(free: int, plane: int, a_voxel: int = BYTES_A_VOXEL) -> int:
-    """Return the number of slices of a slab that fit into the memory of a GPU.
+    """Return how many slices of a slab fit into the memory of a GPU, beside those around them.
 
-    `free`: bytes. `plane`: voxels per slice. `a_voxel`: bytes per voxel.
+    `free`: bytes. `plane`: voxels of a slice. `a_voxel`: bytes that it takes.
     """
     return min(free // (plane * a_voxel), _MOST // plane) - _BESIDE
 
@@ -109,7 +110,7 @@ def _slabs(work: Work, free: int) -> Iterator[Slabs]:
     depth, plane = work.shape[0], math.prod(work.shape[1:])
     is_whole = fitting_slices(free, plane) + _BESIDE >= depth and not work.slabs.on_disk
     thickness = depth if is_whole else fitting_slices(free, plane, _bytes_in_slabs(work))
-    # at most the thickness that was planned for the memory of the host
+    # what the host holds of a slab is planned for
     most = work.slabs.thickness if work.slabs.on_disk else depth
     thickness = min(thickness, most)
     while thickness >= 1:
@@ -118,24 +119,24 @@ def _slabs(work: Work, free: int) -> Iterator[Slabs]:
 
 
 def in_one_piece(work: Work, slabs: Slabs) -> bool:
-    """Return whether the GPU holds the whole stack."""
+    """Whether the GPU holds the whole stack."""
     return len(slabs) == 1 and not work.slabs.on_disk
 
 
 def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
-    """Return whether the GPU can hold the whole stack and its grey values.
+    """Whether the GPU holds the whole stack, and its grey values besides.
 
-    `free`: usable bytes, including those of grey values that are already on the GPU.
+    `free`: bytes that may be taken, with those of grey values that are there already.
     """
     itemsize = np.dtype(held(work.volume.data).dtype).itemsize
-    outside = bytes_of_exterior(work)
+    outside = bytes_outside(work)
     needed = math.prod(work.shape) * (BYTES_A_VOXEL + itemsize)
     needed = max(needed, outside + math.prod(work.shape) * (1 + itemsize))
-    return in_one_piece(work, slabs) and needed <= free and outside <= BYTES_OF_EXTERIOR * _MOST
+    return in_one_piece(work, slabs) and needed <= free and outside <= BYTES_OUTSIDE * _MOST
 
 
 def _warm_up(gpu: Gpu) -> None:
-    """Run all kernels on tiny volumes, since CuPy compiles on first use."""
+    """Do all that is done to a volume to tiny ones: CuPy compiles on first use."""
     grey = np.random.default_rng(0).integers(0, 256, (4, 6, 70))
     ways = [
         (Volume(grey.astype(np.uint16)), PoreSettings(exterior="remove", ball_radius=1)),
@@ -148,15 +149,13 @@ def _warm_up(gpu: Gpu) -> None:
             work = Work(volume, settings, whole, scratch, threads, engine=engine)
             found = result_of(find_grey_value(work))
             found.values.rounded(step_of(found.values.dtype, 0, 255))
-            void_state = result_of(find_void(work, found))
-            counts = result_of(
-                classify_void(work, void_state, result_of(find_air(work, void_state)))
-            )
-            distance = result_of(find_distance(work, void_state))
+            phase = result_of(find_void(work, found))
+            counts = result_of(classify_void(work, phase, result_of(find_air(work, phase))))
+            distance = result_of(find_distance(work, phase))
             basins = result_of(find_basins(work, distance))
-            how = work, basins, void_state, distance, found.rounded
+            how = work, basins, phase, distance, found.rounded
             engine.graph(result_of(measure_basins(*how)), counts, 1.0)
             engine.bring(scratch, "basins", basins.stack)
-    # also for a slab with slices beside it
+    # and to a slab with slices beside it
     gpu.watershed(gpu.put(grey.astype(np.float32)), 1, 3)
-    GpuComponents(gpu, gpu.put((grey > 127).astype(np.uint8))).measure(0, 0)
+    GpuParts(gpu, gpu.put((grey > 127).astype(np.uint8))).measure(0, 0)

@@ -1,8 +1,8 @@
-"""Engine on a GPU that processes slabs, which are copied from and to the host.
+"""Slabs of stacks of the host that cross to a GPU, and what is found of them, back.
 
-If it pays (`hushpore.device.transfers`), three slabs are in flight: the next is read and uploaded,
-one is computed, and the previous one is downloaded. Each direction has its own stream: computing
-waits for the event of an upload, and a download for the event of the computation.
+Where it pays (`hushpore.device.transfers`) three slabs are under way at a time: the next is read
+and goes up, one is computed, and the one before comes down. Each way has a stream of its own:
+computing waits for an event behind what it needs, and a download for one behind what has made it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ T = TypeVar("T")
 
 
 class GpuSlabs(Engine):
-    """Engine for distances, basins and their measures on a GPU; all else on the CPU.
+    """Distances, basins and their measures on a GPU, all else on the CPU.
 
-    `timer`: times copies. `choices`: which optimisations to use.
+    `timer`: times how long slabs take to cross. `choices`: about optimisations.
     """
 
-    # the previous slab is still being downloaded when the next starts
+    # the one before is still on its way when the next is begun
     under_way = 2
 
     def __init__(
@@ -56,17 +56,17 @@ class GpuSlabs(Engine):
         self._gpu = gpu
         self._timer = timer
         self._choices = choices or Choices(Switches())
-        # by the id of the host array, which is kept alive here
+        # by the array of the host, which stays as long as it stands here
         self._sent: dict[int, tuple[npt.NDArray[Any], PendingUpload]] = {}
-        # pending downloads, inside `behind`
+        # what has been begun to come down, where it is not waited for at once
         self._coming: deque[Callable[[], None]] | None = None
 
     def ahead(
         self, parts: Iterable[T], arrays_of: Callable[[T], Sequence[npt.NDArray[Any] | None]]
     ) -> Generator[T, None, None]:
-        """Yield parts while the next one is read and uploaded.
+        """Yield parts of which the next is read, and its arrays go up, while one is worked on.
 
-        `parts`: inputs of slabs; iterated in another thread.
+        `parts`: what a slab is worked on with; iterated in another thread.
         """
 
         def send(part: T) -> T:
@@ -82,7 +82,7 @@ class GpuSlabs(Engine):
             self._sent.clear()
 
     def behind(self, steps: Iterable[T]) -> Generator[T, None, None]:
-        """Yield the items of `steps` once downloaded, while the next one is computed."""
+        """Yield what each step gives when its result is there, while the next is computed."""
         coming = self._coming = deque()
         held: deque[T] = deque()
         try:
@@ -97,28 +97,28 @@ class GpuSlabs(Engine):
         finally:
             self._coming = None
             for each in coming:
-                # only the first error is reported
+                # the first error is the one to tell
                 with suppress(Exception):
                     each()
 
     def fill_distance(
         self,
-        void_state: npt.NDArray[np.uint8],
+        phase: npt.NDArray[np.uint8],
         room: npt.NDArray[np.float32],
         before: npt.NDArray[np.float32] | None,
         after: npt.NDArray[np.float32] | None,
         spacing: Sequence[float],
-        solid_beyond: Sequence[bool],
+        solid_outside: Sequence[bool],
         highest: int = 1,
         within: float = np.inf,
     ) -> npt.NDArray[np.float32]:
-        """Return the squared distance, as `Engine.fill_distance`; `within` is ignored."""
-        edge = np.float32(0.0 if solid_beyond[0] else np.inf)
+        """Do as `Engine.fill_distance`, without `within`."""
+        edge = np.float32(0.0 if solid_outside[0] else np.inf)
         planes = [each for each in (before, after) if each is not None]
-        on_gpu, *crossed = self._put(void_state, *planes)
-        nothing = self._gpu.xp.full(void_state.shape[1:], edge, np.float32)
+        on_gpu, *crossed = self._put(phase, *planes)
+        nothing = self._gpu.xp.full(phase.shape[1:], edge, np.float32)
         carried = tuple(nothing if each is None else crossed.pop(0) for each in (before, after))
-        how = spacing, solid_beyond, highest, carried
+        how = spacing, solid_outside, highest, carried
         self._get(self._gpu.squared_distance(on_gpu, *how), room)
         return room
 
@@ -132,7 +132,7 @@ class GpuSlabs(Engine):
         *,
         faces_only: bool = False,
     ) -> SlabWatershed:
-        """Find the basins of a slab, as `Engine.watershed_slab`; may raise InputError, too."""
+        """Do as `Engine.watershed_slab`, which raises `InputError` too."""
         (heights,) = self._put(distance)
         found = self._gpu.watershed(heights, first, last, count, faces_only=faces_only)
         require_numbers(count + int(found.peaks.size))
@@ -159,7 +159,7 @@ class GpuSlabs(Engine):
         offset: int,
         own: int,
     ) -> Piece:
-        """Scan the first `own` slices, as `hushpore.pores.geometry.contacts.scan_rows`."""
+        """Do as `hushpore.pores.geometry.contacts.scan_rows` of the `own` first slices."""
         low, high = span(basins.reshape(-1, basins.shape[2]), 0, own * basins.shape[1])
         labels, heights, *values = self._put(basins, distance, *([] if grey is None else [grey]))
         where = (shape, (low, high), offset, own)

@@ -1,17 +1,17 @@
-"""Engine on a GPU that holds whole stacks: intermediate results stay on the GPU.
+"""A stack that a GPU holds in one piece: what is found in it stays there until all is known.
 
-The grey values are uploaded once, unscaled, or are already there from the previous job
-(`hushpore.device.resident`); the basins and the tables of their graph are downloaded once, and
-nothing else is copied. The host waits five times:
+Its grey values go up once, as the scanner wrote them, or are there already, left by the job before
+(`hushpore.device.resident`), and the basins come down once, with the tables of their graph; in
+between nothing crosses. The host waits five times:
 
-1. for the range of the grey values and their histogram, for the threshold;
-2. for the number of basins, which determines the size of their tables;
-3. for the number of edges, and whether their table was large enough;
-4. for all tables, in one copy;
-5. for the basins; once more for the distance if it is needed later.
+1. for the range of the grey values and their histogram, which give the threshold;
+2. for the number of basins, which the size of their tables depends on;
+3. for the number of edges, and whether the table of these had room for all;
+4. for all tables, in one piece;
+5. for the basins; once more for the distance where it is needed further.
 
-If the void is found on the host (`hushpore.pores.gpu.void.why_on_host`), it is uploaded instead of
-the grey values, one byte per voxel, and the first wait is dropped.
+Where the void is found on the host (`hushpore.pores.gpu.void.why_on_host`), it goes up instead, one
+byte a voxel, and the first wait falls away.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.gpu.engine import GpuWatershed
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import GpuComponents, mark_exterior
+from hushpore.pores.gpu.void import GpuParts, mark_outside
 from hushpore.pores.slabs import DeviceStack
 from hushpore.pores.void.components import AIR, SOLID
 from hushpore.pores.void.grey import step_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
-    from hushpore.pores.engine import Step
+    from hushpore.pores.engine import Pass
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
@@ -54,10 +54,10 @@ _NO_EXITS = np.zeros(0, np.int64)
 
 
 class GpuWhole(Engine):
-    """Engine on a GPU that holds all stacks of a job, in one slab.
+    """A GPU that holds all stacks of a job, in one slab.
 
-    `timer`: times copies, and counts how often the host waits. `resident`: the grey values, if they
-    are already on the GPU.
+    `timer`: times what crosses, and counts how often the host waits. `resident`: the grey values,
+    where they are on the GPU already.
     """
 
     holds_all = True
@@ -75,17 +75,17 @@ class GpuWhole(Engine):
     def stack(
         self, scratch: Scratch, name: str, shape: Sequence[int], dtype: npt.DTypeLike
     ) -> Stack:
-        """Return a new stack on the GPU."""
+        """Return a stack that holds what is written to it, on the GPU."""
         return DeviceStack(shape, dtype)
 
     def take(self, stack: Stack) -> Stack:
-        """Upload a stack."""
+        """Send a stack up."""
         taken = DeviceStack(stack.shape, stack.dtype)
         taken.write(0, self._put(stack.array()))
         return taken
 
     def bring(self, scratch: Scratch, name: str, stack: Stack) -> Stack:
-        """Download a stack; waits for the GPU."""
+        """Fetch a stack; waits for the GPU."""
         brought = scratch.stack(name, stack.shape, stack.dtype)
         with self._timer.stage("download", nbytes=brought.nbytes, syncs=1):
             self._gpu.get(stack.read(0, len(stack)), brought.array())
@@ -94,7 +94,7 @@ class GpuWhole(Engine):
     def grey(
         self, volume: Volume, slabs: Slabs, choices: Choices | None, timer: StageTimer | None
     ) -> _Values:
-        """Upload grey values, unless they are on the GPU already."""
+        """Send grey values up, where they are not there already."""
         resident, self._resident = self._resident, None
         if resident is not None:
             return _Values(self._gpu, volume, resident)
@@ -103,7 +103,7 @@ class GpuWhole(Engine):
 
     def survey(
         self, values: GpuGrey, with_histogram: bool, padding: float | None
-    ) -> Step[tuple[Range, Histogram | None]]:
+    ) -> Pass[tuple[Range, Histogram | None]]:
         """Find the range of all values, and their histogram; waits for the GPU once."""
         with self._timer.stage("threshold", syncs=1):
             found = values.survey(with_histogram=with_histogram)
@@ -111,56 +111,56 @@ class GpuWhole(Engine):
         return found
 
     def rounded(self, values: GpuGrey, low: float, high: float) -> Any:
-        """Return grey values for sums, rounded when they are read, to save memory."""
+        """Return what sums take for grey values, made where it is read, when there is room."""
         return _Rounded(values, step_of(values.dtype, low, high)) if grey_power() else None
 
     def void(self, values: GpuGrey, threshold: float | None, bright: bool, room: Any) -> Any:
         """Return 1 where values are beyond a threshold, else 0, uint8."""
         return values.beyond(threshold, bright=bright)
 
-    def components(self, faces: tuple[bool, bool, bool], slabs: Slabs) -> Any:
-        """Return a finder of components of the void."""
-        return _SlabComponents(self._gpu, faces)
+    def parts(self, faces: tuple[bool, bool, bool], slabs: Slabs) -> Any:
+        """Return what finds the parts of the void."""
+        return _Parts(self._gpu, faces)
 
-    def is_all_void(self, void_state: Stack, slabs: Slabs) -> bool:
+    def is_all_void(self, phase: Stack, slabs: Slabs) -> bool:
         """Return whether there is no solid; waits for the GPU."""
-        is_solid = (void_state.read(0, len(void_state)) == SOLID).any()
+        is_solid = (phase.read(0, len(phase)) == SOLID).any()
         with self._timer.stage("void", syncs=1):
             (some,) = self._gpu.numbers(is_solid.astype(np.int32).reshape(1))
         return not some
 
-    def mark_exterior(self, work: Work, void_state: Stack) -> None:
+    def mark_outside(self, work: Work, phase: Stack) -> None:
         """Mark the air around the sample."""
-        mark_exterior(self._gpu, work, void_state.read(0, len(void_state)))
+        mark_outside(self._gpu, work, phase.read(0, len(phase)))
 
     def count_air(self, lines: Any) -> Any:
-        """Count the air voxels in each slice (in 2D: row)."""
+        """Count the air in each of some slices (rows, in 2D)."""
         return (lines.reshape(len(lines), -1) == AIR).sum(axis=1, dtype=np.int64)
 
-    def air_crossings(self, void_state: Any) -> Any:
-        """Count the pairs of a void and an air voxel that are neighbours, by direction."""
-        size = tuple(np.int32(length) for length in void_state.shape[1:])
-        given = (void_state,), (np.int32(AIR), *size)
+    def air_crossings(self, phase: Any) -> Any:
+        """Count the neighbours of which one is void and one is air, by direction."""
+        size = tuple(np.int32(length) for length in phase.shape[1:])
+        given = (phase,), (np.int32(AIR), *size)
         name = "count_air_crossings"
-        return self._gpu.totals(self._gpu.graph, name, void_state.size, N_DIRECTIONS, *given)
+        return self._gpu.totals(self._gpu.graph, name, phase.size, N_DIRECTIONS, *given)
 
     def fill_distance(
         self,
-        void_state: Any,
+        phase: Any,
         room: Any,
         before: Any,
         after: Any,
         spacing: Sequence[float],
-        solid_beyond: Sequence[bool],
+        solid_outside: Sequence[bool],
         highest: int = 1,
         within: float = np.inf,
     ) -> Any:
         """Return the squared distance."""
-        return self._gpu.squared_distance(void_state, spacing, solid_beyond, highest)
+        return self._gpu.squared_distance(phase, spacing, solid_outside, highest)
 
-    def clear_air(self, distance: Any, void_state: Any) -> None:
-        """Set the distance to 0 in air, in place."""
-        self._gpu.xp.copyto(distance, np.float32(0), where=void_state >= AIR)
+    def clear_air(self, distance: Any, phase: Any) -> None:
+        """Set the distance to 0 where there is air, in place."""
+        self._gpu.xp.copyto(distance, np.float32(0), where=phase >= AIR)
 
     def watershed_slab(
         self,
@@ -178,20 +178,20 @@ class GpuWhole(Engine):
         return SlabWatershed(found.peaks, _NO_EXITS, _NO_EXITS, found.basins)
 
     def tables(self, shape: Sequence[int], peaks: Any, *, faces_only: bool = False) -> _Tables:
-        """Return the accumulator for the graph."""
+        """Return what the graph is made of."""
         return _Tables(self, peaks, faces_only)
 
     def graph(
         self, tables: _Tables, counts: VoidCounts, grey_step: float
     ) -> tuple[BasinGraph, VoidCounts]:
-        """Measure basins, and download their graph and the counts; waits for the GPU twice."""
+        """Measure basins, and fetch their graph with what was counted; waits for the GPU twice."""
         watershed = GpuWatershed(tables.basins, tables.peaks, None)
         how = {"faces_only": tables.faces_only}
         is_there = [type(each) not in (int, np.ndarray) for each in counts]
         there = [each for each, own in zip(counts, is_there, strict=True) if own]
         with self._timer.stage("measuring", syncs=2):
             graph, found = self._gpu.build_graph(
-                watershed, tables.distance, tables.void_state, there, tables.grey, **how
+                watershed, tables.distance, tables.phase, there, tables.grey, **how
             )
         whole = zip(counts, is_there, strict=True)
         counts = VoidCounts(*(found.pop(0).view(np.int64) if own else each for each, own in whole))
@@ -199,7 +199,7 @@ class GpuWhole(Engine):
         return dataclasses.replace(graph, grey_step=grey_step, border_crossings=crossings), counts
 
     def _put(self, values: Any) -> Any:
-        """Upload an array if it is on the host."""
+        """Send an array up, if it is of the host."""
         if type(values) is not np.ndarray:
             return values
         with self._timer.stage("upload", nbytes=values.nbytes):
@@ -207,53 +207,53 @@ class GpuWhole(Engine):
 
 
 class _Values(GpuGrey):
-    """Grey values of a stack of one slab."""
+    """Grey values of a stack that is one slab."""
 
     def ahead(self, around: object) -> Iterator[GpuGrey]:
-        """Yield the grey values of each slab."""
+        """Yield those of each slab."""
         yield self
 
 
 class _Rounded(NamedTuple):
-    """Grey values that are rounded when read; see `RoundedGrey`."""
+    """Grey values as whole numbers, as they are read; see `RoundedGrey`."""
 
     values: GpuGrey
     step: float
 
     def read(self, first: int, last: int) -> Any:
-        """Return all rounded grey values."""
+        """Return all of them."""
         return self.values.rounded(self.step)
 
 
-class _SlabComponents:
-    """Finder of components on the GPU; see `Engine.components`."""
+class _Parts:
+    """The parts of a void on the GPU; as those of `Engine.parts`."""
 
     def __init__(self, gpu: Gpu, faces: tuple[bool, bool, bool]) -> None:
         self._gpu, self._faces = gpu, faces
 
-    def add_holding(self, void_state: Any, values: GpuGrey, limit: float, bright: bool) -> None:
-        """Find components, and mark those that contain a value beyond a limit."""
-        self._found = GpuComponents(self._gpu, void_state)
+    def add_holding(self, phase: Any, values: GpuGrey, limit: float, bright: bool) -> None:
+        """Find them, and mark those that hold a value beyond a limit."""
+        self._found = GpuParts(self._gpu, phase)
         marks = self._found.parts, self._found.is_marked
         values.mark_beyond(limit, *marks, bright=bright)
 
-    def add(self, void_state: Any, around: Any = None, begin: int = 0) -> None:
-        """Find components, and mark those that touch a face or, with `around`, air."""
-        self._found = GpuComponents(self._gpu, void_state)
+    def add(self, phase: Any, around: Any = None, begin: int = 0) -> None:
+        """Find them, and mark those that reach a face or, where `around` is given, air."""
+        self._found = GpuParts(self._gpu, phase)
         self._found.mark_faces(along_z=(self._faces[0],) * 2, along_y=True)
         if around is not None:
-            self._found.mark_neighbours(void_state, AIR)
+            self._found.mark_neighbours(phase, AIR)
 
-    def classify(self, void_state: Stack, marked: int, unmarked: int) -> Step[Any]:
-        """Write one void state for marked components and one for others; returns totals."""
-        totals = self._found.classify(void_state.read(0, len(void_state)), marked, unmarked)
+    def classify(self, phase: Stack, marked: int, unmarked: int) -> Pass[Any]:
+        """Write a phase label for marked parts, and one for others; returns the totals."""
+        totals = self._found.classify(phase.read(0, len(phase)), marked, unmarked)
         del self._found
         yield 1.0
         return totals
 
 
 class _Tables:
-    """Arrays for the graph of basins, which is built after its memory is checked."""
+    """What the graph of basins is made of, once it is known that there is room for it."""
 
     def __init__(self, engine: GpuWhole, peaks: Any, faces_only: bool) -> None:
         self._engine, self.peaks, self.faces_only = engine, peaks, faces_only
@@ -267,10 +267,10 @@ class _Tables:
         last: int,
         grey: Any = None,
     ) -> None:
-        """Take basins, distances and, for sums of grey values, grey values."""
+        """Take basins, their distances and grey values, where there are sums of these."""
         self.basins, self.distance = basins, distance
         self.grey = None if grey is None else self._engine._put(grey)
 
-    def add_closed(self, basins: Any, void_state: Any, threads: KernelThreads) -> None:
-        """Take the void states, which mark closed void."""
-        self.void_state = void_state
+    def add_closed(self, basins: Any, phase: Any, threads: KernelThreads) -> None:
+        """Take the phases, which say what void is closed."""
+        self.phase = phase

@@ -15,7 +15,7 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_grey
 from hushpore.device.backend import Backend
 from hushpore.pores.job import (
-    exterior_totals,
+    outside_totals,
     prepare,
     warm_up_kind,
 )
@@ -34,7 +34,7 @@ from hushpore.pores.pipeline import (
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.void.components import AIR, OPEN, PADDING, SOLID
+from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import Work
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.events import Event, Job
-    from hushpore.pores.engine import Step
+    from hushpore.pores.engine import Pass
     from hushpore.pores.phases.labelling import Found
     from hushpore.pores.phases.regions import FoundRegions
     from hushpore.pores.phases.settings import PhaseSettings
@@ -115,7 +115,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         "count": len(limits),
         "thresholds": limits[:-1, 1].tolist() if not settings.are_labels else None,
         "sample_voxels": int(sums.voxels.sum()),
-        **exterior_totals(found.exterior, 1 - found.sample / math.prod(volume.shape)),
+        **outside_totals(found.exterior, 1 - found.sample / math.prod(volume.shape)),
         "phases": rows_of(columns),
         "contacts": rows_of(contacts),
         "unit": volume.unit,
@@ -182,7 +182,7 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
         )
 
 
-def _measure(work: Work, labels: Stack, count: int) -> Step[BasinGraph]:
+def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:
     """Count the voxels and contacts of phases, each treated as one basin."""
     # their peaks are not used
     tables = Tables(work.shape, np.zeros(count, np.int64))
@@ -247,7 +247,7 @@ def _alone(work: Work, found: Found, number: int) -> Stack:
         labels, room = found.labels.read(first, last), own.room(first, last)
         room[...] = SOLID
         room[labels == number] = OPEN
-        room[labels == 0] = PADDING
+        room[labels == 0] = FILLED_IN
         if found.air is not None and number > 1:
             room[found.air.read(first, last) == AIR] = SOLID
         own.write(first, room)

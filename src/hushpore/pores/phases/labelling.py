@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
-    from hushpore.pores.engine import Step
+    from hushpore.pores.engine import Pass
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.pipeline import (
         Stages,
@@ -102,7 +102,7 @@ def _paint(
     void: Stack,
     mask: npt.NDArray[np.bool_] | None,
     labels: Stack,
-) -> Step[int]:
+) -> Pass[int]:
     """Write the phase number of each voxel; returns the number of sample voxels."""
     count = 0
     for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
@@ -144,7 +144,7 @@ def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     return Found(labels, limits, sample, Exterior("keep", settings.ball_radius))
 
 
-def _collect(values: GreyValues, name: str) -> Step[npt.NDArray[np.int64]]:
+def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:
     """Return the distinct labels above 0, in ascending order."""
     known = np.zeros(0, np.int64)
     for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
@@ -169,7 +169,7 @@ def _take_labels(
     known: npt.NDArray[np.int64],
     mask: npt.NDArray[np.bool_] | None,
     labels: Stack,
-) -> Step[int]:
+) -> Pass[int]:
     """Write the rank of each label; returns the number of sample voxels."""
     count = 0
     for (first, last), part in zip(work.slabs, values.ahead(), strict=True):

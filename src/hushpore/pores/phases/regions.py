@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.engine import Step
+    from hushpore.pores.engine import Pass
     from hushpore.pores.slabs import Stack
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.work import Work
@@ -50,7 +50,7 @@ class Regions:
         self._peaks: list[npt.NDArray[np.int64]] = []
         self._phases: list[npt.NDArray[np.int64]] = []
 
-    def add(self, number: int, phase: Stack) -> Step[None]:
+    def add(self, number: int, phase: Stack) -> Pass[None]:
         """Split a phase, given as a void with all other phases as its walls."""
         work = self._work
         before = sum(peaks.size for peaks in self._peaks)
@@ -73,7 +73,7 @@ class Regions:
         self._peaks.append(graph.peak[numbering.root])
         self._phases.append(np.full(numbering.root.size, number))
 
-    def measure(self) -> Step[FoundRegions]:
+    def measure(self) -> Pass[FoundRegions]:
         """Number all regions by the flat index of their peaks, and measure regions and contacts."""
         work = self._work
         peaks, phases = np.concatenate(self._peaks), np.concatenate(self._phases)

@@ -1,1 +1,1 @@
-"""Uncertainty of a segmentation: plausible thresholds, merge heights and sub-volumes."""
+"""How sure the figures of a segmentation are: thresholds, merge heights, and parts of the scan."""

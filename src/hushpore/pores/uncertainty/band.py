@@ -1,11 +1,12 @@
-"""Band of equally plausible thresholds.
+"""Thresholds that a scan cannot tell apart.
 
-Voxels at least two voxels away from any surface are pure void or solid and give the grey value and
-noise of each. Three thresholds are plausible: the one in use, the middle between void and solid
-(ISO-50, the surface in a symmetrically blurred scan), and the minimum-error threshold for two such
-noisy classes. The band is widened by the partial-volume effect, which displaces the surface by a
-tenth of a voxel (the best accuracy of surfaces in X-ray CT) or, for pores small relative to the
-blur, by the squared blur divided by their radius.
+What is known of grey values that are of one phase for sure, two voxels off any surface, is where
+each phase lies and how much noise is left. There are three thresholds, then, that one may defend:
+the one that was taken, the middle between the phases, where the surface lies in a scan that is
+blurred alike on both sides (ISO-50), and the one of minimum error, for which of two phases as noisy
+as these the rarer gives way. Beyond them the partial volume moves the surface: by a tenth of a
+voxel, as accurate as surfaces are found in X-ray CT at best; or, where pores are small for the
+blur, by the blur squared over their radius.
 
 References
 ----------
@@ -25,40 +26,41 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Best accuracy of a surface position, in voxels.
+#: How well the place of a surface is known at best, in voxels.
 SURFACE = 0.1
 
-#: Minimum distance of a threshold from void and solid, as a fraction of their contrast.
-_MARGIN = 0.1
+#: Share of the way between both phases that a threshold keeps from either.
+_APART = 0.1
 
-#: Minimum number of voxels away from surfaces for a meaningful median.
+#: Voxels of a phase, off its surfaces, of which a median says something.
 _ENOUGH = 50
 
-#: Standard deviation of normal noise per median absolute deviation.
+#: Standard deviations in a median deviation from the median, of normal noise.
 _MAD = 1.4826
 
 
 class Band(NamedTuple):
-    """Plausible thresholds: grey values from `low` to `high`."""
+    """Thresholds that cannot be told apart: grey values from `low` to `high`."""
 
     low: float
     high: float
 
 
 def threshold_band(
-    values: npt.NDArray[Any], exterior: npt.NDArray[np.bool_], threshold: float, radius: float
+    values: npt.NDArray[Any], outside: npt.NDArray[np.bool_], threshold: float, radius: float
 ) -> Band:
-    """Return the band of thresholds that are as plausible as the one in use.
+    """Return the thresholds that a scan cannot tell from the one that was taken.
 
-    `values`: (z, y, x), grey values. `exterior`: (z, y, x), bool: excluded voxels. `threshold`: the
-    one in use. `radius`: typical pore radius, in voxels.
+    `values`: (z, y, x), grey values. `outside`: (z, y, x), bool: what is not of the sample, and
+    does not count. `threshold`: the one that was taken. `radius`: typical one of the pores, in
+    voxels.
     """
-    is_dark = (values <= threshold) & ~exterior
-    is_bright = (values > threshold) & ~exterior
+    is_dark = (values <= threshold) & ~outside
+    is_bright = (values > threshold) & ~outside
     if not (is_dark.any() and is_bright.any()):
         return Band(threshold, threshold)
-    dark, noise_of_dark = _grey_and_noise(values, is_dark)
-    bright, noise_of_bright = _grey_and_noise(values, is_bright)
+    dark, noise_of_dark = _phase(values, is_dark)
+    bright, noise_of_bright = _phase(values, is_bright)
     apart = bright - dark
     middle = (dark + bright) / 2
     variance = (noise_of_dark**2 + noise_of_bright**2) / 2
@@ -67,7 +69,7 @@ def threshold_band(
     step = _step_at_surfaces(values, is_dark, is_bright, apart)
     blur = apart / (step * math.sqrt(2 * math.pi))
     moved = step * max(SURFACE, blur**2 / radius)
-    low, high = dark + _MARGIN * apart, bright - _MARGIN * apart
+    low, high = dark + _APART * apart, bright - _APART * apart
     defended = (threshold, middle, likely)
     return Band(
         min(max(min(defended) - moved, low), threshold),
@@ -75,12 +77,12 @@ def threshold_band(
     )
 
 
-def is_cut_off(values: npt.NDArray[Any], exterior: npt.NDArray[np.bool_], threshold: float) -> bool:
-    """Return whether most of the void or solid is clipped to the lowest or highest grey value.
+def is_cut_off(values: npt.NDArray[Any], outside: npt.NDArray[np.bool_], threshold: float) -> bool:
+    """Whether most of a phase has the lowest, or highest, grey value of all; as `threshold_band`.
 
-    Noise and blur cannot be estimated in such a scan. Parameters as for `threshold_band`.
+    Of such a scan, of two values at worst, neither noise nor blur can be told.
     """
-    inside = values[~exterior]
+    inside = values[~outside]
     if not inside.size:
         return False
     dark, bright = inside[inside <= threshold], inside[inside > threshold]
@@ -90,13 +92,13 @@ def is_cut_off(values: npt.NDArray[Any], exterior: npt.NDArray[np.bool_], thresh
     )
 
 
-def _grey_and_noise(values: npt.NDArray[Any], is_own: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the grey value and the noise (standard deviation) of void or solid off surfaces."""
+def _phase(values: npt.NDArray[Any], is_phase: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the grey value of a phase, and the standard deviation of its noise, off surfaces."""
     from scipy import ndimage
 
-    inner = is_own
+    inner = is_phase
     for _ in range(2):
-        # thin structures have no voxels away from surfaces: use those at surfaces
+        # thin phases have no inside: what lies next to a surface has to do
         thinner = ndimage.binary_erosion(inner, border_value=1)
         if np.count_nonzero(thinner) < _ENOUGH:
             break
@@ -112,7 +114,7 @@ def _step_at_surfaces(
     is_bright: npt.NDArray[np.bool_],
     apart: float,
 ) -> float:
-    """Return the mean grey-value step between neighbouring voxels across surfaces."""
+    """Return by how much grey values differ on average across a surface, from voxel to voxel."""
     total, count = 0.0, 0
     for axis in range(values.ndim):
         before = tuple(slice(None, -1) if a == axis else slice(None) for a in range(values.ndim))

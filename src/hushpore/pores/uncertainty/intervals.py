@@ -1,11 +1,12 @@
-"""Uncertainty intervals of porosity, number of pores and median diameter.
+"""Intervals of porosity, number of pores and median diameter, and what they are made of.
 
-Three contributions are combined by the root of the sum of their squares, as in the GUM, separately
-below and above the figure:
+Three things that a figure may be wrong by are put together as the guide to uncertainty does it, by
+the root of the sum of their squares, on each side of the figure by itself:
 
-- *sampling*: the scan is a sample of the material; bootstrap over sub-volumes, times Student's t;
-- *threshold*: segmentation at both ends of the band of plausible thresholds, which are taken as
-  uniformly distributed, so that 90 % of them lie within nine tenths of the way;
+- *sampling*: the scan is a part of the material; by a bootstrap over its parts, times Student's t
+  for as many parts;
+- *threshold*: the segmentation is made again at both ends of the thresholds that the scan cannot
+  tell apart; they are as likely as each other, of which 90 % are nine tenths of the way;
 - *merge height*: likewise, from two thirds to one and a half of the height.
 
 References
@@ -28,7 +29,7 @@ from hushpore.pores.numbering import (
 )
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
-from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, rev_edge_length_of
+from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
 from hushpore.pores.void.components import AIR
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.watershed.merging import height_of
@@ -47,23 +48,23 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.merging import Numbering
     from hushpore.pores.work import Work
 
-#: Stage name in progress bars.
+#: What a progress bar calls it.
 STAGE = "intervals"
 
-#: Maximum number of voxels for estimating the band of plausible thresholds.
+#: Voxels at most by which it is found which thresholds cannot be told apart.
 SAMPLE = 1 << 24
 
-#: Coverage of the intervals, also used for uniformly distributed contributions.
+#: How much of what is likely lies inside, in all and of what is as likely as anything beside it.
 LEVEL = 0.9
 
-#: Merge heights to compare, as multiples of the one in use.
+#: Merge heights that are compared: multiples of the one that was taken.
 HEIGHTS = (2 / 3, 3 / 2)
 
 
 class Interval(NamedTuple):
-    """Uncertainty interval of a figure.
+    """Where a figure lies, and what that is made of.
 
-    `parts`: contributions below and above the figure, as fractions of it, by their source.
+    `parts`: by what they stem from, how far it goes below and above, as shares of the figure.
     """
 
     low: float
@@ -80,8 +81,9 @@ def combined(
 ) -> Interval:
     """Return the interval of a figure.
 
-    `error`: standard error of sampling from `parts` sub-volumes; NaN if unknown. `others`:
-    alternative values of the figure, by source. `most`: upper bound of the figure.
+    `error`: its standard error by sampling, of as many `parts` of the scan; NaN where that is not
+    known. `others`: by what they stem from, what the figure would be besides. `most`: that it can
+    be.
     """
     from scipy import special
 
@@ -98,14 +100,14 @@ def combined(
 
 
 class Merged(NamedTuple):
-    """Basins and their merging into pores."""
+    """Basins, and which pores they are merged to."""
 
     graph: BasinGraph
     numbering: Numbering
     sample: int  # voxels of the sample
 
     def figures(self, volume: Volume) -> tuple[float, int, float | None]:
-        """Return the figures with intervals, in the order of `INTERVALS`."""
+        """Return the figures that have intervals: as `INTERVALS` are in the record."""
         sizes = self.diameters(volume)
         voxels = int(self.graph.voxels[self.numbering.label_of > 0].sum())
         return voxels / self.sample, sizes.size, float(np.median(sizes)) if sizes.size else None
@@ -119,21 +121,21 @@ class Merged(NamedTuple):
         return np.asarray(np.cbrt(6 * size / np.pi))
 
 
-class Uncertainty(NamedTuple):
-    """Uncertainty of the figures of a segmentation."""
+class Certainty(NamedTuple):
+    """How sure the figures of a segmentation are."""
 
     intervals: dict[str, Interval]  # by the names of `hushpore.pores.tables.totals.INTERVALS`
-    band: Band | None  # plausible thresholds; None without a global threshold
+    band: Band | None  # thresholds that cannot be told apart; None where there is no one threshold
     curve: dict[str, npt.NDArray[np.float64]]  # see `hushpore.pores.uncertainty.subvolumes.curve`
-    rev_edge_length: float | None  # None if larger than the scan allows to find
-    parts: int  # number of sub-volumes of the bootstrap
-    is_cut_off: bool = False  # whether grey values are clipped, so that the band is too narrow
+    settled: float | None  # edge from which on a part is representative; None where it never is
+    parts: int  # of the scan, that were drawn
+    is_cut_off: bool = False  # whether grey values are, so that the band is too narrow
 
     @property
     def totals(self) -> dict[str, Any]:
-        """Entries of the record."""
+        """What the record says."""
         totals: dict[str, Any] = {
-            "rev_edge_length": self.rev_edge_length,
+            "rev_edge_length": self.settled,
             "bootstrap_parts": self.parts,
         }
         for name, each in self.intervals.items():
@@ -144,29 +146,29 @@ class Uncertainty(NamedTuple):
         return totals
 
 
-def find_uncertainty(
+def find_certainty(
     work: Work,
-    void_state: npt.NDArray[np.uint8],
+    phase: npt.NDArray[np.uint8],
     labels: npt.NDArray[np.int32],
     merged: Merged,
     threshold: float | None,
     again: Callable[[PoreSettings], Generator[Event, Any, Merged]],
-) -> Generator[Event, None, Uncertainty | None]:
-    """Find the uncertainty of a segmentation; None if there are no pores.
+) -> Generator[Event, None, Certainty | None]:
+    """Find how sure the figures of a segmentation are; None where there is no pore.
 
-    `void_state`: (z, y, x), uint8; `AIR` and above is outside the sample. `labels`: (z, y, x),
-    int32. `threshold`: the one in use; None for a boolean volume or a local threshold. `again`:
-    segments the same volume with other settings.
+    `phase`: (z, y, x), uint8; `AIR` and above is not of the sample. `labels`: (z, y, x), int32.
+    `threshold`: that was taken; None where there is none, or one for each voxel. `again`:
+    segments the same volume by other settings.
     """
     settings, volume = work.settings, work.volume
     graph, numbering = merged.graph, merged.numbering
     radius = height_of(graph, "auto", volume.n_spatial).radius
     if radius is None or not numbering.root.size:
         return None
-    void, inside = labels > 0, void_state < AIR
+    void, inside = labels > 0, phase < AIR
     if settings.sample_mask:
-        # solid outside the mask is not part of the sample either
-        inside &= ~beyond_mask(work, 0, len(void_state))
+        # solid outside it is not of the sample either
+        inside &= ~beyond_mask(work, 0, len(phase))
     places = np.stack(np.unravel_index(graph.peak[numbering.root], void.shape), axis=1)
     diameter = merged.diameters(volume)
     flat = volume.n_spatial == 2
@@ -180,7 +182,7 @@ def find_uncertainty(
     errors, parts = bootstrap(sample, 2 * radius * min(volume.spacing))
     yield Progress(STAGE, 1, 4, "", 0.96)
     found = curve(sample)
-    rev = rev_edge_length_of(found, float(min(np.array(volume.shape) * volume.spacing)))
+    settled = settled_at(found, float(min(np.array(volume.shape) * volume.spacing)))
     sampled = int(np.count_nonzero(inside))
     porosity = float(np.count_nonzero(void)) / sampled
     figures = porosity, diameter.size, float(np.median(diameter))
@@ -209,18 +211,18 @@ def find_uncertainty(
             for values, figure in zip(others, found_there.figures(volume), strict=True):
                 if figure is not None:
                     values.setdefault("threshold", []).append(figure)
-    # porosity is at most 1
+    # there is no more void than sample
     each = zip(INTERVALS, figures, errors, others, (1.0, math.inf, math.inf), strict=True)
     intervals = {
         name: combined(figure, error, parts, rest, most) for name, figure, error, rest, most in each
     }
-    return Uncertainty(intervals, band, found, rev, parts, cut_off)
+    return Certainty(intervals, band, found, settled, parts, cut_off)
 
 
 def _middle_slices(
     work: Work, inside: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Return the grey values of the middle slices and their exterior."""
+    """Return grey values by which it is told how sure a threshold is, and what is outside."""
     depth, *plane = inside.shape
     count = min(depth, max(1, SAMPLE // math.prod(plane)))
     first = (depth - count) // 2
@@ -229,5 +231,5 @@ def _middle_slices(
 
 
 def _at_work(event: Event) -> Progress:
-    """Return progress of an unknown amount for any event of the inner job."""
+    """Return that something happens, which is all that is told of a job."""
     return Progress(STAGE, 0, 0, "", 0.97)

@@ -1,4 +1,4 @@
-"""Bootstrap over sub-volumes, and representative elementary volume (REV).
+"""Figures of parts of a scan: how far they differ, and from which size on they do not.
 
 References
 ----------
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Minimum width of a bootstrap sub-volume in typical pore diameters, so that sub-volumes are nearly
-#: independent.
+#: Typical diameters of pores that a part of the bootstrap is wide at least: parts are then nearly
+#: independent of each other.
 WIDE = 2.0
 
-#: Maximum number of sub-volumes along an axis.
+#: Parts along an axis at most.
 _MOST = 6
 
-#: Minimum number of sub-volumes. With two, Student's t has one degree of freedom, and the interval
-#: of a porosity of 94 % would range from 61 to 127 %.
+#: Parts of a scan, from two of which no spread is told: Student's t of one degree of freedom would
+#: make the interval of a porosity of 94 % go from 61 to 127 %.
 FEWEST_PARTS = 3
 
-#: Number of bootstrap draws.
+#: Draws of the bootstrap.
 DRAWS = 400
 
-#: Number of cells along the shortest edge of the scan; the cubes of the REV curve consist of cells.
+#: Cells along the shortest edge of the scan, of which the cubes of the curve are made.
 CELLS = 16
 
-#: Relative spread of the porosity below which a cube is representative.
+#: From the edge on from which the spread of porosity is below this share of it, it has settled.
 SETTLED = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Data of a segmentation that sub-volumes need.
+    """A segmentation, as far as parts of it are looked at.
 
-    `void`, `sample`: bool, in the shape of the volume: pores, and the sample around them. `places`:
-    (pores, axes): voxel of each pore's peak. `diameter`: (pores,). `spacing`: voxel size along each
-    axis.
+    `void`, `sample`: bool, of the shape of the volume: pores, and the sample that they are in.
+    `places`: (pores, axes): the voxel of each pore's peak. `diameter`: (pores,). `spacing`: along
+    each axis.
     """
 
     void: npt.NDArray[np.bool_]
@@ -60,17 +60,17 @@ class Sample:
 
 
 def bootstrap(sample: Sample, diameter: float) -> tuple[npt.NDArray[np.float64], int]:
-    """Return the standard errors of sampling: the scan is only a part of the material.
+    """Return the standard errors that stem from the scan being a part of the material only.
 
-    Sub-volumes are drawn with replacement, `DRAWS` times. The variance is corrected for their small
-    number n by n / (n - 1).
+    Parts of the scan are drawn with replacement, `DRAWS` times, and their figures put together. Of
+    few parts the spread is enlarged by n / (n - 1).
 
-    `diameter`: typical pore diameter, in the unit of the spacing.
-    Returns: (3,): standard errors of porosity, number of pores and median diameter, and the number
-    of sub-volumes; NaN if the scan is too small for `FEWEST_PARTS`.
+    `diameter`: the typical one of the pores, in the unit of the spacing.
+    Returns: (3,): standard errors of porosity, number of pores and median diameter, and how many
+    parts there are; NaN where the scan is too small for `FEWEST_PARTS`.
     """
     extent = np.array(sample.void.shape) * sample.spacing
-    # at most one per slice
+    # never more of them along an axis than slices
     counts = [
         int(np.clip(along // (WIDE * diameter), 1, min(_MOST, length)))
         for along, length in zip(extent, sample.void.shape, strict=True)
@@ -87,7 +87,7 @@ def bootstrap(sample: Sample, diameter: float) -> tuple[npt.NDArray[np.float64],
     n = used.size
     if n < FEWEST_PARTS or not len(part):
         return np.full(3, np.nan), n
-    # fixed seed: the same scan gives the same interval
+    # the same scan gives the same interval
     drawn = np.random.default_rng(0).integers(0, n, (DRAWS, n))
     times = np.stack([np.bincount(used[each], minlength=void.size) for each in drawn])
     order = np.argsort(sample.diameter)
@@ -104,11 +104,12 @@ def bootstrap(sample: Sample, diameter: float) -> tuple[npt.NDArray[np.float64],
 
 
 def curve(sample: Sample) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the REV curve: porosity and pore number density of cubes by edge length.
+    """Return porosity and pores in a volume, of cubes of the sample by their edge.
 
-    For each edge length, all cubes on a grid of cells of which at least half is sample.
-    Returns: by name: ``edge`` in the unit of the spacing; number of ``cubes``; mean and 5 % and
-    95 % quantiles (``_low``, ``_high``) of ``porosity`` and of ``density``, pores per unit volume.
+    Of each edge all cubes that lie on a grid of cells, where at least half of each is sample.
+    Returns: by names: ``edge`` in the unit of the spacing; how many ``cubes``; of ``porosity`` and
+    of ``density``, pores in a unit of volume, mean, and 5 and 95 per cent quantiles (``_low``,
+    ``_high``).
     """
     extent = np.array(sample.void.shape) * sample.spacing
     edge = float(extent.min()) / CELLS
@@ -137,15 +138,15 @@ def curve(sample: Sample) -> dict[str, npt.NDArray[np.float64]]:
     return dict(zip(names, np.array(rows, np.float64).reshape(-1, len(names)).T, strict=True))
 
 
-#: Suffixes of the columns of a figure of the curve.
+#: What a figure of the curve has.
 ENDS = ("", "_low", "_high")
 
 
-def rev_edge_length_of(found: dict[str, npt.NDArray[np.float64]], extent: float) -> float | None:
-    """Return the REV edge length, from which on the porosity of cubes is representative.
+def settled_at(found: dict[str, npt.NDArray[np.float64]], extent: float) -> float | None:
+    """Return the edge from which on the porosity of cubes has settled; None where it has not.
 
-    From there on, nine cubes in ten lie within `SETTLED` of the mean. Up to half the `extent` of
-    the scan, as there are too few larger cubes that do not overlap; None if it is larger.
+    That is where nine cubes in ten lie within `SETTLED` of the mean, up to half the `extent` of the
+    scan: of larger ones there are too few that do not overlap.
     """
     looked_at = found["edge"] <= extent / 2
     spread = np.maximum(
@@ -159,9 +160,9 @@ def rev_edge_length_of(found: dict[str, npt.NDArray[np.float64]], extent: float)
 def _sums(
     values: npt.NDArray[np.bool_], bounds: Sequence[npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.int64]:
-    """Count the true voxels of each box; `bounds`: first index of each box along each axis."""
+    """Return how much of each box is true; `bounds`: where boxes begin, along each axis."""
     ends = [*bounds[0][1:], len(values)]
-    # `reduceat` would convert all values to int64 first
+    # `reduceat` would take all values as int64 first
     summed: npt.NDArray[np.int64] = np.stack(
         [values[a:b].sum(axis=0, dtype=np.int64) for a, b in zip(bounds[0], ends, strict=True)]
     )
@@ -171,7 +172,7 @@ def _sums(
 
 
 def _moving(values: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
-    """Return the sums over all cubes of `width` cells along each axis."""
+    """Return the sums over all cubes of cells, `width` along each axis."""
     total = np.pad(values, [(1, 0)] * values.ndim)
     for axis in range(values.ndim):
         total = np.cumsum(total, axis=axis)

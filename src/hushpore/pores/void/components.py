@@ -1,7 +1,7 @@
-"""Connected components of the void: open if connected to a face of the volume, else closed.
+"""The parts of the void: open, connected to a face of the volume, and closed, which is not.
 
-Components are 6-connected. They are labelled on runs (stretches of void along x), which are far
-fewer than voxels.
+Components are 6-connected. They are found on runs, stretches of void along x, of which there are
+far fewer than voxels.
 
 References
 ----------
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
 
 
-#: Void states of a voxel. Void is open until found to be closed. From `AIR` on, voxels are outside
-#: the sample: air, where the sample ends, or padding, beyond which the sample may continue.
-SOLID, OPEN, CLOSED, AIR, PADDING = 0, 1, 2, 3, 4
+#: What a voxel is: solid; void, open until it is known to be closed; or not of the sample, which is
+#: all from `AIR` on: air around it, where solid ends, or filled in, where it may go on.
+SOLID, OPEN, CLOSED, AIR, FILLED_IN = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of void along x in a slab, and the 6-connected part of the slab that each belongs to."""
+    """Stretches of void along x in a slab, and which of its 6-connected parts each belongs to."""
 
     shape: tuple[int, int, int]  # (z, y, x) of the slab
     row_start: npt.NDArray[np.int64]  # (z * y + 1,), int64: first run of each row
-    # (runs,), int32: first voxel of a run, and the voxel after its last
+    # (runs,), int32: first voxel of a run, and the one after its last
     begin: npt.NDArray[np.int32]
     end: npt.NDArray[np.int32]
     part: npt.NDArray[np.int32]  # (runs,), int32: from 0
     count: int  # number of parts
-    # (parts,), int32: voxels of each part; None for the runs of a face
+    # (parts,), int32: voxels of each, where it is not of a face alone
     voxels: npt.NDArray[np.int32] | None = None
 
     def face(self, last: bool) -> Runs:
-        """Return the runs of the first or last slice, with the parts of the slab."""
+        """Return the runs of the first slice, or of the last one, with the parts of the slab."""
         height = self.shape[1]
         rows = self.row_start[-height - 1 :] if last else self.row_start[: height + 1]
         own = slice(rows[0], rows[-1])
@@ -54,19 +54,19 @@ class Runs:
 
     def paint(
         self,
-        void_state: npt.NDArray[np.uint8],
-        state_of: npt.NDArray[np.uint8],
+        phase: npt.NDArray[np.uint8],
+        phase_of: npt.NDArray[np.uint8],
         threads: KernelThreads,
     ) -> None:
-        """Write the void state of each part, in place; `OPEN`, the initial state, is skipped."""
-        if (state_of == OPEN).all():
+        """Write the phase of each part, in place, but where it is `OPEN`, as all void is first."""
+        if (phase_of == OPEN).all():
             return
-        rows = void_state.reshape(-1, void_state.shape[-1])
-        where = (rows, self.row_start, self.begin, self.end, self.part, state_of)
+        rows = phase.reshape(-1, phase.shape[-1])
+        where = (rows, self.row_start, self.begin, self.end, self.part, phase_of)
         threads.over(len(rows), _paint_runs, *where, smallest=256)
 
     def holding(self, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return which parts contain a voxel of `strict` (z, y, x), one bool per part."""
+        """Return which parts hold a voxel of `strict` (z, y, x), one bool a part."""
         rows = strict.view(np.uint8).reshape(-1, strict.shape[-1])
         marked = np.zeros(self.count, np.bool_)
         _mark_parts(rows, self.row_start, self.begin, self.end, self.part, marked)
@@ -74,12 +74,13 @@ class Runs:
 
 
 class Components:
-    """The 6-connected components of a void that is processed slab by slab.
+    """The 6-connected components of a void that is met slab by slab.
 
-    `faces`: for each axis, whether its two faces count as openings (in 2D, those of z do not).
-    `slabs`: partition of the stack. Runs are kept if stacks are in memory, else found again.
-    `voxels`: (components,), int64. `is_open`: (components,), bool: whether a component touches a
-    face of the volume or contains a marked part.
+    `faces`: for each axis, whether its two faces count as an opening (in a 2D image those of z do
+    not). `slabs`: how the stack is cut. Runs are kept where stacks are in memory, and else found
+    anew.
+    `voxels`: (components,), int64. `is_open`: (components,), bool: whether it touches a face of the
+    volume, or what was marked.
     """
 
     def __init__(self, faces: tuple[bool, bool, bool], slabs: Slabs) -> None:
@@ -95,18 +96,18 @@ class Components:
 
     @property
     def totals(self) -> tuple[int, int, int]:
-        """Number of open voxels, of closed voxels, and of components."""
+        """Void voxels that are open, those that are not, and the number of components."""
         opened = int(self.voxels.sum(where=self.is_open))
         return opened, int(self.voxels.sum()) - opened, int(self.voxels.size)
 
     def add(self, runs: Runs, marked: npt.NDArray[np.bool_] | None = None) -> None:
-        """Add the next slab; `marked` parts, (parts,), bool, count as open."""
+        """Add the next slab; parts that are `marked`, (parts,), bool, count as open."""
         first, last = self.slabs[len(self._counts)]
         faces = (self.faces[0] and first == 0, self.faces[0] and last == self.slabs.depth)
         touches = touching(runs, (faces, self.faces[1:]))
         if marked is not None:
             touches |= marked
-        assert runs.voxels is not None, "runs of a whole slab"
+        assert runs.voxels is not None, "it is not of a face"
         if self._runs:
             offsets = np.cumsum([0, *self._counts])[-2:]
             self._pairs.append(pairs_across(self._runs[-1], runs) + offsets)
@@ -117,7 +118,7 @@ class Components:
         self._runs.append(runs)
 
     def join(self) -> None:
-        """Join parts that are connected across slabs, after the last slab."""
+        """Join what is connected across slabs, once all are added."""
         if len(self._found) == 1:
             voxels, self.is_open = self._found.pop()
             self.voxels = voxels.astype(np.int64)
@@ -129,7 +130,7 @@ class Components:
         self.voxels, self.is_open = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         first = 0
         while self._found:
-            # freed one by one: in noise, parts take more memory than voxels
+            # in noise parts take more room than voxels
             voxels, touches = self._found.pop(0)
             own = self._component[first : first + voxels.size]
             first += voxels.size
@@ -141,27 +142,27 @@ class Components:
     def paint(
         self,
         slab: int,
-        void_state: npt.NDArray[np.uint8],
-        state_of: npt.NDArray[np.uint8],
+        phase: npt.NDArray[np.uint8],
+        phase_of: npt.NDArray[np.uint8],
         threads: KernelThreads,
     ) -> None:
-        """Write the void state of each component into a slab, in place; see `Runs.paint`."""
-        runs = self._runs[slab] if self._runs else find_runs(void_state, threads)
+        """Write the phase of each component into a slab, in place; see `Runs.paint`."""
+        runs = self._runs[slab] if self._runs else find_runs(phase, threads)
         first = sum(self._counts[:slab])
-        runs.paint(void_state, state_of[self._component[first : first + runs.count]], threads)
+        runs.paint(phase, phase_of[self._component[first : first + runs.count]], threads)
 
 
-def find_runs(void_state: npt.NDArray[Any], threads: KernelThreads) -> Runs:
+def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     """Find the 6-connected parts of the void in a slab.
 
-    `void_state`: (z, y, x), bool or uint8, C order: void is `OPEN` or True.
+    `phase`: (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true.
     """
-    depth, height, width = void_state.shape
-    rows = void_state.view(np.uint8).reshape(-1, width)
+    depth, height, width = phase.shape
+    rows = phase.view(np.uint8).reshape(-1, width)
     row_start = np.zeros(len(rows) + 1, np.int64)
     threads.over(len(rows), _count_runs, rows, row_start[1:], smallest=256)
     np.cumsum(row_start, out=row_start)
-    # first written by the threads, so that they and not the caller wait for the pages
+    # what is made here is filled by the threads, who so wait for its memory, and not the caller
     begin, end, part = (np.empty(row_start[-1], np.int32) for _ in range(3))
     where = (row_start, begin, end)
 
@@ -171,29 +172,28 @@ def find_runs(void_state: npt.NDArray[Any], threads: KernelThreads) -> Runs:
         _find_runs(rows, *where, line, line.view(np.uint64), found, first, last)
 
     threads.over(len(rows), fill, smallest=256)
-    starts = threads.over(depth, _connect, height, *where, part)
-    # unwritten memory is not committed
+    begun = threads.over(depth, _connect, height, *where, part)
+    # memory that is not written to is not taken
     voxels = np.empty(part.size, np.int32)
-    count = _connect_across(height, *where, part, np.array(starts), voxels)
+    count = _connect_across(height, *where, part, np.array(begun), voxels)
     return Runs((depth, height, width), *where, part, count, voxels[:count].copy())
 
 
 def closed_bits(
-    void_state: npt.NDArray[np.uint8],
+    phase: npt.NDArray[np.uint8],
     threads: KernelThreads,
     out: npt.NDArray[np.uint8] | None = None,
 ) -> npt.NDArray[np.uint8]:
-    """Return the closed void as bits: (z, y, x / 8), uint8, eight voxels along x per byte.
+    """Return where void is closed: (z, y, x / 8), uint8, eight voxels along x in a byte.
 
-    `void_state`: (z, y, x), uint8. The first of eight voxels is the highest bit, as in
-    `numpy.packbits`.
+    `phase`: (z, y, x), uint8. The first of eight is the highest bit, as of `numpy.packbits`.
     """
-    depth, height, width = void_state.shape
+    depth, height, width = phase.shape
     bits = np.empty((depth, height, -(-width // 8)), np.uint8) if out is None else out
 
     def pack(first: int, last: int) -> None:
         for z in range(first, last):
-            bits[z] = np.packbits(void_state[z] == CLOSED, axis=-1)
+            bits[z] = np.packbits(phase[z] == CLOSED, axis=-1)
 
     threads.over(depth, pack)
     return bits
@@ -202,7 +202,7 @@ def closed_bits(
 def find_components(
     void: npt.NDArray[Any], faces: tuple[bool, bool, bool], threads: KernelThreads
 ) -> Components:
-    """Find the 6-connected components of a void in memory.
+    """Find the 6-connected components of a void in one piece.
 
     `void`: as for `find_runs`. `faces`: see `Components`.
     """
@@ -212,12 +212,12 @@ def find_components(
     return components
 
 
-def find_padding(
+def find_filled_in(
     values: npt.NDArray[Any], padding: float, threads: KernelThreads
 ) -> npt.NDArray[np.bool_]:
-    """Return the padding around a scan: voxels of one value connected to the rim of their slice.
+    """Return what is filled in around a scan: voxels of one value up to the rim of their slice.
 
-    `values`: (z, y, x). `padding`: the value, which may also be an ordinary grey value elsewhere.
+    `values`: (z, y, x). `padding`: that value. Elsewhere it may be a grey value like any other.
     """
     found: npt.NDArray[np.uint8] = np.equal(values, padding).view(np.uint8)
     for plane in found:
@@ -230,7 +230,7 @@ def find_padding(
 def touching(
     runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]
 ) -> npt.NDArray[np.bool_]:
-    """Return which parts touch the first or last slice, or the faces along y or x."""
+    """Return which parts touch the first or last slice, or both faces in y, or in x."""
     ends, (along_y, along_x) = faces
     touches = np.zeros(runs.count, np.bool_)
     rows = np.zeros(runs.shape[:2], np.bool_)
@@ -252,9 +252,9 @@ def touching(
 def join_pairs(
     count: int, first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]]
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """Return the component of each part, from 0, and the number of components.
+    """Return the component, from 0, of each of some parts, and how many components there are.
 
-    `first`, `second`: (n,): the two parts of each connected pair.
+    `first`, `second`: (n,): the two parts of each pair that is connected.
     """
     component = np.arange(count, dtype=np.int32)
     pairs = (np.ascontiguousarray(each, np.int64) for each in (first, second))
@@ -262,7 +262,7 @@ def join_pairs(
 
 
 def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
-    """Return the connected pairs of parts (n, 2) of two neighbouring slabs."""
+    """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
     last, first = before.face(last=True), after.face(last=False)
     keys = np.empty(last.part.size + first.part.size, np.int64)
     count = _overlaps(
@@ -270,7 +270,7 @@ def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
         *(first.row_start, first.begin, first.end, first.part),
         keys,
     )
-    # one number per pair: sorting rows of two takes several times as long
+    # as one number each: rows of two take several times as long to sort
     keys = np.unique(keys[:count])
     return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1)
 
@@ -284,7 +284,7 @@ def _mark_parts(
     part: npt.NDArray[np.int32],
     marked: npt.NDArray[np.bool_],
 ) -> None:
-    """Mark the parts with a run that contains a voxel above zero."""
+    """Mark the parts of runs that hold a voxel above zero."""
     for row in range(len(rows)):
         for run in range(start[row], start[row + 1]):
             for x in range(begin[run], end[run]):
@@ -297,7 +297,7 @@ def _mark_parts(
 def _count_runs(
     rows: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], first: int, last: int
 ) -> None:
-    """Write the number of runs of each row, for a range of rows."""
+    """Write how many runs each of a range of rows has."""
     for row in range(first, last):
         line = rows[row]
         count = np.int32(line[0] == 1)
@@ -318,11 +318,11 @@ def _find_runs(
     first: int,
     last: int,
 ) -> None:
-    """Write the start and end of each run, for a range of rows.
+    """Write where runs begin and end, for a range of rows.
 
-    Eight voxels are compared at once, as most are equal. Otherwise each change between neighbours
-    starts or ends a run, which is recorded without a branch. `line`, `words`, `found`: buffers for
-    a row, the same row as words, and the positions of changes.
+    Eight voxels are looked at at once: most are alike. Of others each that is not like the one
+    before is where a run begins or ends, which is noted without a branch. `line`, `words`, `found`:
+    room for a row, for the same in words, and for these places.
     """
     width = rows.shape[1]
     for row in range(first, last):
@@ -353,7 +353,7 @@ def _connect(
 ) -> int:
     """Join the runs of a range of slices by union-find; returns the first slice.
 
-    Initially, each run is its own parent. Parents stay within the range.
+    At first every run is its own parent. No parent lies outside the range.
     """
     for run in range(start[first * height], start[last * height]):
         parent[run] = run
@@ -372,16 +372,16 @@ def _connect_across(
     begin: npt.NDArray[np.int32],
     end: npt.NDArray[np.int32],
     parent: npt.NDArray[np.int32],
-    starts: npt.NDArray[np.int64],
+    begun: npt.NDArray[np.int64],
     voxels: npt.NDArray[np.int32],
 ) -> int:
     """Join ranges of slices, and number the parts from 0, in the order of their first runs.
 
-    `starts`: first slice of each range. The numbers replace the parents. `voxels`: output, voxels
-    of each part. Returns the number of parts.
+    `begun`: the first slice of each range. The numbers take the place of the parents. `voxels`:
+    room for how many each part has. Returns how many parts there are.
     """
-    for piece in range(1, starts.size):
-        for row in range(starts[piece] * height, (starts[piece] + 1) * height):
+    for piece in range(1, begun.size):
+        for row in range(begun[piece] * height, (begun[piece] + 1) * height):
             _union_rows(parent, start, begin, end, row, row - height)
     count = _compact(parent)
     for part in range(count):
@@ -401,21 +401,21 @@ def _union_rows(
     other: int,
 ) -> None:
     """Join all runs of two rows that overlap in x."""
-    # unsigned indices skip the check for negative ones
+    # without a sign indices are not asked whether they count from the end
     a, last = np.uint64(start[row]), np.uint64(start[row + 1])
     b, other_last = np.uint64(start[other]), np.uint64(start[other + 1])
     while a < last and b < other_last:
         end_a, end_b = end[a], end[b]
         if begin[a] < end_b and begin[b] < end_a:
             _union(parent, np.int64(a), np.int64(b))
-        # branch-free: in noise, half of the predictions would be wrong
+        # without a branch, which in noise would be mistaken half of the time
         a += np.uint64(end_a < end_b)
         b += np.uint64(end_a >= end_b)
 
 
 @inlined
 def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) -> None:
-    """Join the trees of `a` and `b` under the smaller root, with path halving."""
+    """Join the trees of `a` and `b` under the smaller root, halving the paths on the way."""
     while parent[a] != a:
         parent[a] = parent[parent[a]]
         a = parent[a]
@@ -432,7 +432,7 @@ def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) 
 def _join_pairs(
     parent: npt.NDArray[np.int32], first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
 ) -> int:
-    """Write the component of each part, given connected pairs; returns their number."""
+    """Write the component of each part, of which some pairs are connected; returns how many."""
     for i in range(first.size):
         _union(parent, first[i], second[i])
     return _compact(parent)
@@ -440,7 +440,7 @@ def _join_pairs(
 
 @inlined
 def _compact(parent: npt.NDArray[np.int32]) -> int:
-    """Replace parents by consecutive numbers of their trees; returns the number of trees."""
+    """Replace parents, which come first in their trees, by numbers of trees; returns how many."""
     count = 0
     for i in range(parent.size):
         if parent[i] == i:
@@ -463,7 +463,7 @@ def _overlaps(
     part_b: npt.NDArray[np.int32],
     pairs: npt.NDArray[np.int64],
 ) -> int:
-    """Write pairs of parts with runs that overlap in x, ``a << 32 | b``; returns their number."""
+    """Write the parts of all runs of two slices that overlap in x, ``a << 32 | b``; count them."""
     count = 0
     for row in range(start_a.size - 1):
         a = start_a[row]
@@ -486,13 +486,13 @@ def _paint_runs(
     begin: npt.NDArray[np.int32],
     end: npt.NDArray[np.int32],
     part: npt.NDArray[np.int32],
-    state_of: npt.NDArray[np.uint8],
+    phase_of: npt.NDArray[np.uint8],
     first: int,
     last: int,
 ) -> None:
-    """Write the void state of the part of each run, unless it is `OPEN`."""
+    """Write the phase of the part of each run, but where it is `OPEN`."""
     for row in range(first, last):
         for run in range(start[row], start[row + 1]):
-            void_state = state_of[part[run]]
-            if void_state != 1:
-                rows[row, begin[run] : end[run]] = void_state
+            phase = phase_of[part[run]]
+            if phase != 1:
+                rows[row, begin[run] : end[run]] = phase

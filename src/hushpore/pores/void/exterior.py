@@ -1,13 +1,13 @@
-"""Exterior of a sample: surrounding air and padding, found quickly from sampled grey values.
+"""What lies around a sample, found quickly in some of the grey values: air, and filled-in voxels.
 
-A scan may show a whole core in air, a block cut out of a core, or a foam whose void reaches all
-faces. They differ in projection: with air around a sample, whole bundles of lines at the rim cross
-the volume without meeting solid, and these bundles are wider than any passage through the pores. So
-the solid of sampled slices is projected along each axis, and a disc with a diameter of half the
-volume, which pores do not admit, is rolled over the silhouette from outside.
+A scan may show a whole core in air, a block cut out of one, or a foam whose void reaches all faces.
+What tells them apart is seen along lines: where there is air around a sample, whole bundles of
+lines go through the volume without meeting any solid, at its rim, and wider than any way through
+the pores. So the solid of some slices is projected along each axis, and a disc a quarter as wide as
+the volume is rolled over its silhouette from outside, into which pores do not let it.
 
-Voxels outside a round field of view are often padded with a value that no voxel of the scan has.
-Padding is recognised by that: one value, around the rest, without similar values beside it.
+Voxels outside a round field of view are often filled in with one value, which is no grey value of
+anything. They are known by that: one value, around the rest, with nothing like it beside them.
 """
 
 from __future__ import annotations
@@ -40,62 +40,62 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Minimum contrast of solid and air, in widths of the middle 80 % of the grey values of air.
+#: Distance of the grey values of solid from those of air, in widths of the middle 80 % of these.
 _EVEN = 2.5
 
-#: Maximum fraction of the sample that the ball may remove where a much larger one cannot enter.
+#: Share of a sample that a ball may take where a much larger one does not get.
 _TAKEN = 0.1
 
-#: Maximum void fraction of what the ball leaves, if it removes more than that.
+#: Share of what a ball leaves that may be void where it takes more than that.
 _HOLLOW = 0.25
 
-#: Width of openings that the ball may enter in any case, in radii of the ball.
+#: Width of ways into which it may get all the same, in radii of the ball.
 _WIDE = 3.0
 
-#: Minimum number of solid voxels for estimating a grey-value drift.
+#: Places in the solid of which a drift of its grey is found at the least.
 _FEWEST = 1000
 
-#: Approximate maximum number; more take time without improving the estimate.
+#: And about at most: more take time, and tell nothing more.
 _SAMPLED = 20_000
 
-#: Maximum distance from the median, in median absolute deviations, of voxels used for the drift.
+#: Median deviations from the middle up to which the grey of a place counts for a drift.
 _ODD = 8.0
 
-#: Number of blocks along each axis, to distinguish drift from coarse texture.
+#: Blocks along each axis by which a drift is told from a coarse texture.
 _BLOCKS = 6
 
-#: Minimum drift, in standard deviations of block means around the fit.
+#: How much larger a drift is than what blocks deviate from it.
 _CLEAR = 4.0
 
-#: Minimum drift to report, relative to the contrast of solid and void.
+#: Drift, as a share of what parts the solid from the void, that is worth a word.
 _UNEVEN = 0.15
 
-#: Minimum ratio to report of the porosity with a wider ball to that with the ball.
+#: How many times as much void a wider ball leaves that is worth a word.
 _CUT_OFF = 1.1
 
 
 class Exterior(NamedTuple):
-    """Exterior of a sample, and its treatment."""
+    """What lies around a sample, and what to do with it."""
 
-    treatment: str  # ``"keep"``, ``"remove"`` or ``"remove-slicewise"``, as in the setting
-    radius: float  # of the rolling ball, in voxels
-    share: float = 0.0  # approximate fraction of the volume to exclude
-    padding: float | None = None  # grey value of padding; None if there is none
-    kept: float = 0.0  # approximate fraction of the volume that is kept air
-    gain: float = 1.0  # porosity with the widest possible ball, relative to this ball
-    widest: float = 0.0  # radius of the widest ball; 0 if the gain is small
-    drift: float = 0.0  # of the solid, relative to its contrast with void; 0 if small
-    groups: tuple[float, float] | None = None  # peaks of the void, if it has two
+    treatment: str  # ``"keep"``, ``"remove"`` or ``"remove-slicewise"``, as the setting says it
+    radius: float  # of the ball that finds the air, in voxels
+    share: float = 0.0  # which share of the volume is left out, about
+    padding: float | None = None  # value of voxels that are filled in; None where none are
+    kept: float = 0.0  # which share of the volume is air that counts, about
+    gain: float = 1.0  # how many times as much of the sample is void for a ball as wide as may be
+    widest: float = 0.0  # its radius; 0 where that makes no odds
+    drift: float = 0.0  # of the solid's grey, for what parts it from the void; 0 where it is little
+    groups: tuple[float, float] | None = None  # grey values of the void, if they are of two groups
 
     def apply(self, settings: PoreSettings) -> PoreSettings:
-        """Return settings with the treatment of the exterior decided."""
+        """Return settings that say themselves what to do with the air."""
         return dataclasses.replace(settings, exterior=self.treatment, ball_radius=self.radius)
 
 
 def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
-    """Return sampled grey values of a sample, without its exterior.
+    """Return some grey values of a sample, and none of what is around it.
 
-    `volume`: 2D or 3D. `slices`: maximum number of slices to read, at least four.
+    `volume`: 2D or 3D. `slices`: how many are read at most, of four at least.
     Returns: (n,), of the type of the volume.
     """
     from scipy import ndimage
@@ -108,21 +108,22 @@ def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
         void = void_of(small, settings)
         assert void is not None, "there is air"
         left_out = left_out | rolled(void | left_out, small, around.radius)
-    # the rim is partly exterior
+    # the rim is neither
     left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
     values: npt.NDArray[Any] = small.values[~left_out]
-    # a single grey value would be useless
+    # of one value alone nothing would be seen
     return values if values.size and values.min() < values.max() else small.values.ravel()
 
 
 def find_exterior(
     volume: Volume, settings: PoreSettings, thumbnail: Thumbnail | None = None
 ) -> Exterior:
-    """Find the exterior of the sample in a volume, 2D or 3D, and decide on its treatment.
+    """Find what lies around the sample of a volume, 2D or 3D, whose void settings describe.
 
-    `thumbnail`: of the volume, if known.
-    Returns: the treatment given by the settings; with ``"auto"``, ``"keep"`` if no exterior or no
-    threshold is found or a sample mask is given. Padding is excluded, too, unless air is kept.
+    `thumbnail`: of the volume, where it is at hand.
+    Returns: what to do: what the settings say, where they say it; else ``"keep"`` where nothing is
+    found, no threshold is, or a mask says what the sample is. What is filled in is left out too,
+    but where air is kept.
     """
     small = thumbnail or make_thumbnail(volume)
     outside = settings.exterior if settings.removes_air else "keep"
@@ -139,23 +140,24 @@ def find_exterior(
     radius = 0.0 if found.treatment == "keep" else found.radius
     groups = None if void is None else _find_groups(void, small, settings, radius)
     if settings.keeps_all:
-        # kept as requested, with a note
+        # it is done as it is asked for, and said
         kept = 0.0 if found.treatment == "keep" else found.share
         return nothing._replace(kept=kept, drift=drift, groups=groups)
     return found._replace(groups=groups)
 
 
 def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
-    """Return the drift of the grey value of the solid, caused for example by beam hardening.
+    """Return by how much the grey of the solid differs from place to place, as by beam hardening.
 
-    The range of a parabola fitted to the solid, from the 5 % to the 95 % quantile, relative to the
-    contrast of solid and void; 0 if small or unknown.
+    As a share of what parts it from the void: of a parabola through its grey values, from where
+    one in twenty is lower to where one in twenty is higher. 0 where that is little, or cannot be
+    told.
     """
     from scipy import ndimage
 
     values = small.values
     measured = ~small.padded
-    # without partial volume beside void
+    # beside void they are in part of that
     solid = ndimage.binary_erosion(~void & measured, np.ones((1, 3, 3), np.bool_))
     places = np.argwhere(solid)
     places = places[:: max(1, len(places) // _SAMPLED)]
@@ -164,13 +166,13 @@ def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
         return 0.0
     grey = values[tuple(places.T)].astype(np.float64)
     middle = float(np.median(grey))
-    # grains of another material are outliers
+    # some grains of another material are no drift
     usual = np.abs(grey - middle) <= _ODD * np.median(np.abs(grey - middle))
     at = places / (np.array([max(n, 2) for n in values.shape]) - 1.0) - 0.5
     design = np.column_stack([np.ones(len(at)), at, at**2])
     fitted = design @ np.linalg.lstsq(design[usual], grey[usual])[0]
     low, high = np.percentile(fitted, (5, 95))
-    # a coarse texture deviates from the fit as much as it drifts
+    # nor is it where blocks differ from that as much: they are of a coarse texture
     block = np.minimum((_BLOCKS * (at + 0.5)).astype(np.int64), _BLOCKS - 1)
     block = np.ravel_multi_index(tuple(block[usual].T), (_BLOCKS,) * 3)
     voxels = np.bincount(block)
@@ -186,10 +188,10 @@ def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
 def _find_groups(
     void: npt.NDArray[np.bool_], small: Thumbnail, settings: PoreSettings, radius: float
 ) -> tuple[float, float] | None:
-    """Return the peaks of the grey values of the pores, if they form two groups; else None.
+    """Return where the grey values of the pores lie, if a method left two groups of them.
 
-    `radius`: of the rolling ball; 0 without surrounding air. Air and small pores differ in grey
-    value, too, and are checked separately.
+    `radius`: of the ball that finds the air around the sample; 0 where there is none. Air and pores
+    of few voxels are two groups, too, and are looked at apart.
     """
     from scipy import ndimage
 
@@ -204,7 +206,7 @@ def _find_groups(
     if radius:
         outside = rolled(void | padded, small, radius)
     solid = ~void & ~padded
-    # without partial volume beside solid
+    # beside solid they are in part of that, which is no group
     pure = ndimage.binary_erosion(void, np.ones((1, 3, 3), np.bool_), border_value=1) & ~padded
     for part in (pure & ~outside, pure & outside):
         if part.any() and solid.any():
@@ -216,20 +218,20 @@ def _find_groups(
 
 
 def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Exterior) -> Exterior:
-    """Return the treatment of the air around a sample; `nothing` if there is none."""
+    """Return what to do with the air around a sample; `nothing` where there is none."""
     from scipy import ndimage
 
     padded = small.padded
     if void.all() or not any(is_around(void, padded, at, small.spacing) for at in axes_of(void)):
         return nothing
     radius, outside, places, hull, widest = _fitting_ball(void, small, nothing.radius)
-    # without means that include padding or solid
+    # means beside what is filled in, or solid, are in part of that
     mixed = ndimage.binary_dilation(padded[places], np.ones((1, 5, 5), np.bool_))
     mixed |= ndimage.binary_dilation(~void[places], np.ones((1, 3, 3), np.bool_))
     shown = small.means[places], outside & ~mixed, ~void[places]
     if small.values.dtype != np.bool_ and not _is_even(*shown):
         return nothing
-    # whole slices may be padding
+    # whole slices may be filled in
     ends = np.flatnonzero(~padded.all(axis=(1, 2)))[[0, -1]]
     is_cut = small.depth > 1 and not void[ends].all()
     way = "remove-slicewise" if is_cut else "remove"
@@ -247,13 +249,13 @@ def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Exterior) 
 def _fitting_ball(
     void: npt.NDArray[np.bool_], small: Thumbnail, radius: float
 ) -> tuple[float, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.bool_], float]:
-    """Return the radius of a ball that stays outside the sample, and what it covers.
+    """Return the radius of a ball that does not get inside the sample, and what it covers.
 
-    Returns: the radius; the exterior in some slices, and the indices of these slices in the
-    thumbnail; and the sample that the widest possible ball leaves in them, with its radius.
+    That in some slices, with their places in the thumbnail; and what in these a ball leaves that
+    is as wide as may be, with its radius.
 
-    A ball that fits through the pores of a foam enters it deeply and leaves struts thinner than the
-    space that it removes. The radius is doubled until that does not happen.
+    A ball that fits through the pores of a foam gets far into it, and leaves struts that are
+    thinner than what it takes. Twice the radius is tried instead, and so on.
     """
     from scipy import ndimage
 
@@ -282,7 +284,7 @@ def _fitting_ball(
 def _is_even(
     values: npt.NDArray[np.float32], air: npt.NDArray[np.bool_], solid: npt.NDArray[np.bool_]
 ) -> bool:
-    """Return whether air has one grey value, unlike the dark side of an uneven matrix."""
+    """Whether air is of one grey value, and not the darker side of a ground of uneven grey."""
     if not air.any() or not solid.any():
         return True
     low, middle, high = np.percentile(values[air], (10, 50, 90))

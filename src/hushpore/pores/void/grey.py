@@ -1,4 +1,4 @@
-"""Grey values of a volume, read slab by slab."""
+"""The grey values of a volume, as they are read slab by slab."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class RoundedGrey:
-    """Grey values as integers, so that their sums are exact in any order.
+    """Grey values as whole numbers, of which sums are exact in any order.
 
-    `low`, `high`: lowest and highest grey value. `step`: grey value of one unit: 1 for integers,
-    else a power of two such that 24 bits (fewer if squares are summed) hold all values.
+    `low`, `high`: the lowest and the highest of them.
+    `step`: the grey value that 1 stands for: 1 for integers, else a power of two, such that 24 bits
+    (fewer where squares are summed) hold all values.
     """
 
     def __init__(self, values: GreyValues, low: float, high: float) -> None:
@@ -33,7 +34,7 @@ class RoundedGrey:
         self.step = step_of(values.dtype, low, high)
 
     def read(self, first: int, last: int) -> npt.NDArray[np.int32]:
-        """Return slices `first` to `last` (z, y, x)."""
+        """Return some slices (z, y, x)."""
         values = self._values.read(first, last)
         if self.step == 1:
             return values.astype(np.int32)
@@ -44,13 +45,13 @@ class RoundedGrey:
 
 
 def rounded_grey(values: GreyValues, low: float, high: float) -> RoundedGrey | None:
-    """Return grey values rounded for exact sums; None if no sum needs them."""
+    """Return what sums take for grey values; None where none takes any."""
     return RoundedGrey(values, low, high) if grey_power() else None
 
 
 def step_of(dtype: np.dtype[Any], low: float, high: float) -> float:
     """Return the step of `RoundedGrey`, such that sums over 2**31 voxels fit into int64."""
-    # frexp: the largest value is below two to the power of `largest`
+    # frexp: the largest is less than two to the power of this
     bits, largest = (
         31 // max(grey_power(), 1),
         math.frexp(max(abs(float(low)), abs(float(high))))[1],
@@ -61,11 +62,12 @@ def step_of(dtype: np.dtype[Any], low: float, high: float) -> float:
 
 
 class GreyValues:
-    """Values of a volume as a stack; an image is a stack of one slice.
+    """The values of a volume as a stack; an image is a stack of one slice.
 
-    `volume`: 2D or 3D, from any source: NumPy, memory map, dask, zarr, planes of a file. `slabs`:
-    read slab by slab if stacks are on disk, else all at once. `choices`: whether slabs are read
-    ahead; records the decision. `timer`: times the waiting for slabs of a file.
+    `volume`: 2D or 3D, from any source: NumPy, a memory map, dask, zarr, planes of a file. `slabs`:
+    how it is read: a slab at a time where stacks lie on disk, else once and for all. `choices`:
+    whether slabs are read ahead; told what was decided. `timer`: told how long slabs of a file are
+    waited for.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class GreyValues:
         self._whole = None if slabs.on_disk else self._stacked(volume.array())
 
     def read(self, first: int, last: int) -> npt.NDArray[Any]:
-        """Return slices `first` to `last` in native byte order and C order; do not modify them."""
+        """Return some slices, (z, y, x), in native byte order and C order; not to be changed."""
         if self._whole is not None:
             return self._whole[first:last]
         data = self.volume.data
@@ -93,9 +95,9 @@ class GreyValues:
     def ahead(
         self, around: Callable[[int, int], tuple[int, int]] | None = None
     ) -> Iterator[npt.NDArray[Any]]:
-        """Yield all slabs in order; from a file, the next one is read ahead.
+        """Read all slabs in order; those of a file while the one before is worked on.
 
-        `around`: returns the slices to read for the slices of a slab; by default the same.
+        `around`: gives the slices to read for those of a slab; by default the slab's own.
         """
         cuts = [around(*cut) if around else cut for cut in self.slabs]
         if self._whole is not None:

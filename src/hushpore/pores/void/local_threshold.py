@@ -1,20 +1,21 @@
-"""Local thresholds: a threshold for each voxel, from its neighbourhood.
+"""Local thresholds: a voxel is void where it is darker than what is around it, by so much.
 
-The threshold of a voxel depends on mean m and standard deviation s of a window centred on it:
+What is around a voxel is a window centred on it, of mean m and standard deviation s. Thresholds:
 
 - Niblack: ``m - k * s``;
-- Sauvola: ``m * (1 + k * (s / r - 1))``, where r is the largest standard deviation to expect.
+- Sauvola: ``m * (1 + k * (s / r - 1))``, where r is the greatest deviation to be expected.
 
-Sauvola designed the formula for 8-bit pages: grey values start at 0, and r is half the range of the
-type. That is meaningless for CT numbers below zero, floats, or 12 bits stored in 16. Here grey
-values are counted from the lowest value of the volume, and r is half the range of the volume, so
-that the void does not depend on the scale of the grey values. For bright pores, grey values are
-counted from the highest value down. Beyond its faces the volume is mirrored, as in scikit-image's
-functions of these names. Padding is excluded from all windows.
+Sauvola's was made for pages of 8 bits: it takes grey values to begin at 0 and r to be half of what
+a type can hold, which says nothing for CT numbers below zero, for floats, or for 12 bits in a type
+of 16. So here grey values are counted from the lowest one in the volume, and r is half of the range
+of the volume; the void is then the same whatever the scale of the greys. For bright pores the scale
+is turned over, and counted from the highest value down. Beyond the faces of the volume it is
+mirrored, as in scikit-image's functions of these names. What is filled in around a scan with one
+value is no part of any window.
 
-Window sums are taken in integers and thus exact: the void is bit-identical for any slabs and number
-of threads. Values with more than 65,536 levels, such as floats, are rounded to 2**-18 of the
-range.
+The sums of a window are taken in whole numbers and so are exact: the void is the same, bit for bit,
+however the volume is cut into slabs and whatever the number of threads. Values of more than 65,536
+levels, floats among them, are rounded for that to 2**-18 of the range.
 
 References
 ----------
@@ -41,31 +42,31 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.void.threshold import Range
 
-#: Bytes per voxel of one slice that each thread needs for its sums.
+#: Bytes a voxel of one slice that each thread needs for its sums.
 BYTES_IN_WINDOW = 80
 
-#: Whether a method uses the largest standard deviation r.
+#: Whether the threshold of a method depends on how far values deviate at most.
 _TAKES_RANGE = {"sauvola": True, "niblack": False}
 
-_EXACT = 1 << 16  # integers of up to this many levels are not rounded
-_LEVELS = 1 << 18  # levels of other values: sums of squares in the largest window fit int64
-_NOTHING = -1  # level of padding, which is in no window
+_EXACT = 1 << 16  # levels that whole numbers are counted by as they are
+_LEVELS = 1 << 18  # levels of anything else: their squares, summed in the largest window, fit int64
+_NOTHING = -1  # level of a voxel that is in no window
 
 
 @dataclass(frozen=True, eq=False)
 class LocalThreshold:
-    """Parameters of a local threshold that is applied slab by slab."""
+    """How to find the void slab by slab by a local threshold."""
 
     method: str  # ``sauvola`` or ``niblack``
     window: tuple[int, int, int]  # (z, y, x): voxels of the window along each axis, odd
-    k: float  # factor k of the method
-    bright: bool  # whether the pores are brighter than solid
+    k: float  # how far below the mean, in the method's own measure
+    bright: bool  # whether the pores are the bright phase
     depth: int  # slices of the whole stack
-    grey: Range  # of the whole stack, without padding
-    padding: float | None = None  # grey value of padding; None if there is none
+    grey: Range  # the range of the whole stack, without what is filled in
+    padding: float | None = None  # the value that is filled in, where there is such
 
     def slices(self, first: int, last: int) -> tuple[int, int]:
-        """Return the slices needed for a slab: half a window more on both sides."""
+        """Return the slices that are needed for those of a slab: half a window more."""
         half = self.window[0] // 2
         return max(first - half, 0), min(last + half, self.depth)
 
@@ -77,13 +78,13 @@ class LocalThreshold:
         threads: KernelThreads,
         out: npt.NDArray[np.bool_] | None = None,
     ) -> npt.NDArray[np.bool_]:
-        """Return the void of a slab.
+        """Return where the pores are in a slab.
 
-        `values`: (z, y, x), any real dtype: the `slices` for this slab. `first`, `last`: slices of
-        the slab in the whole stack.
+        `values`: (z, y, x), any real dtype: the `slices` for this slab. `first`, `last`: the slices
+        of the slab, counted in the whole stack.
         Returns: (last - first, y, x), bool, C order.
 
-        Each thread uses `BYTES_IN_WINDOW`, independent of the window.
+        Takes `BYTES_IN_WINDOW` for each thread, whatever the window.
         """
         begin, _ = self.slices(first, last)
         shape = (last - first, *values.shape[1:])
@@ -120,21 +121,21 @@ class LocalThreshold:
                 np.less_equal(height, below / scale, out=void[z - first])
                 _add(levels(z), -1, sums)
 
-        # each range of slices starts by summing a whole window
+        # each range begins with as many slices as a window has
         threads.over(last - first, threshold_slices, smallest=max(1, self.window[0] // 2))
         return void
 
     def _height(self, plane: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return grey values above the lowest or, for bright pores, below the highest value.
+        """Count grey values from the lowest up, or for bright pores from the highest down.
 
-        Values are clipped to the range of the volume.
+        What lies beyond the range counts as its end.
         """
         low, high = (plane.dtype.type(end) for end in (self.grey.low, self.grey.high))
         plane = plane.clip(low, high)
         if plane.dtype.kind == "f":
             wide = plane.astype(np.float64)
             return float(high) - wide if self.bright else wide - float(low)
-        # may wrap around in a signed type; as unsigned it is the correct difference
+        # a difference that wraps around is right in the unsigned twin of the type
         difference = high - plane if self.bright else plane - low
         height: npt.NDArray[Any] = difference.view(f"u{plane.itemsize}")
         return height
@@ -143,28 +144,28 @@ class LocalThreshold:
 def window_in_voxels(
     window: float, spacing: Sequence[float], per_slice: bool
 ) -> tuple[int, int, int]:
-    """Return the size of a window along z, y and x: odd numbers of voxels, close to a cube.
+    """Return the voxels of a window along z, y and x: odd numbers, as near as can be to a cube.
 
-    `window`: edge length in voxels of the smallest spacing. `spacing`: voxel size (z, y, x).
-    `per_slice`: whether the window is 2D, within a slice.
+    `window`: its side in voxels of the smallest spacing. `spacing`: voxel size in z, y, x order.
+    `per_slice`: whether it lies in one slice.
     """
     sides = [2 * round((window * min(spacing) / step - 1) / 2) + 1 for step in spacing]
     return (1 if per_slice else max(1, sides[0]), max(1, sides[1]), max(1, sides[2]))
 
 
 def _mirrored(length: int, window: int) -> npt.NDArray[np.int64]:
-    """Return indices along an axis that is mirrored by half a window on both sides.
+    """Return where the voxels of an axis lie that is continued by half a window on both sides.
 
-    Entries i to ``i + window`` are the window around voxel i.
+    Entry i to ``i + window`` are the window around voxel i.
     """
     return np.pad(np.arange(length), window // 2, mode="reflect")
 
 
 @kernel
 def _add(levels: npt.NDArray[np.int32], sign: int, sums: npt.NDArray[np.int64]) -> None:
-    """Add a plane of levels and their squares to the sums, or subtract it (`sign` -1).
+    """Add a plane of levels and of their squares to planes of sums, or take it away.
 
-    A third plane counts the voxels if levels may be `_NOTHING`.
+    And how many there are, to a third of these planes where levels may be `_NOTHING`.
     """
     height, width = levels.shape
     for y in range(height):
@@ -187,9 +188,9 @@ def _threshold_plane(
     sauvola_range: float,
     out: npt.NDArray[np.float64],
 ) -> None:
-    """Write the threshold of each voxel of a slice, from the window sums along z.
+    """Write the threshold of every voxel of a slice from the sums of its window along z.
 
-    Niblack if `sauvola_range` is 0.
+    Niblack's where `sauvola_range` is 0.
     """
     kinds, height, width = sums.shape
     voxels = window[0] * window[1] * window[2]
@@ -213,7 +214,7 @@ def _threshold_plane(
             total += column[0, last]
             squares += column[1, last]
             count += column[2, last]
-            # the threshold of an empty window is never used
+            # of a window without anything in it nobody asks for the threshold
             size = float(max(count, np.int64(1)) if kinds == 3 else voxels)
             mean = total / size
             deviation = np.sqrt(max(squares / size - mean * mean, 0.0))

@@ -1,11 +1,11 @@
-"""Rolling ball: the air around a sample, which is void but not pore.
+"""The air around a sample, which is void but no pore.
 
 A ball is rolled over the sample from outside, as in the definition of the solvent-excluded surface
-of a molecule: exterior air is all that a ball free of solid can cover on its way from beyond the
-volume. Everything else is the sample: solid, closed void, and open pores whose mouths are too
-narrow for the ball; the ball indents these mouths by a small cap instead of closing them flat. The
-space beyond the faces of the volume counts as air, so that narrow gaps between the sample and a
-face are exterior, too.
+of a molecule: air is outside where a ball that holds no solid can come to cover it without leaving
+the air on its way from beyond the volume. Everything else is the sample: its solid, its closed
+voids, and open pores as far as the ball is too large for their mouths, which it does not close
+flat but dents in by a small cap. Beyond the faces of the volume there is taken to be air, so that
+it also counts as outside where the sample all but touches a face.
 
 References
 ----------
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
 
     from hushpore.pores.parallel import KernelThreads
 
-# slice spacing, in voxels of a slice, at which slices do not affect each other's distances
+# so far apart, in voxels of a slice, that slices have no part in each other's distances
 _APART = 1e6
 
 
 class Ball(NamedTuple):
-    """A ball (slice by slice: a disc), and the enlarged volume in which it moves."""
+    """A ball (slice by slice: a disc), and the volume in which it moves freely around another."""
 
-    shape: tuple[int, ...]  # of the enlarged volume, (z, y, x)
-    inner: tuple[slice, ...]  # position of the volume in it
-    spacing: tuple[float, ...]  # for distances
-    limit: float  # the ball fits if the squared distance to solid is larger
+    shape: tuple[int, ...]  # of that volume, (z, y, x)
+    inner: tuple[slice, ...]  # where the other lies in it
+    spacing: tuple[float, ...]  # by which distances are measured
+    limit: float  # the ball fits where the squared distance to solid is larger
     slicewise: bool
 
 
 def ball_around(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> Ball:
-    """Return the ball for a volume of this shape; parameters as for `mark_exterior`."""
-    # margin of air on both sides of the volume in which the ball can move
+    """Return the ball for a volume of a shape, with the parameters of `mark_outside`."""
+    # layers of air, before and after the volume, in which the ball moves freely around it
     before = [math.floor(radius * min(spacing) / step) + 1 for step in spacing]
     after = before.copy()
     if slicewise:
         before[0] = after[0] = 0
-        # the row that separates one slice from the next
+        # the row that parts one slice from the next
         after[1] += 1
     around = tuple(sum(lengths) for lengths in zip(before, shape, after, strict=True))
     inner = tuple(slice(b, b + n) for b, n in zip(before, shape, strict=True))
@@ -65,10 +65,10 @@ def ball_around(
     return Ball(around, inner, tuple(spacing), radius**2, slicewise)
 
 
-def exterior_of_slices(
+def outside_of_slices(
     void: npt.NDArray[np.bool_], spacing: Sequence[float], radius: float, threads: KernelThreads
 ) -> npt.NDArray[np.bool_]:
-    """Return the air around the sample, slice by slice (z, y, x)."""
+    """Return the air around the sample in slices, each of them taken for itself."""
     ball = ball_around(void.shape, spacing, radius, slicewise=True)
     padded = np.ones(ball.shape, np.bool_)
     padded[ball.inner] = void
@@ -76,26 +76,26 @@ def exterior_of_slices(
     distance = squared_distance(padded, ball.spacing, no_walls, threads, ball.limit)
     centres = np.greater(distance, ball.limit, out=padded)
     del distance
-    # with a row of solid between them, all slices form one image
+    # a row of solid between slices, and one below the other they are an image
     centres[:, -1] = False
-    separated = centres.view(np.uint8).reshape(1, -1, centres.shape[2])
-    parts = find_components(separated, (False, False, True), threads)
-    parts.paint(0, separated, parts.is_open.view(np.uint8), threads)
+    parted = centres.view(np.uint8).reshape(1, -1, centres.shape[2])
+    parts = find_components(parted, (False, False, True), threads)
+    parts.paint(0, parted, parts.is_open.view(np.uint8), threads)
     unreached = np.logical_not(centres, out=centres)
     distance = squared_distance(unreached, ball.spacing, no_walls, threads, ball.limit)
     return (distance[ball.inner] <= ball.limit) & void
 
 
-def exterior_bytes(
+def outside_bytes(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> int:
-    """Return the maximum memory of `mark_exterior` in bytes, including the void."""
+    """Return how much memory `mark_outside` takes at most, with the void before and after."""
     ball = ball_around(shape, spacing, radius, slicewise)
     return 3 * math.prod(shape) + 5 * math.prod(ball.shape)
 
 
 def face_neighbours(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which voxels share a face with a voxel of `air`, (z, y, x), bool."""
+    """Return the voxels that share a face with a voxel of `air`, (z, y, x), bool."""
     found = np.zeros_like(air)
     for direction in DIRECTIONS[:3]:
         near, far = _pairs(direction)
@@ -107,7 +107,7 @@ def face_neighbours(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
 def count_crossings(
     void: npt.NDArray[np.bool_], air: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Count the pairs of a `void` and an `air` voxel that are neighbours, by direction.
+    """Count the neighbours of which one is `void` and one is `air`, by direction.
 
     `void`, `air`: (z, y, x), bool.
     Returns: (13,), int64, in the order of `hushpore.pores.geometry.surface.DIRECTIONS`.
@@ -121,7 +121,7 @@ def count_crossings(
 
 
 def _pairs(direction: npt.NDArray[np.int64]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the slices of all voxels with a neighbour in a direction, and of the neighbours."""
+    """Return where the voxels lie that have a neighbour in a direction, and where these do."""
     near = tuple(slice(max(0, -step), min(0, -step) or None) for step in direction.tolist())
     far = tuple(slice(max(0, step), min(0, step) or None) for step in direction.tolist())
     return near, far

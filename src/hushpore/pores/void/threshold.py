@@ -1,7 +1,7 @@
-"""Global threshold between pore and solid, and the void on one side of it.
+"""The grey value between pore and solid, and the void on one side of it.
 
-Thresholds need only the histogram, so a volume need not fit into memory. Integers of up to 65,536
-levels are counted exactly; other values in 1024 equal bins.
+The histogram is all that is looked at, so that a volume need not be in memory in one piece. Whole
+numbers of up to 65,536 levels are counted level by level; anything else in 1024 equal bins.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 _LEVELS = 1 << 16
 _BINS = 1024
 
-#: Criteria for two groups of grey values among the pores: minimum fraction of all voxels and number
-#: of voxels of each group; maximum depth of the valley relative to the lower peak; and minimum
-#: distance of the groups relative to their distance from the solid, if that is as large a group.
+#: Of two groups of grey values on one side: share of all voxels and number that each has at the
+#: least; how low it is between them at most, for the lower one; and how far they are apart, for the
+#: way to the other side, if that is as large a group.
 _GROUP, _GROUP_VOXELS, _VALLEY, _GROUPS_APART = 0.03, 500, 0.7, 0.25
 
-#: Range of the grey values of the pores, in widths of the smoothing filter.
+#: Widths by which counts are smoothed that the range of one side has.
 _WIDTHS = 40
 
-#: Minimum range of integers, in float64 steps, so that thresholds can separate them.
+#: Steps of float64, in which thresholds are, that the range of whole numbers has at the least.
 _FEWEST_STEPS = 256
 
 
 class Range(NamedTuple):
-    """Lowest and highest value, and number of NaN or infinite values."""
+    """The lowest and the highest of some values, and how many are NaN or infinite."""
 
     low: Any
     high: Any
@@ -53,7 +53,7 @@ class Range(NamedTuple):
 
 
 def find_range(values: npt.NDArray[Any], threads: KernelThreads) -> Range:
-    """Return the range of an image with at least two axes."""
+    """Return the range of an image of two axes or more."""
 
     def look(first: int, last: int) -> Range:
         part = values[first:last]
@@ -72,8 +72,8 @@ def make_histogram(
 ) -> Histogram:
     """Count the grey values of an image.
 
-    `values`: at least two axes, integer or floating point, finite and not constant. `among`: range
-    of the whole image if `values` is a part of it, so that the histograms of all parts add up.
+    `values`: two axes or more, integer or floating point, finite and not constant. `among`: the
+    range of a larger image that this is a part of: the histograms of its parts add up.
     """
     among = among or find_range(values, threads)
     low, high, _ = among
@@ -85,7 +85,7 @@ def make_histogram(
         counts = np.zeros(bins, np.int64)
         for plane in values[first:last]:
             if exact:
-                # may wrap around in a signed type; as unsigned it is the correct difference
+                # may wrap around in a signed type; its unsigned twin then holds the difference
                 level = (plane - low).view(f"u{plane.itemsize}").astype(np.uint16)
             else:
                 position = (plane.astype(np.float64) - float(low)) * scale
@@ -98,7 +98,10 @@ def make_histogram(
 
 
 def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64], bool]:
-    """Return the bin centres for values of a range, and whether each bin is one integer level."""
+    """Return the centres of the bins that values of a range are counted in.
+
+    Also whether each bin is a level of whole numbers, from the lowest value up.
+    """
     low, high, _ = among
     if dtype.kind in "iu" and int(high) - int(low) < _LEVELS:
         return int(low) + np.arange(int(high) - int(low) + 1, dtype=np.float64), True
@@ -107,22 +110,22 @@ def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64]
 
 
 def measured(values: npt.NDArray[Any], padding: float | None) -> npt.NDArray[Any]:
-    """Return the values without padding, in one row; unchanged if there is no padding."""
+    """Return the values that are not filled in with one, in one row where there are such."""
     return values if padding is None else values[values != padding].reshape(1, -1)
 
 
 def survey(
     values: GreyValues, with_histogram: bool, threads: KernelThreads, padding: float | None = None
 ) -> Generator[float, None, tuple[Range, Histogram | None]]:
-    """Find the range of a volume, slab by slab, and its histogram if requested.
+    """Find the range of a volume, slab by slab, and its histogram where that is wanted.
 
-    `padding`: grey value of padding, which is not counted.
+    `padding`: a value that is none, of voxels that are filled in, and does not count.
 
-    Integers of up to 16 bits are read once, other values twice for the histogram.
+    Whole numbers of 16 bits are read once, anything else a second time for the histogram.
 
-    Yields: the fraction that is done.
-    Raises InputError if the values are constant or not finite, or integers too large for
-    floating-point thresholds between them.
+    Yields: the share that is done.
+    Raises InputError if the values are all the same, some of them are not finite, or they are whole
+    numbers too large for thresholds between them.
     """
     counted = counted_once(values.dtype) if with_histogram else None
     if counted:
@@ -145,14 +148,14 @@ def survey(
 
 
 def require_steps(volume: Volume, found: Range) -> None:
-    """Raise InputError if integers are too large for floating-point thresholds between them."""
+    """Raise `InputError` where whole numbers are so large that no threshold parts them."""
     low, high = float(found.low), float(found.high)
     step = float(np.spacing(max(abs(low), abs(high))))
     if volume.dtype.kind in "iu" and int(found.high) - int(found.low) < _FEWEST_STEPS * step:
         raise InputError(
-            f"{volume.name} holds whole numbers from {found.low} to {found.high}, which are too "
-            f"large for thresholds in steps of {step:g} (floating-point precision). Subtract "
-            f"{found.low} from the scan first."
+            f"{volume.name} holds whole numbers from {found.low} to {found.high}, among which "
+            f"thresholds, floating-point numbers, have steps of {step:g}. Subtract {found.low} "
+            "from the scan first."
         )
 
 
@@ -163,7 +166,7 @@ def _count_all(
     begin: float,
     padding: float | None,
 ) -> Generator[float, None, Histogram]:
-    """Count the grey values of all slabs; `begin`: fraction already done before."""
+    """Count the grey values of all slabs; what is done before is a share of the whole."""
     counts: Any = 0
     for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
         if (own := measured(part, padding)).size:
@@ -173,7 +176,7 @@ def _count_all(
 
 
 def counted_once(dtype: np.dtype[Any]) -> Range | None:
-    """Return the range of an integer type of up to 16 bits; None for other types."""
+    """Return the range of a type that has so few levels that all of them can be counted."""
     if dtype.kind not in "iu" or dtype.itemsize > 2:
         return None
     limits = np.iinfo(dtype)
@@ -187,10 +190,10 @@ def make_void(
     threads: KernelThreads,
     out: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Return the void: (z, y, x), bool, C order, owned by the caller.
+    """Return where the pores are: (z, y, x), bool, C order, owned by the caller.
 
-    `values`: (z, y, x), any real dtype. `threshold`: dark pores are at or below it, bright pores
-    above; None: `values` is the void itself. `bright`: whether the pores are brighter than solid.
+    `values`: (z, y, x), any real dtype. `threshold`: dark pores are at or below it, bright ones
+    above; None: `values` is the void itself. `bright`: whether the pores are the bright phase.
     """
     void = np.empty(values.shape, np.bool_) if out is None else out
     if threshold is None:
@@ -200,7 +203,7 @@ def make_void(
         return void
     limit: Any = np.float64(threshold)
     if values.dtype.kind in "iu":
-        # integers are compared as integers: exact and without conversion
+        # whole numbers are compared as such: exact at any size, and no conversion
         info = np.iinfo(values.dtype)
         if threshold < info.min or threshold >= info.max:
             void[...] = (threshold < info.min) == bright
@@ -216,11 +219,11 @@ def make_void(
 
 
 def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[float, float] | None:
-    """Return the two peaks of the grey values of the pores if they form two groups, else None.
+    """Return where the grey values of the pores lie, if there are two groups of them; else None.
 
-    The histogram must be clearly lower between the groups than at either peak, and lower again at
-    the threshold, where noise and partial volume of the solid lie. Then the threshold may have
-    included a third material in the pores.
+    The groups stand apart in the histogram: it is clearly lower between them than at either peak,
+    and lower again at the threshold, where noise of the solid and voxels that are in part of it
+    are. A threshold that was to part pores from solid may have left a third material on their side.
     """
     from scipy import ndimage
 
@@ -229,7 +232,7 @@ def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[fl
     is_pore = centers > threshold if bright else centers <= threshold
     total, beyond = counts.sum(), counts[~is_pore].sum()
     other = float(counts[~is_pore] @ centers[~is_pore] / max(beyond, 1.0))
-    # the end bins hold clipped grey values
+    # where grey values were cut off, their ends hold more
     is_pore[[0, -1]] = False
     counts, centers = counts[is_pore], centers[is_pore]
     least = max(_GROUP * total, _GROUP_VOXELS)
@@ -251,7 +254,7 @@ def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[fl
         return None
     groups = [centers[np.argmax(smooth[:valley])], centers[valley + np.argmax(smooth[valley:])]]
     farther = groups[1] if bright else groups[0]
-    # a few grains of metal may be arbitrarily far away
+    # some grains of metal are as far away as they like
     if beyond >= least and abs(groups[1] - groups[0]) < _GROUPS_APART * abs(other - farther):
         return None
     return float(groups[0]), float(groups[1])

@@ -39,13 +39,13 @@ _COLUMNS = 16  # columns of a slice that are turned into lines at a time: one ca
 def squared_distance(
     void: npt.NDArray[np.bool_],
     spacing: Sequence[float],
-    solid_beyond: Sequence[bool],
+    solid_outside: Sequence[bool],
     threads: KernelThreads,
     within: float = math.inf,
 ) -> npt.NDArray[np.float32]:
     """Return the squared distance from each void voxel to the nearest solid voxel's centre.
 
-    `void`: (z, y, x), bool, C order. `spacing`: voxel size in z, y, x order. `solid_beyond`: for
+    `void`: (z, y, x), bool, C order. `spacing`: voxel size in z, y, x order. `solid_outside`: for
     each axis, whether a layer of solid is taken to lie before its first and after its last voxel.
     `within`: squared distance above which it is only told that it is above.
     Returns: (z, y, x), float32, in squared voxels of the smallest spacing; 0 in the solid, infinite
@@ -54,16 +54,16 @@ def squared_distance(
     Linear in the number of voxels; needs no memory besides the result and one slice a thread.
     """
     distance = np.empty(void.shape, np.float32)
-    edge = edge_plane(void.shape, solid_beyond[0])
+    edge = edge_plane(void.shape, solid_outside[0])
     fill_distance(
-        void.view(np.uint8), distance, edge, edge, spacing, solid_beyond, threads, within=within
+        void.view(np.uint8), distance, edge, edge, spacing, solid_outside, threads, within=within
     )
     return distance
 
 
-def edge_plane(shape: Sequence[int], solid_beyond: bool) -> npt.NDArray[np.float32]:
+def edge_plane(shape: Sequence[int], solid_outside: bool) -> npt.NDArray[np.float32]:
     """Return the distance along z, (y, x), of what lies before the first slice of a stack."""
-    return np.full(shape[1:], 0.0 if solid_beyond else np.inf, np.float32)
+    return np.full(shape[1:], 0.0 if solid_outside else np.inf, np.float32)
 
 
 def carry(
@@ -91,7 +91,7 @@ def fill_distance(
     before: npt.NDArray[np.float32],
     after: npt.NDArray[np.float32],
     spacing: Sequence[float],
-    solid_beyond: Sequence[bool],
+    solid_outside: Sequence[bool],
     threads: KernelThreads,
     highest: int = 1,
     within: float = math.inf,
@@ -109,7 +109,7 @@ def fill_distance(
         # near and far are rounded in other ways, and it would show how far was looked
         within = math.inf
     most_y, most_x = (int(min(math.sqrt(within / weight) + 1, _REACH)) for weight in weights[1:])
-    edge_y, edge_x = (np.float32(0.0 if solid else np.inf) for solid in solid_beyond[1:])
+    edge_y, edge_x = (np.float32(0.0 if solid else np.inf) for solid in solid_outside[1:])
     depth, height, width = phase.shape
 
     def along_z(first: int, last: int) -> None:

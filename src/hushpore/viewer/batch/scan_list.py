@@ -1,4 +1,4 @@
-"""The list of the scans of a batch: what they are called, and how each stands."""
+"""The list of scans of a batch, with name, state and result."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem
 
+from hushpore.io.input_limits import CONSENT
 from hushpore.runs.batch_workers import names_of
 
 if TYPE_CHECKING:
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 #: The columns.
 NAME, STATE, RESULT = range(3)
 
+#: Text of the check box that allows extremely compressed files, and the advice to tick it.
+ALLOW_COMPRESSED = "Allow extremely compressed files"
+_ALLOW = f"If you trust its source, tick '{ALLOW_COMPRESSED}'."
+
 
 class ScanList(QTreeWidget):
-    """Lists each scan once, under the name that its result will have."""
+    """List of scans, each once and under the name of its result."""
 
-    #: Scans have come or gone.
+    #: Scans were added or removed.
     changed = Signal()
-    #: The scan of a row is to be opened, by a double click or Enter.
+    #: The user opens the scan of a row, by a double click or Enter.
     wanted = Signal(int)
 
     def __init__(self) -> None:
@@ -35,12 +40,12 @@ class ScanList(QTreeWidget):
         self.setRootIsDecorated(False)
         self.setSelectionMode(QTreeWidget.SelectionMode.ExtendedSelection)
         self.header().setSectionResizeMode(STATE, QHeaderView.ResizeMode.ResizeToContents)
-        self.setToolTip("Double-click a finished scan to open it with its pores.")
+        self.setToolTip("Double-click a finished scan to open it with its result.")
         self.setAccessibleName("Scans")
         self.itemDoubleClicked.connect(self._want)
 
     def sizeHint(self) -> QSize:  # noqa: N802
-        """Return room for eight lines: it takes what the form leaves, and pushes nothing out."""
+        """Return eight lines: the list takes the space that the form leaves."""
         return QSize(super().sizeHint().width(), 8 * self.fontMetrics().lineSpacing())
 
     def value(self) -> list[str]:
@@ -49,12 +54,12 @@ class ScanList(QTreeWidget):
         return [str(item.data(NAME, Qt.ItemDataRole.UserRole)) for item in items]
 
     def set(self, paths: Iterable[str | Path]) -> None:
-        """List these scans alone."""
+        """Replace the list by these scans."""
         self.clear()
         self.add(paths)
 
     def add(self, paths: Iterable[str | Path]) -> None:
-        """List further scans: files, or folders that hold one scan each."""
+        """Add scans: files, or folders that hold one scan each."""
         known = set(self.value())
         for path in (str(Path(each).resolve()) for each in paths):
             if path not in known:
@@ -65,27 +70,28 @@ class ScanList(QTreeWidget):
                 self.addTopLevelItem(item)
         self._name_rows()
 
-    def take_off(self) -> None:
-        """Take the selected scans off."""
+    def remove_selected(self) -> None:
+        """Remove the selected scans from the list."""
         for item in self.selectedItems():
             self.takeTopLevelItem(self.indexOfTopLevelItem(item))
         self._name_rows()
 
     def show_states(self, states: Mapping[str, State]) -> None:
-        """Show how scans stand, by their names."""
+        """Show the states of scans, by their names."""
         for row in range(self.topLevelItemCount()):
             item = self.topLevelItem(row)
             state = states.get(item.text(NAME))
             if state is not None:
                 percent = f" {100 * state.fraction:.0f} %" if state.state == "running" else ""
                 item.setText(STATE, state.state + percent)
-                item.setText(RESULT, state.message)
-                item.setToolTip(RESULT, state.message)
+                message = state.message.replace(CONSENT, _ALLOW)
+                item.setText(RESULT, message)
+                item.setToolTip(RESULT, message)
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
-        """Take scans off with Delete, and open one with Enter."""
+        """Remove scans with Delete, and open one with Enter."""
         if event.matches(QKeySequence.StandardKey.Delete) and not self.is_fixed:
-            self.take_off()
+            self.remove_selected()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentItem():
             self._want(self.currentItem())
         else:
@@ -95,7 +101,7 @@ class ScanList(QTreeWidget):
         self.wanted.emit(self.indexOfTopLevelItem(item))
 
     def _name_rows(self) -> None:
-        """Call scans what their results will be called."""
+        """Name each row as its result."""
         for row, name in enumerate(names_of([Path(path) for path in self.value()])):
             self.topLevelItem(row).setText(NAME, name)
         self.changed.emit()

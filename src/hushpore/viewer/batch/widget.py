@@ -1,4 +1,4 @@
-"""The widget that sends many scans through the same settings."""
+"""The widget that runs many scans with the same settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hushpore.runs.batch_groups import draw_groups, group_table, has_figures, no
 from hushpore.runs.batch_workers import State
 from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import load_preset, remember, remembered
-from hushpore.viewer.batch.scan_list import NAME, ScanList
+from hushpore.viewer.batch.scan_list import ALLOW_COMPRESSED, NAME, ScanList
 from hushpore.viewer.forms.device_choice import DeviceChoice
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import compact_file_edit
@@ -53,51 +53,51 @@ if TYPE_CHECKING:
     from hushpore.runs.batch import Batch
     from hushpore.viewer.running.problem import Problem
 
-#: Milliseconds between two looks at the running batch.
-LOOK = 200
-#: Under which its options are remembered.
-_NAME_KEPT = "batch"
+#: Milliseconds between two updates of a running batch.
+POLL_INTERVAL = 200
+#: Name under which the options are remembered.
+_REMEMBERED_AS = "batch"
 _TRUST = (
-    "Read such scans, and those of more than 100,000 frames or pages. They are damaged, or made to "
-    "fill the memory, or blank: tick it only if you know where all of them are from."
+    "Also read files compressed more than 1,000:1 or with more than 100,000 frames or pages, which "
+    "may be damaged or fill the memory. Use it only for scans from a source that you trust."
 )
 
 
 @dataclass(frozen=True)
 class BatchOptions(Settings):
-    """What the widget begins with the next time; never which scans, nor where results go."""
+    """The options that the widget remembers; never scans or the folder of results."""
 
     denoise: bool = option(
         True,
         "Denoise each scan before it is measured.",
-        label="Denoise before measuring",
+        label="Denoise first",
     )
     measure: str = option(
         "pores",
-        "What is measured of each scan: its pores, or the phases that it is made of.",
+        "What to measure in each scan: pores, or phases (materials).",
         label="Measure",
         choices=("pores", "phases"),
     )
     pair: str = option(
         "",
-        "A second scan of the same thing that goes with each, by its name: {name}_odd is "
-        "bread_odd.tif beside bread.tif, {name%_even}_odd is bread_odd.tif beside bread_even.tif, "
-        "../odd/{name} lies in another folder. Empty: there is none.",
-        label="Second scan of each",
+        "Name of a repeat scan for each scan, or of the other half of its projections: {name}_odd "
+        "is bread_odd.tif beside bread.tif, {name%_even}_odd is bread_odd.tif beside "
+        "bread_even.tif, ../odd/{name} is in another folder. Empty: none.",
+        label="Paired scan (Noise2Noise)",
     )
     resample: bool = option(
         False,
-        "Read each scan at an even spacing, where it is not even.",
-        label="Interpolate uneven or missing slices",
+        "Interpolate scans with uneven or missing slices to an even spacing.",
+        label="Resample uneven slices",
     )
     groups: str = option(
         "",
-        "Plot scans by groups: 'folder' for the folders that they lie in, or a CSV file with "
-        "columns name and group. Empty: all are one group.",
+        "Groups for the plots: 'folder' (the folder of each scan), or a CSV file with the columns "
+        "name and group. Empty: one group.",
         label="Groups",
     )
     jobs: int = option(
-        1, "How many scans at once, as far as memory allows.", minimum=1, maximum=64,
+        1, "Number of scans to process at once, if memory allows.", minimum=1, maximum=64,
         label="Scans at once",
     )  # fmt: skip
 
@@ -118,15 +118,15 @@ class BatchWidget(WorkerContainer):
         SharesSide(self.native, "Batch")
         self._viewer = napari_viewer
         self._states: dict[str, State] = {}
-        self._timer = QTimer(self.native, interval=LOOK, timeout=self._look)
+        self._timer = QTimer(self.native, interval=POLL_INTERVAL, timeout=self._look)
         _Drops(self)
         self._build()
         self._show_ready()
 
-    # ---- what is to be done
+    # ---- running
 
     def add(self, paths: Iterable[str | Path]) -> None:
-        """List further scans: files, or folders that hold one scan each."""
+        """Add scans: files, or folders that hold one scan each."""
         self.scans.native.add(paths)
 
     def run(self) -> JobWorker:
@@ -140,9 +140,9 @@ class BatchWidget(WorkerContainer):
         reason = self._why_not()
         if reason:
             raise InputError(reason)
-        batch: Any = partial(run_batch, self.scans.value, **self._how())
+        batch: Any = partial(run_batch, self.scans.value, **self._arguments())
         options = {opt.name: getattr(self, opt.name).value for opt in BatchOptions.options()}
-        remember(_NAME_KEPT, BatchOptions(**options))
+        remember(_REMEMBERED_AS, BatchOptions(**options))
         self._states = {}
         worker = JobWorker(batch, "hushpore batch")
         worker.prepare = partial(_keep_state, self._states)
@@ -159,7 +159,7 @@ class BatchWidget(WorkerContainer):
         return "it stops; finished scans are kept, and a new run continues with the others"
 
     def cancel(self) -> None:
-        """Stop; what is done stays, and a new start goes on from there."""
+        """Stop the batch; finished scans are kept, and a new start continues from there."""
         if self.worker is not None:
             self._run_button.setText("Stopping …")
             self._run_button.setEnabled(False)
@@ -174,7 +174,7 @@ class BatchWidget(WorkerContainer):
         found = [file for file in (labels_file(folder), folder / "phases.tif") if file.exists()]
         if not found:
             return
-        # over the scan, which may take longer to read
+        # the labels lie above the scan, so they are opened after it
         then = partial(self._open_labels, name, found[0])
         read_in_thread(self._viewer, self.scans.value[row], trust=self.trust.value, then=then)
 
@@ -185,12 +185,12 @@ class BatchWidget(WorkerContainer):
             show_error(f"The result of {name} cannot be opened: {error}")
 
     def plot(self) -> PlotCanvas:
-        """Plot the scans of the batch that has ended, by groups, in a window of its own.
+        """Plot the scans of the finished batch by group, in a window of its own.
 
         Raises InputError if there is nothing to plot.
         """
         if self.result is None or not has_figures(table := _grouped(self.result)):
-            raise InputError("There is nothing to plot yet: run a batch first.")
+            raise InputError("Nothing to plot yet. Run a batch first.")
         canvas = PlotCanvas(self._viewer)
         draw_groups(canvas.figure, table)
         canvas.numbers = group_table(table)
@@ -206,8 +206,8 @@ class BatchWidget(WorkerContainer):
         dock.resize(760, 320)
         return canvas
 
-    def _how(self) -> dict[str, Any]:
-        """Return how the batch is run."""
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments of `run_batch`."""
         denoise = load_preset(self.denoise_preset.value, "denoise")
         if self.pair.value:
             denoise = dataclasses.replace(denoise, **{"pair": self.pair.value})
@@ -256,7 +256,7 @@ class BatchWidget(WorkerContainer):
         has_plot = has_figures(grouped)
         note = html.escape(note_on_units(grouped)) if has_plot else ""
         units = f"<br>{sign(False)} {note}" if note else ""
-        self._result.say(f"{failed}{html.escape(batch.summary)}. The table: {table}{units}")
+        self._result.say(f"{failed}{html.escape(batch.summary)}. Table: {table}{units}")
         self.result = batch
         self._show_plot.setVisible(has_plot)
         self.called.emit(batch)
@@ -268,7 +268,7 @@ class BatchWidget(WorkerContainer):
 
     def _cancelled(self) -> None:
         self._finish()
-        self._result.say("Stopped. Run goes on from here.")
+        self._result.say("Stopped. Run continues from here.")
         self.failed.emit(None)
 
     def _finish(self) -> None:
@@ -278,20 +278,20 @@ class BatchWidget(WorkerContainer):
         self._bar.hide()
         self._show_ready()
 
-    # ---- how it looks
+    # ---- appearance
 
     def _build(self) -> None:
         self.scans = ValueOf(ScanList, "scans", list[str])
         tree = self.scans.native
         tree.wanted.connect(self.open_result)
         self.scans.changed.connect(self._show_ready)
-        tip = "Scans that are one file each."
+        tip = "Add scans that are single files."
         self._files = QPushButton("Add &files …", toolTip=tip, clicked=self._ask_files)
-        tip = "A folder that holds one scan."
+        tip = "Add a folder that holds one scan."
         self._folder = QPushButton("Add f&older …", toolTip=tip, clicked=self._ask_folder)
-        tip = "Take the selected scans off the list."
-        self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.take_off)
-        last = remembered(_NAME_KEPT, BatchOptions) or BatchOptions()
+        tip = "Remove the selected scans from the list."
+        self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.remove_selected)
+        last = remembered(_REMEMBERED_AS, BatchOptions) or BatchOptions()
         self.denoise, self.measure, self.pair, self.resample, self.groups, self.jobs = (
             create_widget(getattr(last, each.name), annotation_of(each))
             for each in BatchOptions.options()
@@ -303,21 +303,21 @@ class BatchWidget(WorkerContainer):
         self.denoise_preset = ValueOf(lambda: PresetBox("denoise"), "denoise_preset")
         self.pores_preset = ValueOf(lambda: PresetBox("pores"), "pores_preset")
         self.phases_preset = ValueOf(lambda: PresetBox("phases"), "phases_preset")
-        tip = "Takes a folder for each scan, and the table of all of them."
+        tip = "Folder for the results: a subfolder for each scan, and the table of all scans."
         self.output = FileEdit(mode="d", name="output", nullable=True, annotation=Path, tooltip=tip)
         compact_file_edit(self.output, "Folder for all results", "Folder for all results")
         self.output.changed.connect(self._show_ready)
-        tip = "Unticked, a batch that meets such results is not begun, and they stay as they are."
+        tip = "If off, the batch does not start when such results exist."
         self.overwrite = CheckBox(
-            name="overwrite", text="Redo results made with other settings", annotation=bool,
+            name="overwrite", text="Overwrite results of other settings", annotation=bool,
             tooltip=tip,
         )  # fmt: skip
-        # never remembered, as what may fill the memory is nobody's habit
+        # never remembered: it should be a decision each time
         self.trust = CheckBox(
-            name="trust", text="Trust scans compressed over 1,000:1", annotation=bool,
+            name="trust", text=ALLOW_COMPRESSED, annotation=bool,
             tooltip=_TRUST,
         )  # fmt: skip
-        # never shown: it says which device "auto" will be
+        # never shown: it finds out which device "auto" is
         self._device = DeviceChoice()
         self._device.setParent(self.native)
         self._device.hide()
@@ -325,7 +325,7 @@ class BatchWidget(WorkerContainer):
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
         )
         self._bar = QProgressBar(maximum=1000, visible=False)
-        tip = "Plot all scans by groups: porosity, number and size of pores, or shares of phases."
+        tip = "Plot all scans by group: porosity, number and size of pores, or phase fractions."
         self._show_plot = QPushButton("&Plot scans", toolTip=tip, clicked=self.plot, visible=False)
         self._result, self._reason = RichLabel(self._viewer), plain_label()
         self._lay_out()
@@ -335,7 +335,7 @@ class BatchWidget(WorkerContainer):
         form.addRow(self.resample.native)
         form.addRow(self.denoise.native)
         form.addRow("&Denoise preset", self.denoise_preset.native)
-        form.addRow("Second scan of eac&h", self.pair.native)
+        form.addRow("Paired scan (&Noise2Noise)", self.pair.native)
         form.addRow("&Measure", self.measure.native)
         form.addRow("Po&res preset", self.pores_preset.native)
         form.addRow("&Phases preset", self.phases_preset.native)
@@ -345,12 +345,12 @@ class BatchWidget(WorkerContainer):
         form.addRow(self.overwrite.native)
         form.addRow(self.trust.native)
         purpose = plain_label(
-            "Sends many scans through the same settings. What fails stops nothing; what is done is "
-            "not done again."
+            "Runs many scans with the same settings. Failures are skipped; finished scans are not "
+            "repeated."
         )
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
-        # beside Results a low window has no room for all of it
+        # it scrolls: with Results open, a low window is too small for all of it
         upper = ScrolledColumn(purpose, scans, buttons, form)
         upper.column.setStretchFactor(scans, 1000)
         lower = ScrolledColumn(
@@ -358,23 +358,23 @@ class BatchWidget(WorkerContainer):
         )
         self.native.layout().addWidget(PinnedColumn(upper, lower))
         self.native.setMinimumWidth(300)
-        # what has its place can be an item, and is by its name an attribute
+        # items and attributes of the container; their layout is done above
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
                      self.measure, self.pores_preset, self.phases_preset, self.output,
                      self.groups, self.jobs, self.overwrite, self.trust])  # fmt: skip
 
     def _why_not(self) -> str:
-        """Return what is missing before the batch can run; empty where nothing is."""
+        """Return what is missing for a run; empty if nothing is."""
         if not self.scans.value:
             return "Add scans first: files, or folders with one scan each."
-        is_there = self.output.line_edit.value.strip()
-        return "" if is_there else "Choose a folder for the results first."
+        has_folder = self.output.line_edit.value.strip()
+        return "" if has_folder else "Choose a folder for the results first."
 
     def _show_ready(self) -> None:
         if self.is_running:
             return
         reason = self._why_not()
-        tip = reason or "Start, or go on where it was stopped."
+        tip = reason or "Start, or continue where the batch was stopped."
         offer(self._run_button, "Run", tip, not reason)
         self._reason.setText(reason)
         self._reason.setVisible(bool(reason))
@@ -382,7 +382,7 @@ class BatchWidget(WorkerContainer):
 
     def _show_running(self) -> None:
         self._show_plot.hide()
-        offer(self._run_button, "Cancel", "Stop; what is done stays.")
+        offer(self._run_button, "Cancel", "Stop; finished scans are kept.")
         self._result.say("")
         self._bar.setValue(0)
         self._bar.setFormat("")
@@ -402,7 +402,7 @@ class BatchWidget(WorkerContainer):
         return bool(self.measure.value == "pores")
 
     def _allow_presets(self) -> None:
-        """Let be chosen what has an effect, unless a batch runs."""
+        """Enable the presets that have an effect, unless a batch runs."""
         allowed = not self.is_running
         self.denoise_preset.enabled = self.pair.enabled = allowed and self.denoise.value
         self.pores_preset.enabled = allowed and self._of_pores
@@ -417,7 +417,7 @@ class BatchWidget(WorkerContainer):
 
 
 class _Drops(QObject):
-    """Lists the files and folders that are dropped on the widget of a batch."""
+    """Adds files and folders that are dropped on the widget."""
 
     def __init__(self, batch: BatchWidget) -> None:
         super().__init__(batch.native)
@@ -426,7 +426,7 @@ class _Drops(QObject):
         batch.native.installEventFilter(self)
 
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
-        """Take in what lies on a disk, unless a batch runs."""
+        """Accept local files and folders, unless a batch runs."""
         if event.type() == QEvent.Type.DragEnter and event.mimeData().hasUrls():
             if not self._batch.is_running:
                 event.acceptProposedAction()
@@ -439,7 +439,7 @@ class _Drops(QObject):
 
 
 def _grouped(batch: Batch) -> pd.DataFrame:
-    """Return the table of a batch with groups: without any, all scans are one."""
+    """Return the table of a batch with a column of groups; one group if there are none."""
     if "group" in batch.table:
         return batch.table
     return batch.table.assign(group="all scans")

@@ -1,4 +1,4 @@
-"""What is seen of a scan before it is denoised: its noise, and slices without rings."""
+"""Plots of the noise of a scan, and the preview of slices without rings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 _COLOURS = dict(zip("xyz", SCREEN, strict=True))
 
 _HINT = (
-    "How alike the noise of two voxels is, by the distance between them (left), and how strong it "
-    "is at each spatial frequency (right; 1: as strong as noise that is independent from voxel to "
-    "voxel). Dots are what was measured in flat places, lines what is drawn for the training."
+    "Left: autocorrelation of the noise by distance in voxels. Right: power spectrum of the noise "
+    "(1: white noise). Dots: measured in flat regions. Lines: the noise model used for training."
 )
 
 
 class NoisePanel(Fold):
-    """The noise of a layer in two small plots; folded at first, hidden until it is known."""
+    """Two plots of the noise of a layer; folded at first, hidden until the noise is estimated."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__("Noise")
@@ -44,7 +43,7 @@ class NoisePanel(Fold):
         self.hide()
 
     def show_model(self, model: NoiseModel | None) -> None:
-        """Show another layer's noise; None: it is not known, or there is none."""
+        """Show the noise of another layer; None if there is no estimate."""
         if model is self._model:
             return
         self._model = model
@@ -54,7 +53,7 @@ class NoisePanel(Fold):
     def _draw(self) -> None:
         if self._model is None or self._model is self._drawn or not self.button.isChecked():
             return
-        # a widget opens without SciPy's transforms and matplotlib
+        # SciPy and matplotlib are imported late, so that the widget opens fast
         from hushpore.denoising.noise.curves import noise_curves
 
         if self._canvas is None:
@@ -74,10 +73,10 @@ class NoisePanel(Fold):
 
 
 def words(model: NoiseModel) -> str:
-    """Return what the plots leave open, in a line."""
+    """Return the standard deviation of the noise and its origin, in one line."""
     ends = readable_number(model.deviation), readable_number(model.deviation_error, 2)
-    text = f"{' ± '.join(ends)}, from {model.blocks:,} flat places"
-    return f"{text}; grows with the grey value" if model.slope > 0 else text
+    text = f"SD {' ± '.join(ends)}, from {model.blocks:,} flat regions"
+    return f"{text}; increases with the grey value" if model.slope > 0 else text
 
 
 def plot(figure: Any, curves: pd.DataFrame) -> None:
@@ -98,13 +97,13 @@ def plot(figure: Any, curves: pd.DataFrame) -> None:
 
 
 class RingPreview(SlicePreview):
-    """An image layer one slice thick that follows the slice on the screen, while it is wanted."""
+    """A preview of the slice on the screen without its rings."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(viewer, "slice without rings", "without rings")
 
     def show(self, target: Target) -> None:
-        """Show slices of a volume without rings, from now on."""
+        """Start to show slices of a volume without rings."""
         if self.is_of(target):
             return
         self.hide()
@@ -112,7 +111,7 @@ class RingPreview(SlicePreview):
 
 
 def _find(target: Target, known: list[Any], index: tuple[int, ...]) -> Job:
-    """Find the rings of a slice; `known`: keeps what is known of the volume, by the first call."""
+    """Remove the rings of a slice; `known` caches the `SliceRings` of the volume."""
     from hushpore.base.events import Progress
     from hushpore.denoising.rings import SliceRings
 

@@ -22,11 +22,12 @@ from hushpore.base.rescaled import held
 from hushpore.denoising.time_estimate import device_timing_key, store_timings
 from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
+from hushpore.jobs import JOBS
 from hushpore.viewer.denoise.noise_panel import NoisePanel, RingPreview
 from hushpore.viewer.forms.rich_label import link, plain_label
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
-from hushpore.viewer.layers.lineage import find_layer, identity
+from hushpore.viewer.layers.lineage import identity, layer_with
 from hushpore.viewer.patches.layers import LatestBatch
 from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_torch_libraries
 from hushpore.viewer.running.task import capture
@@ -44,25 +45,23 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker
 
-#: Correlation of neighbours from which on it is worth a word.
+#: Correlation of neighbouring voxels above which noise is called correlated.
 _NOTABLE = 0.1
 
-#: Noise, as a share of the contrast, below which it is low.
+#: Share of the contrast below which noise is called low.
 _LOW = 0.04
 
-#: Voxels along each axis, about, that tell the contrast.
+#: Approximate number of voxels along each axis from which the contrast is estimated.
 _SAMPLED = 64
 
 #: Links that are offered after a cancel.
 _APPLY, _RESUME = "apply", "resume"
 
-#: What is said of rings, with the link that has them corrected.
+#: Links in the line about the noise, and their texts.
 _CORRECT_RINGS, _LINKED = "correct rings", "correct them here"
-_SEGMENT = "segment without denoising first"
-RINGS_WORDS = f"best corrected in the reconstruction, else {_LINKED}"
+_SEGMENT = "Skip to Pores"
 
-#: What is said of the preview of slices without them.
-_WITHOUT_RINGS = "Over the scan lies this slice without its rings; hide that layer to compare."
+_WITHOUT_RINGS = "Preview: this slice without its rings. Hide the preview layer to compare."
 
 
 class DenoiseWidget(JobWidget):
@@ -74,14 +73,14 @@ class DenoiseWidget(JobWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         self._noise = NoiseLine()
-        # that of the last run, for as long as one may go on with it
+        # training of the last run, as long as it can be resumed
         self._kept: Training | None = None
         self._again: DenoiseSettings | None = None
         super().__init__(napari_viewer)
         self.noise = NoisePanel(napari_viewer)
         upper = self._upper.column
         upper.insertWidget(upper.indexOf(self._voxel_size), self.noise)
-        # by way of what goes with the window: a thread may find something after that
+        # via a widget of the window: a thread may finish after the window has closed
         self._noise.found.connect(self._facts.outdated)
         self._facts.outdated.connect(self._show_noise)
         self.layer.changed.connect(self._show_noise)
@@ -93,7 +92,7 @@ class DenoiseWidget(JobWidget):
         self.rings.dismissed.connect(self._dismiss_rings)
         self.form.changed.connect(self._show_rings)
         self.layer.changed.connect(self._show_rings)
-        # settings and device of the last run here, and the kind of that whose time is said
+        # settings and device of the last local run, and the kind of run whose time is shown
         self._ran_as: tuple[DenoiseSettings, str] | None = None
         self._timed_as = ""
         self.form.changed.connect(self._show_time)
@@ -108,25 +107,24 @@ class DenoiseWidget(JobWidget):
 
     @classmethod
     def result_layers(cls, result: Denoised, target: Target) -> list[LayerData]:
-        """Return the image, in the grey scale of the noisy one, so that the two compare.
+        """Return the denoised image, with the contrast of the noisy one, and the hidden residual.
 
-        With it comes what was removed, hidden at first: it should look like noise, and nothing
-        else.
+        The residual (noisy minus denoised) should look like noise and nothing else.
         """
         (denoised,) = super().result_layers(result, target)
         denoised[1]["name"] = f"{target.volume.name} denoised"
-        # what shows patches can then show what this model makes of them
+        # for the predictions in the widget of patches
         denoised[1]["metadata"][METADATA_KEY]["model"] = result.model
         has_residual = "residual" in result.provenance
-        return [denoised, _removed(result, target)] if has_residual else [denoised]
+        return [denoised, _residual(result, target)] if has_residual else [denoised]
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
-        """Let the widget of patches look at the batches that are trained on."""
+        """Run the job and pass its training batches to the widget of patches."""
         return LatestBatch.watch(super().work(target, settings, device), target)
 
     def facts(self, volume: Volume) -> str:
-        """Say what the noise is like, too."""
+        """Return the line about the layer, with the noise."""
         found = self._noise.text(self.layer.value, volume)
         return f"{volume.facts} · {found}" if found else volume.facts
 
@@ -134,7 +132,7 @@ class DenoiseWidget(JobWidget):
         self.noise.show_model(self._noise.model(self.layer.value))
 
     def run(self) -> JobWorker:
-        """Start, and take the slice without rings away: that of the job comes in its place."""
+        """Start, and remove the ring preview: the preview of the job replaces it."""
         worker = super().run()
         self._ran_as = self._runs_as()
         self._show_rings()
@@ -149,33 +147,33 @@ class DenoiseWidget(JobWidget):
             self._show_time()
 
     def _runs_as(self) -> tuple[DenoiseSettings, str] | None:
-        """Return settings and device of a run; None where it is another computer's."""
+        """Return settings and device of a run; None for a run on a cluster."""
         if self.run_on.value:
             return None
         return cast("DenoiseSettings", self.form.value), self.device.value
 
     def _show_time(self) -> None:
-        """Say how long it will take, where one like it was run here before."""
+        """Show the expected time, if a similar run was done here before."""
         try:
             runs_as = self._runs_as()
             kind = "" if runs_as is None else device_timing_key(*runs_as)
         except InputError:
-            # said when Run is pressed
+            # shown when Run is pressed
             kind = ""
-        # with most changes of the form it stays, and need not be read again
+        # most changes of the form do not change it, and it is read from a file
         if kind != self._timed_as:
             self._timed_as = kind
             self.form.know(timings=SPEEDS.numbers(kind) if kind else {})
 
     def _show_rings(self) -> None:
-        """Show the slice on the screen without its rings, where they are to be corrected."""
+        """Show the ring preview if ring correction is on."""
         layer = self.layer.value
         try:
             asked = cast("DenoiseSettings", self.form.value).correct_rings
             wanted = asked and layer is not None and not self.is_running
             target = capture(layer, self._facts.labels_of_axes(layer.ndim)) if wanted else None
         except HushporeError:
-            # what cannot be used is said where it is chosen
+            # the reason is shown beside the setting or layer
             asked, target = False, None
         self._no_rings = self._no_rings and asked
         if target is None or self._no_rings:
@@ -193,12 +191,12 @@ class DenoiseWidget(JobWidget):
         self._ring_words.show()
 
     def settings(self) -> Settings:
-        """Return the settings for a run, with a file to keep what is learnt."""
+        """Return the settings for a run, with a file for the state of the training."""
         if self._again is not None:
             return self._again
         settings = cast("DenoiseSettings", super().settings())
         self._kept = None
-        # which is for going on after a cancel, on this computer
+        # to resume after a cancel, on this computer only
         if not settings.model and not self.run_on.value:
             self._kept = Training(settings, identity(self.layer.value))
             settings = self._kept.settings
@@ -212,8 +210,8 @@ class DenoiseWidget(JobWidget):
         return "it stops, and its training is lost (a Checkpoint file, under More, keeps it)"
 
     def after_cancel(self) -> str:
-        """Offer to use what was learnt, and to go on."""
-        self._let_go_of_training()
+        """Offer to denoise with the training so far, and to resume it."""
+        self._discard_training()
         if self._kept is None or not Path(self._kept.settings.checkpoint).exists():
             return ""
         apply = link(_APPLY, "Denoise with what was trained")
@@ -225,10 +223,10 @@ class DenoiseWidget(JobWidget):
 
     def _forget(self, event: Any) -> None:
         super()._forget(event)
-        self._let_go_of_training()
+        self._discard_training()
 
-    def _let_go_of_training(self) -> None:
-        """Let go of what was learnt of a layer that is gone, and offer it no more."""
+    def _discard_training(self) -> None:
+        """Discard the training of a layer that was removed, and its links."""
         if (
             self._kept is not None
             and not self.is_running
@@ -246,7 +244,7 @@ class DenoiseWidget(JobWidget):
             super()._follow(target)
 
     def _resume_training(self, only_apply: bool) -> None:
-        """Run again with what was learnt before the cancel; maybe end the training at once."""
+        """Resume the training, or end it at once and only denoise."""
         assert self._kept is not None
         self.layer.value = self._kept.layer_in(self._viewer)
         self._again = self._kept.settings
@@ -259,10 +257,10 @@ class DenoiseWidget(JobWidget):
 
 
 class Training:
-    """A training that one may go on with after a cancel.
+    """A training that can be resumed after a cancel.
 
-    `settings`: of the run, with the file in which it keeps what it learns: a temporary one, which
-    goes with this, where the user has not named one. `layer`: what it learns of; see `identity`.
+    `settings`: of the run, with its checkpoint; a temporary file, deleted with this object, if the
+    user has not named one. `layer`: `identity` of the layer trained on.
     """
 
     def __init__(self, settings: DenoiseSettings, layer: str) -> None:
@@ -271,19 +269,19 @@ class Training:
         self.layer = layer
 
     def layer_in(self, viewer: Any) -> Any:
-        """Return the layer, or None where it is gone."""
-        return find_layer(viewer, self.layer)
+        """Return the layer, or None if it was removed."""
+        return layer_with(viewer, self.layer)
 
 
-def _removed(result: Denoised, target: Target) -> LayerData:
+def _residual(result: Denoised, target: Target) -> LayerData:
     import dask.array
 
     da: Any = dask.array
-    # the difference is made of each slice as it is shown, and takes no memory
+    # lazy: the difference is computed for each slice that is shown
     noisy, denoised = (
         values
         if isinstance(values, da.Array)
-        # without a name, for which dask would look at every value
+        # name=False: dask would hash all values for a name
         else da.from_array(values, chunks=(1,) * (values.ndim - 2) + values.shape[-2:], name=False)
         for values in (target.volume.data, result.volume.data)
     )
@@ -291,18 +289,18 @@ def _removed(result: Denoised, target: Target) -> LayerData:
     data, keywords, kind = layer_data(
         result.volume.replace(noisy.astype("f4") - denoised),
         placement=target.placement,
-        name=f"{target.volume.name} removed",
+        name=f"{target.volume.name} removed noise",
         visible=False,
         contrast_limits=(-spread, spread),
     )
-    # to be looked at, and never offered to a job
+    # only to look at: not offered to jobs
     keywords["metadata"][METADATA_KEY]["preview"] = True
     return data, keywords, kind
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """What was found of the noise of some values; nothing yet, where it is looked for."""
+class _Estimate:
+    """The noise of some values; without text and model while it is being estimated."""
 
     values: Any = None
     text: str = ""
@@ -310,41 +308,39 @@ class _Found:
 
 
 class NoiseLine(QObject):
-    """Looks at the noise of layers, once each, in a thread.
+    """Estimates the noise of layers, once each, in a thread.
 
-    Values that lie on disk in pieces are not looked at: for a line in a form too much would be
-    read.
+    Lazy arrays are left out: too much would be read for one line in a form.
     """
 
-    #: Something more is known.
+    #: A layer has been analysed.
     found = Signal()
 
     def __init__(self) -> None:
         super().__init__()
-        # by layer: the values that were looked at, and what was found
-        self._known: weakref.WeakKeyDictionary[Any, _Found] = weakref.WeakKeyDictionary()
-        # held by the one that looks: each takes 0.1 GB for it
-        self._one_looks = threading.Lock()
+        self._estimates: weakref.WeakKeyDictionary[Any, _Estimate] = weakref.WeakKeyDictionary()
+        # one layer at a time: each takes 0.1 GB
+        self._one_at_a_time = threading.Lock()
         self._waiting: list[threading.Thread] = []
         self._until_drawn = QTimer(self, singleShot=True, interval=UNTIL_DRAWN)
         self._until_drawn.timeout.connect(self._start)
 
     def text(self, layer: Any, volume: Volume) -> str:
-        """Return what is known by now; where nothing is, have it looked at."""
-        known = self._known.get(layer, _Found())
-        if known.values is volume.data or not isinstance(held(volume.data), np.ndarray):
-            return known.text
-        self._known[layer] = _Found(volume.data)
-        # not the layer itself: one that is removed meanwhile would not be let go
+        """Return the line about the noise; starts the estimate if there is none."""
+        estimate = self._estimates.get(layer, _Estimate())
+        if estimate.values is volume.data or not isinstance(held(volume.data), np.ndarray):
+            return estimate.text
+        self._estimates[layer] = _Estimate(volume.data)
+        # a weak reference, so that a layer removed meanwhile is freed
         looking = partial(self._look, weakref.ref(layer), volume)
         self._waiting.append(threading.Thread(target=looking, name="hushpore noise", daemon=True))
-        # with it beside, a widget that is opened takes twice its time, see `start_once_drawn`
+        # it would double the time in which the widget opens, see `start_once_drawn`
         self._until_drawn.start()
         return ""
 
     def model(self, layer: Any) -> NoiseModel | None:
-        """Return the model of a layer's noise, where there is noise and it is known by now."""
-        model = None if layer is None else self._known.get(layer, _Found()).model
+        """Return the noise model of a layer, or None if there is no noise or no estimate yet."""
+        model = None if layer is None else self._estimates.get(layer, _Estimate()).model
         return model if model is not None and model.deviation else None
 
     def _start(self) -> None:
@@ -352,10 +348,10 @@ class NoiseLine(QObject):
             self._waiting.pop(0).start()
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
-        # others do so now, and this needs libraries of SciPy
+        # it needs SciPy, and other threads may be loading libraries now
         load_torch_libraries()
-        with self._one_looks:
-            # those that were removed while another was looked at need nothing
+        with self._one_at_a_time:
+            # the layer may have been removed meanwhile
             if layer() is not None:
                 self._look_at(layer, volume)
                 give_back_freed()
@@ -365,48 +361,44 @@ class NoiseLine(QObject):
 
         try:
             model = estimate_noise(volume)
-            found = _Found(volume.data, words(volume, model), model)
+            found = _Estimate(volume.data, words(volume, model), model)
         except Exception:
-            # what is wrong with the image is said when it is denoised
+            # the problem is shown when the image is denoised
             return
         if (looked_at := layer()) is not None:
-            self._known[looked_at] = found
+            self._estimates[looked_at] = found
         with contextlib.suppress(RuntimeError):  # the window was closed meanwhile
             self.found.emit()
 
 
 def words(volume: Volume, model: NoiseModel) -> str:
-    """Return what was found in a few words, with the setting that helps."""
+    """Return the noise in a few words, with the setting that helps."""
     noise, count = model.diagnosis, model.count
     if not model.deviation:
-        return "no noise found"
+        return "no noise detected: nothing to denoise"
     if noise.rings:
-        return f"noise: rings about the middle ⚠ ({RINGS_WORDS})"
+        return f"noise: ring artefacts ⚠ (best corrected in the reconstruction, or {_LINKED})"
     if count is None and model.doubts:
         axes = noise.correlated_axes
         if len(axes) == 1:
-            return (
-                f"noise: stripes along {axes} ⚠ (choose 'Line noise direction' {axes} under More)"
-            )
-        return "noise: not sure how much there is ⚠"
-    alike = model.nearest_correlation
-    kind = (
-        f"correlated between neighbours ({alike:.2f})"
-        if alike >= _NOTABLE
-        else "independent from voxel to voxel"
-    )
-    strength = f"{readable_number(model.deviation)} {volume.metadata.get('value_unit', '')}".strip()
+            remedy = JOBS["denoise"].settings.as_in_a_form(f"correlated_along={axes}")
+            return f"noise: stripes along {axes} ⚠ (under More, set {remedy})"
+        return "noise level could not be estimated ⚠"
+    correlation = model.nearest_correlation
+    kind = "uncorrelated"
+    if correlation >= _NOTABLE:
+        kind = f"correlated (r = {correlation:.2f} to the next voxel)"
     step = [max(1, n // _SAMPLED) for n in volume.shape]
     sample = volume.data[tuple(slice(None, None, n) for n in step)]
-    if count is not None:
-        mean = readable_number(float(np.mean(sample)) / count, 2)
-        strength, kind = "that of counts", f"of which a voxel has {mean} in the mean"
-    text = f"noise: {strength}, {kind} ✓"
     low, high = np.percentile(sample, (2, 98))
     share = model.deviation / (high - low) if high > low else 1.0
+    of_contrast = f"{readable_percent(share)} of contrast"
+    if count is not None:
+        mean = readable_number(float(np.mean(sample)) / count, 2)
+        text = f"noise: Poisson, {mean} counts per voxel on average ({of_contrast}) ✓"
+    else:
+        unit = volume.metadata.get("value_unit", "") or "grey levels"
+        text = f"noise SD {readable_number(model.deviation)} {unit} ({of_contrast}), {kind} ✓"
     if share < _LOW:
-        text += (
-            f" · {readable_percent(share)} of the contrast: low, and pores of 1 to 3 voxels may "
-            f"vanish; {_SEGMENT}"
-        )
+        text += f" · Noise is low; denoising may erase pores of 1 to 3 voxels. {_SEGMENT}"
     return text

@@ -1,4 +1,4 @@
-"""Where a job runs: combo boxes, and what they say: which it will be, why, what it will do."""
+"""The choice of the device and of the computer for a job, with explanations."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
 if TYPE_CHECKING:
     from hushpore.jobs import JobDescription
 
-#: What stands in the box of computers for this process.
+#: Entry for this process.
 HERE = "This computer"
 
 
 @dataclass(frozen=True)
 class Devices:
-    """What was found on this machine."""
+    """The devices of this machine."""
 
-    auto: Backend  # what "auto" takes
-    cuda: tuple[Backend, ...] = ()  # every CUDA device that can be used
+    auto: Backend  # the choice of "auto"
+    cuda: tuple[Backend, ...] = ()  # all usable CUDA devices
     apple: Backend | None = None  # the GPU of a Mac
 
     @property
     def gpus(self) -> tuple[Backend, ...]:
-        """All of them."""
+        """All GPUs."""
         return self.cuda if self.apple is None else (*self.cuda, self.apple)
 
 
 @cache
 def find_devices() -> Devices:
-    """Look for devices, once a process; takes seconds, for PyTorch has to be imported."""
+    """Look for devices, once per process; takes seconds, because PyTorch is imported."""
     found: list[Backend] = []
     load_torch_libraries()
     with gc_paused(), contextlib.suppress(DeviceError):
-        # the last one is refused; whatever is preferred, the others can be chosen
+        # until a number is refused; all can be chosen, whatever is preferred
         while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
             found.append(backend)
     apple: Backend | None = None
     with contextlib.suppress(DeviceError):
         apple = choose_backend("mps")
-    is_there = apple is not None and apple.is_apple
-    return Devices(choose_backend("auto"), tuple(found), apple if is_there else None)
+    has_apple = apple is not None and apple.is_apple
+    return Devices(choose_backend("auto"), tuple(found), apple if has_apple else None)
 
 
-def look_again() -> None:
-    """Have every choice of a device look anew: what is preferred has changed."""
+def refresh_devices() -> None:
+    """Let every device choice look for devices again, after a change of the preferences."""
     find_devices.cache_clear()
     for widget in QApplication.allWidgets():
         if isinstance(widget, DeviceChoice):
@@ -64,7 +64,7 @@ def look_again() -> None:
 
 
 class _ExplainedBox(QWidget):
-    """A combo box with its title, and a `line` below on what is chosen."""
+    """A combo box with a title, and a `line` below that explains the choice."""
 
     changed = Signal()
 
@@ -82,21 +82,21 @@ class _ExplainedBox(QWidget):
 
 
 class DeviceChoice(_ExplainedBox):
-    """Auto, CPU, or a CUDA device that was found; looks for them in a thread.
+    """A box with Auto, CPU and the GPUs; looks for GPUs in a thread.
 
-    `kind`: the job that it is for, which may take a GPU only where one is asked for.
-    `details`: what is unfolded about the choice, a line each.
+    `kind`: the job, which may use a GPU only on request. `details`: the unfolded details of the
+    device, one per line.
     """
 
     found = Signal()
 
     def __init__(self, kind: JobDescription | None = None) -> None:
-        super().__init__("Device", "CPU or GPU. Auto takes a GPU where one can be used.")
+        super().__init__("Device", "CPU or GPU. Auto: a GPU if one is available and useful.")
         self._kind = kind
         self._devices: Devices | None = None
         self._more = ArrowButton(
-            accessibleName="About the device",
-            toolTip="What this device has, what is missing, and what will be used on it.",
+            accessibleName="Device details",
+            toolTip="Show what the device offers and what is missing.",
         )
         self.details = plain_label()
         self.details.hide()
@@ -107,7 +107,7 @@ class DeviceChoice(_ExplainedBox):
         self._box.addItem("Auto", "auto")
         self._box.addItem("CPU", "cpu")
         self._listed = self._box.count()
-        self.line.setText("looking for a GPU …")
+        self.line.setText("Looking for a GPU …")
         self.look()
 
     def look(self) -> None:
@@ -123,13 +123,13 @@ class DeviceChoice(_ExplainedBox):
 
     @property
     def gpus(self) -> int:
-        """How many GPUs were found."""
+        """Number of GPUs found."""
         return 0 if self._devices is None else len(self._devices.cuda)
 
     def resolved(self, kind: JobDescription | None = None) -> str:
-        """Return the device that the job will run on; the CPU while GPUs are still looked for.
+        """Return the device that the job will run on; the CPU until GPUs are found.
 
-        `kind`: by default the one that it is for.
+        `kind`: the job; by default that of the widget.
         """
         if self.value() != "auto":
             return self.value()
@@ -138,8 +138,7 @@ class DeviceChoice(_ExplainedBox):
     def set(self, device: str) -> None:
         """Choose a device.
 
-        Raises InputError if there is none of this name; while GPUs are still looked for it is taken
-        as it is.
+        Raises InputError if there is no such device; before GPUs are found any is accepted.
         """
         if self._box.findData(device) < 0:
             if self._devices is not None:
@@ -153,16 +152,16 @@ class DeviceChoice(_ExplainedBox):
         return devices.auto if kind is None or kind.on_gpu else kind.backend("auto")
 
     def _ask_details(self) -> None:
-        """Ask in a thread, while it is unfolded; what memory is free is asked anew each time."""
+        """Get the details in a thread while they are unfolded, each time with the free memory."""
         if not self._more.isChecked():
             return
-        self.details.setText("looking …")
+        self.details.setText("Checking …")
         device = self.resolved()
         self._asking = JobWorker(partial(calling, _details_of, device), "hushpore asks the device")
-        self._asking.returned.connect(partial(self._tell, device))
+        self._asking.returned.connect(partial(self._show_details, device))
         self._asking.start()
 
-    def _tell(self, device: str, lines: list[str]) -> None:
+    def _show_details(self, device: str, lines: list[str]) -> None:
         # unless another was chosen meanwhile
         if device == self.resolved():
             self.details.setText("\n".join(f"• {line}" for line in lines))
@@ -180,21 +179,21 @@ class DeviceChoice(_ExplainedBox):
         self.found.emit()
 
     def _show_failure(self, problem: object) -> None:
-        self._show(Devices(Backend(reason="PyTorch could not be used to look for a GPU")))
+        self._show(Devices(Backend(reason="PyTorch could not be loaded to look for a GPU")))
 
     def _explain(self) -> None:
         if self._devices is None:
             return
         device, auto = self.value(), self._auto(self._devices)
         names = {"auto": f"{auto.name} ({auto.reason})", "cpu": Backend().name}
-        # a GPU that was chosen has its name in the box
+        # the box shows the name of a chosen GPU
         self.line.setText(names.get(device, ""))
         self.line.setVisible(device in names)
         self._ask_details()
 
 
 def _details_of(device: str) -> list[str]:
-    """Return what there is to say of a device; may take seconds, for CuPy is imported."""
+    """Return the details of a device; may take seconds, because CuPy is imported."""
     try:
         return choose_backend(device).details()
     except DeviceError as error:
@@ -202,13 +201,13 @@ def _details_of(device: str) -> list[str]:
 
 
 class RunOn(_ExplainedBox):
-    """A box with this computer, processes of it, or the address of a scheduler that is typed."""
+    """A box with this computer, processes on it, or the address of a scheduler."""
 
     def __init__(self) -> None:
         super().__init__(
-            "Computer",
-            "Where to run. Type the address of a scheduler of dask.distributed, as "
-            "tcp://head-node:8786, or the path of its scheduler file, for work on a cluster.",
+            "Run on",
+            "This computer, worker processes on it, or a dask.distributed cluster: type the "
+            "address of its scheduler (tcp://head-node:8786) or the path of its scheduler file.",
         )
         self._gpus = 0
         self._box.setEditable(True)
@@ -216,32 +215,32 @@ class RunOn(_ExplainedBox):
         self._box.addItems([HERE, f"local:{cpu_threads()}"])
 
     def offer_gpus(self, count: int) -> None:
-        """Offer the GPUs of this computer together, where there are several."""
+        """Offer all GPUs of this computer together, if there are several."""
         self._gpus = count
         if count > 1 and self._box.findText(ALL_GPUS) < 0:
             self._box.addItem(ALL_GPUS)
         self._explain()
 
     def value(self) -> str:
-        """Return the place as `hushpore.cluster` takes it; empty for this process."""
+        """Return the cluster as `hushpore.cluster` takes it; empty for this process."""
         text = str(self._box.currentText()).strip()
         return "" if text == HERE else text
 
     def set(self, where: str) -> None:
-        """Choose a place; empty for this process."""
+        """Choose a cluster; empty for this process."""
         self._box.setCurrentText(where or HERE)
 
     def _explain(self) -> None:
         where = self.value()
-        text = "The result is written as OME-Zarr beside the scan, block by block"
-        otherwise = "where the scan is not on a disk that can be written to, in your home folder"
+        text = "The result is saved block by block as OME-Zarr in the folder of the scan"
+        otherwise = "or, if that is not writable, in your home folder"
         if where.startswith("local"):
-            text = f"Processes of this computer. {text}; {otherwise}."
+            text = f"Worker processes on this computer. {text} {otherwise}."
         elif where == ALL_GPUS and self._gpus > 1:
-            text = f"A process for each of {self._gpus} GPUs of this computer. {text}; {otherwise}."
+            text = f"One process for each of the {self._gpus} GPUs. {text} {otherwise}."
         elif where == ALL_GPUS:
-            text = "This computer does not have several GPUs that can be used."
+            text = "This computer has fewer than two usable GPUs."
         else:
-            text = f"{text}: on a disk that all workers see."
+            text = f"{text}, which all workers must be able to access."
         self.line.setText(text)
         self.line.setVisible(bool(where))

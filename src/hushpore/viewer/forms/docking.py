@@ -1,4 +1,4 @@
-"""How widgets share the side of the window as tabs, and the keys of the one in front."""
+"""Docking of widgets as tabs at the side of the window, and their keyboard shortcuts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dock_of(widget: QWidget | None) -> QDockWidget | None:
 
 
 def open_beside(widget: QWidget, viewer: Any, name: str) -> None:
-    """Open another of our widgets and show it, as a tab where it shares the side of the window."""
+    """Open another widget of hushpore, as a tab if it is docked at the same side."""
     dock, _ = viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
     dock.show()
     dock.raise_()
@@ -33,33 +33,33 @@ def open_beside(widget: QWidget, viewer: Any, name: str) -> None:
 
 
 def stay_in_front(widget: QWidget, opened: QDockWidget) -> None:
-    """Leave a widget in front of its neighbours where what it opened went elsewhere."""
+    """Keep a widget in front if the widget that it opened is docked elsewhere."""
     own = dock_of(widget)
     if own is not None and opened not in opened.parent().tabifiedDockWidgets(own):
         own.raise_()
 
 
 class SharesSide(QObject):
-    """Lets a widget become a tab beside another that does, when it is shown first.
+    """Makes a widget a tab beside other widgets of this kind when it is first shown.
 
-    napari's menu opens each below the one before, where two leave hardly a line to either.
+    napari's menu opens each below the previous one, where two have hardly any space.
 
-    `tab`: what stands on its tab; empty for the name that napari gives the dock, which with that of
-    the plugin is too long for three tabs side by side. The dock keeps its name, and shows it.
+    `tab`: title of the tab; empty for the name of napari's dock, which includes that of the plugin
+    and is too long for three tabs side by side. The dock keeps its own name.
     """
 
     def __init__(self, widget: QWidget, tab: str = "") -> None:
         super().__init__(widget)
         self._widget, self._tab = widget, tab
-        # to make room for it below the others, the window would grow, for good
+        # otherwise the window would grow to fit it below the others, and stay so
         widget.setMinimumHeight(1)
         widget.installEventFilter(self)
 
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
-        """Wait until it is shown, and its dock has a place."""
+        """Wait until the widget is shown and its dock is placed."""
         if event.type() == QEvent.Type.Show:
             watched.removeEventFilter(self)
-            # to be made and to be drawn takes a twentieth of a second each: in turns of their own
+            # creation and drawing take 50 ms each: split over two turns of the event loop
             coalesce_redraws(watched)
             QTimer.singleShot(0, self._settle)
         return False
@@ -79,33 +79,33 @@ class SharesSide(QObject):
             return
         area = window.dockWidgetArea(dock)
         for other in window.findChildren(QDockWidget):
-            is_there = other is not dock and other.isVisible() and not other.isFloating()
-            shares = is_there and other.findChild(SharesSide) is not None
+            is_docked = other is not dock and other.isVisible() and not other.isFloating()
+            shares = is_docked and other.findChild(SharesSide) is not None
             if shares and window.dockWidgetArea(other) == area:
                 window.tabifyDockWidget(other, dock)
                 dock.raise_()
-                _keep_words(window)
+                _scroll_tabs(window)
                 return
 
 
-def _keep_words(window: QMainWindow) -> None:
-    """Have tabs that are too many for the side scroll, and not shortened to 'De…'."""
+def _scroll_tabs(window: QMainWindow) -> None:
+    """Let too many tabs scroll instead of shortening their titles to 'De…'."""
     for bar in window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly):
         bar.setElideMode(Qt.TextElideMode.ElideNone)
         bar.setUsesScrollButtons(True)
 
 
-#: Keys, as Qt writes them; none is one of napari's. On macOS Ctrl is the Command key.
+#: Keyboard shortcuts that napari does not use. On macOS Ctrl is the Command key.
 RUN, CANCEL = "Ctrl+Return", "Ctrl+."
 PREVIOUS_SLICE, NEXT_SLICE = "Alt+PgUp", "Alt+PgDown"
 UNDO_MERGE, REDO_MERGE = "Ctrl+Alt+Z", "Ctrl+Alt+Y"
 
 
 class _Key(QShortcut):
-    """Does something when a key is pressed while its widget is in front.
+    """A keyboard shortcut that acts while its widget is in front.
 
-    Qt takes tabs that lie behind another for visible and cannot tell whose a key is, so that is
-    found out here.
+    Qt treats tabs behind another as visible, so a shortcut of several tabs is ambiguous; this class
+    finds the one in front.
     """
 
     def __init__(self, widget: QWidget, key: str, act: Callable[[], object]) -> None:
@@ -118,7 +118,7 @@ class _Key(QShortcut):
         self.activatedAmbiguously.connect(self._pressed)
 
     def is_in_front(self) -> bool:
-        """Whether its widget, or the dock that it is in, can be seen."""
+        """Whether its widget or the dock of it is visible."""
         widget = self.parent()
         shown = dock_of(widget) or widget
         return bool(widget.isVisible() and not shown.visibleRegion().isEmpty())
@@ -129,7 +129,7 @@ class _Key(QShortcut):
         return focus is not None and bool(self.parent().isAncestorOf(focus))
 
     def _pressed(self) -> None:
-        """Do it for the widget in front; of several side by side for that with the focus."""
+        """Act for the widget in front; of several side by side for the one with the focus."""
         keys = self.parent().window().findChildren(_Key)
         same = [each for each in keys if each.key() == self.key() and each.is_in_front()]
         for each in sorted(same, key=_Key.has_focus)[-1:]:
@@ -137,17 +137,17 @@ class _Key(QShortcut):
 
 
 def bind(widget: QWidget, key: str, act: Callable[[], object]) -> QShortcut:
-    """Have a key act while a widget is in front, and return what does so."""
+    """Add a keyboard shortcut that acts while a widget is in front, and return it."""
     return _Key(widget, key, act)
 
 
 def with_key(tip: str, key: str) -> str:
-    """Add a key to what a tooltip says, as the system writes it."""
+    """Add a keyboard shortcut to a tooltip, as the system writes it."""
     return f"{tip} ({QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText)})"
 
 
 def step_slice(viewer: Any, by: int) -> None:
-    """Go to another slice, where one is shown."""
+    """Go to another slice in the 2D view."""
     dims = viewer.dims
     if dims.ndisplay == 2 and dims.not_displayed:
         axis = dims.not_displayed[-1]

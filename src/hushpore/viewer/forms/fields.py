@@ -1,4 +1,4 @@
-"""The fields of a form: each is a magicgui widget that shows one setting."""
+"""The fields of a form: magicgui widgets for one setting each."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Option
 
-#: Limit of a spin box where a setting has none.
+#: Limit of a spin box for a setting without limits.
 _FAR = 2**31 - 1
 
-#: magicgui's dialogs for what a setting is the path of.
+#: magicgui's dialog modes by `Option.path`.
 _DIALOGS = {"file": "r", "new file": "w", "folder": "d"}
 
-#: What the entry of a combo box that opens a number's spin box is called.
+#: Combo box entry that shows the spin box for a number.
 VALUE = "Manual"
 
-#: What the values are called of a setting that may be left open.
+#: Labels of the values of an optional bool.
 _YES_OR_NO = {None: "Automatic", True: "Yes", False: "No"}
 
-#: Units that are counted, and so have a singular.
+#: Units with a singular.
 COUNTED = ("voxels", "slices")
 
 
 class Field(BaseValueWidget):
     """A magicgui widget whose value is a setting.
 
-    `value`: what to show first; the default of the setting where it is not given. ``**given``: as
-    for any magicgui widget; name, label and tooltip are those of the setting.
+    `value`: initial value; by default that of the setting. ``**given``: as for any magicgui widget;
+    name, label and tooltip come from the setting.
     """
 
-    #: Whether it lists layers, and so is given the ``viewer`` that has them.
+    #: Whether it lists layers and needs the ``viewer``.
     lists_layers: ClassVar[bool] = False
 
     def __init__(self, option: Option, value: Any = Undefined, **given: Any) -> None:
         self.option = option
-        words = {"name": option.name, "label": option.label, "tooltip": option.help}
-        given = words | {key: word for key, word in given.items() if word not in (None, "")}
+        own = {"name": option.name, "label": option.label, "tooltip": option.help}
+        given = own | {key: word for key, word in given.items() if word not in (None, "")}
         given = {"nullable": option.optional} | given | {"annotation": type_of(option)}
         super().__init__(value=option.default if value is Undefined else value, **given)
 
@@ -58,7 +58,7 @@ class Field(BaseValueWidget):
         self.native.setAccessibleName(self.option.label)
 
     def set_value(self, value: Any) -> None:
-        """Show a value.
+        """Set the value.
 
         Raises InputError if the setting does not accept it.
         """
@@ -66,24 +66,24 @@ class Field(BaseValueWidget):
 
     @property
     def is_default(self) -> bool:
-        """Whether the default is shown."""
+        """Whether the value is the default."""
         return bool(self.value == self.option.default)
 
     def start_clean(self) -> None:
-        """Show what another scan begins with."""
+        """Reset a value that does not carry over to another scan."""
         if not self.is_default:
             self.value = self.option.default
 
-    def _tell(self, *_: object) -> None:
+    def _emit_changed(self, *_: object) -> None:
         self.changed.emit(self.value)
 
 
 class CheckField(Field, CheckBox):
-    """Yes or no."""
+    """A check box for a bool."""
 
 
 class ChoiceField(Field, ComboBox):
-    """One of a few words or small whole numbers, or yes, no, or neither said."""
+    """A combo box for a few words, small integers or an optional bool."""
 
     def __init__(self, option: Option, **given: Any) -> None:
         choices = choices_of(option)
@@ -91,7 +91,7 @@ class ChoiceField(Field, ComboBox):
             choices = tuple((_YES_OR_NO[choice], choice) for choice in choices)
         elif option.choice_labels:
             choices = tuple((option.in_words(choice), choice) for choice in choices)
-        # None is one of the choices where it is accepted, and not magicgui's line of dashes
+        # None has its own label instead of magicgui's line of dashes
         super().__init__(option, **{"choices": choices, "nullable": False, **given})
 
     def _post_init(self) -> None:
@@ -100,13 +100,13 @@ class ChoiceField(Field, ComboBox):
 
 
 class TextField(Field, LineEdit):
-    """Free text."""
+    """A line of free text."""
 
 
 class FileField(Field):
-    """The path of a file or folder as text, beside a button that opens a dialog.
+    """The path of a file or folder, with a button that opens a dialog.
 
-    `edit`: magicgui's widget behind it.
+    `edit`: the magicgui widget behind it.
     """
 
     def __init__(self, option: Option, **given: Any) -> None:
@@ -115,25 +115,25 @@ class FileField(Field):
 
     def _post_init(self) -> None:
         compact_file_edit(self.edit, self.option.label)
-        self.edit.changed.connect(self._tell)
+        self.edit.changed.connect(self._emit_changed)
 
     def get_value(self) -> str:
         """Return the path."""
         return str(self.edit.line_edit.value)
 
     def set_value(self, value: str | Path) -> None:
-        """Show a path as it is given."""
+        """Set the path."""
         self.edit.line_edit.value = self.option.check(str(value))
 
 
 class NumberField(Field):
-    """A number; where None is accepted it is shown in words below the smallest number."""
+    """A spin box for a number; None, if accepted, is shown as a word below the minimum."""
 
     def __init__(self, option: Option, **given: Any) -> None:
         super().__init__(option, **given, **shown_by(partial(_NumberBox, option)))
 
     def _post_init(self) -> None:
-        self.native.valueChanged.connect(self._tell)
+        self.native.valueChanged.connect(self._emit_changed)
 
     def get_value(self) -> float | int | None:
         """Return the number, or None."""
@@ -143,15 +143,14 @@ class NumberField(Field):
         return number if float in self.option.types else int(number)
 
     def set_value(self, value: float | int | None) -> None:
-        """Show a number, or None."""
+        """Set the number, or None."""
         value = self.option.check(value)
         self.native.setValue(self.native.minimum() if value is None else value)
 
     def suit(self, step: float, unit: str, limits: tuple[float, float]) -> None:
-        """Let the number go in other steps, between other limits and with another unit.
+        """Set the step, unit and limits, for a setting that is a grey value.
 
-        Of a setting that is a grey value these are the layer's; limits that the setting has itself
-        stay, and so does the value, even beyond them.
+        Limits of the setting itself are kept, and so is the current value, even beyond the limits.
         """
         value, (low, high) = self.value, limits
         with QSignalBlocker(self.native):
@@ -159,13 +158,13 @@ class NumberField(Field):
             if self.option.optional and self.option.minimum is None:
                 if value is not None:
                     low, high = min(low, value), max(high, value)
-                # what is below the lowest stands for None
+                # the value below the minimum stands for None
                 self.native.setRange(low - step, high)
                 self.set_value(value)
 
 
 class WordOrNumberField(Field):
-    """A method's name, or a number of one's own."""
+    """A combo box of methods, with a spin box for a number."""
 
     def __init__(self, option: Option, **given: Any) -> None:
         super().__init__(option, **given, **shown_by(QWidget))
@@ -177,43 +176,43 @@ class WordOrNumberField(Field):
             self._box.addItem(self.option.in_words(choice), choice)
         self._box.addItem(VALUE, VALUE)
         self._box.currentIndexChanged.connect(self._show_spin)
-        self._spin.valueChanged.connect(self._tell)
+        self._spin.valueChanged.connect(self._emit_changed)
         fill(QVBoxLayout(self.native), self._box, self._spin, spacing=4)
         self._spin.hide()
         self._word = str(self.option.default)
 
     def get_value(self) -> str | float:
-        """Return the method's name, or the number."""
+        """Return the method or the number."""
         word = str(self._box.currentData())
         number: float = self._spin.value()
         return number if word == VALUE else word
 
     def set_value(self, value: str | float) -> None:
-        """Show a method's name, or a number."""
+        """Set the method or the number."""
         value = self.option.check(value)
         if isinstance(value, str):
             self._choose(value)
             return
-        # told once, when both are as they shall be
+        # emit one change when both widgets are set
         with QSignalBlocker(self._spin):
             self._spin.setValue(value)
         if self._box.currentData() == VALUE:
-            self._tell()
+            self._emit_changed()
         else:
             self._choose(VALUE)
 
     def start_clean(self) -> None:
-        """Go back to the method that was chosen last: a number is of one scan."""
+        """Go back to the last chosen method: a number is for one scan only."""
         if self._box.currentData() == VALUE:
             self._choose(self._word)
 
     def suggest(self, number: float) -> None:
-        """Set the number to begin with, where the user has not opened it yet."""
+        """Set the initial number, unless the user has already chosen Manual."""
         if self._box.currentData() != VALUE:
             self._spin.setValue(number)
 
     def suit(self, step: float, unit: str) -> None:
-        """Let the number go in other steps and have another unit."""
+        """Set the step and the unit of the number."""
         self._spin.suit(step, unit)
 
     def _choose(self, word: str) -> None:
@@ -223,7 +222,7 @@ class WordOrNumberField(Field):
         word = str(self._box.currentData())
         self._spin.setVisible(word == VALUE)
         self._word = self._word if word == VALUE else word
-        self._tell()
+        self._emit_changed()
 
 
 def type_of(option: Option) -> Any:
@@ -233,16 +232,16 @@ def type_of(option: Option) -> Any:
 
 
 class _NumberBox(QDoubleSpinBox):
-    """A spin box for a setting, which shows 0.002 rather than 0.002000, and never 4e-4 as 0."""
+    """A spin box for a setting, which shows 0.002 instead of 0.002000, and 4e-4 not as 0."""
 
     def __init__(self, option: Option) -> None:
-        # numbers look the same here, on the command line and in the record
+        # the same format as on the command line and in records
         super().__init__(locale=QLocale.c(), accessibleName=option.label, keyboardTracking=False)
         self._option = option
         self._unit = option.unit
         self.suit(option.step or 1, option.unit)
         low = -_FAR if option.minimum is None else option.minimum
-        # beyond that Qt's numbers, fractions of 64 bits, skip whole ones
+        # Qt's doubles hold integers only up to this value
         high = _FAR if option.maximum is None else min(option.maximum, 2**53)
         if option.optional:
             self.setSpecialValueText(option.none)
@@ -250,13 +249,13 @@ class _NumberBox(QDoubleSpinBox):
         self.setRange(low, high)
         self._show_unit()
         self.valueChanged.connect(self._show_unit)
-        # what is too long is read from its beginning
+        # show the beginning of a text that is too long
         self.valueChanged.connect(lambda: self.lineEdit().home(False))
         self.lineEdit().home(False)
         _WheelLeaver(self)
 
     def suit(self, step: float, unit: str) -> None:
-        """Go in other steps, and have another unit."""
+        """Set the step and the unit."""
         self.setDecimals(_decimals(self._option, step))
         self.setSingleStep(step)
         self._unit = unit
@@ -276,7 +275,7 @@ class _NumberBox(QDoubleSpinBox):
 
 
 class _WheelLeaver(QObject):
-    """Lets the wheel scroll the form rather than change a value that has not been clicked."""
+    """Lets the wheel scroll the form instead of changing a value without focus."""
 
     def __init__(self, widget: QWidget) -> None:
         super().__init__(widget)
@@ -291,10 +290,7 @@ class _WheelLeaver(QObject):
 
 
 def choices_of(option: Option) -> tuple[Any, ...]:
-    """Return the values of a setting, where they are few; else nothing.
-
-    They are words, whole numbers, or yes, no and None.
-    """
+    """Return the values of a setting if they are few: words, integers or an optional bool."""
     if bool in option.types and option.optional:
         return None, True, False
     if option.choices and float not in option.types:
@@ -307,9 +303,9 @@ def choices_of(option: Option) -> tuple[Any, ...]:
 
 
 def keep_narrow(box: QComboBox, name: str) -> None:
-    """Let no long word in a combo box make the whole dock wider, and the wheel pass by it.
+    """Keep a combo box narrow despite long entries, and let the wheel pass over it.
 
-    `name`: what a screen reader calls it.
+    `name`: its name for screen readers.
     """
     box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -318,19 +314,19 @@ def keep_narrow(box: QComboBox, name: str) -> None:
 
 
 def compact_file_edit(edit: FileEdit, name: str, hint: str = "") -> None:
-    """Call the line of a file's path by a name, and have its button small.
+    """Name the path field for screen readers and shrink its button.
 
-    `hint`: stands in the line while it is empty.
+    `hint`: the placeholder of the field.
     """
-    line, what = edit.line_edit.native, "folder" if edit.mode.value == "d" else "file"
+    line, kind = edit.line_edit.native, "folder" if edit.mode.value == "d" else "file"
     line.setAccessibleName(name)
     line.setPlaceholderText(hint)
     edit.choose_btn.text = "…"
-    edit.choose_btn.tooltip = f"Choose the {what}."
+    edit.choose_btn.tooltip = f"Choose the {kind}."
 
 
 def _decimals(option: Option, step: float) -> int:
-    """Enough for the default, the limits and one digit more than the step; of whole ones none."""
+    """Return the decimals needed for default, limits and a tenth of the step; 0 for integers."""
     if float not in option.types:
         return 0
     needed = [_places(step) + 1]
@@ -341,7 +337,7 @@ def _decimals(option: Option, step: float) -> int:
 
 
 def _places(number: float) -> int:
-    """Decimal places of a number: 3 for 0.002."""
+    """Return the decimal places of a number: 3 for 0.002."""
     text = f"{number:.9f}".rstrip("0")
     return max(len(text.partition(".")[2]), -math.floor(math.log10(abs(number))))
 

@@ -1,4 +1,4 @@
-"""The form of a job, made from nothing but the options of its Settings class."""
+"""The form of a job, generated from the options of its Settings class."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ if TYPE_CHECKING:
 
 
 class SettingsForm(PlacedContainer):
-    """The settings of a job: the few that matter, the rest under 'More'.
+    """The settings of a job: the important ones, the rest under 'More'.
 
-    A magicgui container with a field for each setting, by its name: ``form.threshold.value``. It is
-    also what magicgui makes of a class of `Settings` as a type hint, so that a function that is
-    decorated with ``@magicgui`` can take settings.
+    A magicgui container with a field for each setting, by its name: ``form.threshold.value``.
+    magicgui also makes it for a type hint that is a `Settings` class, so that functions decorated
+    with ``@magicgui`` can take settings.
 
-    Fields under 'More' are made once they are unfolded or asked for; until then
-    their settings have their defaults. `completed` tells of them.
+    Fields under 'More' are made once they are unfolded or accessed, announced by `completed`; until
+    then their settings have their defaults.
 
-    `annotation`: the class to make a form of. `value`: what to show first; the defaults where it is
-    not given. `viewer`: whose layers settings can name; the current viewer where it is not given.
-    `fields`: the fields of settings, by their names, where they are not those of `annotation_of`.
-    ``**given``: as for `magicgui.widgets.Container`.
-    `made`: the fields that are there.
+    `annotation`: the Settings class. `value`: initial settings; by default the defaults. `viewer`:
+    has the layers that settings can name; by default the current one. `fields`: classes of fields
+    that differ from those of `field_class`, by name. ``**given``: as for
+    `magicgui.widgets.Container`. `made`: the fields made so far.
     """
 
-    #: The fields under 'More' have been made: a list of them.
+    #: The fields under 'More' were made: a list of them.
     completed = Signal(object)
 
     def __init__(
@@ -75,7 +74,7 @@ class SettingsForm(PlacedContainer):
         column.setSpacing(4)
         options = annotation.options()
         column.addWidget(self._grid([option for option in options if not option.more]))
-        tip = "Put every setting back to its default."
+        tip = "Reset all settings to their defaults."
         self._reset = QPushButton("Reset", toolTip=tip, clicked=self.reset)
         self.more = Fold("More", self._reset)
         self._folded = [option for option in options if option.more]
@@ -89,7 +88,7 @@ class SettingsForm(PlacedContainer):
 
     @property
     def value(self) -> Settings:
-        """The settings that the form shows.
+        """The settings in the form.
 
         Raises InputError if a value is not accepted.
         """
@@ -100,7 +99,7 @@ class SettingsForm(PlacedContainer):
         self.update(settings.to_dict())
 
     def begin_with(self, settings: Settings | None) -> None:
-        """Show what was last used, as far as it is not the default; None: the defaults."""
+        """Show the last used settings; None: the defaults."""
         if settings is not None:
             values, default = settings.to_dict(), self._class().to_dict()
             self.update({name: one for name, one in values.items() if one != default[name]})
@@ -114,10 +113,10 @@ class SettingsForm(PlacedContainer):
         self.value = self._class()
 
     def begin_scan(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Let another scan begin without what was chosen for the one before.
+        """Reset the settings that do not carry over to another scan.
 
-        `own`: what was chosen for this scan already, by names of settings.
-        Returns: what was chosen for the one before.
+        `own`: values chosen earlier for the new scan, by names of settings.
+        Returns: the values chosen for the previous scan.
         """
         fields = [field for field in self.made if field.option.is_of_scan]
         left = {field.name: field.value for field in fields}
@@ -129,12 +128,12 @@ class SettingsForm(PlacedContainer):
         return left
 
     def changed_from(self, values: Mapping[str, Any]) -> str:
-        """Return in words which of these values, by names of settings, the form no longer shows."""
+        """Return which of these values, by names of settings, the form no longer has, in words."""
         lost = [field for field in self.made if field.value != values.get(field.name, field.value)]
         return ", ".join(f"{f.option.label} ({_in_words(f.option, values[f.name])})" for f in lost)
 
     def layers(self, scans: bool) -> list[Any]:
-        """Return the layers that settings name, each once: those that are further scans, or not."""
+        """Return the layers named by settings, each once: either further scans or all others."""
         chosen = [
             field.layer
             for field in self
@@ -143,14 +142,14 @@ class SettingsForm(PlacedContainer):
         return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
     def know(self, **known: Any) -> None:
-        """Take in what is known of the volume, for what the settings have to say of it.
+        """Add facts about the volume, for the hints of the settings.
 
-        ``**known``: as `Settings.hints` takes it; what was known under other names stays.
+        ``**known``: as `Settings.hints` takes it; facts under other names are kept.
         """
         self._known |= known
         self._explain()
 
-    def _is_to_come(self, name: str) -> bool:
+    def _is_pending(self, name: str) -> bool:
         return any(option.name == name for option in self.__dict__.get("_folded", ()))
 
     def _make_folded(self) -> QWidget:
@@ -181,17 +180,17 @@ class SettingsForm(PlacedContainer):
         return widget
 
     def _make_field(self, option: Option) -> Any:
-        """Return the field of a setting: what magicgui makes of `annotation_of`, by a call."""
+        """Return the field of a setting, as magicgui makes it from `annotation_of`."""
         kind = self._field_classes.get(option.name) or field_class(option)
-        # magicgui takes as long to look at the hint as to make the field
+        # made directly: magicgui takes as long to resolve the hint as to make the field
         field = kind(option, **({"viewer": self._viewer} if kind.lists_layers else {}))
         if isinstance(field, CheckField):
-            # its name stands beside it
+            # the label is shown beside it
             field.text = ""
         return field
 
     def _mark(self) -> None:
-        """Show which settings differ from their defaults, also where they are folded away."""
+        """Mark settings that differ from their defaults, and count those under 'More'."""
         for field in self.made:
             changed = "" if field.is_default else " •"
             self._titles[field.name].setText(field.option.label + changed)
@@ -201,14 +200,14 @@ class SettingsForm(PlacedContainer):
         self._explain()
 
     def _explain(self) -> None:
-        """Say what values come to, and let be what has no effect beside the others, with why."""
-        said: dict[str, str] = {}
+        """Show the hints of the settings, and disable those without effect, with the reason."""
+        hints: dict[str, str] = {}
         unused: dict[str, str] = {}
         try:
             settings = self.value
-            said, unused = settings.hints(self._known), settings.unused(self._known)
+            hints, unused = settings.hints(self._known), settings.unused(self._known)
         except InputError:
-            # said when Run is pressed; till then everything can be changed
+            # the problem is shown when Run is pressed
             pass
         for field in self.made:
             name = field.name
@@ -216,32 +215,31 @@ class SettingsForm(PlacedContainer):
             tip += [field.option.help_in_words]
             if not field.is_default and "Default:" not in field.option.help:
                 tip.append(f"Default: {default_in_words(field.option)}")
-            explained = said.get(name, ""), "\n".join(tip)
+            explained = hints.get(name, ""), "\n".join(tip)
             if self._explained.get(name) == explained:
                 continue
             self._explained[name] = explained
             self._lines[name].setText(unbroken(explained[0]))
-            self._lines[name].setVisible(name in said)
+            self._lines[name].setVisible(name in hints)
             field.enabled = name not in unused
             field.tooltip = explained[1]
             self._titles[name].setToolTip(field.native.toolTip())
 
 
 def annotation_of(option: Option, field: type[Field] | None = None) -> Any:
-    """Return a setting as a type hint, from which magicgui makes its field.
+    """Return a type hint from which magicgui makes the field of a setting.
 
-    It is the type of the setting, annotated as magicgui's map of types takes it: in
-    ``create_widget(annotation=...)``, and in the signature of a function that is decorated with
+    For ``create_widget(annotation=...)`` and the signature of a function decorated with
     ``@magicgui``.
 
-    `field`: the class of its field; else the one that suits.
+    `field`: the class of its field; by default `field_class`.
     """
     words = {"widget_type": field or field_class(option), "option": option}
     return Annotated[type_of(option), _Words(words)]
 
 
 def field_class(option: Option) -> type[Field]:
-    """Return the class of the field that suits a setting."""
+    """Return the class of field for a setting."""
     if option.auxiliary:
         return LayerField
     if bool in option.types and not option.optional:
@@ -260,7 +258,7 @@ def _in_words(option: Option, value: Any) -> str:
 
 
 class _Words(dict[str, Any]):
-    """Options of a type hint, which must have a hash."""
+    """Options of a type hint, which must be hashable."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(self["option"].name)

@@ -1,4 +1,4 @@
-"""The layer that a job works on: the box to choose it from, what it is, and its voxel size."""
+"""The input layer of a job: the box to choose it, the line of facts, the voxel size."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 
-#: What is said where there is no layer.
-_BEGIN = "Drop a CT stack on the window to begin, or try one: File > Open Sample > hushpore."
+#: Shown if there is no layer.
+_BEGIN = "Drop a CT stack on the window, or open a sample: File > Open Sample > hushpore."
 
-#: Link that asks for another voxel size.
+#: Link that opens the field for the voxel size.
 VOXEL_SIZE = "voxel size"
 
 #: Changes of a layer that the combo box and the facts line show.
@@ -47,15 +47,15 @@ _SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
 
 
 class LayerChoice(BaseValueWidget):
-    """Lists the layers that suit, and follows layers that come, go and change their names.
+    """A box with the layers that suit a job, kept up to date with the viewer.
 
-    Its value is the layer, or None where none suits. ``changed`` tells of changes in it, too.
+    Its value is the layer, or None if no layer suits. ``changed`` is also emitted when the layer
+    itself changes.
 
-    It begins with the active layer, and moves to a new layer that the job prefers, a file just
-    opened or the result of the step before, until the user chooses one; that choice then stays.
+    It begins with the active layer and moves to each new layer that the job prefers (a file just
+    opened, the result of the previous step) until the user chooses one.
 
-    `accepts`: whether a layer can be chosen. `prefers`: whether a layer is taken without being
-    asked for.
+    `accepts`: whether a layer can be chosen. `prefers`: whether a layer is chosen automatically.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class LayerChoice(BaseValueWidget):
         self._refresh()
 
     def get_value(self) -> Any:
-        """Return the layer chosen, or None where none suits."""
+        """Return the chosen layer, or None if no layer suits."""
         return self._layer
 
     def set_value(self, layer: Any) -> None:
         """Choose a layer, as the user does.
 
-        Raises InputError if it does not suit.
+        Raises InputError if the layer does not suit.
         """
         if layer not in self._listed:
             names = ", ".join(repr(one.name) for one in self._listed) or "none"
@@ -93,7 +93,7 @@ class LayerChoice(BaseValueWidget):
     def _post_init(self) -> None:
         box = self.native
         box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        keep_narrow(box, "Layer to work on")
+        keep_narrow(box, "Input layer")
         box.setMinimumContentsLength(12)
         box.activated.connect(self._choose)
 
@@ -141,25 +141,24 @@ class LayerChoice(BaseValueWidget):
         self.native.clear()
         self.native.addItems([each.name for each in self._listed] or ["no suitable layer"])
         self.native.setEnabled(bool(self._listed))
-        self.native.setToolTip("There is no layer that this can work on.")
+        self.native.setToolTip("No layer is suitable for this job.")
         if layer is not None:
             self.native.setCurrentIndex(self._listed.index(layer))
-            self.native.setToolTip(f"What to work on: {layer.name}")
+            self.native.setToolTip(f"Input layer: {layer.name}")
         if layer is None or layer != before:
             self.changed.emit(layer)
 
 
 class LayerFacts(RichLabel):
-    """A line about a layer: shape, voxel size, type, size, and what was odd about its file.
+    """A line about a layer: shape, voxel size, data type, size, and notes on its file.
 
     Its voxel size is a link, `VOXEL_SIZE`.
 
-    `describe`: returns the line about a volume. `links`: words in it that are links, and where they
-    lead.
-    `volume`: of the layer that is shown; None where there is none that can be worked on.
+    `describe`: returns the line about a volume. `links`: words in the line that are links, with
+    their targets. `volume`: of the layer, or None if there is no suitable layer.
     """
 
-    #: More is known about the layer than the line says.
+    #: The line is out of date.
     outdated = Signal()
 
     def __init__(
@@ -174,15 +173,15 @@ class LayerFacts(RichLabel):
         self.volume: Volume | None = None
 
     def text(self) -> str:
-        """Return what is said, as plain text."""
+        """Return the line as plain text."""
         return self._plain
 
     def show_layer(self, layer: Any) -> str:
-        """Say what a layer is, and return why it cannot be worked on: empty where it can."""
+        """Show a layer, and return why it cannot be used; empty if it can."""
         self.volume = None
         suits = layer is not None
         if not suits:
-            # what is wrong with a colour image, or labels, is said where it would be read
+            # explain why a colour image or labels cannot be used
             others = list(self._viewer.layers)
             coloured = [each for each in others if getattr(each, "rgb", False)]
             labels = [each for each in others if isinstance(each, Labels)]
@@ -205,7 +204,7 @@ class LayerFacts(RichLabel):
         return reason
 
     def _missing_scale_bar(self) -> str:
-        """Say why a layer with a unit has no scale bar; empty where it has one."""
+        """Return why a layer with a unit has no scale bar; empty if it has one."""
         unknown = [one.name for one in self._viewer.layers if not is_length(one.units[-1])]
         if not unknown:
             return ""
@@ -222,21 +221,21 @@ class LayerFacts(RichLabel):
         return text.replace("\n", "<br>")
 
     def labels_of_axes(self, ndim: int) -> tuple[str, ...]:
-        """Return the names that the viewer gives to the last axes."""
+        """Return the viewer's labels of the last axes."""
         return tuple(self._viewer.dims.axis_labels[-ndim:])
 
 
 def is_preview(layer: Any) -> bool:
-    """Whether a layer is the preview of a running job."""
+    """Whether a layer is a preview."""
     return bool(known_of(layer).get("preview"))
 
 
-#: Units on offer, those of scanners first.
+#: Units offered, the most common first.
 UNITS = ("um", "mm", "nm", "cm", "m")
 
 
 class VoxelSizeField(QWidget):
-    """Asks for the size of a voxel in y and x, and in z where it is another; hidden at first."""
+    """Fields for the voxel size in y and x, and in z if it differs; hidden at first."""
 
     #: The size that was given, as `hushpore.runs.scan_recipe.with_voxel_size` takes it.
     given = Signal(str)
@@ -247,25 +246,25 @@ class VoxelSizeField(QWidget):
         self._title = QLabel("Voxel size")
         self._across = QLineEdit(
             placeholderText="15.4", accessibleName="Voxel size", returnPressed=self._give,
-            toolTip="Edge of a voxel within a slice, along y and x.",
+            toolTip="Voxel size within a slice (x and y).",
         )  # fmt: skip
         self._unit = QComboBox(accessibleName="Unit of the voxel size")
         self._unit.addItems([readable_unit(unit) for unit in UNITS])
         self._same = QCheckBox(
-            "Same in z", checked=True, toggled=self._show_z,
-            toolTip="Whether slices are as far apart as voxels are wide.",
+            "Isotropic", checked=True, toggled=self._show_z,
+            toolTip="Use the same size along z.",
         )  # fmt: skip
-        self._along_title = QLabel("In z")
+        self._along_title = QLabel("Along z")
         self._along = QLineEdit(
             placeholderText="5", accessibleName="Voxel size in z", returnPressed=self._give,
-            toolTip="Distance from one slice to the next.",
+            toolTip="Distance between slices.",
         )  # fmt: skip
         self._problem = plain_label()
         self._set = QPushButton(
             "Set", clicked=self._give,
-            toolTip="Give the scan, and all that was made of it, this voxel size.",
+            toolTip="Apply this voxel size to the scan and to all layers made from it.",
         )  # fmt: skip
-        cancel = QPushButton("Cancel", clicked=self.hide, toolTip="Leave it as it is.")
+        cancel = QPushButton("Cancel", clicked=self.hide, toolTip="Keep the current voxel size.")
         self._across.setMinimumWidth(60)
         first = fill(
             QHBoxLayout(), self._title, self._across, self._unit, self._same, wide=self._across
@@ -274,7 +273,7 @@ class VoxelSizeField(QWidget):
         fill(QVBoxLayout(self), first, second, self._problem, spacing=4, margin=0)
 
     def ask(self, volume: Volume) -> None:
-        """Show the size that a volume has, to be changed; of one without a unit nothing."""
+        """Open the fields with the voxel size of a volume; empty if it has no unit."""
         is_known = volume.unit in UNITS
         self._has_z = volume.n_spatial == 3
         across, along = volume.spacing[-1], volume.spacing[0]
@@ -291,7 +290,7 @@ class VoxelSizeField(QWidget):
         self._across.selectAll()
 
     def refuse(self, error: InputError) -> None:
-        """Say what was wrong with what was given."""
+        """Show why the input was refused."""
         self._problem.setText(str(error))
         self._problem.show()
 
@@ -306,7 +305,7 @@ class VoxelSizeField(QWidget):
             fields.insert(0, self._along)
         elif self._has_z:
             fields.insert(0, self._across)
-        # a comma is the decimal sign of half the world
+        # a decimal comma is common
         numbers = [field.text().strip().replace(",", ".") for field in fields]
         try:
             text = voxel_size_text(numbers, UNITS[self._unit.currentIndex()])
@@ -317,9 +316,9 @@ class VoxelSizeField(QWidget):
 
 
 def voxel_size_text(numbers: list[str], unit: str) -> str:
-    """Return a voxel size as settings have it, of one number for each axis.
+    """Return a voxel size as settings take it, from one number for each axis.
 
-    Raises InputError if one of them is no size.
+    Raises InputError if a number is not above 0.
     """
     for number in numbers:
         try:
@@ -328,8 +327,8 @@ def voxel_size_text(numbers: list[str], unit: str) -> str:
             is_size = False
         if not is_size:
             raise InputError(
-                f"The size of a voxel is a number above 0; got {number!r}."
+                f"The voxel size must be a number above 0; got {number!r}."
                 if number
-                else "Type the size of a voxel: a number above 0."
+                else "Enter the voxel size, a number above 0."
             )
     return f"{numbers[0] if len(set(numbers)) == 1 else ','.join(numbers)}{unit}"

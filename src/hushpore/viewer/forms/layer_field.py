@@ -1,4 +1,4 @@
-"""The fields of settings that name a layer, or the model that one carries."""
+"""Fields for settings that name a layer, or the trained model of a layer."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 KINDS = {"labels": Labels, "image": Image, "points": Points, "scan": Image}
 
-#: The entries that are no layer.
+#: Entries that are not layers.
 NOTHING, FILE = "none", "file …"
 
 
 class LayerField(Field):
-    """Lists the layers that suit, and follows layers that come, go and change their names.
+    """A box with the layers that suit a setting, kept up to date with the viewer.
 
-    Its value is the name of the layer, as settings have it; it takes the layer itself, too.
+    Its value is the name of the layer; it can be set to the layer itself, too.
 
-    `viewer`: whose layers to list; the current viewer where it is not given. ``**given``: as for
-    `Field`.
+    `viewer`: by default the current one. ``**given``: as for `Field`.
     """
 
     lists_layers = True
@@ -49,20 +48,20 @@ class LayerField(Field):
 
     @property
     def layer(self) -> Any:
-        """The layer chosen, or None."""
+        """The chosen layer, or None."""
         return self._chosen
 
     def get_value(self) -> str:
-        """Return the name of the layer chosen, or nothing."""
+        """Return the name of the chosen layer, or an empty string."""
         return "" if self._chosen is None else str(self._chosen.name)
 
     def set_value(self, value: str | Layer) -> None:
-        """Choose the layer of this name; none where there is none."""
+        """Choose the layer of this name, or none if there is no such layer."""
         self._refresh()
         name = getattr(value, "name", value)
         self._chosen = next((layer for layer in self._listed if layer.name == name), None)
         self._refresh()
-        self._tell()
+        self._emit_changed()
 
     def _post_init(self) -> None:
         keep_narrow(self.native, self.option.label)
@@ -70,18 +69,18 @@ class LayerField(Field):
 
     def _choose(self, position: int) -> None:
         self._chosen = self._listed[position - 1] if position else None
-        self._tell()
+        self._emit_changed()
 
     def _suits(self, layer: Any) -> bool:
         suits = isinstance(layer, tuple(KINDS[kind] for kind in self.option.auxiliary))
         return suits and not known_of(layer).get("preview")
 
     def _kept(self, new: list[Any]) -> Any:
-        """Return the layer that is chosen now that others are listed, some of them new."""
+        """Return the layer to choose after the list has changed; `new`: layers added to it."""
         return self._chosen if self._chosen in self._listed else None
 
     def _entries(self) -> list[str]:
-        """Return what is listed below 'none'."""
+        """Return the entries below 'none'."""
         return [layer.name for layer in self._listed]
 
     def _position(self) -> int:
@@ -91,7 +90,7 @@ class LayerField(Field):
         before, chosen = self._listed, self._chosen
         self._listed = [layer for layer in reversed(self._layers) if self._suits(layer)]
         new = [layer for layer in self._listed if layer not in before]
-        # those of layers that stay are left alone: napari takes 0.2 ms to look at a callback
+        # only for new and removed layers: napari takes 0.2 ms to check a callback
         for layer in new:
             layer.events.name.connect(self._refresh)
         for layer in before:
@@ -105,18 +104,17 @@ class LayerField(Field):
             self.native.addItems(entries)
         self.native.setCurrentIndex(self._position())
         if self._chosen is not chosen:
-            self._tell()
+            self._emit_changed()
 
 
 class ModelField(LayerField):
-    """Lists the denoised layers, whose models they carry, and offers to open a file.
+    """A box with the trained models of denoised layers, and an entry to open a file.
 
-    It begins with the model of a layer that is new, until the user chooses one. Its value is the
-    path of a file.
+    It follows the newest model until the user chooses one. Its value is the path of a file.
     """
 
-    #: Files of models of layers, written when they are needed: settings are plain JSON values. A
-    #: model goes with its layers, and its file with it: who is about to read that holds the model.
+    #: Files of models, written when a setting needs a path. A file is deleted with its model, so
+    #: whoever reads the file must hold the model.
     _written: ClassVar[MutableMapping[Any, Path]] = WeakKeyDictionary()
 
     def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
@@ -126,22 +124,22 @@ class ModelField(LayerField):
 
     @property
     def model(self) -> Any:
-        """The model of the layer chosen, or None."""
+        """The model of the chosen layer, or None."""
         return None if self._chosen is None else known_of(self._chosen)["model"]
 
     def get_value(self) -> str:
-        """Return the path of the model's file, or nothing."""
+        """Return the path of the model's file, or an empty string."""
         return self._path if self._chosen is None else str(self._file_of(self.model))
 
     def set_value(self, value: str) -> None:
-        """Choose a file, or nothing."""
+        """Choose a file; empty for none."""
         self._chosen, self._path = None, self.option.check(str(value))
         self._refresh()
-        self._tell()
+        self._emit_changed()
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing is chosen."""
+        """Whether no model is chosen."""
         return self._chosen is None and not self._path
 
     def _choose(self, position: int) -> None:
@@ -156,7 +154,7 @@ class ModelField(LayerField):
             if path:
                 self._chosen, self._path = None, path
         self._refresh()
-        self._tell()
+        self._emit_changed()
 
     def _suits(self, layer: Any) -> bool:
         return known_of(layer).get("model") is not None

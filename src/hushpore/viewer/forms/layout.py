@@ -1,4 +1,4 @@
-"""How the parts of a widget lie: in rows and columns, one that scrolls, and folded away."""
+"""Layouts: rows and columns, a scrolling column, and sections that fold."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any = None) -> Any:
     """Put widgets and layouts into a layout one after another, and return it.
 
-    `parts`: None is room that stretches. `spacing`, `margin`: pixels between and around them; by
-    default those of the style, and none. `wide`: the part that takes what room is left.
+    `parts`: None is a stretch. `spacing`, `margin`: pixels between and around the parts; by default
+    the spacing of the style and no margin. `wide`: the part that takes the remaining space.
     """
     layout.setContentsMargins(margin, margin, margin, margin)
     layout.setSpacing(spacing)
@@ -38,10 +38,10 @@ def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any
 
 
 class ScrolledColumn(QScrollArea):
-    """A column as wide as its dock, which scrolls where it is higher.
+    """A column as wide as its dock, which scrolls if it is higher.
 
     `parts`: widgets and layouts, from top to bottom. `margin`: pixels around them. `wide`: the part
-    that takes what room is left; by default none does.
+    that takes the remaining space; by default none.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ScrolledColumn(QScrollArea):
             widgetResizable=True,
             frameShape=QFrame.Shape.NoFrame,
             horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
-            # it follows the focus of what is in it, and needs none itself
+            # it follows the focus of its contents and needs none itself
             focusPolicy=Qt.FocusPolicy.NoFocus,
         )
         content = QWidget()
@@ -60,27 +60,27 @@ class ScrolledColumn(QScrollArea):
         self.setWidget(content)
 
     def bring_into_view(self, widget: QWidget) -> None:
-        """Scroll to a widget once it has its place."""
+        """Scroll to a widget once it is laid out."""
         self._wanted = widget
         QTimer.singleShot(0, self._scroll_to_wanted)
 
     def needed_height(self) -> int:
-        """Return the pixels in which all of it is seen at the width that it has now."""
+        """Return the height in pixels at which all contents are visible at the current width."""
         inside = self.maximumViewportSize()
         low = self.column.heightForWidth(inside.width()) if self.column.hasHeightForWidth() else -1
         inner: int = max(low, self.column.minimumSize().height())
-        around: int = self.height() - inside.height()
-        return inner + around
+        frame: int = self.height() - inside.height()
+        return inner + frame
 
     def _scroll_to_wanted(self) -> None:
         self.ensureWidgetVisible(self._wanted, 0, 6)
 
 
 class PinnedColumn(QWidget):
-    """A column that scrolls, above another that stays in sight.
+    """A scrolling column above another that stays in sight.
 
-    The lower one is as high as it needs to be, up to `MOST` of the whole; beyond that it scrolls,
-    too, unless the upper one leaves it more.
+    The lower one is as high as its contents, up to the share `MOST` of the whole or the space that
+    the upper one leaves; beyond that it scrolls, too.
 
     `upper`, `lower`: both columns.
     """
@@ -91,7 +91,7 @@ class PinnedColumn(QWidget):
     def __init__(self, upper: ScrolledColumn, lower: ScrolledColumn) -> None:
         super().__init__()
         self.upper, self.lower, self._rule = upper, lower, rule()
-        # placed by hand: what a layout holds asks for its height, and makes the window grow
+        # placed by hand: a layout would ask for the full height and make the window grow
         for part in (upper, self._rule, lower):
             part.setParent(self)
         policy = QSizePolicy.Policy.Expanding
@@ -110,13 +110,13 @@ class PinnedColumn(QWidget):
         return QSize(self.minimumSizeHint().width(), high)
 
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
-        """Share the height anew when what is in the columns has changed."""
+        """Divide the height again when the contents change."""
         if event.type() == QEvent.Type.LayoutRequest:
             self._share()
         return False
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Share the height anew."""
+        """Divide the height again."""
         super().resizeEvent(event)
         self._share()
 
@@ -131,14 +131,14 @@ class PinnedColumn(QWidget):
 
 def rule() -> QFrame:
     """Return a thin line between two parts of a column."""
-    # the name by which napari's style knows its own thin lines
+    # the object name that napari's style sheet uses for thin lines
     line = QFrame(objectName="QtCustomTitleBarLine")
     line.setFixedHeight(1)
     return line
 
 
 class ArrowButton(QToolButton):
-    """A button with an arrow, which points down while what it unfolds is shown.
+    """A button with an arrow that points down while its section is unfolded.
 
     ``**properties``: of the button.
     """
@@ -152,17 +152,16 @@ class ArrowButton(QToolButton):
 
 
 class Fold(QWidget):
-    """A title with an arrow, once there is something under it; a click shows or hides that.
+    """A section that folds: a title with an arrow, hidden while the section is empty.
 
-    `corner`: shown at the end of the title's line.
-    `button`: has the title, and is checked while what is under it is shown.
+    `corner`: shown at the end of the title's line. `button`: the title; checked while unfolded.
     """
 
     def __init__(self, title: str, corner: QWidget | None = None) -> None:
         super().__init__()
         self.button = ArrowButton(
             toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon,
-            toolTip="Show what is under this, or fold it away.",
+            toolTip="Show / hide",
             visible=False,
         )
         self.set_title(title)
@@ -185,24 +184,24 @@ class Fold(QWidget):
         self.button.setText(f" {title}")
 
     def add(self, widget: QWidget) -> None:
-        """Put a widget under the title."""
+        """Add a widget to the section."""
         self._inner.addWidget(widget)
         self.button.show()
 
     def add_later(self, make: Callable[[], QWidget]) -> None:
-        """Make a widget, and put it under the title, once that is unfolded or `add_now` is called.
+        """Make and add a widget once the section is unfolded or `add_now` is called.
 
-        Fields that are folded away take as long to make as all the others of a form.
+        Folded fields take as long to make as all others of a form.
         """
         self._later.append(make)
         self.button.show()
 
     def add_now(self) -> None:
-        """Make what was to be made later, and put it under the title."""
+        """Make and add the widgets of `add_later` now."""
         later, self._later = self._later, []
         for widget in [make() for make in later]:
             self.add(widget)
-            # what joins a window late would be the last that the Tab key comes to
+            # widgets that are added late would come last in the order of the Tab key
             before: QWidget = self.button if self._corner is None else self._corner
             for each in widget.findChildren(QWidget):
                 takes_tab = bool(each.focusPolicy() & Qt.FocusPolicy.TabFocus)
@@ -212,5 +211,5 @@ class Fold(QWidget):
                     before = each
 
     def set_open(self, is_open: bool) -> None:
-        """Show or hide what is under the title."""
+        """Unfold or fold the section."""
         self.button.setChecked(is_open)

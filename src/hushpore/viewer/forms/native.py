@@ -1,4 +1,4 @@
-"""Qt widgets of our own, and how they stand behind magicgui widgets."""
+"""Custom Qt widgets, and magicgui widgets with a custom Qt widget behind them."""
 
 from __future__ import annotations
 
@@ -25,49 +25,49 @@ if TYPE_CHECKING:
 
 
 class _Shown(QBaseWidget):
-    """The side of Qt of a magicgui widget that is made of any Qt widget."""
+    """Qt backend of a magicgui widget, made from any Qt widget."""
 
     def __init__(self, make: Callable[[], QWidget], parent: QWidget | None = None) -> None:
         super().__init__(lambda parent: make(), parent=parent)
 
     def _mgui_set_tooltip(self, value: str | None) -> None:
-        # where magicgui has nothing to say, the Qt widget goes on saying what it is
+        # an empty tooltip of magicgui must not replace that of the Qt widget
         if value:
             super()._mgui_set_tooltip(value)
 
 
 class _Placed(QtContainer):
-    """The side of Qt of a container whose widgets lie where its layout has them."""
+    """Qt backend of a container whose widgets have been laid out already."""
 
     def _mgui_insert_widget(self, position: int, widget: Any) -> None:
-        # one that a script adds has no place yet
+        # a widget that a script adds is not laid out yet
         if widget.native.parent() is None:
             self._layout.addWidget(widget.native)
 
 
 def shown_by(make: Callable[[], QWidget]) -> dict[str, Any]:
-    """Return the keywords that put a Qt widget, which is made by a call, behind a magicgui one."""
+    """Return the keywords of a magicgui widget whose Qt widget is returned by `make`."""
     return {"widget_type": _Shown, "backend_kwargs": {"make": make}}
 
 
 class ValueOf(BaseValueWidget):
-    """A magicgui widget with the value that a Qt widget of our own shows.
+    """A magicgui widget with the value of a custom Qt widget.
 
-    `make`: makes the Qt widget, which has ``value()``, ``set(value)`` and a signal ``changed``.
-    `name`: what it is called in a container.
+    `make`: returns the Qt widget, which has ``value()``, ``set(value)`` and a signal ``changed``.
+    `name`: its name in a container.
     """
 
     def __init__(self, make: Callable[[], QWidget], name: str, annotation: Any = str) -> None:
         super().__init__(name=name, annotation=annotation, **shown_by(make))
 
     def _post_init(self) -> None:
-        self.native.changed.connect(self._tell)
+        self.native.changed.connect(self._emit_changed)
 
-    def _tell(self, *_: object) -> None:
+    def _emit_changed(self, *_: object) -> None:
         self.changed.emit(self.value)
 
     def get_value(self) -> Any:
-        """Return the value that is shown."""
+        """Return the value of the Qt widget."""
         return self.native.value()
 
     def set_value(self, value: Any) -> None:
@@ -78,60 +78,59 @@ class ValueOf(BaseValueWidget):
 class PlacedContainer(Container):
     """A magicgui container that lays its widgets out itself.
 
-    They are its items and attributes as in any container; where they lie is up to whoever makes it,
-    in the column of its ``native`` widget.
+    They are its items and attributes as in any container, and are laid out by the caller in the
+    column of its ``native`` widget.
 
-    A subclass may make some of them later; whoever asks for one of them, or for all there are, has
-    them made.
+    A subclass may make some widgets late; access to one of them, or to all, makes them.
 
     ``**given``: as for `magicgui.widgets.Container`.
     """
 
     def __init__(self, **given: Any) -> None:
-        # not that of Container, which would put one widget under the other
+        # the initializer of Container would stack the widgets
         super(Container, self).__init__(**{"labels": False, **given, "widget_type": _Placed})
         self.margins = (0, 0, 0, 0)
 
     def __repr__(self) -> str:
-        """Show it as magicgui shows a function: what can be set, and its values."""
+        """Return the container as magicgui shows a function: its parameters and values."""
         return f"<{type(self).__name__} {self.__signature__}>"
 
-    # ---- what is made later
+    # ---- items made late
 
     def complete(self) -> None:
-        """Make the items that are not there yet."""
+        """Make the items that are not made yet."""
 
-    def _is_to_come(self, name: str) -> bool:
-        """Whether an item of this name is not there yet."""
+    def _is_pending(self, name: str) -> bool:
+        """Whether an item of this name is not made yet."""
         return False
 
     def __len__(self) -> int:
-        """Return how many items there are."""
+        """Return the number of items."""
         self.complete()
         return int(super().__len__())
 
     def __getitem__(self, key: Any) -> Any:
-        """Return an item by its place or name, or several."""
+        """Return an item by its position or name, or several."""
         if not isinstance(key, str):
             self.complete()
         return super().__getitem__(key)
 
     def __getattr__(self, name: str) -> Any:
         """Return an item by its name."""
-        if self._is_to_come(name):
+        if self._is_pending(name):
             self.complete()
         return super().__getattr__(name)
 
     def get_widget(self, name: str) -> Any:
-        """Return an item by its name, or None where there is none."""
-        if self._is_to_come(name):
+        """Return an item by its name, or None."""
+        if self._is_pending(name):
             self.complete()
         return super().get_widget(name)
 
     def update(self, mapping: Any = (), **values: Any) -> None:
-        """Show values by the names of the items."""
+        """Set the values of items by their names."""
         values = dict(mapping, **values)
-        if any(map(self._is_to_come, values)):
+        if any(map(self._is_pending, values)):
             self.complete()
         super().update(values)
 
@@ -147,13 +146,13 @@ class PlacedContainer(Container):
 
     @property
     def __signature__(self) -> Any:
-        """The items as the parameters of a function, with their values as its defaults."""
+        """The items as parameters of a function, with their values as defaults."""
         self.complete()
         return super().__signature__
 
 
 _MIDDLE = Qt.TextElideMode.ElideMiddle
-#: Pixels that a style sheet leaves at either side of the word in a combo box.
+#: Pixels of padding to either side of the text in a combo box.
 _PADDING = 8
 
 
@@ -165,7 +164,7 @@ class NameBox(QComboBox):
         self.view().setTextElideMode(_MIDDLE)
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Paint the name that is chosen, shortened to what there is room for."""
+        """Paint the chosen name, shortened in the middle if it is too long."""
         painter, look = QStylePainter(self), QStyleOptionComboBox()
         self.initStyleOption(look)
         box, edit = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField
@@ -176,7 +175,7 @@ class NameBox(QComboBox):
 
 
 class NameLabel(QElidingLabel):
-    """A name in bold, as it is: no markup; it widens nothing, and its tip is the whole of it."""
+    """A name in bold, without markup, shortened if it is too long; the tooltip is the full name."""
 
     def __init__(self) -> None:
         super().__init__(textFormat=Qt.TextFormat.PlainText)
@@ -185,6 +184,6 @@ class NameLabel(QElidingLabel):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
     def setText(self, name: str) -> None:  # noqa: N802
-        """Show a name, or nothing."""
+        """Show a name."""
         super().setText(name)
         self.setToolTip(name)

@@ -1,4 +1,4 @@
-"""Settings under names: a box to choose them from, and the row of a form that keeps them too."""
+"""Presets: a box to choose one, and the row of a form that also saves them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.viewer.forms.form import SettingsForm
 
-#: The entries that are no presets of the user's.
+#: Entries that are not presets of the user.
 _FIXED = (DEFAULT, LAST, CUSTOM)
 
 
 class _FreshBox(QComboBox):
-    """A combo box that asks what there is each time before it opens."""
+    """A combo box that refreshes its list before it opens."""
 
     def __init__(self, refresh: Callable[[], None], tip: str) -> None:
         super().__init__(toolTip=tip)
@@ -44,7 +44,7 @@ class _FreshBox(QComboBox):
 
 
 class PresetBox(_FreshBox):
-    """The presets of a job, looked for anew whenever the box opens.
+    """The presets of a job, listed anew whenever the box opens.
 
     `job`: the job, as `hushpore.jobs` names it.
     """
@@ -52,24 +52,24 @@ class PresetBox(_FreshBox):
     changed = Signal()
 
     def __init__(self, job: str) -> None:
-        super().__init__(self._list, "Settings for a kind of sample, or saved in the job's form.")
+        super().__init__(self._list, "Saved settings")
         self._job = job
         self._list()
         self.currentTextChanged.connect(self.changed)
 
     def value(self) -> str:
-        """Return the name that is chosen."""
+        """Return the name of the chosen preset."""
         return str(self.currentText())
 
     def set(self, name: str) -> None:
         """Choose a preset.
 
-        Raises InputError if there is none of this name.
+        Raises InputError if there is no preset of this name.
         """
         self._list()
         if self.findText(name) < 0:
             known = ", ".join(repr(one) for one in names_to_choose(self._job))
-            raise InputError(f"There is no preset {name!r} of this job. Available: {known}.")
+            raise InputError(f"There is no preset {name!r} for this job. Available: {known}.")
         self.setCurrentText(name)
 
     def _list(self) -> None:
@@ -81,9 +81,9 @@ class PresetBox(_FreshBox):
 
 
 class PresetRow(QWidget):
-    """Fills a form from settings that were saved under a name, and saves what it holds.
+    """The row of a form that loads, saves and deletes presets.
 
-    The same names serve the command line: ``hushpore run scan --preset NAME``.
+    The command line uses the same names: ``hushpore run scan --preset NAME``.
 
     `job`: a key of `hushpore.jobs.JOBS`.
     """
@@ -92,11 +92,11 @@ class PresetRow(QWidget):
         super().__init__()
         self._job, self._form = job, form
         self._known: dict[str, Settings] = {}
-        tip = "Settings for a kind of sample, or saved under a name, here or for --preset."
+        tip = "Saved settings"
         self._box = _FreshBox(self.refresh, tip)
         self._box.setAccessibleName("Preset")
         self._box.activated.connect(self._choose)
-        tip = "Keep these settings under a name, for all layers and for --preset."
+        tip = "Save these settings as a preset."
         self._save = QPushButton("Save …", toolTip=tip, clicked=self._ask_and_save)
         self._delete = QPushButton("Delete", clicked=self._delete_chosen)
         parts = QLabel("Preset"), self._box, self._save, self._delete
@@ -105,7 +105,7 @@ class PresetRow(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which presets there are; another window or a command may have saved some."""
+        """Read the presets again; another window or a command may have saved some."""
         self._known = {}
         for name in names_to_choose(self._job):
             try:
@@ -118,7 +118,7 @@ class PresetRow(QWidget):
         self._show_which()
 
     def save(self, name: str) -> None:
-        """Keep what the form holds under a name; what was kept under it is replaced."""
+        """Save the settings of the form as a preset; one of the same name is replaced."""
         try:
             save_preset(name, self._job, self._form.value)
         except HushporeError as error:
@@ -132,20 +132,20 @@ class PresetRow(QWidget):
         self._show_which()
 
     def _show_which(self) -> None:
-        """Name the preset that the form holds, whoever put its values there."""
+        """Show the name of the preset whose settings the form has."""
         try:
             now: Any = self._form.value
         except HushporeError:
             now = None
         chosen = self._box.currentText()
         same = [name for name, settings in self._known.items() if settings == now]
-        # of two with the same values the one that was chosen
+        # two presets may have the same settings: keep the chosen one
         name = chosen if chosen in same else (same or [CUSTOM])[0]
         self._box.setCurrentText(name)
         can_delete = name not in _FIXED and preset_file(name).is_file()
         self._delete.setEnabled(can_delete)
-        why_not = "Choose a preset that you saved, to delete it."
-        self._delete.setToolTip(f"Delete {name!r}." if can_delete else why_not)
+        why_not = "Only presets that you saved can be deleted."
+        self._delete.setToolTip(f"Delete preset {name!r}." if can_delete else why_not)
 
     def _ask_and_save(self) -> None:
         chosen = self._box.currentText()

@@ -1,4 +1,4 @@
-"""Between napari layers and volumes, with nothing lost on the way."""
+"""Conversion between napari layers and volumes, with all metadata."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 #: A layer as napari's (data, keywords, type of layer).
 LayerData = tuple[Any, dict[str, Any], str]
 
-#: Where hushpore keeps its record in a layer's metadata.
+#: Key of hushpore's entry in the metadata of a layer.
 METADATA_KEY = "hushpore"
 
-#: Values looked at to find a good contrast.
+#: Number of values from which contrast limits are computed.
 CONTRAST_SAMPLE = 1_000_000
 
-#: Slices that are looked at of an image that lies on disk.
+#: Number of slices that are read of a lazy image.
 CONTRAST_SLICES = 12
 
 _LETTERS = {
@@ -45,7 +45,7 @@ _LETTERS = {
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a layer lies in the world, kept so that its results lie there too."""
+    """The transformation of a layer to world coordinates, also used for its results."""
 
     # per axis of the layer
     scale: tuple[float, ...]
@@ -58,17 +58,17 @@ class Placement:
     affine: npt.NDArray[np.float64]
 
     def kwargs(self) -> dict[str, Any]:
-        """Return what the constructor of a layer takes."""
+        """Return the keywords for the constructor of a layer."""
         return dict(vars(self))
 
     def at(self, index: Sequence[int]) -> Placement:
-        """Return the placement of the part of the layer that begins at a voxel."""
+        """Return the placement of the part of the layer that starts at a voxel."""
         offset = self._linear @ np.asarray(index, float)
         moved = tuple(float(t + o) for t, o in zip(self.translate, offset, strict=True))
         return dataclasses.replace(self, translate=moved)
 
     def voxel_at(self, point: Sequence[float]) -> tuple[int, ...]:
-        """Return the voxel at a point of the world, which may lie outside the layer."""
+        """Return the voxel at a point in world coordinates; it may lie outside the layer."""
         ndim = len(self.scale)
         inner = np.linalg.solve(self.affine, [*point, 1.0])[:ndim] - np.asarray(self.translate)
         return tuple(round(at) for at in np.linalg.solve(self._linear, inner))
@@ -82,7 +82,7 @@ class Placement:
 
 
 def placement_of(layer: Any) -> Placement:
-    """Read where a layer lies."""
+    """Return the placement of a layer."""
     return Placement(
         tuple(float(step) for step in layer.scale),
         tuple(float(step) for step in layer.translate),
@@ -95,10 +95,10 @@ def placement_of(layer: Any) -> Placement:
 
 
 def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:
-    """Return the volume that a layer shows; the values are not copied.
+    """Return the volume of a layer; the values are not copied.
 
-    `layer`: a multiscale layer gives its finest level. `axis_labels`: the viewer's labels of the
-    layer's axes, used where the layer has none of its own.
+    `layer`: of a multiscale layer the finest level is used. `axis_labels`: the viewer's labels of
+    the axes, used if the layer has none.
     Returns: spacing from the layer's scale, in the unit of its last axis; time and channels where
     the labels say so, or where there are more than three axes.
     Raises InputError if the layer is not a greyscale image or labels.
@@ -108,7 +108,7 @@ def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:
     if isinstance(layer, Image) and layer.rgb:
         raise InputError(
             f"{layer.name} is a colour image (RGB), but grey values are needed. Right-click the "
-            "layer and choose 'Split RGB', then take one of the three."
+            "layer, choose 'Split RGB', and use one of the three layers."
         )
     data = layer.data[0] if layer.multiscale else layer.data
     axes = _axes(layer, data.ndim) or _axes(layer, data.ndim, axis_labels)
@@ -141,10 +141,10 @@ def layer_data(
 ) -> LayerData:
     """Return a volume as napari's (data, keywords, type of layer).
 
-    `volume`: its values become the layer's, uncopied; of a pyramid on disk all levels do.
-    `placement`: where it lies; by default what the volume says. `provenance`: the record of the job
-    that made it, kept in ``metadata["hushpore"]["provenance"]``. ``**more``: further keywords of
-    the layer; they win.
+    `volume`: its values are not copied; a pyramid becomes a multiscale layer. `placement`: by
+    default that of the volume. `provenance`: the record of the job, stored in
+    ``metadata["hushpore"]["provenance"]``. ``**more``: further keywords of the layer, which take
+    precedence.
     """
     known = {
         "source": volume.source,
@@ -163,11 +163,10 @@ def layer_data(
 
 
 def contrast_limits(data: Any) -> tuple[float, float]:
-    """Return grey values between which nearly all of the image lies.
+    """Return the 0.1st and 99.9th percentile of an image as contrast limits.
 
-    The 0.1st and 99.9th percentile of every n-th value, so that a few hot pixels do not darken
-    the rest; where there is air around a sample, or something filled in, of values of the sample
-    alone. Of a large image on disk some slices are read, and of a pyramid its coarsest level.
+    They are computed from every n-th value, without surrounding air and padding. Of a large lazy
+    image some slices are read, and of a pyramid the coarsest level.
     """
     if np.dtype(data.dtype) == np.bool_:
         return 0.0, 1.0
@@ -183,7 +182,7 @@ def contrast_limits(data: Any) -> tuple[float, float]:
 
 
 def _values_of_sample(data: Any) -> npt.NDArray[Any] | None:
-    """Return values of a sample without what is around it; None where that cannot be told."""
+    """Return values of the sample without surrounding air; None if it cannot be separated."""
     if data.ndim not in (2, 3) or 0 in data.shape or np.dtype(data.dtype).kind not in "iuf":
         return None
     from hushpore.pores.void.exterior import values_of_sample
@@ -192,7 +191,7 @@ def _values_of_sample(data: Any) -> npt.NDArray[Any] | None:
 
 
 def _sample(data: Any) -> npt.NDArray[Any]:
-    """Return about `CONTRAST_SAMPLE` values from all over an image."""
+    """Return about `CONTRAST_SAMPLE` values, spread over an image."""
     planes = math.prod(data.shape[:-2])
     if isinstance(held(data), np.ndarray) or planes <= CONTRAST_SLICES:
         step = max(1, math.ceil((math.prod(data.shape) / CONTRAST_SAMPLE) ** (1 / data.ndim)))
@@ -202,17 +201,17 @@ def _sample(data: Any) -> npt.NDArray[Any]:
     places = (np.arange(CONTRAST_SLICES) + 0.5) / CONTRAST_SLICES * planes
     indices = [np.unravel_index(int(place), data.shape[:-2]) for place in places]
     every = slice(None, None, step)
-    # one by one: each reads its own chunks
+    # one slice at a time, to read only its chunks
     return np.stack([np.asarray(data[(*map(int, index), every, every)]) for index in indices])
 
 
 def unwrapped(given: Any) -> Any:
-    """Return what is behind the proxy that napari gives to plugins, a new one at each access."""
+    """Return the object behind the proxies that napari gives to plugins."""
     return getattr(given, "__wrapped__", given)
 
 
 def known_of(layer: Any) -> dict[str, Any]:
-    """Return what hushpore keeps in the metadata of a layer; empty where that is nothing."""
+    """Return hushpore's entry in the metadata of a layer; empty if there is none."""
     known = layer.metadata.get(METADATA_KEY)
     return known if isinstance(known, dict) else {}
 
@@ -234,7 +233,7 @@ def _placement(volume: Volume) -> dict[str, Any]:
 
 
 def pint_name(unit: str) -> str:
-    """Return a unit as layers have it; pixels where it is none."""
+    """Return the name of a unit for layers; ``"pixel"`` if it is unknown."""
     try:
         return str(pint.Unit(unit))
     except (pint.errors.PintError, ValueError, TypeError):
@@ -242,12 +241,12 @@ def pint_name(unit: str) -> str:
 
 
 def is_length(unit: Any) -> bool:
-    """Whether the unit of a layer tells a voxel size."""
+    """Whether the unit of a layer is a length."""
     return str(unit) not in ("pixel", "dimensionless")
 
 
 def _axes(layer: Any, ndim: int, labels: Sequence[str] | None = None) -> str:
-    """Letters of the axes, or nothing where the labels do not name them all."""
+    """Return the letters of the axes; empty if the labels do not name all of them."""
     given = layer.axis_labels if labels is None else labels
     if len(given) != ndim:
         return ""

@@ -1,4 +1,4 @@
-"""A layer with all that is known of it, on its way to files."""
+"""Saving of layers, with their records and tables."""
 
 from __future__ import annotations
 
@@ -40,38 +40,37 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
 
-#: What is said of labels that were painted on.
+#: Note on labels edited by hand.
 PAINTED = (
-    "These labels were painted on by hand. What was measured before is not of them, and was not "
-    "written with them."
+    "The labels were edited by hand, so only the labels were saved. Measure again to save a table."
 )
 
 
 @dataclass(frozen=True)
 class SavedLayer:
-    """A layer as it was when it was to be saved: what happens to it later changes nothing here."""
+    """A snapshot of a layer for saving, independent of later changes."""
 
     volume: Volume
-    provenance: dict[str, Any]  # of the job that made it; empty where none did
-    upstream: tuple[dict[str, Any], ...]  # of the jobs before, the first one first
-    voxel_size: str  # as the user has given it
-    read: dict[str, Any]  # how the scan was read, see `READ`; empty where that is not known
+    provenance: dict[str, Any]  # record of the job that made it, or empty
+    upstream: tuple[dict[str, Any], ...]  # records of the previous jobs, in order
+    voxel_size: str  # as given by the user
+    read: dict[str, Any]  # how the scan was read, see `READ`, or empty
     tables: dict[str, pd.DataFrame]  # of pores
-    pores: Pores | None  # what can be merged anew
-    result: Any  # of another job that is written as a folder
-    # what is to be said of it beside where it was written, and in its record; empty: nothing
+    pores: Pores | None  # result that can be merged again
+    result: Any  # of another job with a result folder
+    # for the notification and the record
     note: str = ""
 
     @classmethod
     def of(cls, layer: Any, axis_labels: tuple[str, ...] = ()) -> SavedLayer:
-        """Remember a layer; its values are not copied.
+        """Return the snapshot of a layer; the values are not copied.
 
-        Of labels that were painted on no more than these are: the rest is of those before.
+        Of labels edited by hand only the labels are kept, because the tables are out of date.
         """
         painted = is_painted(layer)
         known, found = known_of(layer), None if painted else tables_of(layer)
         patches = known.get("patches")
-        # boxes are no image: they go with what they lie in
+        # boxes are no image: use the volume that was sampled
         volume = volume_of(layer, axis_labels) if patches is None else patches.volume
         measured = None if painted else known.get("phases")
         result = measured if patches is None else patches
@@ -102,12 +101,12 @@ class SavedLayer:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is written as a folder: all but an image by itself."""
+        """Whether it is saved as a folder: everything except single images."""
         return bool(self.tables) or self.result is not None
 
     @property
     def proposed(self) -> Path:
-        """Where it may go: beside the scan, where one can write there."""
+        """The proposed path: in the folder of the scan, if that is writable."""
         name = file_name(self.volume.name)
         place = Path(self.volume.source).expanduser() if self.volume.source else Path()
         beside = place.parent if place.is_absolute() else Path.home()
@@ -115,7 +114,7 @@ class SavedLayer:
         return folder / (name if self.is_folder else f"{name}.tif")
 
     def write(self, path: Path) -> Path:
-        """Write a result folder, or an image with its record beside it; an older one is replaced.
+        """Save a result folder, or an image with its record beside it; replaces an older one.
 
         Raises OutputError as `hushpore.io.results.write_results` does, and `require_apart`.
         """
@@ -128,7 +127,7 @@ class SavedLayer:
         jobs = [*self.upstream, result.provenance]
         source, prints = self._source(), _made_before(jobs)
         if not result.provenance:
-            # of labels whose record is lost
+            # labels without a record
             images, tables = {"labels": self.volume}, self.tables
             prints["labels"] = fingerprint(self.volume.data)
             record = {"source": source, "jobs": jobs, "fingerprints": prints}
@@ -140,11 +139,9 @@ class SavedLayer:
         return write_result(path, [result], before, source=source, extra=more, overwrite=True)
 
     def require_apart(self, path: Path) -> None:
-        """Refuse a place in which lies what the layer was made of, or what of it is on disk.
+        """Raise OutputError if a path is an input of the layer, or holds its lazy values.
 
-        A layer that is in memory, and that no job has made, may go back to its own file.
-
-        Raises OutputError if it does.
+        A layer in memory that no job has made may be saved to its own file.
         """
         jobs = [*self.upstream, self.provenance]
         inputs = {str(job.get("input", {}).get("source") or "") for job in jobs}
@@ -153,9 +150,9 @@ class SavedLayer:
         require_apart([path], sorted(inputs))
 
     def record(self, image: str) -> dict[str, Any]:
-        """Return what stands beside an image that is written alone; empty where nothing is known.
+        """Return the record to save beside an image; empty if there is none.
 
-        `image`: what it is called in the fingerprints.
+        `image`: its name in the fingerprints.
         """
         if not self.provenance:
             return {}
@@ -167,7 +164,7 @@ class SavedLayer:
         return {**known, **({"source": source} if source else {})}
 
     def write_beside(self, image: Path) -> list[Path]:
-        """Write the tables of pores, and what they are merged from, beside an image of them."""
+        """Save the tables of pores, and the data for merging, beside their image."""
         written = []
         for name, table in self.tables.items():
             target = beside(image, f"{name}.csv")
@@ -182,7 +179,7 @@ class SavedLayer:
         return written
 
     def _source(self) -> dict[str, Any]:
-        """Return how the first job's input is read again; empty where that is not known."""
+        """Return how to read the input of the first job again; empty if unknown."""
         made_of = self.upstream[0] if self.upstream else self.provenance
         given = made_of.get("input", {})
         known = {"path": given.get("source") or self.volume.source, **self.read}
@@ -201,10 +198,10 @@ class SavedLayer:
 
 
 class _Stored:
-    """A segmentation as it is written from the window: with the labels of the layer.
+    """A segmentation as saved from the window: with the labels and the tables of the layer.
 
-    And with what the layer knows beside: a local thickness that came back from files. Where it
-    cannot be merged anew these are all that there is.
+    These include a local thickness that was read from files. A result that cannot be merged again
+    has nothing else.
     """
 
     def __init__(self, layer: SavedLayer) -> None:
@@ -235,7 +232,7 @@ class _Stored:
             return ()
 
     def files(self) -> ResultFiles:
-        """Return what is written of it."""
+        """Return images, tables and arrays to save."""
         pores, tables = self._layer.pores, self._layer.tables
         files = ResultFiles({}, {}) if pores is None else pores.files()
         images = {**files.images, "labels": self._layer.volume}
@@ -243,12 +240,12 @@ class _Stored:
 
 
 def _position(source: ScanRecipe, given: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return at which time and channel a job was given a source, as `ScanRecipe.at` has it.
+    """Return the time and channel of the input of a job, as `ScanRecipe.at` takes them.
 
-    napari does not say which part of a stack that was split a layer is, so values are compared.
+    napari does not tell which part of a split stack a layer is, so values are compared.
 
     `given`: the input in the record of the job.
-    Returns: None where the input is none of them, as where it was cropped.
+    Returns: None if the input is not such a part, for example after cropping.
     """
     try:
         whole = source.describe()
@@ -265,7 +262,7 @@ def _position(source: ScanRecipe, given: dict[str, Any]) -> tuple[str, ...] | No
 
 
 def _made_before(jobs: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the fingerprints of images that jobs have made for the next ones, by their names."""
+    """Return the fingerprints of images that jobs made for later jobs, by their names."""
     found = {}
     for job, after in itertools.pairwise(jobs):
         kind, given = JOBS.get(str(job.get("job"))), after.get("input", {})
@@ -275,7 +272,7 @@ def _made_before(jobs: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def beside(image: Path, ending: str) -> Path:
-    """Return where something lies that goes with an image that is written alone."""
+    """Return the path of a file that belongs to an image saved as a single file."""
     stem = image.name.removesuffix(image.suffix).removesuffix(".ome")
     return image.with_name(f"{stem}_{ending}")
 

@@ -1,4 +1,4 @@
-"""Which scan a layer is of, and which run made it of which layer."""
+"""The lineage of layers: their scan, and the job and layer that they were made from."""
 
 from __future__ import annotations
 
@@ -10,48 +10,47 @@ from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Key of an `Lineage` in what hushpore keeps in the metadata of a layer.
-ORIGIN = "origin"
+#: Key of the `Lineage` in hushpore's metadata of a layer.
+LINEAGE = "lineage"
 
-#: Key of the records of the jobs that have made what a layer was made of, the first one first.
+#: Key of the records of the jobs before the one that made a layer, in order.
 UPSTREAM = "upstream"
 
-#: Keys of what a layer shares with all that is made of it: the voxel size that the user has given,
-#: as `hushpore.runs.scan_recipe.ScanRecipe` takes it; spacing and unit as the file has them; how
-#: the scan was read, as `ScanRecipe.of` takes it, with the ``shape`` that it had.
+#: Keys that a layer shares with all layers made from it: the voxel size given by the user, as
+#: `hushpore.runs.scan_recipe.ScanRecipe` takes it; spacing and unit of the file; how the scan was
+#: read, as `ScanRecipe.of` takes it, with its ``shape``.
 VOXEL_SIZE, OF_FILE, READ = INHERITED = ("voxel_size", "voxel_size_of_file", "read")
 
-#: Key that says that a user has painted on a layer.
+#: Key for labels edited by hand.
 _PAINTED = "painted"
 
-#: What stands behind the name of a layer in whose place another came, and of what a run has left
-#: that was cancelled.
-BEFORE, CANCELLED = " (before)", " (cancelled)"
+#: Endings of the names of a replaced result and of the preview of a cancelled run.
+REPLACED, CANCELLED = " (previous run)", " (cancelled)"
 
-#: What stands behind the name of what shows a slice of a result that is being made.
+#: Ending of the name of a preview.
 PREVIEW = " (preview)"
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """Where a layer that a job has made comes from."""
+    """The scan, layer and job from which a layer was made."""
 
     scan: str  # see `scan_of`
-    layer: str  # the layer that the job worked on, as `identity` has it
+    layer: str  # `identity` of the input layer
     job: str  # key of `hushpore.jobs.JOBS`
-    name: str  # that the layer was given: one that has another by now was named by the user
+    name: str  # given by hushpore; another name means that the user has renamed the layer
 
 
 class WorkedOn(Protocol):
-    """A layer that a job works on: a `hushpore.viewer.running.task.Target`."""
+    """The input layer of a job: a `hushpore.viewer.running.task.Target`."""
 
     @property
     def layer(self) -> str:
-        """Which one it is, as `identity` has it."""
+        """The `identity` of the layer."""
 
     @property
     def scan(self) -> str:
-        """Which scan it is of."""
+        """The scan of the layer."""
 
     @property
     def job(self) -> str:
@@ -59,42 +58,42 @@ class WorkedOn(Protocol):
 
 
 def identity(layer: Any) -> str:
-    """Return what tells a layer from all others, whatever it is called."""
+    """Return an id of the layer that survives renaming."""
     return str(unwrapped(layer).unique_id)
 
 
 def lineage_of(layer: Any) -> Lineage | None:
-    """Return where a layer comes from, or None where no job of this window has made it."""
-    found = known_of(layer).get(ORIGIN)
+    """Return the lineage of a layer, or None if no job of this window made it."""
+    found = known_of(layer).get(LINEAGE)
     return found if isinstance(found, Lineage) else None
 
 
 def scan_of(layer: Any) -> str:
-    """Return what tells a scan from others: the same for a layer and all that was made of it."""
-    origin = lineage_of(layer)
-    return identity(layer) if origin is None else origin.scan
+    """Return the id of the scan of a layer, which all layers made from it share."""
+    lineage = lineage_of(layer)
+    return identity(layer) if lineage is None else lineage.scan
 
 
 def mark_as_made(layer: Any, target: WorkedOn) -> None:
-    """Remember what a layer that has its name was made of."""
+    """Set the lineage of a layer that was made from a target; call it after naming the layer."""
     set_lineage(layer, Lineage(target.scan, target.layer, target.job, layer.name))
 
 
-def set_lineage(layer: Any, origin: Lineage) -> None:
-    """Remember where a layer comes from."""
-    known = {**known_of(layer), ORIGIN: origin}
+def set_lineage(layer: Any, lineage: Lineage) -> None:
+    """Set the lineage of a layer."""
+    known = {**known_of(layer), LINEAGE: lineage}
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
 
 
 def watch_painting(layer: Any) -> None:
-    """Remember it when a user paints on labels: what is made by hand is never taken away."""
+    """Mark labels when the user edits them: such layers are never removed."""
     if hasattr(layer.events, "paint"):
-        # before those who then ask whether it was
+        # before the callbacks that ask for the mark
         layer.events.paint.connect(_remember_painting, position="first")
 
 
 def is_painted(layer: Any) -> bool:
-    """Whether a user has painted on labels: what was measured of them is not of them any more."""
+    """Whether the user has edited labels, so that their tables are out of date."""
     return bool(known_of(layer).get(_PAINTED))
 
 
@@ -102,43 +101,42 @@ def _remember_painting(event: Any) -> None:
     known_of(event.source)[_PAINTED] = True
 
 
-def set_aside(viewer: Any, target: WorkedOn) -> None:
-    """Make room for what a job has made of a layer: hide what it had made of that before.
+def hide_previous_results(viewer: Any, target: WorkedOn) -> None:
+    """Hide the results of the previous run of a job on a layer, for comparison with the new ones.
 
-    One run before stays, hidden, to compare with; what it had replaced itself goes, and so does
-    what was left of a run that was cancelled. What the user has painted on, or given a name of
-    their own, stays, hidden.
+    Results of the run before that and previews of cancelled runs are removed. Layers that the user
+    has edited or renamed are hidden, but never removed.
     """
-    set_aside_remains(viewer, target, (BEFORE, CANCELLED))
+    remove_leftovers(viewer, target, (REPLACED, CANCELLED))
     for layer, is_the_users in _made_of(viewer, target):
         layer.visible = False
         if not is_the_users:
-            layer.name += BEFORE
+            layer.name += REPLACED
             mark_as_made(layer, target)
 
 
-def set_aside_remains(
+def remove_leftovers(
     viewer: Any, target: WorkedOn, endings: tuple[str, ...] = (CANCELLED,)
 ) -> None:
-    """Take away what was left of a run of a job on a layer that was cancelled."""
+    """Remove the layers of earlier runs of a job on a layer by the endings of their names."""
     for layer, is_the_users in _made_of(viewer, target):
         if layer.name.endswith(endings) and not is_the_users:
             viewer.layers.remove(layer)
 
 
 def _made_of(viewer: Any, target: WorkedOn) -> Iterator[tuple[Any, bool]]:
-    """Return what a job has made of a layer; of each, whether the user has worked on it.
+    """Yield the results of a job on a layer, and whether the user has changed them.
 
-    What it makes now, a preview, is not among them.
+    Previews are left out.
     """
     for layer in list(viewer.layers):
-        origin = lineage_of(layer)
-        if origin is None or (origin.layer, origin.job) != (target.layer, target.job):
+        lineage = lineage_of(layer)
+        if lineage is None or (lineage.layer, lineage.job) != (target.layer, target.job):
             continue
-        if not origin.name.endswith(PREVIEW):
-            yield layer, layer.name != origin.name or is_painted(layer)
+        if not lineage.name.endswith(PREVIEW):
+            yield layer, layer.name != lineage.name or is_painted(layer)
 
 
-def find_layer(viewer: Any, wanted: str) -> Any:
-    """Return the layer of an `identity`, or None where it is gone."""
+def layer_with(viewer: Any, wanted: str) -> Any:
+    """Return the layer with this `identity`, or None if it was removed."""
     return next((layer for layer in viewer.layers if identity(layer) == wanted), None)

@@ -1,6 +1,6 @@
-"""napari's way to hushpore's readers: refuses fast, and reads large files in a thread.
+"""The reader plugin: reads large files in a thread.
 
-Also what the user may ask of what was read, or will be: an even spacing, and to be asked no more.
+Also the commands to resample uneven slices, and to always open files with hushpore.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from hushpore.io.input_limits import CONSENT
 from hushpore.io.loading import into_memory, split_notes
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
-from hushpore.io.undefined import with_fill_value
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     LayerData,
@@ -42,7 +41,7 @@ from hushpore.viewer.layers.conversion import (
 from hushpore.viewer.layers.lineage import READ
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
-from hushpore.viewer.layers.visibility import present, present_next, show_scale_bar
+from hushpore.viewer.layers.visibility import show_new_scans, show_new_scans_later, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain, notify_problem, offer_action
@@ -55,27 +54,27 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
 
-#: Bytes on disk from which a file is read in a thread: with pictures to look for contrast in, 4 MB
-#: can take a tenth of a second.
+#: Bytes on disk from which a file is read in a thread: with the contrast limits, 4 MB can take a
+#: tenth of a second.
 LARGE = 4_000_000
 
-#: Bytes that each further file counts as, for its header is read too.
+#: Minimum number of bytes that each file counts as, for its header.
 EACH_FILE = 50_000
 
-#: Files looked at where several are opened as one.
+#: Number of files checked when several are opened as one.
 _PEEK = 8
 
-#: Patterns as napari's preferences have them: every folder, and DICOM files. napari's own dialog
-#: remembers a folder by its full name alone, and its preferences take no pattern for all of them.
+#: Patterns for napari's preferences: all folders, and DICOM files. napari's own dialog remembers a
+#: folder by its full name only, and its preferences offer no pattern for all folders.
 PATTERNS = ("*/", *READERS["dicom"].extensions)
 
-#: Modules of the widgets that are likely opened once there is a scan.
+#: Modules of the widgets that are likely to be opened next.
 NEXT_WIDGETS = ("hushpore.viewer.denoise.widget", "hushpore.viewer.segment.widget")
 
-#: The worker that imports them: a connection to a bound method does not keep it.
+#: Keeps the worker that imports them alive.
 _importing: list[JobWorker] = []
 
-#: What a reader returns when there is nothing to add, or not yet.
+#: Return value of a reader that adds no layers, or adds them later.
 NO_LAYERS: list[Any] = [(None,)]
 
 
@@ -95,10 +94,9 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
 def read_layers(path: str | list[str]) -> list[Any]:
     """Read a file, a folder or the slices of a stack into one layer a series.
 
-    What is large, and single slices in any case, is read in a thread, with progress in the activity
-    dock, and its layers are added when they are there; slices that are dropped together are one
-    volume. Where there are several series, a list of them is docked in the window, and those are
-    opened that the user ticks. What cannot be read is said in a notification.
+    Large files and single slices are read in a thread with progress in the activity dock; slices
+    dropped together become one volume. Several series are listed in a dock, where the user chooses.
+    Problems are shown as notifications.
     """
     prefer_our_writers()
     viewer = current_viewer()
@@ -122,7 +120,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
         return NO_LAYERS
     if viewer is not None:
         show_scale_bar(viewer, [each["units"][-1] for _, each, _ in found])
-        present_next(viewer)
+        show_new_scans_later(viewer)
         _import_next_widgets(viewer)
     _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
@@ -134,16 +132,16 @@ def read_in_thread(
     trust: bool = False,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Read a file or folder while the window goes on, and add its layers when they are there.
+    """Read a file or folder in a thread, and add its layers afterwards.
 
-    `trust`: whether the user wants it read even where it takes far more memory than its bytes.
-    `then`: called once they are; not where there are none.
+    `trust`: whether to read it even if it needs far more memory than its size on disk. `then`:
+    called after layers were added.
     """
-    # the proxy that napari gives to a widget has no window that Qt would take
+    # napari's proxy of the viewer has no usable window
     viewer, name = unwrapped(viewer), _name(path)
     choosing = getattr(viewer, "window", None) is not None
     if choosing:
-        # the label of the scale bar
+        # for the label of the scale bar
         FontWarmup(viewer.window._qt_window)
     LoadingTask(
         f"Reading {name}",
@@ -154,7 +152,7 @@ def read_in_thread(
 
 
 def _import_next_widgets(viewer: Any) -> None:
-    """Import in a thread what would stop the window for 0.2 s when the first widget is opened."""
+    """Import in a thread the modules that would block the window for 0.2 s later."""
     window = getattr(viewer, "window", None)
     if window is not None and any(name not in sys.modules for name in NEXT_WIDGETS):
         work = partial(calling, lambda: [import_module(name) for name in NEXT_WIDGETS])
@@ -168,15 +166,15 @@ def _refused(
     problem: Problem,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Say what went wrong; of a file that the user may trust, offer to open it all the same."""
+    """Show a problem; for a file that needs trust, with a button to open it anyway."""
     if not problem.needs_consent:
         notify_problem(problem)
         return
-    message = problem.message.replace(CONSENT, "Open it only if you know where it is from.")
+    message = problem.message.replace(CONSENT, "Open it only if you trust its source.")
     offer_action(
         viewer,
         message,
-        "Open it all the same",
+        "Open anyway",
         lambda *_: read_in_thread(viewer, path, trust=True, then=then),
         NotificationSeverity.WARNING,
     )
@@ -187,9 +185,9 @@ def _name(path: str | list[str]) -> str:
 
 
 def size_of(path: str | list[str], enough: int) -> int:
-    """Return the bytes of files, or of the files in a folder, until there are `enough`.
+    """Return the total bytes of files, or of the files in a folder, up to about `enough`.
 
-    Each counts for `EACH_FILE` at least.
+    Each file counts as at least `EACH_FILE`.
     """
     total = 0
     for file in _files_of(path) if isinstance(path, str) else path:
@@ -208,7 +206,7 @@ def _files_of(path: str) -> Iterator[str]:
 
 
 def _read(path: str | list[str], choosing: bool, trust: bool) -> Job:
-    """Return layers; or volumes on disk, where there are several and the user is to choose."""
+    """Return layers, or lazy volumes if the user must choose between several."""
     volumes = yield from load(path, lazy=True, trust=trust)
     if choosing and _are_several(volumes):
         return volumes
@@ -216,7 +214,7 @@ def _read(path: str | list[str], choosing: bool, trust: bool) -> Job:
 
 
 def _are_several(volumes: Sequence[Volume]) -> bool:
-    """Whether there is something to choose: an image and what was found in it belong together."""
+    """Whether there are several series; an image and its results count as one."""
     from hushpore.viewer.layers.result_folder import is_of_phases, is_thickness
 
     together = (is_thickness, is_of_phases, lambda each: each.holds_labels)
@@ -226,8 +224,8 @@ def _are_several(volumes: Sequence[Volume]) -> bool:
 
 def _loaded(volumes: Sequence[Volume]) -> Job:
     loaded = yield from into_memory(volumes)
-    # made in the thread, because napari reads SciPy and a table of units with its first layer,
-    # and of values on disk a slice
+    # in the thread: for the first layer napari imports SciPy and loads units, and of lazy values it
+    # reads a slice
     return [Layer.create(*each) for each in _layers(loaded)]
 
 
@@ -251,14 +249,14 @@ def _found(
 
 
 def _show(viewer: Any, layers: Sequence[Layer], then: Callable[[], None]) -> Iterator[None]:
-    """Add layers to a viewer, each in a turn of its own, and say what is odd about them."""
+    """Add layers to a viewer, one per turn of the event loop, and show their notes."""
     show_scale_bar(viewer, [layer.units[-1] for layer in layers])
     yield
     for number, layer in enumerate(layers, 1):
         viewer.add_layer(layer)
         if number == len(layers):
-            # what was there before goes as the last one comes
-            present(viewer, layers)
+            # hide the earlier layers once the last new one is added
+            show_new_scans(viewer, layers)
         yield
     _import_next_widgets(viewer)
     _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
@@ -267,7 +265,7 @@ def _show(viewer: Any, layers: Sequence[Layer], then: Callable[[], None]) -> Ite
 
 
 def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
-    """Return volumes as layers; what was hidden as it was made is where it comes with others."""
+    """Return volumes as layers; layers that jobs hide are hidden unless they come alone."""
     from hushpore.viewer.results.pore_layer import LENGTHS
 
     found = [_layer(volume) for volume in volumes]
@@ -279,8 +277,8 @@ def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
 
 
 def _layer(volume: Volume) -> LayerData:
-    """Return a volume as a layer, with the contrast that the scanner's operator chose."""
-    # napari asks this module what a file is; what takes 60 ms to import waits for the reading
+    """Return a volume as a layer, with the contrast limits of the file, if any."""
+    # imported late, because napari imports this module early, and this takes 60 ms
     from hushpore.viewer.layers.result_folder import (
         is_of_phases,
         labels_from_result,
@@ -290,7 +288,7 @@ def _layer(volume: Volume) -> LayerData:
 
     of_result = labels_from_result(volume) or thickness_from_result(volume)
     if of_result is None and is_of_phases(volume):
-        # needs the histogram's drawing, which no other file does
+        # imports the histogram, which other files do not need
         from hushpore.viewer.layers.result_folder import layer_of_phases
 
         of_result = layer_of_phases(volume)
@@ -298,36 +296,34 @@ def _layer(volume: Volume) -> LayerData:
         return of_result
     if volume.holds_labels:
         return _with_source(layer_data(volume, "labels"), _source_of(volume))
-    if made_as_image(volume) is None:
-        volume = with_fill_value(volume)
     chosen = {k: volume.metadata[k] for k in ("contrast_limits",) if k in volume.metadata}
     provenance, source = made_as_image(volume) or (None, _source_of(volume))
     return _with_source(layer_data(volume, provenance=provenance, **chosen), source)
 
 
 def _source_of(volume: Volume) -> dict[str, Any]:
-    """Return how a volume was read: whatever its layer is called later, by its name in the file."""
+    """Return how a volume was read, with its name in the file, whatever its layer's name."""
     path = volume.source
     return {"path": path, "series": volume.name, "shape": volume.shape} if path else {}
 
 
 def _with_source(layer: LayerData, source: dict[str, Any]) -> LayerData:
-    """Let a layer know how its scan was read."""
+    """Store in a layer how its scan was read."""
     layer[1]["metadata"][METADATA_KEY][READ] = source
     return layer
 
 
 def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Say what the reader met, once for all layers; of uneven slices, offer to resample them.
+    """Show the notes of the reader once for all layers, with a button to resample uneven slices.
 
-    Each layer is given as its name and its metadata; the notes also stay in those.
+    Each layer is given by name and metadata, which also keep the notes.
     """
     layers = [(name, metadata[METADATA_KEY]) for name, metadata in found]
     shared, own = split_notes([known["notes"] for _, known in layers])
     uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
     pairs = zip(layers, own, strict=True)
     lines = [f"{name}: {' '.join(notes)}" for (name, _), notes in pairs if notes]
-    # last, for what was left out matters least, and napari shortens what is long
+    # shared notes last: they matter least, and napari cuts off long texts
     lines += [" ".join(shared)] if shared else []
     if lines and uneven and viewer is not None:
         offer_action(viewer, "\n".join(lines), "Resample", partial(_resample, viewer, uneven))
@@ -336,29 +332,29 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
 
 
 def _resample(viewer: Any, uneven: Sequence[dict[str, Any]], *_: Any) -> None:
-    """Resample the layers that a note was about, as far as they are still there."""
+    """Resample the layers of a notification that still exist."""
     for layer in list(viewer.layers):
         if any(layer.metadata.get(METADATA_KEY) is known for known in uneven):
             resample(viewer, layer)
 
 
-# ---- what the user asks for
+# ---- commands
 
 
 def resample_selected() -> None:
-    """Resample the selected layer; the command of the menu Layers > Data."""
+    """Resample the selected layer (menu Layers > Data)."""
     viewer = current_viewer()
     if viewer is None:
         return
     layer = viewer.layers.selection.active
     if layer is None:
-        show_warning("Select the layer whose slices are to be resampled.")
+        show_warning("Select a layer to resample.")
     else:
         resample(viewer, layer)
 
 
 def can_resample(layer: Any) -> bool:
-    """Whether a layer is an image that knows that its slices are unevenly spaced or missing."""
+    """Whether a layer is an image with unevenly spaced or missing slices."""
     try:
         return isinstance(layer, Image) and is_uneven(volume_of(layer))
     except InputError:
@@ -366,17 +362,16 @@ def can_resample(layer: Any) -> bool:
 
 
 def resample(viewer: Any, layer: Any) -> None:
-    """Add a layer beside one of uneven slices that has an even spacing, made in a thread."""
+    """Add a copy of a layer with uneven slices, resampled to an even spacing in a thread."""
     if isinstance(layer, Labels):
         show_warning(
-            f"{layer.name}: labels cannot be interpolated. Resample the scan that they are of, and "
-            "run the job again on that."
+            f"{layer.name}: labels cannot be interpolated. Resample the scan and run the job again."
         )
         return
     if not can_resample(layer):
         show_warning(
-            f"{layer.name}: nothing to resample. Only stacks of DICOM files whose slices are "
-            "unevenly spaced or missing know the places of their slices."
+            f"{layer.name}: nothing to resample. Only DICOM stacks with unevenly spaced or missing "
+            "slices can be resampled."
         )
         return
     source = known_of(layer).get(READ) or {}
@@ -388,16 +383,16 @@ def _resampled(volume: Volume, limits: tuple[float, float], source: dict[str, An
     even = yield from resampling(volume)
     if source:
         source = {**source, "resample": True, "shape": even.shape}
-    made = layer_data(even, contrast_limits=limits, name=f"{volume.name} even")
+    made = layer_data(even, contrast_limits=limits, name=f"{volume.name} resampled")
     return Layer.create(*_with_source(made, source))
 
 
 def prefer_hushpore() -> None:
-    """Open folders and DICOM files with hushpore from now on, without napari's question."""
+    """Always open folders and DICOM files with hushpore, without napari's question."""
     plugins = get_settings().plugins
     ours = dict.fromkeys(PATTERNS, "hushpore")
     plugins.extension2reader = {**plugins.extension2reader, **ours}
     show_info(
-        "Folders and DICOM files are opened with hushpore from now on. "
-        "Preferences > Plugins lists this choice, and there it can be taken back."
+        "Folders and DICOM files are now opened with hushpore. To change that, see Preferences > "
+        "Plugins."
     )

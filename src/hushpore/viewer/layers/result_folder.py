@@ -1,4 +1,4 @@
-"""The files of a result on their way back into the window: tables, record, and merging anew."""
+"""Opening of result folders as layers: with tables, record, and the data for merging."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ _THICKNESSES = {f"{phase}_thickness": phase for phase in ("void", "solid")}
 
 
 def labels_from_result(volume: Volume) -> LayerData | None:
-    """Return a volume as the labels layer that it was saved from, or None where it is not one.
+    """Return a volume as the labels layer that it was saved from, or None if it is not one.
 
-    `volume`: as read from a file. One that is called ``labels`` and lies in a result folder, beside
-    ``result.json`` and ``pores.csv``, gets back its tables and its record, and what it is merged
-    anew from where that was stored; so does one that was saved alone, from what lies beside it
-    under its name.
+    `volume`: as read from a file. ``labels`` in a result folder, beside ``result.json`` and
+    ``pores.csv``, gets its tables and record, and the data for merging if they were stored; so do
+    labels saved as a single file, from the files beside it with the same name.
     """
     source = Path(volume.source)
     in_blocks = source.name == LABELS_IN_BLOCKS
@@ -105,20 +104,20 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     if along is not None and len(along) == len(values):
         known[PROFILE] = along.to_numpy(np.float64)
     elif provenance.get("result", {}).get("sample_voxels") == math.prod(values.shape):
-        # where all is sample, the share of each slice (row, in 2D) that is pore is its porosity
+        # without exterior, the share of labelled voxels of a slice (row, in 2D) is its porosity
         shares = [np.count_nonzero(plane) / plane.size for plane in np.asarray(values)]
         known[PROFILE] = np.array(shares)
     return data, keywords, kind
 
 
 def is_thickness(volume: Volume) -> bool:
-    """Whether a volume is a local thickness in the folder of its result."""
+    """Whether a volume is a local thickness in a result folder."""
     files = folder_of(volume) / f"{THICKNESS}.csv", folder_of(volume) / PROVENANCE
     return bool(volume.source) and volume.name in _THICKNESSES and all(map(Path.is_file, files))
 
 
 def thickness_from_result(volume: Volume) -> LayerData | None:
-    """Return a local thickness as the layer that it was saved from, or None where it is not one.
+    """Return a local thickness as the layer that it was saved from, or None if it is not one.
 
     `volume`: as read from a file.
     """
@@ -135,13 +134,13 @@ def thickness_from_result(volume: Volume) -> LayerData | None:
 
 
 def folder_of(volume: Volume) -> Path:
-    """Return the folder that a volume was read from, or that its file lies in."""
+    """Return the folder of a volume: its source, or the folder of its file."""
     source = Path(volume.source)
     return source if source.is_dir() and source.suffix != ".zarr" else source.parent
 
 
 def is_of_phases(volume: Volume) -> bool:
-    """Whether a volume is labels, regions or thickness in the folder of measured phases."""
+    """Whether a volume is labels, regions or thickness in a result folder of phases."""
     kinds = {"phases": "iu", "regions": "iu", THICKNESS: "f"}
     if not volume.source or volume.dtype.kind not in kinds.get(volume.name, ""):
         return False
@@ -151,7 +150,7 @@ def is_of_phases(volume: Volume) -> bool:
 
 
 def layer_of_result(folder: Path, name: str, placement: Placement) -> LayerData:
-    """Return the labels of a result folder that a cluster has written; they stay on disk."""
+    """Return the lazy labels of a result folder written by a cluster."""
     (volume,) = describe(folder / LABELS_IN_BLOCKS)
     found = labels_from_result(volume)
     assert found is not None
@@ -160,11 +159,10 @@ def layer_of_result(folder: Path, name: str, placement: Placement) -> LayerData:
 
 
 def made_as_image(volume: Volume) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the record of the job that made an image, where its file has one beside it.
+    """Return the record of the job that made an image, if there is one beside its file.
 
-    `volume`: as read from a file. A record of another image, by its fingerprint or its shape, is
-    none.
-    Returns: also how the scan was read, see `source_in`.
+    `volume`: as read from a file. Records with another fingerprint or shape are ignored.
+    Returns: record, and how the scan was read, see `source_in`.
     """
     if not volume.source or volume.dtype.kind != "f":
         return None
@@ -182,7 +180,7 @@ def made_as_image(volume: Volume) -> tuple[dict[str, Any], dict[str, Any]] | Non
     return None
 
 
-#: What jobs call the image that they give, by their names.
+#: Names of the images that jobs make, by job.
 JOBS_THAT_GIVE = {name: job.gives for name, job in JOBS.items() if job.gives}
 
 
@@ -199,13 +197,13 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def source_in(path: Path) -> dict[str, Any]:
-    """Return how a record says that its scan was read; empty where it does not."""
+    """Return how the scan of a record was read; empty if unknown."""
     found = _json(path).get("source")
     return found if isinstance(found, dict) else {}
 
 
 def jobs_in(path: Path) -> list[dict[str, Any]]:
-    """Return the records of the jobs in a file, in their order; none where it is damaged."""
+    """Return the records of the jobs in a file, in order; empty if it is damaged."""
     found = _json(path)
     jobs = found.get("jobs", [found] if "job" in found else [])
     return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
@@ -214,7 +212,7 @@ def jobs_in(path: Path) -> list[dict[str, Any]]:
 def _result(
     labels: Volume, file: Path, provenance: dict[str, Any], tables: dict[str, pd.DataFrame]
 ) -> tuple[Pores | None, tuple[str, ...]]:
-    """Return what can be merged anew, as far as it was stored; and what is wrong with it."""
+    """Return the result that can be merged again, or None, and a note on a problem."""
     if not file.is_file() or not isinstance(labels.data, np.ndarray):
         return None, ()
     from hushpore.pores.stored import restored
@@ -228,17 +226,17 @@ def _result(
         with np.load(file) as arrays:
             return restored(labels, dict(arrays), provenance, tables), ()
     except Exception as error:
-        # what is in it can be anything; the labels are shown all the same
-        return None, (f"The pores cannot be merged anew: {error}",)
+        # the file may be damaged in any way; the labels are shown anyway
+        return None, (f"The pores cannot be merged again: {error}",)
 
 
 def layer_of_phases(volume: Volume) -> LayerData | None:
     """Return labels, regions or thickness of phases as the layer that it was saved from.
 
     `volume`: as read from a file; one that `hushpore.viewer.layers.result_folder.is_of_phases`.
-    Returns: the layer; of labels with their tables and record, to be saved again; None where the
-    files beside are not those of measured phases.
-    Raises InputError if a table of them cannot be read.
+    Returns: the layer, labels with their tables and record; None if the other files are not those
+    of measured phases.
+    Raises InputError if a table cannot be read.
     """
     folder = folder_of(volume)
     jobs = jobs_in(folder / PROVENANCE)
@@ -275,7 +273,7 @@ def _restored(
     phases: pd.DataFrame,
     contacts: pd.DataFrame,
 ) -> Phases:
-    """Return what is known of a measurement, without the grey values that it was made of."""
+    """Return a measurement from its tables, without grey values."""
     return Phases(
         labels=volume.array().astype(np.uint8),
         names=names,
@@ -283,7 +281,7 @@ def _restored(
         timings={},
         provenance=provenance,
         notes=tuple(map(str, provenance.get("notes", []))),
-        # layers of their own
+        # these are separate layers
         thickness=None,
         regions=None,
         _phase_columns=_columns(phases),

@@ -1,4 +1,4 @@
-"""Sample data: a foam and a core whose pores are known, and one real CT slice."""
+"""Sample data: a foam and a core with known pores, and one real CT slice."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from hushpore.viewer.layers.conversion import LayerData, layer_data
 
 
 def foam() -> list[LayerData]:
-    """Return a noisy CT of foam, and over it its true pores, hidden."""
+    """Return a noisy CT of foam, and its true pores as a hidden layer."""
     return _with_truth(sample_data.foam_phantom())
 
 
 def core() -> list[LayerData]:
-    """Return a CT of a core of concrete in air, and over it its true pores, hidden."""
+    """Return a CT of a concrete core in air, and its true pores as a hidden layer."""
     return _with_truth(sample_data.core_phantom())
 
 

@@ -1,4 +1,4 @@
-"""Which of several series to open: a list with sizes, notes and pictures, docked in the window."""
+"""The list of series in a file or folder, with sizes, notes and thumbnails."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
 
-#: Edge of a picture, in pixels.
+#: Side of a thumbnail in pixels.
 THUMBNAIL = 64
 
 
 class SeriesChooser(QWidget):
-    """Lists series; those with a tick are opened.
+    """A list of series to choose from.
 
-    `volumes`: what was found, values on disk or not.
+    `volumes`: the series, lazy or not.
     """
 
-    #: List of Volume, in the order of the list; empty where the list is closed.
+    #: The chosen volumes, in the order of the list; empty if the list was closed.
     chosen = Signal(object)
 
     def __init__(self, volumes: Sequence[Volume]) -> None:
@@ -71,14 +71,14 @@ class SeriesChooser(QWidget):
             QPushButton("Close", clicked=lambda: self._answer([])),
         )
         column = QVBoxLayout(self)
-        column.addWidget(plain_label(f"{len(self._volumes)} series were found. Which to open?"))
+        column.addWidget(plain_label(f"{len(self._volumes)} series found. Tick those to open."))
         for note in shared:
             column.addWidget(plain_label(f"⚠ {note}"))
         column.addWidget(ScrolledColumn(*self._rows, margin=0), 1)
         column.addWidget(self._total)
         column.addLayout(line)
         self._count()
-        self._thumbnails = JobWorker(partial(_thumbnails, self._volumes), "hushpore draws series")
+        self._thumbnails = JobWorker(partial(_thumbnails, self._volumes), "series thumbnails")
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
         for end in (self._thumbnails.returned, self._thumbnails.failed, self._thumbnails.cancelled):
             end.connect(self._drawn)
@@ -86,15 +86,15 @@ class SeriesChooser(QWidget):
         self._timer.start()
 
     def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
-        """Wide enough for a name and a voxel size."""
+        """Return a size with space for a name and a voxel size."""
         return QSize(380, 420)
 
     def ticked(self) -> list[int]:
-        """Return the places of the series that have a tick."""
+        """Return the positions of the ticked series."""
         return [number for number, row in enumerate(self._rows) if row.box.isChecked()]
 
     def tick(self, numbers: Sequence[int]) -> None:
-        """Put a tick at some series, and at no other."""
+        """Tick only these series."""
         for number, row in enumerate(self._rows):
             row.box.setChecked(number in numbers)
 
@@ -104,7 +104,7 @@ class SeriesChooser(QWidget):
         self._open.setEnabled(bool(chosen))
         self._open.setToolTip("" if chosen else "Tick a series first.")
         text = f"{len(chosen)} of {len(self._volumes)} series, {size}"
-        self._total.setText(text if chosen else "No series has a tick: nothing to open.")
+        self._total.setText(text if chosen else "No series is ticked.")
 
     def _ticked(self) -> list[Volume]:
         return [self._volumes[number] for number in self.ticked()]
@@ -127,7 +127,7 @@ class SeriesChooser(QWidget):
 
 
 class _Row(QFrame):
-    """One series: a tick, a picture, its name, its size and its notes."""
+    """One series: check box, thumbnail, name, size and notes."""
 
     def __init__(self, volume: Volume, notes: Sequence[str]) -> None:
         super().__init__()
@@ -143,12 +143,12 @@ class _Row(QFrame):
         line.setContentsMargins(0, 4, 0, 4)
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Let a click anywhere in the row change the tick."""
+        """Toggle the check box by a click anywhere in the row."""
         self.box.toggle()
         event.accept()
 
     def show_thumbnail(self, grey: npt.NDArray[np.uint8]) -> None:
-        """Show grey values where the picture goes."""
+        """Show a thumbnail."""
         height, width = grey.shape
         image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
         picture = QPixmap.fromImage(image)
@@ -159,10 +159,9 @@ class _Row(QFrame):
 def offer_series(
     viewer: Any, place: str, volumes: Sequence[Volume], then: Callable[[list[Volume]], None]
 ) -> SeriesChooser:
-    """Dock a chooser in the window; it goes away when it has been answered.
+    """Dock a list of series in the window until the user chooses or closes it.
 
-    `place`: name of the folder or file, for the title. `then`: called with the chosen volumes; not
-    where the user closes the list.
+    `place`: name of the folder or file, for the title. `then`: called with the chosen volumes.
     """
     chooser = SeriesChooser(volumes)
     dock = viewer.window.add_dock_widget(chooser, name=f"Series in {place}", area="right")
@@ -177,9 +176,9 @@ def offer_series(
 
 
 def thumbnail(volume: Volume) -> npt.NDArray[np.uint8]:
-    """Return the middle slice of a volume as grey values, no larger than `THUMBNAIL`.
+    """Return the middle slice of a volume as 8-bit grey values, at most `THUMBNAIL` pixels wide.
 
-    One slice is read. Steps of the slice are as wide as needed, so that proportions are kept.
+    Only that slice is read; it is subsampled with the same step along both axes.
     """
     middle = tuple(n // 2 for n in volume.shape[:-2])
     step = max(1, -(-max(volume.shape[-2:]) // THUMBNAIL))
@@ -195,5 +194,5 @@ def _thumbnails(volumes: Sequence[Volume]) -> Job:
         try:
             drawn = thumbnail(volume)
         except (HushporeError, OSError):
-            continue  # what is damaged has no picture; opening it says why
+            continue  # damaged: no thumbnail; opening it shows the problem
         yield Preview(str(number), drawn, ())

@@ -1,4 +1,4 @@
-"""Slices that are dropped on napari one by one, which it opens one by one: they are one volume."""
+"""Grouping of slices that are dropped together, which napari opens one by one, into volumes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hushpore.io.registry import READERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    #: Reads files, each list of them as one volume.
+    #: Reads files; a list of files is one volume.
     Read = Callable[[Any, str | list[str]], None]
 
-#: Milliseconds after which no further slice of a drop is waited for.
+#: Milliseconds to wait for further slices of a drop.
 DROP_PAUSE = 250
 
 #: TIFF files or pictures that are named alike but for a number, from which they are taken for
 #: one stack.
 MIN_NUMBERED = 8
 
-_LOOKED_AT = 200  # names of a folder, in search of those
+_LOOKED_AT = 200  # maximum number of names checked in a folder
 
-#: What was opened one by one, and the timer that waits for the last, by viewer.
+#: By viewer: the timer that waits for further slices, and the slices so far.
 _pending: dict[Any, tuple[QTimer, list[str]]] = {}
 
 
@@ -50,12 +50,12 @@ def collect_slice(viewer: Any, path: str, read: Read) -> None:
         _pending[viewer] = QTimer(singleShot=True, interval=DROP_PAUSE, timeout=read_all), []
     timer, paths = _pending[viewer]
     paths.append(path)
-    # anew with each, because napari lets the window live between two files
+    # restarted for each file, because napari processes events between two files
     timer.start()
 
 
 def grouped(paths: Sequence[str]) -> list[list[str]]:
-    """Part files into what belongs together: all with a header, and those that are numbered."""
+    """Group files that belong together: all with slice headers, and numbered series."""
     by_pattern: dict[str, list[str]] = {}
     for path in paths:
         pattern = _pattern(path) if slices_by(path) == "name" else ""
@@ -91,7 +91,7 @@ def _has_alike(path: str) -> bool:
 
 
 def _pattern(path: str) -> str:
-    """Return a path with its last number left open; itself where it has none.
+    """Return a path with its last number replaced by ``#``; unchanged if it has none.
 
     >>> _pattern("scan2/slice_0017.tif")
     'scan2/slice_#.tif'

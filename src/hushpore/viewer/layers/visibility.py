@@ -1,4 +1,4 @@
-"""What of the layers is on the screen when a scan comes, and what the mouse points to."""
+"""Visibility of layers when a scan is opened, scale bar, slices and the pointer in 3D."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
-    """Show a scale bar in a viewer whose layers have a unit of length.
+    """Show a scale bar if all layers have a unit of length.
 
-    There is none while others of its layers have none: napari would write a number without a unit
-    beside it, whichever of them is seen.
+    With layers without a unit, napari would show a number without a unit.
 
-    `units`: of layers that it does not have yet.
+    `units`: of layers that are added next.
     """
     of_all = [*units, *(layer.units[-1] for layer in viewer.layers)]
     known = [is_length(unit) for unit in of_all]
@@ -29,25 +28,25 @@ def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
         viewer.canvas.overlays.scale_bar.visible = all(known)
 
 
-def present_next(viewer: Any) -> None:
-    """Bring to the screen what napari adds in this turn of the event loop."""
+def show_new_scans_later(viewer: Any) -> None:
+    """Show the scans that napari adds in this turn of the event loop."""
     before = list(viewer.layers)
-    QTimer.singleShot(0, partial(_present_new, viewer, before))
+    QTimer.singleShot(0, partial(_show_added, viewer, before))
 
 
-def _present_new(viewer: Any, before: Sequence[Any]) -> None:
-    present(viewer, [layer for layer in viewer.layers if layer not in before])
+def _show_added(viewer: Any, before: Sequence[Any]) -> None:
+    show_new_scans(viewer, [layer for layer in viewer.layers if layer not in before])
 
 
-def present(viewer: Any, new: Sequence[Any]) -> None:
-    """Bring scans that were opened to the screen, and hide those before them.
+def show_new_scans(viewer: Any, new: Sequence[Any]) -> None:
+    """Show opened scans, and hide those opened before.
 
-    Two scans that are no copies of each other rarely have their voxels in the same places: the
-    slice on the screen may be none of the new one's, and its size another.
+    Two scans rarely share a coordinate system: the current slice may be outside the new one, and
+    its size different.
     """
     new = [layer for layer in new if layer in viewer.layers]
     for labels in (layer for layer in new if isinstance(layer, Labels)):
-        # a scan that is dropped waits for the tables of pores no longer than it has to
+        # imported late, because scans do not need the tables of pores
         from hushpore.viewer.results.pore_layer import name_in_words
 
         name_in_words(labels)
@@ -59,18 +58,18 @@ def present(viewer: Any, new: Sequence[Any]) -> None:
     for layer in others:
         layer.visible = False
     go_to_slice(viewer, new[0], [(length - 1) // 2 for length in _shape(new[0])])
-    # napari fits only layers that have all axes that the viewer has
+    # napari fits only layers with all axes of the viewer
     fits = any(layer.ndim == viewer.dims.ndim for layer in new)
     viewer.reset_view(layers=new if fits else None)
 
 
 def slice_of(viewer: Any, layer: Any) -> list[float]:
-    """Return the place in a layer that is on the screen, in voxels."""
+    """Return the position on the screen in a layer, in voxels."""
     return [float(at) for at in layer.world_to_data(viewer.dims.point[-layer.ndim :])]
 
 
 def go_to_slice(viewer: Any, layer: Any, place: Sequence[float]) -> None:
-    """Bring a place in a layer, in voxels, to the screen."""
+    """Show a position in a layer, in voxels."""
     first = viewer.dims.ndim - layer.ndim
     world = layer.data_to_world(place)
     for axis in range(layer.ndim):
@@ -82,21 +81,20 @@ def _shape(layer: Any) -> tuple[int, ...]:
     return tuple(data.shape)
 
 
-def keep_aimed(viewer: Any) -> None:
-    """Have napari know which way the mouse points before it moves for the first time in 3D.
+def keep_view_direction(viewer: Any) -> None:
+    """Set napari's view direction before the mouse moves for the first time in 3D.
 
-    Until then napari 0.9 knows no direction, and what it says of the labels under the mouse, where
-    they have features as pores do, ends in a TypeError: the layer that is just being added to the
-    3D view, by a job that has ended or by a drop, would be half added.
+    Without it, the status line of napari 0.9 raises a TypeError for labels with features, and a
+    layer that is being added to the 3D view is added only partly.
     """
     dims = viewer.dims.events
-    # a first volume beside pictures of two dimensions turns the view as the button does
+    # a first volume beside 2D images also changes the view
     for changed in (dims.ndisplay, dims.ndim, dims.order):
-        changed.connect(partial(_aim, viewer))
+        changed.connect(partial(_set_view_direction, viewer))
 
 
-def _aim(viewer: Any, _event: object = None) -> None:
+def _set_view_direction(viewer: Any, _event: object = None) -> None:
     dims, camera = viewer.dims, viewer.scene.camera
-    # what napari gives to plugins warns of a name that is not public
+    # napari's proxy warns about private names
     cursor = unwrapped(viewer.cursor)
     cursor._view_direction = camera.calculate_nd_view_direction(dims.ndim, dims.displayed)

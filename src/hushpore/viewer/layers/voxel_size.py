@@ -1,4 +1,4 @@
-"""The voxel size of a scan, given by the user: all that was made of the scan follows."""
+"""The voxel size given by the user: applied to a scan and to all layers made from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hushpore.pores.tables.resizing import (
 )
 from hushpore.runs.scan_recipe import GIVEN, with_voxel_size
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, pint_name, volume_of
-from hushpore.viewer.layers.lineage import OF_FILE, VOXEL_SIZE, find_layer, scan_of
+from hushpore.viewer.layers.lineage import OF_FILE, VOXEL_SIZE, layer_with, scan_of
 from hushpore.viewer.layers.visibility import go_to_slice, show_scale_bar, slice_of
 from hushpore.viewer.results.pore_layer import (
     LENGTHS,
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class NewSize:
-    """A voxel size that the user has given."""
+    """A voxel size given by the user."""
 
-    text: str  # as it was said: ``"15.4µm"``
+    text: str  # as given: ``"15.4µm"``
     spacing: tuple[float, ...]  # z, y, x; in 2D y, x
     unit: str
-    note: str  # what is said of it in records
+    note: str  # for records
 
 
 def parse_voxel_size(volume: Volume, text: str) -> NewSize:
-    """Return the voxel size of a volume that a text says.
+    """Return the voxel size of a volume from a text.
 
     Raises InputError as `hushpore.runs.scan_recipe.with_voxel_size` does.
     """
@@ -64,11 +64,11 @@ def parse_voxel_size(volume: Volume, text: str) -> NewSize:
 
 
 def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
-    """Give a scan another voxel size: the layer, and all that was made of it.
+    """Set the voxel size of a scan and of all layers made from it.
 
     `text`: as `hushpore.runs.scan_recipe.with_voxel_size` takes it.
-    Returns: names of pore layers whose numbers stay as they were, for voxels of another shape.
-    Raises InputError if the text cannot be understood, or does not fit the volume.
+    Returns: names of layers with measurements that the new voxel shape makes out of date.
+    Raises InputError if the text is invalid or does not fit the volume.
     """
     volume = volume_of(layer, tuple(viewer.dims.axis_labels[-layer.ndim :]))
     spacing, unit = known_of(layer).get(OF_FILE, (volume.spacing, volume.unit))
@@ -76,7 +76,7 @@ def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
     place = slice_of(viewer, layer)
     others = [each for each in viewer.layers if scan_of(each) == scan_of(layer)]
     left = [each.name for each in others if not resize_layer(each, volume, size)]
-    # in the world all of it lies elsewhere now
+    # the world coordinates have changed
     go_to_slice(viewer, layer, place)
     viewer.reset_view(layers=[each for each in others if each.visible] or [layer])
     show_scale_bar(viewer)
@@ -84,9 +84,9 @@ def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
 
 
 def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
-    """Give a layer another voxel size; return whether its numbers, if it has any, follow.
+    """Set the voxel size of a layer; return whether its measurements, if any, were updated.
 
-    `volume`: of the scan, with the size and the place that it had.
+    `volume`: of the scan, with the previous voxel size and position.
     """
     n_spatial = len(volume.spacing)
     if layer.ndim < n_spatial or known_of(layer).get("sheet") is not None:
@@ -117,7 +117,7 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
 
 
 def _resize_values(layer: Any, volume: Volume, size: NewSize) -> None:
-    """Scale phases or regions with their sizes, or an image of lengths."""
+    """Scale the measurements of phases or regions, or an image of lengths."""
     ratio = np.array(size.spacing) / volume.spacing
     known = known_of(layer)
     measured: Phases | None = known.get("phases")
@@ -134,14 +134,14 @@ def _resize_values(layer: Any, volume: Volume, size: NewSize) -> None:
 
 
 def _resize_pores(layer: Any, tables: PoreTables, volume: Volume, size: NewSize) -> None:
-    """Scale the numbers of a pore result."""
+    """Scale the measurements of a pore result."""
     n_spatial = volume.n_spatial
     ratio = np.array(size.spacing) / volume.spacing
     result = result_of(layer)
     if result is not None:
         update_pore_layer(layer, result.resized(size.spacing, size.unit, size.note))
         return
-    # read from a folder: there are its numbers alone
+    # read from a folder, with tables only
     known = dict(known_of(layer))
     if tables.throats is not None:
         known[THROATS_KEY] = resized_table(tables.throats, THROATS, volume.origin, ratio)
@@ -158,9 +158,9 @@ def _resize_pores(layer: Any, tables: PoreTables, volume: Volume, size: NewSize)
     layer.features = features_of(resized_table(tables.pores, PORES, volume.origin, ratio))
 
 
-def follow_voxel_size(viewer: Any, made: Sequence[Any], target: Target) -> None:
-    """Give what a job has made the voxel size that its layer was given meanwhile."""
-    layer = find_layer(viewer, target.layer)
+def update_voxel_size(viewer: Any, made: Sequence[Any], target: Target) -> None:
+    """Apply a voxel size that the input layer was given during the job to its results."""
+    layer = layer_with(viewer, target.layer)
     text = "" if layer is None else known_of(layer).get(VOXEL_SIZE, "")
     volume = target.volume
     if text and volume_of(layer, volume.axes).spacing != volume.spacing:

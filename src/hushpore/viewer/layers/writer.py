@@ -1,4 +1,4 @@
-"""napari's way to hushpore's writer: a layer keeps its voxel size, unit and axes in the file."""
+"""The writer plugin: saves layers with voxel size, unit and axes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hushpore.viewer.layers.conversion import volume_of
 
 
 def write_image_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
-    """Write an image layer as OME-TIFF or OME-Zarr, by the end of the name."""
+    """Save an image layer as OME-TIFF or OME-Zarr, by the ending of the name."""
     return _write(path, Layer.create(data, attributes, "image"))
 
 
 def write_labels_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
-    """Write a labels layer as OME-TIFF or OME-Zarr, by the end of the name."""
+    """Save a labels layer as OME-TIFF or OME-Zarr, by the ending of the name."""
     return _write(path, Layer.create(data, attributes, "labels"))
 
 
 def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], str]]) -> list[str]:
-    """Write an image layer and labels layers over it as one OME-Zarr image with labels."""
+    """Save an image layer and its labels layers as one OME-Zarr image with labels."""
     from hushpore.io.zarr import write_zarr
     from hushpore.viewer.layers.layer_files import SavedLayer
 
@@ -37,9 +37,9 @@ def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], s
 
 
 def prefer_our_writers() -> None:
-    """List hushpore's writers before napari's own, which lose voxel size, in its dialog to save.
+    """Put hushpore's writers before napari's own, which lose the voxel size, in the save dialog.
 
-    Of writers that suit alike npe2 takes the first that was registered, and knows no other order.
+    npe2 uses the first registered writer and has no other order.
     """
     with contextlib.suppress(AttributeError, TypeError):
         npe2.PluginManager.instance()._contrib._writers.sort(key=_is_not_ours)
@@ -50,12 +50,12 @@ def _is_not_ours(entry: Any) -> bool:
 
 
 def _write(path: str, layer: Any) -> list[str]:
-    # widgets open without them: pandas and all of the pore engine take 0.3 s
+    # imported late: pandas and the pore engine take 0.3 s
     from hushpore.io.results import write_image
     from hushpore.viewer.layers.layer_files import SavedLayer
 
     saved = SavedLayer.of(layer)
-    # napari has asked by now whether an existing file may be replaced
+    # napari has already asked whether to replace an existing file
     saved.require_apart(Path(path))
     record = saved.record("image") or None
     written = write_image(path, saved.volume, provenance=record, overwrite=True)

@@ -1,7 +1,7 @@
-"""Patches as layers: boxes, hidden pixels, groups, and a contact sheet beside the image.
+"""Layers of patches: boxes, masked pixels, groups, and a contact sheet beside the image.
 
-Boxes are lines of a Vectors layer: of 5,000 boxes it is made in a fortieth of the time that a
-Shapes layer takes, coloured anew in milliseconds, and drawn in 3D too.
+Boxes are lines of a Vectors layer: for 5,000 boxes it is made 40 times faster than a Shapes layer,
+recoloured in milliseconds, and also drawn in 3D.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Target
 
 
-#: Patches in the contact sheet: as many as can be told apart beside the image.
+#: Patches in the contact sheet: as many as are discernible beside the image.
 TILES = 24
 
-#: Most hidden pixels that are shown as points.
+#: Maximum number of masked pixels shown as points.
 MOST_POINTS = 50_000
 
-#: What a layer shows of the patches, in ``metadata["hushpore"]["shows"]``.
-BOXES, HIDDEN, GROUPS, SHEET = "boxes", "hidden pixels", "groups", "contact sheet"
+#: Kind of a layer of patches, in ``metadata["hushpore"]["shows"]``.
+BOXES, MASKED, GROUPS, SHEET = "boxes", "masked pixels", "groups", "contact sheet"
 
 #: Corners of a rectangle in the order in which its sides are drawn.
 _TURNS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])
@@ -45,7 +45,7 @@ def patch_layers(result: Patches, target: Target) -> list[LayerData]:
     shown = result.ranked(first_feature(result), TILES)
     layers = [box_layer(result, target)]
     if result.blind is not None:
-        layers.append(_hidden_layer(result, target, shown))
+        layers.append(_masked_layer(result, target, shown))
     if len(result.groups):
         layers.append(_group_layer(result, target))
     layers.append(sheet_layer(result, target, result.sheet(shown)))
@@ -53,7 +53,7 @@ def patch_layers(result: Patches, target: Target) -> list[LayerData]:
 
 
 def box_layer(result: Patches, target: Target) -> LayerData:
-    """Return the boxes, coloured by what tells most of them."""
+    """Return the boxes, coloured by the most informative feature."""
     lines = boxes(result.corners, result.patch_shape)
     table = {"patch": np.arange(len(result.corners)), **result.features}
     each = len(lines) // max(len(result.corners), 1)
@@ -71,7 +71,7 @@ def box_layer(result: Patches, target: Target) -> LayerData:
 
 
 def first_feature(result: Patches) -> str:
-    """Return the number to colour by at first: how hard patches are, or else how much is in them.
+    """Return the feature to colour by at first: the loss, or else the gradient.
 
     >>> from types import SimpleNamespace
     >>> first_feature(SimpleNamespace(features={"order": [], "gradient": []}))
@@ -88,9 +88,9 @@ def boxes(
 
     `corners`: shape (n_patches, ndim): first voxel of each patch. `patch_shape`: (y, x) or (z, y,
     x).
-    Returns: shape (n_patches * n_edges, 2, ndim): start and direction, around the voxels, whose
-    centres have whole coordinates. A patch of one slice has four edges; a deeper one has four in
-    each slice that it goes through, so that it is seen there, and four along z.
+    Returns: shape (n_patches * n_edges, 2, ndim): start and direction. Voxel centres have integer
+    coordinates, and edges lie around the voxels. A patch of one slice has four edges; a deeper one
+    has four in each of its slices, so that it is visible there, and four along z.
     """
     count, ndim = corners.shape
     plane = np.array(patch_shape[-2:])
@@ -116,7 +116,7 @@ def boxes_at(
     patch_shape: Sequence[int],
     point: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.int64]:
-    """Return the patches that hold a point, the one about whose middle it lies nearest first.
+    """Return the patches that contain a point, the one with the nearest centre first.
 
     `corners`, `patch_shape`: as for `boxes`. `point`: shape (ndim,): voxel coordinates.
     """
@@ -129,7 +129,7 @@ def boxes_at(
 
 
 def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
-    """Return the contact sheet: an image of its own, right of the volume and as high."""
+    """Return the contact sheet: an image to the right of the volume and as high."""
     placement, shape = target.placement, result.volume.shape[-2:]
     step = np.abs(np.array(placement.scale[-2:])) * shape / np.maximum(sheet.image.shape, 1)
     appearance: dict[str, Any] = {
@@ -149,12 +149,12 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
         ),
         "metadata": _keywords(result, target, SHEET, name="")["metadata"],
     }
-    # to be looked at, and never offered to a job
+    # only to look at: not offered to jobs
     keywords["metadata"][METADATA_KEY] |= {"sheet": sheet, "preview": SHEET}
     return sheet.image, keywords, "image"
 
 
-def _hidden_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64]) -> LayerData:
+def _masked_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64]) -> LayerData:
     assert result.blind is not None
     each = max(1, result.blind.positions.shape[1])
     shown = patches[: max(1, MOST_POINTS // each)]
@@ -162,8 +162,8 @@ def _hidden_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64
     replacement = result.blind.replacements[shown].ravel()
     most = float(np.abs(replacement - original).max(initial=0)) or 1.0
     keywords = _keywords(
-        result, target, HIDDEN,
-        name="hidden pixels",
+        result, target, MASKED,
+        name="masked pixels",
         features={
             "patch": np.repeat(shown, each),
             "original": original,
@@ -176,7 +176,7 @@ def _hidden_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64
         face_colormap="PiYG",
         face_contrast_limits=(-most, most),
         border_width=0,
-        # they are many and small: for whoever looks closely
+        # many and small: shown on demand
         visible=False,
     )  # fmt: skip
     where = [result.hidden_voxels(int(patch)) for patch in shown]
@@ -212,19 +212,19 @@ def _keywords(
     return {**target.placement.kwargs(), "name": name, "metadata": {METADATA_KEY: known}, **more}
 
 
-#: Milliseconds between two looks at the running denoiser.
+#: Milliseconds between two polls of the running denoiser.
 POLL_INTERVAL = 200
 
 
 class LatestBatch:
-    """Where a job's thread leaves its newest batch; older ones are dropped."""
+    """The newest training batch of a running job; older ones are dropped."""
 
-    #: The batch, and the layer that the job works on.
+    #: The batch, and the input layer of the job.
     seen: ClassVar[tuple[Batch, Target] | None] = None
 
     @classmethod
     def watch(cls, job: Job, target: Target) -> Job:
-        """Drive a job on, and keep its newest batch for whoever looks."""
+        """Run a job, and keep its newest batch."""
 
         def kept(event: Event) -> Event:
             if isinstance(event, Batch):
@@ -238,13 +238,12 @@ class LatestBatch:
 
 
 class LivePatches(QCheckBox):
-    """While it is ticked, shows the patches of the newest batch, five times a second at most."""
+    """A check box that shows the patches of the newest batch, up to five times a second."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(
-            "Live: what a running denoiser trains on", toggled=self._toggle,
-            toolTip="Shows the patches of the current batch, coloured by their loss: yellow is "
-            "hard.",
+            "Live: outline the current training batch", toggled=self._toggle,
+            toolTip="Outline the patches of the current batch, coloured by loss (yellow: high).",
         )  # fmt: skip
         self._viewer = viewer
         self._layer: Any = None
@@ -252,7 +251,7 @@ class LivePatches(QCheckBox):
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self.poll)
 
     def poll(self) -> None:
-        """Show the newest batch, if it is another than before."""
+        """Show the newest batch, if it has changed."""
         seen = LatestBatch.seen
         if seen is None:
             self.clear()
@@ -261,7 +260,7 @@ class LivePatches(QCheckBox):
             self._show(*seen)
 
     def clear(self) -> None:
-        """Take the boxes away."""
+        """Remove the boxes."""
         self._shown = None
         if self._layer is not None and self._layer in self._viewer.layers:
             self._viewer.layers.remove(self._layer)
@@ -278,13 +277,13 @@ class LivePatches(QCheckBox):
     def _show(self, batch: Batch, target: Target) -> None:
         lines = boxes(batch.corners, batch.patch_shape)
         each = len(lines) // max(len(batch.losses), 1)
-        # in logarithms, so that one very hard patch does not hide what the others are
+        # logarithmic, so that a patch of very high loss does not dominate the colours
         loss = np.log10(np.maximum(batch.losses, 1e-12)).repeat(each)
         features = {"log10 of loss": loss}
         if self._layer is None:
             self._layer = self._add(lines, features, batch, target)
         elif self._layer in self._viewer.layers:
-            # a user who deletes the boxes does not want them
+            # not after the user has deleted the boxes
             self._layer.data = lines
             self._layer.features = features
             self._layer.edge_color = "log10 of loss"
@@ -305,6 +304,6 @@ class LivePatches(QCheckBox):
         )
         selected = set(self._viewer.layers.selection)
         self._viewer.add_layer(layer)
-        # what the user has at hand stays at hand
+        # keep the selection of the user
         self._viewer.layers.selection = selected
         return layer

@@ -1,6 +1,6 @@
-"""The panel under the patches widget: colour, histogram, table, and what a click on a patch does.
+"""The panel of patches: colour, histogram, table, and the response to a click on a patch.
 
-Boxes, tiles, rows and the histogram are four views of one choice: here it is kept, and told to all.
+It keeps the selection that boxes, tiles, rows and histogram share.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 _BINS = 60
 _MARGIN = 6.0
 
-#: Pixels that the pointer must move to choose a range; less is a click, which clears it.
+#: Pixels of a drag that selects a range; less is a click, which clears it.
 _DRAG = 3.0
 
 
-class Histogram(QWidget):
-    """Draws how often a number takes which value; dragging over it chooses a range.
+class PatchHistogram(QWidget):
+    """A histogram of a feature of patches; dragging over it selects a range.
 
-    `range`: the range that is chosen, or None.
+    `range`: the selected range, or None.
     """
 
-    #: Emitted while a range is dragged: (low, high), or None where it was cleared.
+    #: Emitted while a range is dragged: (low, high), or None if cleared.
     chosen = Signal(object)
 
     def __init__(self, viewer: Any) -> None:
@@ -58,15 +58,15 @@ class Histogram(QWidget):
         self._start: float | None = None
         self.setFixedHeight(90)
         self.setToolTip(
-            "Drag to choose patches by this number; click to choose all again. With the keyboard: "
-            "left and right move the upper end, with Shift the lower one; Escape chooses all."
+            "Drag to select patches by this feature; click to select all. Keyboard: left and right "
+            "move the upper end of the range, with Shift the lower end; Escape selects all."
         )
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Histogram")
         viewer.events.theme.connect(self._repaint)
 
     def show_values(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Draw other values, and forget the range."""
+        """Show other values, and clear the range."""
         finite = values[np.isfinite(values)]
         low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
         self._limits = (float(low), float(high) if high > low else float(low) + 1.0)
@@ -77,24 +77,24 @@ class Histogram(QWidget):
         self.update()
 
     def choose(self, low: float, high: float) -> None:
-        """Choose a range, as dragging does."""
+        """Select a range, as dragging does."""
         self.range = (min(low, high), max(low, high))
         self.update()
         self.chosen.emit(self.range)
 
     def clear(self) -> None:
-        """Choose nothing, which is all."""
+        """Clear the range, which selects all."""
         self.range = None
         self.update()
         self.chosen.emit(None)
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802
-        """Begin a range."""
+        """Start a range."""
         if event.button() == Qt.MouseButton.LeftButton:
             self._start = event.position().x()
 
     def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
-        """Draw the range out."""
+        """Extend the range."""
         if self._start is not None and abs(event.position().x() - self._start) > _DRAG:
             self.choose(self._value_at(self._start), self._value_at(event.position().x()))
 
@@ -105,7 +105,7 @@ class Histogram(QWidget):
         self._start = None
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
-        """Move an end of the range by a bar, or choose all."""
+        """Move an end of the range by one bar, or select all."""
         way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
         if event.key() == Qt.Key.Key_Escape and self.range is not None:
             self.clear()
@@ -122,7 +122,7 @@ class Histogram(QWidget):
             super().keyPressEvent(event)
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Draw the bars, those in the range in full, and the limits in numbers."""
+        """Draw the bars, pale outside the range, and the limits."""
         theme = get_theme(self._viewer.theme)
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
@@ -135,7 +135,7 @@ class Histogram(QWidget):
         edges = np.linspace(*self._limits, _BINS + 1)
         low, high = self.range or self._limits
         for number, count in enumerate(self._counts):
-            # square roots: single patches stay visible beside hundreds
+            # square roots, so that single patches are visible beside hundreds
             height = area.height() * float(np.sqrt(count)) / most
             within = edges[number + 1] >= low and edges[number] <= high
             left = area.left() + number * width
@@ -159,20 +159,20 @@ class Histogram(QWidget):
         self.update()
 
 
-#: Colour of the marked box, white: no number has it.
+#: Colour of the marked box: white, which the colour map does not contain.
 _MARK = (1.0, 1.0, 1.0, 1.0)
 
-#: Opacity of boxes that are not chosen.
+#: Opacity of boxes that are not selected.
 _PALE = 0.15
 
 
 class PatchesPanel(QWidget):
     """Shows the patches of the newest boxes in the viewer, and links their views.
 
-    `viewer`: whose layers and clicks to follow. `boxes`: the layer of the boxes, or None.
+    `boxes`: the layer of the boxes, or None.
     """
 
-    #: Asks for training on the patches that are chosen (True), or without their regions (False).
+    #: Requests training on the selected patches (True), or without them (False).
     train_requested = Signal(bool)
 
     def __init__(self, viewer: Any) -> None:
@@ -181,15 +181,14 @@ class PatchesPanel(QWidget):
         self.boxes: Any = None
         self._chosen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._marked: int | None = None
-        self._user_feature = ""  # what the user has chosen to colour by
+        self._user_feature = ""  # feature chosen by the user
         self._colours: npt.NDArray[np.float32] = np.zeros((0, 4), np.float32)
         self.feature = QComboBox(
             accessibleName="Colour boxes by", currentTextChanged=self._show_feature,
-            toolTip="Column of the table that the boxes are coloured by: from blue, low, to "
-            "yellow, high.",
+            toolTip="Colour the boxes by a column of the table, from blue (low) to yellow (high).",
         )  # fmt: skip
         self.feature.textActivated.connect(self._take_feature)
-        self.histogram = Histogram(viewer)
+        self.histogram = PatchHistogram(viewer)
         self.histogram.chosen.connect(self._choose_range)
         self.message = RichLabel(viewer)
         self.message.linkActivated.connect(self._follow)
@@ -206,7 +205,7 @@ class PatchesPanel(QWidget):
         self._follow_layers()
 
     def forget(self) -> None:
-        """Let go of the viewer."""
+        """Disconnect from the viewer."""
         if self._pressed in self._viewer.mouse_drag_callbacks:
             self._viewer.mouse_drag_callbacks.remove(self._pressed)
         for event in ("inserted", "removed"):
@@ -214,11 +213,11 @@ class PatchesPanel(QWidget):
 
     @property
     def result(self) -> Patches | None:
-        """The patches that are shown."""
+        """The shown patches."""
         return None if self.boxes is None else self.boxes.metadata[METADATA_KEY]["patches"]
 
     def chosen(self) -> npt.NDArray[np.int64]:
-        """Return the patches in the range of the histogram; all where there is none."""
+        """Return the patches in the range of the histogram; all if there is no range."""
         return np.flatnonzero(self._chosen)
 
     def mark(self, patch: int, row: str = "") -> None:
@@ -235,7 +234,7 @@ class PatchesPanel(QWidget):
         self._say(row)
 
     def go_to(self, patch: int) -> None:
-        """Move the viewer to the slice of a patch, and to the patch where it is out of sight."""
+        """Move the viewer to the slice of a patch, and to the patch if it is out of view."""
         assert self.result is not None
         world = self.boxes.data_to_world(self.result.centres[patch])
         dims, camera = self._viewer.dims, self._viewer.scene.camera
@@ -250,7 +249,7 @@ class PatchesPanel(QWidget):
             camera.center = tuple(float(each) for each in place)
 
     def bring_sheet_into_view(self) -> None:
-        """Move back until volume and contact sheet are both in sight, if the sheet is not."""
+        """Zoom out to volume and contact sheet, if the sheet is out of view."""
         layer, camera = self._sheet_layer(), self._viewer.scene.camera
         if layer is None or not layer.visible or self._viewer.dims.ndisplay != 2:
             return
@@ -262,7 +261,7 @@ class PatchesPanel(QWidget):
     # ---- following the viewer
 
     def _follow_layers(self, event: Any = None) -> None:
-        """Take the newest boxes."""
+        """Use the newest boxes."""
         found = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
         boxes = found[-1] if found else None
         if boxes is self.boxes:
@@ -293,7 +292,7 @@ class PatchesPanel(QWidget):
         return None
 
     def _pressed(self, viewer: Any, event: Any) -> Iterator[None]:
-        """Tell a click from a drag; a click on a tile or a box marks its patch."""
+        """Handle a click (not a drag) on the canvas."""
         layer = viewer.layers.selection.active
         drawing = str(getattr(layer, "mode", "pan_zoom")) not in ("pan_zoom", "transform")
         if self.boxes is None or event.button != 1 or drawing:
@@ -302,7 +301,7 @@ class PatchesPanel(QWidget):
             self.click(np.array(event.position, float))
 
     def click(self, world: npt.NDArray[np.float64]) -> None:
-        """Answer a click at a point of the world: a tile moves the viewer, a box marks its tile."""
+        """Handle a click in world coordinates: mark the patch, and go to that of a tile."""
         if self.result is None:
             return
         layer = self._sheet_layer()
@@ -314,23 +313,23 @@ class PatchesPanel(QWidget):
                 return
         if self.boxes.visible and self._viewer.dims.ndisplay == 2:
             point = np.array(self.boxes.world_to_data(world))[-self.boxes.ndim :]
-            # the slice on the screen is the one whose number is nearest
+            # the nearest slice is on the screen
             point[:-2] = np.round(point[:-2])
             under = boxes_at(self.result.corners, self.result.patch_shape, point)
             under = under[self._chosen[under]]
             if len(under):
-                # a second click takes the next of several boxes
+                # a second click marks the next of overlapping boxes
                 again = np.flatnonzero(under == self._marked)
                 self.mark(int(under[(again[0] + 1) % len(under)] if len(again) else under[0]))
 
-    # ---- one choice, told to all views
+    # ---- the selection in all views
 
     def _take_feature(self, name: str) -> None:
-        """Colour what comes by it, too."""
+        """Remember the chosen feature for new boxes."""
         self._user_feature = name
 
     def _show_feature(self, name: str = "") -> None:
-        """Colour the boxes by a number, and sort the sheet by it."""
+        """Colour the boxes by a feature, and sort the sheet by it."""
         if self.result is None:
             return
         feature = self.feature.currentText()
@@ -354,7 +353,7 @@ class PatchesPanel(QWidget):
         self._say()
 
     def _paint_boxes(self) -> None:
-        """Show which boxes are chosen and which is marked; one array, so that it is quick."""
+        """Colour all boxes at once: pale if not selected, white if marked."""
         each = len(self.boxes.data) // max(len(self._colours), 1)
         colours = self._colours.copy()
         colours[~self._chosen, 3] = _PALE
@@ -363,7 +362,7 @@ class PatchesPanel(QWidget):
         self.boxes.edge_color = colours.repeat(each, axis=0)
 
     def _fill_sheet(self) -> None:
-        """Show the chosen patches on the sheet, the highest first, and the marked one."""
+        """Show the selected patches on the sheet, highest first, and the marked one."""
         layer = self._sheet_layer()
         if layer is None or self.result is None:
             return
@@ -372,7 +371,7 @@ class PatchesPanel(QWidget):
         if self._marked is not None and self._marked not in tiles:
             tiles = np.concatenate([[self._marked], tiles[: TILES - 1]])
         known = layer.metadata[METADATA_KEY]
-        # as a new one is already, mostly
+        # mostly unchanged after a run
         if not np.array_equal(tiles, known["sheet"].patches):
             high = layer.scale[0] * layer.data.shape[0]
             known["sheet"] = sheet = self.result.sheet(tiles)
@@ -380,7 +379,7 @@ class PatchesPanel(QWidget):
         self._paint_sheet()
 
     def _paint_sheet(self) -> None:
-        """Draw a frame round the tiles of the marked patch, between them and their neighbours."""
+        """Draw a frame around the tiles of the marked patch."""
         layer = self._sheet_layer()
         if layer is None:
             return
@@ -402,21 +401,21 @@ class PatchesPanel(QWidget):
         assert self.result is not None
         count, every = int(self._chosen.sum()), len(self._chosen)
         text = (
-            "Drag over the histogram to choose patches, to train on them only or to leave them out."
+            "Drag over the histogram to select patches: to train on them only, or to exclude them."
             if count == every
-            else f"{count:,} of {every:,} patches chosen: {link('train', 'train on these only')} "
-            f"or {link('leave', 'leave these out')}."
+            else f"{count:,} of {every:,} patches selected: {link('train', 'train only on these')} "
+            f"or {link('leave', 'exclude these')}."
         )
         if self._marked is not None:
             places = zip(self.result.volume.axes, self.result.corners[self._marked], strict=True)
             where = ", ".join(f"{axis} {at}" for axis, at in places)
             numbers = ", ".join(
-                f"{name} {readable_number(float(values[self._marked]), 4)}"
+                f"{name} {readable_number(float(values[self._marked]))}"
                 for name, values in self.result.features.items()
                 if name != "order"
             )
-            marked = f"Patch {self._marked} begins at {where}: {numbers}"
-            text = f"{html.escape(f'{marked} ({row})' if row else marked)}<br>{text}"
+            marked = f"Patch {self._marked} ({where}): {numbers}"
+            text = f"{html.escape(f'{marked}, {row}' if row else marked)}<br>{text}"
         self.message.say(text)
 
     def _choose_row(self, rows: npt.NDArray[np.bool_]) -> None:

@@ -1,4 +1,4 @@
-"""The widget that shows patches: where they lie, what of them is hidden, which are hard."""
+"""The widget that inspects training patches: positions, masked pixels, loss."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker
 
-#: Most voxels of a mask that is made for the regions to leave out.
+#: Maximum number of voxels of a mask of excluded regions.
 _MOST_VOXELS = 1 << 30
 
 
 class PatchesWidget(JobWidget):
-    """Samples patches and shows them: boxes, hidden pixels, a contact sheet, their numbers."""
+    """Samples patches and shows them: boxes, masked pixels, contact sheet, table."""
 
     job = "patches"
     fields: ClassVar = {"model": ModelField}
 
     def __init__(self, napari_viewer: Any) -> None:
-        # the model of a run, whose file is there for as long as the model is
-        self._reads: Any = None
+        # held during a run, because its file is deleted with it
+        self._model_in_use: Any = None
         super().__init__(napari_viewer)
         self.panel = PatchesPanel(napari_viewer)
-        self.panel.train_requested.connect(self._feed_denoiser)
+        self.panel.train_requested.connect(self._open_denoiser)
         column = self._lower.column
         self.live = LivePatches(napari_viewer)
         column.insertWidget(column.indexOf(self.timing), self.panel)
@@ -49,32 +49,32 @@ class PatchesWidget(JobWidget):
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """What a denoiser is trained on: not its result, nor a contact sheet."""
+        """Images to train a denoiser on, not its results or contact sheets."""
         return super().prefers(layer) and not is_result(layer, "denoise")
 
     @classmethod
     def result_layers(cls, result: Patches, target: Target) -> list[LayerData]:
-        """Return boxes, hidden pixels, groups and the contact sheet."""
+        """Return boxes, masked pixels, groups and the contact sheet."""
         return patch_layers(result, target)
 
     def settings(self) -> Settings:
-        """Return the settings for a run: a labels layer holds labels."""
+        """Return the settings for a run; weights of a labels layer are labels."""
         settings = super().settings()
         if self._weights_hold_labels:
             return dataclasses.replace(settings, weights_are_labels=True)  # type: ignore[call-arg]
         return settings
 
     def run(self) -> JobWorker:
-        """Start, and hold the model that is read: its layer may be removed meanwhile."""
+        """Start, and hold the model, whose layer may be removed meanwhile."""
         model = self.form.model.model
         worker = super().run()
-        if self._reads is None:
-            self._reads = model
+        if self._model_in_use is None:
+            self._model_in_use = model
         return worker
 
     def _finish(self) -> None:
         super()._finish()
-        self._reads = None
+        self._model_in_use = None
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         super()._show_outcome(outcome, made)
@@ -85,29 +85,29 @@ class PatchesWidget(JobWidget):
         return isinstance(self.form.weights.layer, Labels)
 
     def _follow_weights(self) -> None:
-        """Do not ask whether weights are labels where that is known."""
-        if not self._is_to_come("weights"):
+        """Disable 'Weights are labels' if the layer decides it."""
+        if not self._is_pending("weights"):
             self.form.know(weights_hold_labels=self._weights_hold_labels)
 
     def _follow_model(self) -> None:
-        """Take patches of as many axes as the model sees."""
+        """Use the dimensions of the chosen model."""
         model = self.form.model.model
         if model is not None and self.form.dimensions.value != model.network.dimensions:
             self.form.dimensions.value = model.network.dimensions
 
-    def _feed_denoiser(self, only_these: bool) -> None:
-        """Lay points or a mask where the denoiser is to train, or not, and open it with them."""
+    def _open_denoiser(self, only_these: bool) -> None:
+        """Open Denoise with points to train at, or with a mask of regions to exclude."""
         result, boxes = self.panel.result, self.panel.boxes
         if result is None:
             return
         if only_these:
             layer = self._training_points(result, boxes)
         elif np.prod(result.volume.shape) <= _MOST_VOXELS:
-            layer = self._left_out(result, boxes)
+            layer = self._excluded_mask(result, boxes)
         else:
             show_warning(
-                "The volume is too large for a mask of the regions to leave out: train on chosen "
-                "patches instead."
+                "The volume is too large for a mask of excluded regions. Train on selected patches "
+                "instead."
             )
             return
         self._viewer.layers.selection.active = boxes
@@ -122,21 +122,21 @@ class PatchesWidget(JobWidget):
     def _training_points(self, result: Patches, boxes: Any) -> Any:
         return self._viewer.add_points(
             result.centres[self.panel.chosen()],
-            name=f"{result.volume.name} train here",
+            name=f"{result.volume.name} training points",
             size=result.patch_shape[-1] / 8,
             symbol="cross",
             face_color="yellow",
             **_place_of(boxes),
         )
 
-    def _left_out(self, result: Patches, boxes: Any) -> Any:
+    def _excluded_mask(self, result: Patches, boxes: Any) -> Any:
         mask = np.zeros(result.volume.spatial_shape, np.uint8)
         n_spatial = result.volume.n_spatial
         size = (1,) * (n_spatial - len(result.patch_shape)) + result.patch_shape
         for corner in result.corners[self.panel.chosen()][:, -n_spatial:]:
             mask[tuple(slice(c, c + edge) for c, edge in zip(corner, size, strict=True))] = 1
         place = {name: value[-n_spatial:] for name, value in _place_of(boxes).items()}
-        name = f"{result.volume.name} leave out"
+        name = f"{result.volume.name} excluded from training"
         return self._viewer.add_labels(mask, name=name, opacity=0.4, **place)
 
 

@@ -1,4 +1,4 @@
-"""Phases as layers: labels with a colour and a name for each, and the preview of a slice."""
+"""Layers of phases: labels with colours and names, and the preview of a slice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def phase_layers(result: Phases, target: Target) -> list[LayerData]:
-    """Return labels in the colours of the phases, with their names, and what else was found."""
+    """Return the layers of a result: labels with colours and names, regions, thickness."""
     name = target.volume.name
     place: dict[str, Any] = {"placement": target.placement, "provenance": result.provenance}
     data, keywords, kind = labels_layer(
@@ -57,7 +57,7 @@ def labels_layer(labels: Volume, phases: pd.DataFrame, **more: Any) -> LayerData
     ``**more``: as of `hushpore.viewer.layers.conversion.layer_data`; so below.
     """
     features = features_of(phases)
-    # not a direct one, for which napari compiles code for 1.5 s in every session
+    # not a DirectLabelColormap: napari compiles code for it, 1.5 s in every session
     colours = CyclicLabelColormap(colors=["transparent", *COLOURS])
     return layer_data(
         labels, "labels", colormap=colours, opacity=OPACITY, features=features, **more
@@ -67,7 +67,7 @@ def labels_layer(labels: Volume, phases: pd.DataFrame, **more: Any) -> LayerData
 def regions_layer(
     regions: Volume, table: pd.DataFrame, names: Sequence[str], **more: Any
 ) -> LayerData:
-    """Return regions of phases, hidden, with the phase and the size of each."""
+    """Return the hidden layer of regions, with phase and size of each."""
     features = _regions_features(table, names)
     data, keywords, kind = layer_data(regions, "labels", visible=False, features=features, **more)
     keywords["metadata"][METADATA_KEY][LENGTHS] = True
@@ -75,7 +75,7 @@ def regions_layer(
 
 
 def thickness_layer(thickness: Volume, **more: Any) -> LayerData:
-    """Return the local thickness of phases, hidden, with a colour for each diameter from 0."""
+    """Return the hidden layer of local thickness, with colours from diameter 0."""
     values = thickness.array()
     largest = float(values[np.isfinite(values)].max(initial=0)) or 1.0
     limits = (0.0, largest)
@@ -87,13 +87,13 @@ def thickness_layer(thickness: Volume, **more: Any) -> LayerData:
 
 
 def features_of(phases: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of phases as napari shows it of the label under the pointer."""
+    """Return a table of phases as features, which napari shows for the label under the pointer."""
     columns = {"index": phases["phase"], "phase": phases["name"], "share": phases["share"]}
     return type(phases)(columns)
 
 
 def _regions_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return of each region its phase and its size, as napari shows them."""
+    """Return phase and size of each region as features."""
     named = table["phase"].map(dict(enumerate(names, 1)))
     columns = {"index": table["label"], "phase": named}
     sizes = {name: table[name] for name in ("volume", "equivalent_diameter")}
@@ -101,9 +101,9 @@ def _regions_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame
 
 
 def table_of(result: Phases) -> list[tuple[str, ...]]:
-    """Return what was measured of phases in words, the titles first; what was not is left out."""
+    """Return the rows of the table of phases as text, titles first, without empty measures."""
     table = result.phases
-    # what is asked for first stands where it is seen without scrolling
+    # the most important measures first, visible without scrolling
     first = ("share", "specific_surface", "thickness", "thickness_deviation", "num_regions")
     measures = sorted(PHASES[1:], key=lambda each: each.name not in first)
     measures = [each for each in measures if table[each.name].notna().any()]
@@ -111,7 +111,7 @@ def table_of(result: Phases) -> list[tuple[str, ...]]:
 
 
 def contacts_of(result: Phases) -> list[tuple[str, ...]]:
-    """Return the contacts of phases in words, the titles first."""
+    """Return the rows of the table of contacts as text, titles first."""
     table = result.contacts
     pairs = [f"{one} – {other}" for one, other in table[["name_1", "name_2"]].to_numpy()]
     return _table("Contact", pairs, table, CONTACTS[2:], result.volume)
@@ -124,7 +124,7 @@ def _table(
     measures: Sequence[Measure[PhaseSums]],
     volume: Volume,
 ) -> list[tuple[str, ...]]:
-    """Return names and measures in words, a row each, the titles first."""
+    """Return names and measures as rows of text, titles first."""
     titles = (each.titled(volume.unit, volume.n_spatial) for each in measures)
     heads = (each[0].upper() + each[1:] for each in titles)
     columns = ([_in_words(each.name, value) for value in table[each.name]] for each in measures)
@@ -140,7 +140,7 @@ def _in_words(name: str, value: float) -> str:
 
 
 class PhasePreview(SlicePreview):
-    """A labels layer one slice thick: the phases of the slice on the screen, while it is wanted."""
+    """A preview of the phases in the slice on the screen."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(viewer, "phases", "phases", COLOURS)
@@ -152,9 +152,9 @@ class PhasePreview(SlicePreview):
         thresholds: tuple[float, ...],
         greys: GreySurvey,
     ) -> None:
-        """Show the phases of a volume, from now on, in the slice on the screen.
+        """Start to show the phases of a volume in the slice on the screen.
 
-        Without air around the sample, which is found as in `hushpore.pores.preview.SliceVoid`.
+        Without surrounding air, which is found as in `hushpore.pores.preview.SliceVoid`.
         """
         from hushpore.pores.preview import SliceVoid
 
@@ -163,7 +163,7 @@ class PhasePreview(SlicePreview):
             self._void = SliceVoid(target.volume)
         how = settings.of_pores(thresholds[0])
         if settings.sample_mask:
-            # it says what the sample is
+            # the mask defines the sample
             how = dataclasses.replace(how, exterior="keep")
         self._follow(target, partial(_find, target.volume, self._void, thresholds, how, greys))
 

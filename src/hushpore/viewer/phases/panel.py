@@ -1,4 +1,4 @@
-"""What stands above the form of phases: histogram, lines to drag, colours and names."""
+"""The panel above the form of phases: histogram with thresholds, colours and names."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
 
 class PhaseHistogram(GreyHistogram):
-    """Draws how often each grey value occurs, and the thresholds between phases as lines.
+    """A histogram of grey values, with the thresholds between phases as lines.
 
-    Lines are called by the number of the phase below them.
+    The name of a line is the number of the phase below it.
     """
 
     TIP = (
-        "How often each grey value occurs, in the colours of the phases. Drag a line, or click, to "
-        "move the nearest threshold; or the arrow keys, with Shift in larger steps. Up and down "
-        "take the next line"
+        "Histogram of the grey values in the colours of the phases. Drag a line or click to move "
+        "the nearest threshold, or use the left and right keys (Shift: larger steps). Up and down "
+        "select the next line"
     )
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Draw all of it; numbers of lines where they have room."""
+        """Draw everything; values of lines only where there is space."""
         self._written: list[tuple[float, float]] = []
         super().paintEvent(event)
 
@@ -71,7 +71,7 @@ class PhaseHistogram(GreyHistogram):
         width = metrics.horizontalAdvance(label)
         left = min(max(x - width / 2, 2.0), self.width() - width - 2.0)
         if any(left < end and start < left + width for start, end in self._written):
-            # it is in the table, too
+            # the table has the value, too
             return
         self._written.append((left - 4, left + width + 4))
         painter.setPen(text)
@@ -81,22 +81,21 @@ class PhaseHistogram(GreyHistogram):
         return f"threshold above phase {name}"
 
 
-#: Pixels along the side of a patch of colour.
-_PATCH = 12
+#: Side of a colour swatch in pixels.
+_SWATCH = 12
 
 
 class PhasePanel(GreyPanel):
-    """Shows the grey values of the chosen layer; moving a line sets the thresholds in the form.
+    """The histogram of the input layer; moving a line sets the thresholds in the form.
 
-    `form`: of `PhaseSettings`. `thresholds`: those that a run would take, as far as they are known.
+    `form`: of `PhaseSettings`. `thresholds`: those of the next run, if known.
     """
 
     def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:
         shown = QCheckBox(
             "Show phases",
-            toolTip="Paint the phases on the slice on the screen as these thresholds make them, "
-            "without the air around the sample, which is looked for slice by slice here; a sample "
-            "mask counts only in the run. Moving a line switches it on, Run switches it off.",
+            toolTip="Overlay the phases at these thresholds on the slice. Surrounding air is found "
+            "slice by slice here; a sample mask is used in the run only.",
         )  # fmt: skip
         super().__init__(viewer, layers, form, PhaseHistogram(viewer), PhasePreview(viewer), shown)
         self.thresholds: tuple[float, ...] = ()
@@ -106,10 +105,10 @@ class PhasePanel(GreyPanel):
     def _tell_form(self, layer: Any) -> None:
         self._form.know(holds_labels=layer is not None and not isinstance(layer, Image))
 
-    # ---- in step with the form
+    # ---- synchronized with the form
 
     def _show(self) -> None:
-        """Let lines, names and preview be as the form says."""
+        """Update lines, names and preview from the form."""
         settings = self._settings()
         if settings is None:
             return
@@ -132,13 +131,13 @@ class PhasePanel(GreyPanel):
         try:
             self._fill_table(settings.named(len(lines) + 1) if lines else (), greys)
         except InputError as error:
-            # more names than phases
+            # there are more names than phases
             self._say(str(error))
         if self.shown.isChecked() and self._target is not None and self.thresholds:
             self.preview.show(self._target, settings, self.thresholds, greys)
 
     def _moved(self, name: str, value: float) -> None:
-        """Set a threshold anew, between its neighbours."""
+        """Set a moved threshold in the form, between its neighbours."""
         step, values = self.histogram.step, list(self.thresholds)
         at = int(name) - 1
         moved = self.histogram.rounded(value)
@@ -148,7 +147,7 @@ class PhasePanel(GreyPanel):
             moved = min(moved, values[at + 1] - step)
         before, after = values[max(at - 1, 0)], values[min(at + 1, len(values) - 1)]
         if (at > 0 and moved <= before) or (at + 1 < len(values) and moved >= after):
-            # there is no room between them
+            # no space between the neighbours
             self._show()
             return
         values[at] = round(moved, 9)
@@ -156,18 +155,18 @@ class PhasePanel(GreyPanel):
         self._form["thresholds"].value = _as_text(values)
 
     def _renamed(self, item: QTableWidgetItem) -> None:
-        """Take a name from the table into the form."""
+        """Set a name from the table in the form."""
         settings = self._settings()
         if settings is None or item.column():
             return
         count = self._table.rowCount()
-        words = [item.text().replace(",", " ").strip() for item in self._names(count)]
+        names = [item.text().replace(",", " ").strip() for item in self._names(count)]
         unnamed = [f"phase {number}" for number in range(1, count + 1)]
-        # what is called by its number needs no name
-        words = ["" if word == usual else word for word, usual in zip(words, unnamed, strict=True)]
-        while words and not words[-1]:
-            words.pop()
-        self._form["names"].value = ", ".join(words)
+        # default names are left out
+        names = ["" if name == usual else name for name, usual in zip(names, unnamed, strict=True)]
+        while names and not names[-1]:
+            names.pop()
+        self._form["names"].value = ", ".join(names)
         self._show()
 
     def _names(self, count: int) -> list[QTableWidgetItem]:
@@ -182,13 +181,12 @@ class PhasePanel(GreyPanel):
         self._say("")
         return found
 
-    # ---- how it looks
+    # ---- appearance
 
     def _build(self) -> None:
         self._otsu = QPushButton(
             "Multi-Otsu", clicked=self._find_again,
-            toolTip="Drop the thresholds that are set, and have multi-Otsu find as many as there "
-            "are phases.",
+            toolTip="Find the thresholds with multi-Otsu again.",
         )  # fmt: skip
         self._otsu.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._table = QTableWidget(0, 3)
@@ -201,7 +199,7 @@ class PhasePanel(GreyPanel):
         fill(QVBoxLayout(self), self.histogram, row, self._table, self._line, spacing=4)
 
     def _fill_table(self, names: Sequence[str], greys: GreySurvey) -> None:
-        """Show names, grey values, and which share of the voxels lies between these."""
+        """Show the name, the range of grey values and the share of voxels of each phase."""
         self._table.setVisible(bool(names))
         if not names:
             return
@@ -221,12 +219,12 @@ class PhasePanel(GreyPanel):
 
 
 def suit_table(table: QTableWidget) -> None:
-    """Let a small table of text be as wide as its place, and as high as its rows."""
+    """Prepare a small table of text that is as high as its rows."""
     table.verticalHeader().hide()
     table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 8)
     table.setSelectionMode(QTableWidget.SelectionMode.SingleSelection)
     table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    # from one to the next with the arrow keys; the tab key leads on
+    # arrow keys move between cells, the Tab key leaves the table
     table.setTabKeyNavigation(False)
     header = table.horizontalHeader()
     header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
@@ -241,7 +239,7 @@ def fill_row(
     *,
     can_be_named: bool = False,
 ) -> None:
-    """Write a row: its first cell with a patch of colour, numbers to the right."""
+    """Fill a row: a colour swatch in the first cell, numbers aligned right."""
     for column, text in enumerate(cells):
         item = QTableWidgetItem(text)
         if column or not can_be_named:
@@ -249,14 +247,14 @@ def fill_row(
         if column:
             item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         elif colour:
-            patch = QPixmap(_PATCH, _PATCH)
-            patch.fill(QColor(colour))
-            item.setData(Qt.ItemDataRole.DecorationRole, patch)
+            swatch = QPixmap(_SWATCH, _SWATCH)
+            swatch.fill(QColor(colour))
+            item.setData(Qt.ItemDataRole.DecorationRole, swatch)
         table.setItem(row, column, item)
 
 
 def fit_height(table: QTableWidget) -> None:
-    """Make a table as high as its rows, and its scroll bar where it may have one."""
+    """Make a table as high as its rows and its scroll bar, if any."""
     rows = table.verticalHeader().defaultSectionSize() * table.rowCount()
     bar = 0
     if table.horizontalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PhasesWidget(JobWidget):
-    """Tells phases apart and measures them; the result is a labels layer with two tables."""
+    """Separates and measures phases; the result is a labels layer with two tables."""
 
     job = "phases"
 
@@ -45,43 +45,43 @@ class PhasesWidget(JobWidget):
         column.insertWidget(column.indexOf(self._result) + 1, self.tables)
 
     def run(self) -> JobWorker:
-        """Start, and take the preview away: the phases come in its place."""
+        """Start, and remove the preview: the phases replace it."""
         worker = super().run()
-        self.panel.take_away()
+        self.panel.remove_preview()
         self.tables.hide()
         return worker
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Any greyscale image; of labels each is a phase."""
+        """Any greyscale image, or labels of phases."""
         return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Images: labels are mostly a result already."""
+        """Images: labels are mostly results."""
         return isinstance(layer, Image) and super().prefers(layer)
 
     @classmethod
     def result_layers(cls, result: Phases, target: Target) -> list[LayerData]:
-        """Return the labels in the colours of the phases, and their thickness."""
+        """Return labels in the colours of the phases, regions and thickness."""
         return phase_layers(result, target)
 
     def settings(self) -> Settings:
-        """Return the settings for a run: labels are taken as they are."""
+        """Return the settings for a run; labels are used as phases."""
         settings = super().settings()
         if isinstance(self.layer.value, Labels):
             return dataclasses.replace(settings, are_labels=True)  # type: ignore[call-arg]
         return settings
 
     def facts(self, volume: Volume) -> str:
-        """Say how labels are understood, and that of a series one image is to be chosen."""
+        """Return the line about the layer; explains labels, and refuses a series."""
         if volume.leading_shape:
             raise InputError(
-                f"{volume.facts} · Phases are told apart in one image at a time. Right-click the "
-                "layer, choose 'Split Stack', and take one of them."
+                f"{volume.facts} · Phases are measured in one image at a time. Right-click the "
+                "layer, choose 'Split Stack', and use one of them."
             )
         if isinstance(self.layer.value, Labels):
-            return f"{volume.facts} · every label is taken as a phase"
+            return f"{volume.facts} · each label counts as a phase"
         return super().facts(volume)
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
@@ -91,7 +91,7 @@ class PhasesWidget(JobWidget):
     def _show_message(self) -> None:
         super()._show_message()
         if hasattr(self, "tables"):
-            # as long as what is said of the run is there
+            # as long as the message about the run is shown
             message = self._messages.message
             is_chosen = message is not None and message.scan == self._messages.scan
             is_of_scan = is_chosen and self.result is not None
@@ -106,7 +106,7 @@ class PhasesWidget(JobWidget):
         super()._set_voxel_size(text)
         measured = next(filter(None, map(_measured, [*self._made, self.layer.value])), None)
         if measured is None:
-            # areas and lengths are of voxels of another shape
+            # areas and lengths do not scale with the voxel shape
             self.tables.clear()
             return
         if self.result is not None:
@@ -120,7 +120,7 @@ class PhasesWidget(JobWidget):
 
 
 def _measured(layer: Layer | None) -> Phases | None:
-    """Return what a layer of phases knows of itself, where its voxels still have that size."""
+    """Return the measured phases of a layer, if its voxel size has not changed."""
     known = None if layer is None else known_of(layer).get("phases")
     if known is None or not np.allclose(known.volume.spacing, layer.scale):  # type: ignore[union-attr]
         return None
@@ -129,7 +129,7 @@ def _measured(layer: Layer | None) -> Phases | None:
 
 
 class PhaseTables(QWidget):
-    """What was measured of phases, and of where they touch; hidden until there is something."""
+    """Tables of phases and of their contacts; hidden while empty."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,11 +141,11 @@ class PhaseTables(QWidget):
 
     @property
     def has_content(self) -> bool:
-        """Whether there is something to show."""
+        """Whether there are rows."""
         return bool(self.phases.rowCount() > 0)
 
     def clear(self) -> None:
-        """Show nothing until the next result."""
+        """Empty and hide the tables."""
         self.phases.setRowCount(0)
         self.hide()
 
@@ -164,7 +164,7 @@ def _fill(
     table.setColumnCount(len(head))
     table.setHorizontalHeaderLabels(head)
     suit_table(table)
-    # of all that was measured a narrow dock has no room
+    # a narrow dock cannot show all columns
     table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
     table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
     table.setRowCount(len(body))

@@ -1,4 +1,4 @@
-"""The boxes to choose a result from, and what pores are coloured by."""
+"""Boxes to choose a result, and the colours of pores."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
     from hushpore.viewer.results.pore_view import PoreView
 
 
-#: The entry that asks for a folder.
+#: Entry that opens a dialog for a folder.
 FOLDER = "folder …"
-#: What stands there while nothing is chosen.
+#: Entry while nothing is chosen.
 NONE = "none"
 
-#: Changes of a layer after which its numbers, or its name, are others.
+#: Events of a layer that change its numbers or its name.
 _SHOWN = ("features", "metadata", "name")
 
 
 def phases_of(layer: Any) -> Phases | None:
-    """Return the measurement of phases that a layer shows; None where it shows none."""
+    """Return the measured phases of a layer, or None."""
     found: Phases | None = known_of(layer).get("phases")
     return found
 
 
 class ResultChoice(NameBox):
-    """Lists layers of pores and of phases, the newest first, and folders that were chosen here.
+    """A box with the layers of pores and phases, newest first, and result folders.
 
-    It begins with a layer by its age, and moves to newer ones until the user chooses; with pores or
-    with phases, of which there are two.
+    It follows the newest layers until the user chooses: layers of pores or of phases, whichever
+    kind has at least two.
 
-    `name`: what it is called, in one letter. `age`: which layer to begin with: 0 is the newest.
+    `name`: its letter. `age`: the layer to begin with; 0 is the newest.
     """
 
     #: Another result is chosen, or its numbers have changed.
@@ -70,22 +70,22 @@ class ResultChoice(NameBox):
             sizeAdjustPolicy=self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
             minimumContentsLength=12,
             accessibleName=f"Result {name}",
-            toolTip="A layer of pores or of phases, or a result folder.",
+            toolTip="Layer of pores or phases, or a result folder.",
         )
         self.name, self._age = name, age
         self._all = viewer.layers
-        self._entries: list[Any] = []  # layers, folders, and None where nothing is chosen
+        self._entries: list[Any] = []  # layers, folders, and None if nothing is chosen
         self._folders: list[Path] = []
         self._touched = False
         self._chosen: Any = None
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.activated.connect(self._choose)
-        # which tells of what changes in the layers, too
+        # these include the events of the layers themselves
         self._all.events.connect(self._follow)
         self._refresh()
 
     def value(self) -> Any:
-        """Return the layer, or the path of the folder, that is chosen; None where none is."""
+        """Return the chosen layer or the path of the chosen folder, or None."""
         return self._chosen
 
     def set(self, result: Any) -> None:
@@ -98,8 +98,8 @@ class ResultChoice(NameBox):
         self._chosen = result
         self._refresh()
 
-    def let_go(self) -> None:
-        """Follow layers no longer."""
+    def disconnect_layers(self) -> None:
+        """Stop to follow the layers."""
         self._all.events.disconnect(self._follow)
 
     def _choose(self, position: int) -> None:
@@ -115,7 +115,7 @@ class ResultChoice(NameBox):
     def _refresh(self, event: Any = None) -> None:
         newest = [unwrapped(layer) for layer in reversed(self._all)]
         known = [layer for layer in newest if tables_of(layer) or phases_of(layer)]
-        alike = _alike(known)
+        alike = _of_one_kind(known)
         gone = not isinstance(self._chosen, Path) and self._chosen not in known
         before = self._chosen
         if not self._touched or gone:
@@ -132,41 +132,40 @@ class ResultChoice(NameBox):
             self.changed.emit()
 
     def _follow(self, event: Any) -> None:
-        """List anew; a preview becomes a result, a result is merged anew."""
+        """Refresh the list: a preview may become a result, a result may be merged again."""
         if event.type in ("inserted", "removed", *_SHOWN):
             self._refresh(event)
         if event.type in _SHOWN and unwrapped(self._all[event.index]) is self._chosen:
             self.changed.emit()
 
 
-def _alike(known: list[Any]) -> list[Any]:
-    """Return the layers of pores, or of phases: what there are two of, and else what is newest."""
+def _of_one_kind(known: list[Any]) -> list[Any]:
+    """Return the layers of pores or of phases: the kind with two, otherwise the newest kind."""
     phases = [layer for layer in known if phases_of(layer)]
     pores = [layer for layer in known if layer not in phases]
     kinds = [phases, pores] if known[:1] == phases[:1] else [pores, phases]
     return next((kind for kind in kinds if len(kind) > 1), kinds[0])
 
 
-#: The entry of the combo box that gives colours at random.
+#: Entry for random colours.
 RANDOM = "random"
 
-#: What the choice of a colour map says while none is used.
-_FIRST = "Choose a column to colour by first."
+#: Tooltip of the colour map while none is used.
+_NO_COLUMN = "Choose a column to colour by first."
 
 
 class ColourChoice(QWidget):
-    """Colours the pores by a column: of numbers along a colour map, of kinds each in its own.
+    """Colours the pores by a column: numbers by a colour map, categories by fixed colours.
 
-    `by`, `map`: the column, and the colour map of numbers. `legend`: the kinds, their colours and
-    how many pores are of each.
+    `by`, `map`: the column and the colour map. `legend`: the categories with colours and counts.
     """
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._view: PoreView | None = None
-        self.by = ColumnBox(toolTip="Colour the labels by a column of the table.")
-        self.map = compact_combo_box(toolTip=_FIRST, accessibleName="Colour map")
-        # for the whole of 'Equivalent diameter' beside it
+        self.by = ColumnBox(toolTip="Colour the pores by a column of the table.")
+        self.map = compact_combo_box(toolTip=_NO_COLUMN, accessibleName="Colour map")
+        # leaves space for 'Equivalent diameter' beside it
         self.map.setMinimumContentsLength(3)
         self.map.addItems(COLORMAPS)
         for box in (self.by, self.map):
@@ -174,7 +173,9 @@ class ColourChoice(QWidget):
         self.bar = ColourBar()
         self.bar.hide()
         self.legend = RichLabel(viewer)
-        self.legend.setToolTip("What the colours mean, and how many; a click selects them.")
+        self.legend.setToolTip(
+            "Meaning of the colours and number of pores; click to select these pores."
+        )
         self.legend.linkActivated.connect(self._select)
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -186,7 +187,7 @@ class ColourChoice(QWidget):
         grid.addWidget(self.legend, 2, 0, 1, 2)
 
     def show_view(self, view: PoreView | None) -> None:
-        """List the columns of a view that hold numbers or kinds; of None keep what is there."""
+        """List the columns of a view with numbers or categories; None changes nothing."""
         self._view = view
         if view is not None:
             table = view.tables.pores
@@ -197,7 +198,7 @@ class ColourChoice(QWidget):
             self.show_colours()
 
     def show_colours(self) -> None:
-        """Say what the colours mean."""
+        """Show the meaning of the colours."""
         view = self._view
         assert view is not None
         kinds, column = view.categories(), view.column
@@ -208,8 +209,8 @@ class ColourChoice(QWidget):
         self.map.setEnabled(has_map)
         self.map.setToolTip(
             "Colours of the column, from its lowest to its highest value." if has_map
-            else "Each kind has a colour of its own, below." if kinds
-            else _FIRST
+            else "Categories have fixed colours, listed below." if kinds
+            else _NO_COLUMN
         )  # fmt: skip
         self.bar.setVisible(has_map)
         if has_map:
@@ -228,19 +229,19 @@ class ColourChoice(QWidget):
             self._view.colour_by("" if column == RANDOM else column, self.map.currentText())
 
     def _select(self, number: str) -> None:
-        """Select the pores of a kind that pass the filter."""
+        """Select the pores of a category that pass the filter."""
         if self._view is not None:
             self._view.select(self._view.categories()[int(number)].rows & self._view.shown, self)
 
 
 def compact_combo_box(**properties: Any) -> QComboBox:
-    """Return a combo box that does not ask for the width of its longest entry."""
+    """Return a combo box that may be narrower than its longest entry."""
     policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
     return QComboBox(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
 
 
 class ColumnBox(QComboBox):
-    """A combo box of columns, in words and with what they mean.
+    """A combo box of columns, with titles and meanings.
 
     ``**properties``: of the box.
     """
@@ -250,15 +251,15 @@ class ColumnBox(QComboBox):
         super().__init__(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
 
     def list_columns(self, names: list[str], chosen: str) -> None:
-        """List columns, by the names that they have in a table, without telling so."""
+        """List columns by their names in a table, without a signal."""
         with signals_blocked(self):
-            # with each step of a drag they are of another result, and nearly always the same
+            # nearly always unchanged: called at each step of a drag
             if names != [self.itemData(row) for row in range(self.count())]:
                 self._list(names)
             self.choose(chosen)
 
     def column(self) -> str:
-        """Return the name of the column that is chosen; empty where none is."""
+        """Return the name of the chosen column; empty if there is none."""
         return str(self.currentData() or "")
 
     def choose(self, name: str) -> None:
@@ -277,7 +278,7 @@ def _in_words(name: str) -> str:
 
 
 def numeric_columns(table: pd.DataFrame) -> list[str]:
-    """Return the columns of a table of pores that hold numbers, but for those of bounding boxes."""
+    """Return the numeric columns of a table of pores, except those of bounding boxes."""
     kinds = zip(table, table.dtypes, strict=True)
     return [name for name, kind in kinds if kind.kind in "uif" and not name.startswith("bbox")]
 
@@ -307,4 +308,4 @@ class ColourBar(QWidget):
         low, high = (cell_text(limit) for limit in limits)
         self._low.setText(f"≤ {low} {unit}".strip())
         self._high.setText(f"≥ {high} {unit}".strip())
-        self.setToolTip(f"From {low} to {high} {unit}: 98 % of the pores lie between.")
+        self.setToolTip(f"From {low} to {high} {unit}, the range of 98 % of the pores.")

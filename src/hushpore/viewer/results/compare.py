@@ -1,4 +1,4 @@
-"""The widget that lays two results side by side: distributions overlaid, differences."""
+"""The widget that compares two results: overlaid distributions and a table of differences."""
 
 from __future__ import annotations
 
@@ -65,39 +65,38 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.problem import Problem
 
 NO_RESULT = (
-    "Choose two results, both of pores or both of phases: layers of 'Segment pores' or of 'Measure "
-    "phases', or result folders. For example the same scan before and after denoising, or two "
-    "samples."
+    "Choose two results to compare, both of pores or both of phases: layers or result folders. For "
+    "example a scan before and after denoising, or two samples."
 )
 
-#: What the shares are of, by its name in the combo box.
+#: Weights of the distributions, as named in the combo box.
 BY_NUMBER, BY_VOLUME = "by number", "by volume"
 
-#: Where the legend is: above the plot.
+#: Position of the legend: above the plot.
 _ABOVE = {"ncols": 2, "loc": "lower left", "bbox_to_anchor": (0, 1)}
 
-#: What is plotted first, of pores.
+#: Quantity of pores that is plotted first.
 _FIRST = "equivalent_diameter"
 
-#: Titles of the columns, and what they mean.
+#: Titles of the columns, and their tooltips.
 _HEADS = {
-    "": "Totals, and medians over all pores or throats; of phases each, and each two that touch.",
+    "": "Totals, and medians over all pores or throats; for phases, each phase and each contact.",
     "A": "",
     "B": "",
-    "Change": "From A to B, in per cent of A.",
-    "KS": "Kolmogorov-Smirnov distance: the largest difference of the two cumulative shares, "
-    "0 (alike) to 1.",
+    "Change": "From A to B, in % of A.",
+    "KS": "Kolmogorov-Smirnov distance: largest difference between the two cumulative "
+    "distributions, from 0 (identical) to 1.",
 }
 _MEDIAN, _OF_PORES, _OF_THROATS = "median ", " of pores", " of throats"
 
-#: What numbers of things are called.
+#: Titles of counts.
 _COUNTS = {"count": "number of pores", "throats": "number of throats"}
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Two results, and how they differ: see `hushpore.runs.compare.compare`."""
+    """Two results and their differences, see `hushpore.runs.compare.compare`."""
 
     first: PoreResult | PhaseTables
     second: PoreResult | PhaseTables
@@ -105,17 +104,17 @@ class Compared:
 
     @property
     def pores(self) -> tuple[PoreResult, PoreResult] | None:
-        """Both, where they are of pores."""
+        """Both results, if they are of pores; else None."""
         if isinstance(self.first, PoreResult) and isinstance(self.second, PoreResult):
             return self.first, self.second
         return None
 
 
 class CompareWidget(WorkerContainer):
-    """Overlays the distributions of two results, of phases their measures, and lists what differs.
+    """Compares two results: overlaid distributions (of phases: bars) and a table of differences.
 
-    It is a magicgui container of the two results, layers or folders, and of what is plotted. It
-    compares anew by itself when another is chosen; a script that waits for that runs it::
+    It is a magicgui container of the two results (layers or folders) and of the plot settings. It
+    compares automatically when another result is chosen; a script runs it to wait for the end::
 
         compare.a.value, compare.b.value = viewer.layers["before"], "results/after"
         compare.run()
@@ -126,18 +125,18 @@ class CompareWidget(WorkerContainer):
         super().__init__(name="compare")
         SharesSide(self.native, "Compare")
         self._viewer = napari_viewer
-        # both change at once where a layer comes, and tables are replaced one after another
+        # one comparison for several changes: both boxes, and tables replaced one by one
         self._wait = QTimer(self.native, singleShot=True, interval=0, timeout=self._compare)
         self._build()
         napari_viewer.events.theme.connect(self.draw)
         self._wait.start()
 
-    # ---- what is compared
+    # ---- comparison
 
     def run(self) -> JobWorker:
-        """Compare what is chosen, in a thread; return its worker.
+        """Compare the chosen results in a thread; return its worker.
 
-        Raises InputError if no two results are chosen.
+        Raises InputError unless two results are chosen.
         """
         self._wait.stop()
         for before in self._workers:
@@ -150,7 +149,7 @@ class CompareWidget(WorkerContainer):
             raise InputError(NO_RESULT)
         sources = [_result_of(each) if hasattr(each, "metadata") else each for each in given]
         worker = JobWorker(partial(calling, _compared, *sources), "hushpore compares")
-        # of workers that come after each other fast, the last counts
+        # only the last of several workers counts
         worker.returned.connect(partial(self._returned, worker))
         worker.failed.connect(partial(self._failed, worker))
         self._workers.append(worker)
@@ -175,7 +174,7 @@ class CompareWidget(WorkerContainer):
             self.failed.emit(problem)
 
     def _cancelled(self) -> None:
-        """Another comparison has begun, or the widget goes."""
+        """Ignore a cancel: another comparison has started, or the widget is closing."""
 
     def _show(self, found: Compared | None) -> None:
         self.result = found
@@ -197,9 +196,9 @@ class CompareWidget(WorkerContainer):
         self.draw()
 
     def _quantities(self, box: Any = None) -> list[tuple[str, str]]:
-        """Return what can be plotted, of pores or of phases: titles, and what is meant.
+        """Return titles and names of the quantities that can be plotted.
 
-        napari asks for it anew at any change of the layers.
+        napari asks for them at any change of the layers.
         """
         found = self.result
         if found is None or found.pores is not None:
@@ -211,7 +210,7 @@ class CompareWidget(WorkerContainer):
     # ---- the plot
 
     def draw(self, event: Any = None) -> None:
-        """Draw both distributions over each other."""
+        """Draw both distributions."""
         self.canvas.clear()
         self._shift.say("")
         if self.result is not None and (pores := self.result.pores):
@@ -250,14 +249,14 @@ class CompareWidget(WorkerContainer):
             axes.set_xscale("log")
         add_legend(axes, **_ABOVE)
 
-    # ---- what the user does
+    # ---- actions
 
     def _plot_quantity(self, column: str) -> None:
         if column in self.quantity.choices:
             self.quantity.value = column
 
     def _ask_table(self) -> None:
-        path = ask_for_file(self.native, "Save the differences", "compared.csv", "CSV (*.csv)")
+        path = ask_for_file(self.native, "Save differences", "compared.csv", "CSV (*.csv)")
         if path is not None and self.result is not None:
             save_table(path, self.result.table)
 
@@ -265,13 +264,13 @@ class CompareWidget(WorkerContainer):
         self.canvas.ask_and_save("compared.png")
 
     def _stop_outside(self, parent: Any) -> None:
-        """Follow layers no longer, too, when napari takes the widget out of its dock."""
+        """Also disconnect from the layers when napari removes the widget from its dock."""
         super()._stop_outside(parent)
         if parent is None:
             for choice in (self.a, self.b):
-                choice.native.let_go()
+                choice.native.disconnect_layers()
 
-    # ---- how it looks
+    # ---- appearance
 
     def _build(self) -> None:
         self.a = ValueOf(lambda: ResultChoice(self._viewer, "A", 1), "a", object)
@@ -284,7 +283,7 @@ class CompareWidget(WorkerContainer):
         self.quantity = ComboBox(
             name="quantity", annotation=str, value=_FIRST,
             choices=self._quantities,
-            tooltip="What is plotted; a click on its row in the table does the same.",
+            tooltip="Quantity to plot. A click on a row of the table chooses it, too.",
         )  # fmt: skip
         self.shares = ComboBox(
             name="shares", choices=[BY_NUMBER, BY_VOLUME], annotation=str,
@@ -293,11 +292,11 @@ class CompareWidget(WorkerContainer):
         for box, name in ((self.quantity, "Quantity"), (self.shares, "Shares")):
             keep_narrow(box.native, name)
         self.log = CheckBox(
-            name="log", text="&log", annotation=bool, tooltip="A logarithmic horizontal axis."
+            name="log", text="&log", annotation=bool, tooltip="Logarithmic horizontal axis."
         )
         self.cumulative = CheckBox(
             name="cumulative", text="&cumulative", annotation=bool,
-            tooltip="The share up to each size.",
+            tooltip="Cumulative distribution.",
         )  # fmt: skip
         for widget in (self.quantity, self.shares, self.log, self.cumulative):
             widget.changed.connect(self.draw)
@@ -334,12 +333,12 @@ class CompareWidget(WorkerContainer):
             self.table,
             save,
         )
-        # as high as all of it, the widget would take that height from the table below the canvas
+        # scrolled, so that the widget does not take height from a table below the canvas
         scrolled = ScrolledColumn(*parts, wide=self.canvas)
         scrolled.column.setStretchFactor(self.table, 1)
         fill(self.native.layout(), scrolled)
         self.native.setMinimumWidth(342)
-        # what has its place can be an item, and is by its name an attribute
+        # items and attributes of the container; their layout is done above
         self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])
 
 
@@ -351,7 +350,7 @@ def _compared(a: ResultLike | Phases, b: ResultLike | Phases) -> Compared:
 
 
 def _result_of(layer: Any) -> PoreResult | Phases:
-    """Return what a layer shows, whether it was made here or read from a folder."""
+    """Return the result of a layer, whether it was made here or read from a folder."""
     phases = phases_of(layer)
     if phases is not None:
         return phases
@@ -360,16 +359,16 @@ def _result_of(layer: Any) -> PoreResult | Phases:
     throats = tables.throats
     if throats is None:
         throats = pd.DataFrame({"inscribed_diameter": [], "area": []}, dtype=np.float64)
-    # a copy of the tables' columns is not needed: a layer gets new tables, never changed ones
+    # no copy: tables of a layer are replaced, never changed
     return PoreResult(
         unwrapped(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
     )
 
 
 class DifferenceTable(QTableWidget):
-    """Shows the table of `hushpore.runs.compare.compare`, a row a quantity."""
+    """The table of `hushpore.runs.compare.compare`, one row for each quantity."""
 
-    #: The row of a column of the table of pores was chosen: its name.
+    #: A row was chosen: name of the quantity.
     chosen = Signal(str)
 
     def __init__(self) -> None:
@@ -387,17 +386,17 @@ class DifferenceTable(QTableWidget):
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         side.hide()
-        # in a narrow dock the longest titles take two lines
+        # long titles take two lines in a narrow dock
         side.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        self.currentCellChanged.connect(self._tell)
+        self.currentCellChanged.connect(self._emit_chosen)
 
     def clear_differences(self) -> None:
-        """Show nothing."""
+        """Empty the table."""
         self._quantities = []
         self.setRowCount(0)
 
     def show_differences(self, table: pd.DataFrame, first: str, second: str) -> None:
-        """Show a table, and in the tips of A and B what they are."""
+        """Show a table, with the names of the results as tooltips of A and B."""
         self._quantities = list(table["quantity"])
         self.setRowCount(len(table))
         for number, row in enumerate(table.itertuples(index=False)):
@@ -412,13 +411,13 @@ class DifferenceTable(QTableWidget):
                 item = QTableWidgetItem(text)
                 if place:
                     item.setTextAlignment(_RIGHT)
-                # what is too long for the dock is shown whole where the pointer rests
+                # the full text, which may be too long for the dock
                 item.setToolTip(title)
                 self.setItem(number, place, item)
         for place, name in ((1, first), (2, second)):
             self.horizontalHeaderItem(place).setToolTip(name)
 
-    def _tell(self, row: int) -> None:
+    def _emit_chosen(self, row: int) -> None:
         quantity = self._quantities[row] if 0 <= row < len(self._quantities) else ""
         if quantity.startswith(_MEDIAN) and quantity.endswith(_OF_PORES):
             self.chosen.emit(quantity.removeprefix(_MEDIAN).removesuffix(_OF_PORES))
@@ -427,7 +426,7 @@ class DifferenceTable(QTableWidget):
 
 
 def _title(quantity: str, unit: str) -> str:
-    """Return a quantity as it is read: 'equivalent diameter (µm)', 'throats: area (µm²)'."""
+    """Return the title of a quantity: 'equivalent diameter (µm)', 'throats: area (µm²)'."""
     total = total_of(quantity)
     if total is not None and quantity not in _COUNTS:
         unit = "%" if total.is_share else unit_in_words(unit)

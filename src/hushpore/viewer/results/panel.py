@@ -37,7 +37,7 @@ from hushpore.viewer.results.choices import (
     numeric_columns,
 )
 from hushpore.viewer.results.pore_layer import summary_lines
-from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
+from hushpore.viewer.results.pore_view import MAX_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.saving import (
     SAVE_RESULT,
     ask_and_save_result,
@@ -51,29 +51,29 @@ from hushpore.viewer.running.redraw import coalesce_redraws
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Milliseconds without a key pressed after which a filter is tried.
+#: Milliseconds after the last key press until the filter is applied.
 PAUSE = 250
 
-#: Pixels from which the controls stand beside the table, not above it.
+#: Width in pixels from which the controls are beside the table instead of above it.
 WIDE = 760
 
-#: Pixels of the controls beside the table, the bar that scrolls them included.
+#: Width in pixels of the controls beside the table, with their scroll bar.
 NARROW = 360
 
-#: Pixels of a widget whose width has no limit, Qt's number.
+#: Qt's maximum width of a widget without a limit.
 _ANY = 2**24 - 1
 
-#: Rows of the table that are seen under the canvas at first.
+#: Rows of the table visible at first.
 ROWS = 12
 
 NO_RESULT = (
-    "No pore result is chosen. Run 'Segment pores', or drop a result folder on the window and "
+    "No pore result is selected. Run 'Segment pores', or drop a result folder on the window and "
     "select its labels."
 )
 
 
 class ResultsWidget(LayerTrackingWidget):
-    """Shows the numbers of the pore layer that is selected, linked with the layer."""
+    """Shows the measurements of the selected pore layer, linked with the layer."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -81,10 +81,10 @@ class ResultsWidget(LayerTrackingWidget):
         self._build()
         self.follow()
 
-    # ---- what is shown
+    # ---- contents
 
     def show_view(self) -> None:
-        """Show the result of another layer, or that there is none."""
+        """Show the result of another layer, or a hint if there is none."""
         self.colours.show_view(self.view)
         is_3d = self.view is not None and self.view.tables.n_spatial == 3
         self._in_3d.setEnabled(is_3d)
@@ -116,8 +116,8 @@ class ResultsWidget(LayerTrackingWidget):
         self._limit.say(
             ""
             if self.view.can_colour
-            else f"{sign(False)} napari colours up to {MOST_COLOURS:,} labels; this layer has more "
-            "and does not follow the table."
+            else f"{sign(False)} napari can colour {MAX_COLOURS:,} labels at most; this layer has "
+            "more, so filter, selection and colours are not shown in it."
         )
 
     def _show_shown(self) -> None:
@@ -138,7 +138,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._copy.setEnabled(bool(self.view.selected.any()))
 
     def slots(self) -> dict[str, Callable[..., None]]:
-        """Follow what is shown, selected and coloured elsewhere."""
+        """Follow filter, selection and colours of the view."""
         return {
             "tables_changed": self.show_view,
             "shown_changed": self._show_shown,
@@ -147,14 +147,14 @@ class ResultsWidget(LayerTrackingWidget):
         }
 
     def _let_go(self) -> None:
-        """Leave 3D, too: with this goes the button that leads back."""
+        """Also leave 3D, because the button to do so goes with the widget."""
         self.scene.leave()
         super()._let_go()
 
-    # ---- what the user does
+    # ---- actions
 
     def apply_filter(self) -> None:
-        """Show the pores that pass line and slider; say what is wrong with the line."""
+        """Show the pores that pass filter and range, or an error in the filter."""
         self._pause.stop()
         if self.view is None:
             return
@@ -197,7 +197,7 @@ class ResultsWidget(LayerTrackingWidget):
                 self.view.go_to(int(np.argmax(mask)))
 
     def _throats_selected(self, mask: Any) -> None:
-        """Rows of the table of throats were selected: the pores at their ends stand out."""
+        """Select the pores at the ends of the selected throats."""
         if self.view is not None and self.view.tables.throats is not None:
             rows = self.view.tables.throats[mask]
             self.view.select_labels(rows[["pore_1", "pore_2"]].to_numpy(), self.throats)
@@ -214,14 +214,14 @@ class ResultsWidget(LayerTrackingWidget):
         self._save_3d.setEnabled(is_shown and self.scene.is_ready)
 
     def _show_filmed(self, frames: int) -> None:
-        """Say how much of a film there is."""
+        """Show the progress of a film."""
         self._save_3d.setText(f"Filming {100 * frames // FRAMES} %" if frames else "Save 3D …")
 
     def _save_in_3d(self) -> None:
         if self.view is not None and self.scene.is_shown:
             kinds = "Picture (*.png);;Film of one turn (*.gif)"
             path = ask_for_file(self, "Save 3D", f"{self.view.layer.name} 3D.png", kinds)
-            # the dialog lets the window live
+            # the view may have been left while the dialog was open
             if path is not None and self.scene.is_shown:
                 self.scene.save(path)
 
@@ -240,12 +240,12 @@ class ResultsWidget(LayerTrackingWidget):
             return
         kind = "pores" if self._table() is self.pores else "throats"
         name = f"{self.view.layer.name} {kind}.csv"
-        path = ask_for_file(self, f"Export the {kind} shown", name, "CSV (*.csv)")
+        path = ask_for_file(self, f"Export {kind}", name, "CSV (*.csv)")
         if path is not None:
             save_measures(path, self._table().rows.table, self._describe)
 
     def _describe(self, column: str) -> tuple[str, str]:
-        """Return the unit of a column of the table at hand, and what it means."""
+        """Return the unit and the meaning of a column of the current table."""
         assert self.view is not None
         tables = self.view.tables
         measure = measure_of(column, PORES if self._table() is self.pores else THROATS)
@@ -258,12 +258,12 @@ class ResultsWidget(LayerTrackingWidget):
     def _table(self) -> TableView:
         return self.throats if self._tabs.currentWidget() is self.throats else self.pores
 
-    # ---- how it looks
+    # ---- appearance
 
     def _build(self) -> None:
         self._title, self._summary = NameLabel(), plain_label()
-        # folded away, they leave the controls in sight
-        self.figures, self._fold = plain_label(), Fold("All figures")
+        # folded, so that the controls stay in view
+        self.figures, self._fold = plain_label(), Fold("All totals")
         self.figures.setTextFormat(Qt.TextFormat.RichText)
         self._fold.add(self.figures)
         self._problem, self._limit = RichLabel(self._viewer), RichLabel(self._viewer)
@@ -274,36 +274,35 @@ class ResultsWidget(LayerTrackingWidget):
         self._tabs = QTabWidget(minimumHeight=110, accessibleName="Tables")
         self._tabs.addTab(self.pores, "&Pores")
         self._tabs.addTab(self.throats, "&Throats")
-        # there they are in sight however low the panel is
+        # visible there in a low panel, too
         self._tabs.setCornerWidget(self._build_buttons())
         self._controls = QWidget()
         fill(QVBoxLayout(self._controls), self._build_grid(), self._limit, spacing=4)
-        # a low window has room for the canvas too
         for button in (self._in_3d, self._save_3d):
-            # no higher than the name beside them
+            # no higher than the name beside them, to leave space for the canvas
             button.setStyleSheet("padding: 1px 6px;")
         head = fill(QHBoxLayout(), self._title, self._in_3d, self._save_3d, wide=self._title)
         self._left = ScrolledColumn(head, self._summary, self._fold, self._controls, margin=0)
         self._left.column.setSpacing(4)
-        # as it is beside the canvas at first: wider, it would widen what is docked there
+        # first in one column: a wider layout would widen the dock at the side
         self._box = fill(QVBoxLayout(self), self._left, self._tabs, margin=6, wide=self._tabs)
 
     def _build_grid(self) -> QGridLayout:
         self._filter = QLineEdit(
             placeholderText="equivalent_diameter > 20 and not is_open",
-            toolTip="Show the pores that pass: names of columns, numbers, comparisons, and, or, "
-            "not and parentheses.",
+            toolTip="Show only pores that meet a condition: names of columns, numbers, "
+            "comparisons, and, or, not, parentheses.",
             clearButtonEnabled=True,
         )
         self._pause = QTimer(self, singleShot=True, interval=PAUSE, timeout=self.apply_filter)
         self._filter.textChanged.connect(self._pause.start)
         self._filter.returnPressed.connect(self.apply_filter)
-        self._range_of = ColumnBox(toolTip="What the slider is about.")
+        self._range_of = ColumnBox(toolTip="Filter by", accessibleName="Filter by")
         self._range_of.currentIndexChanged.connect(self._choose_range)
         self._range_of.currentIndexChanged.connect(self.apply_filter)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
         self._range.setAccessibleName("Range of the column")
-        self._range.setToolTip("Show the pores between these two values.")
+        self._range.setToolTip("Show only pores between these two values.")
         self._range.valueChanged.connect(self._show_range)
         self._range.valueChanged.connect(self.apply_filter)
         self._range_text = QLabel()
@@ -311,13 +310,13 @@ class ResultsWidget(LayerTrackingWidget):
         self.scene = Scene3D(self._viewer)
         self._in_3d = QPushButton(
             "&3D", checkable=True, clicked=self._show_in_3d,
-            toolTip="Show the pores in 3D, coloured by their size, in a ghost of the sample; drag "
-            "to turn them. Again: back to where you were.",
+            toolTip="Show the pores in 3D, coloured by their size, inside the transparent sample. "
+            "Click again for 2D.",
         )  # fmt: skip
         self._save_3d = QPushButton(
             "Save 3D …", clicked=self._save_in_3d, enabled=False,
-            toolTip="Save what the canvas shows, with a legend, as a picture (PNG), or a film of "
-            "one turn (GIF). Show the pores in 3D first.",
+            toolTip="Save the 3D view with a legend, as a picture (PNG) or as a film of one turn "
+            "(GIF). Click 3D first.",
         )  # fmt: skip
         self.scene.changed.connect(self._show_scene)
         self.scene.shown.connect(partial(self._show_scene, True))
@@ -326,7 +325,7 @@ class ResultsWidget(LayerTrackingWidget):
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 7)
         grid.setColumnStretch(2, 4)
-        # first of all the colours: whatever the others have to say, they stay in sight
+        # colours first, so that messages of the others do not move them out of view
         lines = (
             ("&Colour", self.colours.by),
             ("&Filter", self._filter),
@@ -335,7 +334,7 @@ class ResultsWidget(LayerTrackingWidget):
         for number, (text, buddy) in enumerate(lines):
             label = QLabel(text)
             label.setBuddy(buddy)
-            # the first line of what is beside it may not be the only one
+            # aligned with the first line of the widget beside it
             label.setFixedHeight(buddy.sizeHint().height())
             grid.addWidget(label, 2 * number, 0, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(self.colours, 0, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
@@ -360,12 +359,12 @@ class ResultsWidget(LayerTrackingWidget):
             self._copy,
             QPushButton(
                 "&Export …", clicked=self._export,
-                toolTip="Save the rows that are shown, in their order, as CSV.",
+                toolTip="Save the visible rows, in the order shown, as CSV.",
             ),
             QPushButton(
                 f"Sa&{SAVE_RESULT[2:]}", clicked=self._save,
-                toolTip="Save labels, tables, record and report as a folder, which can be dropped "
-                "on the window again.",
+                toolTip="Save labels, tables, record and report as a folder. Drop it on the window "
+                "to open it again.",
             ),
         )  # fmt: skip
         line.setContentsMargins(0, 0, 0, 2)
@@ -375,7 +374,7 @@ class ResultsWidget(LayerTrackingWidget):
         return buttons
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Put the controls beside the table where there is room, above it where there is not."""
+        """Put the controls beside the table if there is space, otherwise above it."""
         super().resizeEvent(event)
         across = self.width() >= WIDE
         direction = QBoxLayout.Direction
@@ -384,7 +383,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._left.setMaximumWidth(NARROW if across else _ANY)
 
     def showEvent(self, event: Any) -> None:  # noqa: N802
-        """Begin under the canvas: a table is wide."""
+        """Dock the widget below the canvas at first, because tables are wide."""
         super().showEvent(event)
         if not self._is_docked_below:
             self._is_docked_below = True
@@ -395,7 +394,7 @@ class ResultsWidget(LayerTrackingWidget):
         window = dock.parent() if dock is not None else None
         if isinstance(window, QMainWindow):
             coalesce_redraws(self)
-            # the list of layers keeps its height: a low window has no more for it
+            # the list of layers keeps its height beside the dock
             window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
             tabs: int = self._tabs.tabBar().sizeHint().height()
@@ -406,7 +405,7 @@ class ResultsWidget(LayerTrackingWidget):
 
 
 def _as_table(rows: list[tuple[str, str]]) -> str:
-    """Return titles and values side by side, in HTML."""
+    """Return titles and values as an HTML table."""
     cells = "".join(
         f'<tr><td>{html.escape(title)}</td><td align="right">&nbsp;{html.escape(value)}</td></tr>'
         for title, value in rows

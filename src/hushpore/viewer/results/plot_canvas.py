@@ -1,7 +1,6 @@
-"""A plot in the colours of the window.
+"""A matplotlib plot in the colours of the window, which can be saved as PNG or SVG.
 
-Drawn with matplotlib, which is there for the report already, has a canvas for every Qt binding,
-and writes the same picture as PNG and SVG.
+matplotlib is used for reports already and has a canvas for every Qt binding.
 """
 
 from __future__ import annotations
@@ -27,56 +26,56 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: What a button that saves a plot does.
+#: Tooltip of a button that saves a plot.
 SAVE_TIP = "Save the plot as PNG or SVG, or its numbers as CSV."
 
 
 class PlotCanvas(FigureCanvasQTAgg):
-    """Shows a figure, and saves it black on white, or its numbers.
+    """Shows a figure, and saves it black on white, or its data.
 
-    `numbers`: what is plotted.
+    `numbers`: the plotted data.
     """
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(Figure(figsize=(3.4, 2.8)))  # type: ignore[no-untyped-call]
         self._viewer = viewer
         self.numbers = pd.DataFrame()
-        # a figure that has it lays itself out whenever it is drawn, as for another slice to mark:
-        # half of the twentieth of a second that matplotlib takes, and here in a turn of its own
+        # not set in the figure, which would compute the layout at every drawing (25 ms); here it is
+        # computed only when needed, in its own turn of the event loop
         self._layout, self._is_laid_out = ConstrainedLayoutEngine(), False
-        self._drawn = 0, 0  # pixels in which the plots were drawn
+        self._drawn = 0, 0  # size in pixels of the drawn plots
         self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._take_turn)
 
     def clear(self) -> None:
-        """Plot nothing."""
-        # not that of the figure, which makes each plot anew before it removes it
+        """Remove all plots."""
+        # Figure.clear would first create each plot anew
         for axes in self.figure.axes:
             axes.remove()
         self.numbers = pd.DataFrame()
 
     def show_figure(self) -> None:
-        """Show what was plotted, in the colours of the window."""
+        """Show the plots in the colours of the window."""
         theme = get_theme(self._viewer.theme)
         self._colour(theme.text.as_hex(), theme.background.as_hex())
         self._is_laid_out = False
         self.draw_idle()
 
     def ask_and_save(self, name: str) -> None:
-        """Ask for a file, and save to it; `name`: what to call it."""
+        """Ask for a file, and save to it; `name`: the proposed name."""
         kinds = "PNG (*.png);;SVG (*.svg);;Numbers (*.csv)"
-        path = ask_for_file(self, "Save the plot", name, kinds)
+        path = ask_for_file(self, "Save plot", name, kinds)
         if path is not None:
             self.save(path)
 
     def save(self, path: Path) -> None:
-        """Write the plot in a thread: a picture, by the end of its name, or the numbers as CSV."""
+        """Save the plot in a thread, as a picture or as CSV by the ending of the name."""
         path = with_ending(path, [*self.get_supported_filetypes(), "csv"], "png")
         kind = path.suffix.lower().lstrip(".")
         if kind == "csv":
             save_table(path, self.numbers)
             return
         picture = io.BytesIO()
-        # on paper: whatever the window looks like
+        # black on white, whatever the theme of the window
         self._colour("black", "white")
         try:
             self._lay_out()
@@ -86,12 +85,12 @@ class PlotCanvas(FigureCanvasQTAgg):
         save_with(path, lambda part: part.write_bytes(picture.getvalue()))
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Have the plots laid out and drawn in their new size, once that settles."""
+        """Lay out and draw the plots again once the new size has settled."""
         self._is_laid_out = False
         super().resizeEvent(event)  # type: ignore[no-untyped-call]
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Paint the plots; in a new size as they were, until they are drawn in it."""
+        """Paint the plots; scaled until they are drawn in the new size."""
         if self._drawn == self.get_width_height(physical=True):
             super().paintEvent(event)  # type: ignore[no-untyped-call]
             return
@@ -100,7 +99,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         if any(self._drawn):
             pixels = np.asarray(self.buffer_rgba())  # type: ignore[no-untyped-call]
             height, width = pixels.shape[:2]
-            values = pixels.tobytes()  # which the picture does not hold
+            values = pixels.tobytes()  # QImage does not hold them
             picture = QImage(values, width, height, QImage.Format.Format_RGBA8888)
             painter.drawImage(self.rect(), picture)
         painter.end()
@@ -112,7 +111,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         self._drawn = self.get_width_height(physical=True)
 
     def draw_idle(self) -> None:
-        """Have the plots drawn, in another turn than they are laid out in."""
+        """Schedule the drawing, in a different turn of the event loop than the layout."""
         if self._is_laid_out:
             super().draw_idle()  # type: ignore[no-untyped-call]
         else:
@@ -127,7 +126,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         self.draw_idle()
 
     def _lay_out(self) -> None:
-        """Give the plots the room that their words leave, unless that is done."""
+        """Compute the layout of the plots, unless it is up to date."""
         if self.figure.axes and not self._is_laid_out:
             self._layout.execute(self.figure)
         self._is_laid_out = True

@@ -1,4 +1,4 @@
-"""Plots of a pore result: sizes, porosity by slice, one property against another."""
+"""Plots of a pore result: size distributions, profiles, REV curves, scatter plots."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ if TYPE_CHECKING:
 
     from hushpore.viewer.results.pore_view import PoreView
 
-#: What is plotted, by its name in the combo box.
+#: Names of the plots in the combo box.
 BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, SCATTER = (
-    "Sizes by number", "Sizes by volume", "Porosity profile", "Local thickness",
-    "Representative volume", "Representative volume, pores", "Scatter plot",
+    "Size distribution (number)", "Size distribution (volume)", "Porosity profile",
+    "Local thickness", "REV: porosity", "REV: number of pores", "Scatter plot",
 )  # fmt: skip
 
-#: Milliseconds without other numbers after which they are plotted: matplotlib takes 60 to 90.
+#: Milliseconds after the last change of the data until it is plotted, which takes 60 to 90 ms.
 SETTLED = 250
 
-#: Plots whose axes are their own.
+#: Plots with fixed axes.
 _OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES)
 
 _LINE, _MARK = SCREEN[:2]
 
 
 class PlotsWidget(LayerTrackingWidget):
-    """Plots the result of the pore layer that is selected; linked with layer and table."""
+    """Plots the result of the selected pore layer, linked with layer and table."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -68,10 +68,10 @@ class PlotsWidget(LayerTrackingWidget):
         napari_viewer.events.theme.connect(self.draw)
         self.follow()
 
-    # ---- what is shown
+    # ---- contents
 
     def slots(self) -> dict[str, Callable[..., None]]:
-        """Plot what is shown, and mark what is selected elsewhere."""
+        """Follow filter and selection of the view."""
         return {
             "tables_changed": self._show_tables,
             "shown_changed": self.draw,
@@ -92,11 +92,11 @@ class PlotsWidget(LayerTrackingWidget):
         self.draw()
 
     def _show_tables(self) -> None:
-        """Plot other numbers of the same layer, once they settle: pores may be merged live."""
+        """Plot changed data of the layer once it settles: pores may be merged by the slider."""
         self._draw_timer.start()
 
     def draw(self, event: Any = None) -> None:
-        """Plot what is chosen."""
+        """Draw the chosen plot."""
         self.canvas.clear()
         self._selector = self._mark = None
         kind = self._kind.currentText()
@@ -116,7 +116,7 @@ class PlotsWidget(LayerTrackingWidget):
             elif kind == REV_PORES:
                 tables = self.view.tables
                 volume = readable_unit(tables.unit, tables.n_spatial)
-                self._draw_rev(self.view, "density", f"pores in a volume (1/{volume})")
+                self._draw_rev(self.view, "density", f"number density (1/{volume})")
             elif kind == SCATTER:
                 self._draw_scatter(self.view)
             else:
@@ -142,7 +142,7 @@ class PlotsWidget(LayerTrackingWidget):
     def _draw_profile(self, view: PoreView) -> None:
         profile = view.tables.profile
         if profile is None:
-            self._say("The porosity of each slice\nis not known for this layer.")
+            self._say("No porosity profile for this layer.")
             return
         slices = np.arange(len(profile))
         self.canvas.numbers = pd.DataFrame({"slice": slices, "porosity": profile})
@@ -152,7 +152,7 @@ class PlotsWidget(LayerTrackingWidget):
             self._mark = self.axes.axvline(view.slice_on_screen(), color=_MARK, linewidth=1.5)
 
     def _draw_thickness(self, view: PoreView) -> None:
-        """Draw how much of the void and of the solid is how thick."""
+        """Draw the distributions of the local thickness of void and solid."""
         table = view.tables.thickness
         if table is None or table.empty:
             self._say("Not measured for this layer: choose\n'Local thickness' in 'Segment pores'.")
@@ -174,7 +174,7 @@ class PlotsWidget(LayerTrackingWidget):
         add_legend(self.axes, labelcolor="linecolor")
 
     def _draw_rev(self, view: PoreView, figure: str, title: str) -> None:
-        """Draw a figure of cubes of the sample by their edge."""
+        """Draw a quantity of cubes of the sample against their edge length."""
         table = view.tables.rev
         if table is None or figure not in table:
             self._say(
@@ -187,7 +187,7 @@ class PlotsWidget(LayerTrackingWidget):
         draw_rev(self.axes, table, figure, title, unit, settled, SCREEN)
 
     def _say(self, text: str) -> None:
-        """Say in place of a plot why there is none."""
+        """Show a message in place of a plot."""
         self.axes.text(0.5, 0.5, text, ha="center", va="center", transform=self.axes.transAxes)
 
     def _draw_scatter(self, view: PoreView) -> None:
@@ -195,13 +195,13 @@ class PlotsWidget(LayerTrackingWidget):
         self.canvas.numbers = data = view.tables.pores.loc[
             view.shown, list(dict.fromkeys(["label", x, y]))
         ]
-        # of a line without a line only the markers are drawn: far faster than a scatter
+        # markers of an invisible line are drawn much faster than a scatter
         self.axes.plot(data[x], data[y], ".", color=_LINE, markersize=3, alpha=0.6)
         (self._mark,) = self.axes.plot([], [], "o", color=_MARK, markersize=4)
         if self._log.isChecked():
             self.axes.set_xscale("log")
         frame(self.axes, view.tables.titled(x), view.tables.titled(y))
-        # the rectangle lies at 0, 0 until it is drawn, where perhaps no pore is
+        # before the rectangle, which starts at 0, 0 and would extend the axes
         self.axes.autoscale_view()
         self.axes.autoscale(False)
         self._selector = RectangleSelector(
@@ -211,7 +211,7 @@ class PlotsWidget(LayerTrackingWidget):
         self._mark_selected()
 
     def _mark_selected(self, by: object = None) -> None:
-        """Let the selected pores stand out of the cloud."""
+        """Highlight the selected pores in the scatter plot."""
         if self.view is None or self._selector is None:
             return
         rows = self.view.tables.pores[self.view.selected & self.view.shown]
@@ -224,10 +224,10 @@ class PlotsWidget(LayerTrackingWidget):
             self._mark.set_xdata([self.view.slice_on_screen()] * 2)
             self.canvas.draw_idle()
 
-    # ---- what the user does
+    # ---- actions
 
     def _brushed(self, press: Any, release: Any) -> None:
-        """Select the pores in a rectangle; none by a click beside all."""
+        """Select the pores in a rectangle; a click beside all selects none."""
         if self.view is None or None in (press.xdata, release.xdata):
             return
         table = self.view.tables.pores
@@ -248,7 +248,7 @@ class PlotsWidget(LayerTrackingWidget):
             kind = self._kind.currentText().lower()
             self.canvas.ask_and_save(f"{self.view.layer.name} {kind}.png")
 
-    # ---- how it looks
+    # ---- appearance
 
     def _build(self) -> None:
         self.canvas: Any = PlotCanvas(self._viewer)
@@ -257,7 +257,7 @@ class PlotsWidget(LayerTrackingWidget):
         self.canvas.mpl_connect("button_press_event", self._clicked)
         self._nothing = plain_label(NO_RESULT)
         tips = {
-            "What to plot": "What to plot. Drag in the scatter plot to select pores.",
+            "Plot": "Plot to show. Drag in the scatter plot to select pores.",
             "Horizontal axis": "Column along the horizontal axis.",
             "Vertical axis": "Column along the vertical axis.",
         }
@@ -269,9 +269,9 @@ class PlotsWidget(LayerTrackingWidget):
         self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, SCATTER])
         for box in boxes:
             box.currentIndexChanged.connect(self.draw)
-        self._log = QCheckBox("&log", toolTip="A logarithmic horizontal axis.", toggled=self.draw)
+        self._log = QCheckBox("&log", toolTip="Logarithmic horizontal axis.", toggled=self.draw)
         self._cumulative = QCheckBox(
-            "&cumulative", toolTip="The share up to each size.", toggled=self.draw
+            "&cumulative", toolTip="Cumulative distribution.", toggled=self.draw
         )
         self._save_button = QPushButton("&Save …", toolTip=SAVE_TIP, clicked=self._save)
         axes = QHBoxLayout()

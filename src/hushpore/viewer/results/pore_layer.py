@@ -1,8 +1,8 @@
-"""The layer of a pore result: labels that carry their tables and totals with them.
+"""The layer of a pore result: labels with their tables and totals.
 
-The table of pores lies where napari looks for what to show on hovering, in the layer's features;
-the rest lies in its metadata. So a layer that was just made, one that was merged anew and one that
-was read from a result folder are all the same to whoever shows the numbers.
+The table of pores is in the features of the layer, from which napari shows the pore under the
+pointer; everything else is in its metadata. So layers that were just made, merged again or read
+from a result folder are all shown in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hushpore.pores.tables.totals import intervals_in_words
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data, volume_of
 from hushpore.viewer.layers.lineage import is_painted
-from hushpore.viewer.running.redraw import keep_drawing_code
+from hushpore.viewer.running.redraw import keep_label_shader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,20 +39,19 @@ if TYPE_CHECKING:
     from hushpore.pores.result import Pores
     from hushpore.viewer.layers.conversion import Placement
 
-#: Where the metadata of a layer hold the table of throats and the porosity of each slice.
+#: Keys of the metadata: table of throats, porosity of each slice.
 THROATS, PROFILE = "throats", "porosity_profile"
 
-#: Where they hold how much of each phase is how thick, where that was measured.
+#: Key of the distribution of the local thickness.
 THICKNESS = "thickness"
 
-#: Where they hold the figures of cubes of the sample by their edge, where intervals were asked for.
+#: Key of the REV curve.
 REV = "rev"
 
-#: Where those of an image say that its values are lengths, in the unit of the layer; those of
-#: labels, that sizes among their features are.
+#: Key for layers whose values (of images) or features (of labels) are lengths in the layer's unit.
 LENGTHS = "lengths"
 
-#: Where they hold the result itself, which can be merged anew; not in a layer read from a folder.
+#: Key of the result itself, which can be merged again; missing in layers read from some folders.
 RESULT = "pores"
 
 
@@ -60,36 +59,36 @@ RESULT = "pores"
 class PoreTables:
     """The numbers of a pore result."""
 
-    pores: pd.DataFrame  # one row a pore; its first column is ``label``
-    # one row for each two pores that touch, with the columns ``pore_1`` and ``pore_2``
+    pores: pd.DataFrame  # one row per pore; the first column is ``label``
+    # one row per throat, with the columns ``pore_1`` and ``pore_2``
     throats: pd.DataFrame | None
-    # the totals of the record, such as ``porosity``; empty where it is not known
+    # the totals of the record, such as ``porosity``; empty without a record
     totals: dict[str, Any]
-    # porosity of each slice (row, in 2D), a share; NaN where there is no sample
+    # porosity of each slice (row, in 2D), 0 to 1; NaN outside the sample
     profile: npt.NDArray[np.float64] | None
     unit: str  # of lengths in the tables
     n_spatial: int  # 2 or 3
-    # how much of each phase is how thick, see `Pores.thickness_distribution`; None: not measured
+    # see `Pores.thickness_distribution`; None: not measured
     thickness: pd.DataFrame | None = None
-    # figures of cubes of the sample by their edge, see `Pores.curve`; None: not measured
+    # see `Pores.curve`; None: not measured
     rev: pd.DataFrame | None = None
 
     def unit_of(self, column: str) -> str:
-        """Return the unit of a column of the table of pores, as it is printed."""
-        # widgets open without it: it is the pore engine
+        """Return the unit of a column of the table of pores, for display."""
+        # imported late, because it loads the pore engine
         from hushpore.pores.tables.measures import measure_of
 
         return measure_of(column).unit(self.unit, self.n_spatial)
 
     def titled(self, column: str) -> str:
-        """Return the title of a column of the table of pores, as it stands on an axis."""
+        """Return the title of a column of the table of pores with its unit, for an axis."""
         from hushpore.pores.tables.measures import measure_of
 
         return measure_of(column).titled(self.unit, self.n_spatial)
 
 
 def features_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a pore table as napari wants the features of labels: found by the column `index`."""
+    """Return a table of pores as features of labels, with the column ``index`` for napari."""
     features = table.copy()
     features.insert(0, "index", table["label"])
     return features.drop(columns="label")
@@ -114,9 +113,9 @@ def pore_layer(
 def thickness_layers(
     result: Pores, placement: Placement | None = None
 ) -> list[tuple[Any, dict[str, Any], str]]:
-    """Return the local thickness of each phase as an image, transparent where it is not.
+    """Return the local thickness of each phase as an image, transparent elsewhere.
 
-    They lie above the labels, hidden at first.
+    They are above the labels, hidden at first.
     """
     return [
         thickness_layer(
@@ -133,9 +132,9 @@ def thickness_layers(
 def thickness_layer(
     volume: Volume, largest: float, provenance: dict[str, Any], **more: Any
 ) -> tuple[Any, dict[str, Any], str]:
-    """Return a local thickness as an image, transparent where there is none.
+    """Return a local thickness as an image, transparent outside the phase.
 
-    `largest`: of its values, in the unit of the volume. `provenance`: the record of the job.
+    `largest`: its maximum, in the unit of the volume. `provenance`: the record of the job.
     ``**more``: as `layer_data` takes it.
     """
     colours = Colormap(
@@ -150,9 +149,9 @@ def thickness_layer(
 
 
 def with_tables(result: Pores) -> Pores:
-    """Return a result once all is made that its layer carries.
+    """Return a result after computing all tables that its layer needs.
 
-    In a worker's thread: the porosity of each slice takes a look at all labels.
+    For a worker's thread: the porosity of each slice needs a pass over all labels.
     """
     features_of(result.pores)
     _tables_metadata(result)
@@ -160,22 +159,22 @@ def with_tables(result: Pores) -> Pores:
 
 
 def update_pore_layer(layer: Any, result: Pores) -> None:
-    """Show another result of the same volume, for example merged anew, in a layer."""
+    """Show another result of the same volume in a layer, for example merged again."""
     known = {
         **layer.metadata[METADATA_KEY],
         "provenance": result.provenance,
         **_tables_metadata(result),
     }
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
-    keep_drawing_code(layer)
+    keep_label_shader(layer)
     layer.data = result.labels
     layer.features = features_of(result.pores)
 
 
 def name_in_words(layer: Any) -> None:
-    """Have napari say of the pore under the mouse what stands in the table, not names of columns.
+    """Make napari's status line use the titles of the table instead of names of columns.
 
-    Of another layer all stays as it is.
+    Layers without tables are not changed.
     """
     if tables_of(layer) is not None:
         layer.get_status = partial(_status, layer)
@@ -187,7 +186,7 @@ def _status(layer: Any, *place: Any, **more: Any) -> dict[str, str]:
     tables = tables_of(layer)
     if tables is None:
         return status
-    # napari writes: the label; name: value, name: value. Where there is no pore: [No Properties]
+    # napari writes "label; name: value, name: value", and "[No Properties]" outside pores
     titles = {name: tables.titled(name) for name in tables.pores if name != "label"}
     return {
         what: re.sub(
@@ -200,15 +199,15 @@ def _status(layer: Any, *place: Any, **more: Any) -> dict[str, str]:
 
 
 def result_of(layer: Any) -> Pores | None:
-    """Return the result that a layer shows, or None where there is none that can be merged anew.
+    """Return the result of a layer, or None if it cannot be merged again.
 
-    Labels that were painted on are not those of their result.
+    Labels edited by hand no longer belong to their result.
     """
     return None if is_painted(layer) else known_of(layer).get(RESULT)
 
 
 def tables_of(layer: Any) -> PoreTables | None:
-    """Return the numbers that a layer carries, or None where it is not that of a pore result."""
+    """Return the tables of a layer, or None if it is not a pore result."""
     if not isinstance(layer, Labels) or is_preview(layer):
         return None
     features = layer.features
@@ -232,9 +231,9 @@ def tables_of(layer: Any) -> PoreTables | None:
 
 
 def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
-    """Return the summary of a result, a sentence a line.
+    """Return the summary of a result as lines.
 
-    `shown`: (pores,), bool: the pores that pass a filter, which the last line is about.
+    `shown`: (pores,), bool: the pores that pass a filter, for the last line.
     """
     pores, throats = tables.pores, tables.throats
     more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
@@ -266,7 +265,7 @@ def _void(totals: Mapping[str, Any]) -> str:
     if "open_porosity" in totals:
         is_open = percent_digits(totals["open_porosity"])
         is_closed = percent_digits(totals["closed_porosity"])
-        text += f" · open void {is_open} %, closed {is_closed} %"
+        text += f" (open {is_open} %, closed {is_closed} %)"
     if totals.get("specific_surface") is not None:
         per_length = readable_unit(totals.get("unit", "pixel"), -1)
         text += f" · specific surface {readable_number(totals['specific_surface'], 4)} {per_length}"

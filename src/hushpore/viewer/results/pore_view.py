@@ -1,6 +1,6 @@
-"""What is shown of a pore layer: which pores pass the filter, which are selected, their colours.
+"""The view of a pore layer: filter, selection and colours of its pores.
 
-One object a layer, shared by tables, plots and canvas, so that they cannot disagree.
+One object per layer, shared by tables, plots and canvas, which therefore always agree.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ if TYPE_CHECKING:
 
     from hushpore.viewer.results.pore_layer import PoreTables
 
-#: Labels that napari can give a colour each.
-MOST_COLOURS = 2**16 - 1
+#: Maximum number of labels that napari can colour individually.
+MAX_COLOURS = 2**16 - 1
 
-#: Opacity of pores that are not selected, while some are.
+#: Opacity of unselected pores while some are selected.
 DIMMED = 0.18
 
-#: Colour maps on offer for columns; all read the same to the colour-blind.
+#: Colour maps offered for columns, all suitable for colour-blind readers.
 COLORMAPS = ("viridis", "plasma", "inferno", "cividis", "gray")
 
-#: Colours that the colour-blind tell apart (Okabe and Ito, 2008, https://jfly.uni-koeln.de/color).
+#: Colours that colour-blind readers can distinguish (Okabe and Ito, 2008, https://jfly.uni-koeln.de/color).
 PALETTE = (
     "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
 )  # fmt: skip
 
-#: Colour of what is of no kind, or has no value, for its entry is missing.
+#: Colour of pores with a missing value.
 MISSING = "#60606080"
 
-#: Pixels that the pointer may move in a click.
+#: Maximum movement of the pointer in a click, in pixels.
 _CLICK = 4
 
-#: Modes of a layer in which a click means nothing else.
+#: Modes of a layer in which a click has no other meaning.
 _LOOKING = ("pan_zoom", "pick")
 
 
 class Category(NamedTuple):
-    """A kind of pores."""
+    """A category of pores."""
 
-    word: str  # what it is called
+    word: str  # its name
     colour: str  # as ``#rrggbb``
-    rows: npt.NDArray[np.bool_]  # (pores,), bool: which are of this kind
+    rows: npt.NDArray[np.bool_]  # (pores,), bool: the pores of this category
 
 
 class PoreView(QObject):
-    """What is shown of one pore layer.
+    """Filter, selection and colours of one pore layer.
 
     `shown`, `selected`: (pores,), bool, in the order of the table of pores. `column`, `colormap`:
-    what the pores are coloured by; empty for colours by chance.
+    of the colours; an empty column means random colours.
     """
 
-    #: The layer has another result now; filter and selection are gone.
+    #: The layer has another result; filter and selection were cleared.
     tables_changed = Signal()
     shown_changed = Signal()
-    #: With who made it, who need not follow.
+    #: With the sender, which can ignore it.
     selected_changed = Signal(object)
     colours_changed = Signal()
 
@@ -76,7 +76,7 @@ class PoreView(QObject):
 
     @classmethod
     def of(cls, viewer: Any, layer: Any) -> PoreView:
-        """Return the one view of a layer, made where there is none yet."""
+        """Return the view of a layer; created on first use."""
         layer = unwrapped(layer)
         view = cls._of_layer.get(id(layer))
         if view is None or view.layer is not layer:
@@ -96,7 +96,7 @@ class PoreView(QObject):
         assert tables is not None
         self._read(tables)
         self._followed = (
-            # data, features and metadata are replaced one after another
+            # read once after data, features and metadata were all replaced
             (layer.events.features, self._schedule_reread),
             (layer.events.metadata, self._schedule_reread),
             (layer.events.colormap, self._colormap_changed),
@@ -108,17 +108,17 @@ class PoreView(QObject):
         viewer.mouse_drag_callbacks.append(self._clicked)
 
     def attach(self, user: object) -> None:
-        """Keep the colours as they are as long as somebody shows what they mean."""
+        """Register a user of the view, which keeps it alive."""
         self._users.add(id(user))
 
     def detach(self, user: object) -> None:
-        """Give the layer back as it was when nobody shows this view any longer."""
+        """Remove a user; the last one closes the view."""
         self._users.discard(id(user))
         if not self._users:
             self.close()
 
     def close(self) -> None:
-        """Give the layer back as it was, and forget it."""
+        """Restore the layer, and delete the view."""
         if self._of_layer.pop(id(self.layer), None) is None:
             return
         self.reset()
@@ -132,7 +132,7 @@ class PoreView(QObject):
     @property
     def can_colour(self) -> bool:
         """Whether the layer can show filter, selection and colours."""
-        return self._highest <= MOST_COLOURS
+        return self._highest <= MAX_COLOURS
 
     def show_only(self, mask: npt.NDArray[np.bool_]) -> None:
         """Show the pores that pass a filter."""
@@ -143,7 +143,7 @@ class PoreView(QObject):
         self.shown_changed.emit()
 
     def select(self, mask: npt.NDArray[np.bool_], by: object = None) -> None:
-        """Select pores: they stand out, the rest is dimmed; in 3D, where it would cover, hidden."""
+        """Select pores: the others are dimmed, or in 3D hidden, where they would cover these."""
         if np.array_equal(mask, self.selected):
             return
         self.selected = mask
@@ -155,13 +155,13 @@ class PoreView(QObject):
         self.select(np.isin(self.labels, labels), by)
 
     def colour_by(self, column: str, colormap: str = "") -> None:
-        """Colour the pores by a column; by chance, as napari does, where it is empty."""
+        """Colour the pores by a column; an empty name means napari's random colours."""
         self.column, self.colormap = column, colormap or self.colormap
         self.paint()
         self.colours_changed.emit()
 
     def reset(self) -> None:
-        """Show every pore, select none, and give back the colours that the layer had."""
+        """Show all pores, select none, and restore the colours of the layer."""
         everything = np.ones(len(self.labels), np.bool_)
         self.column = ""
         self.show_only(everything)
@@ -170,13 +170,13 @@ class PoreView(QObject):
         self.colours_changed.emit()
 
     def categories(self) -> list[Category]:
-        """Return the kinds that the column sorts pores into; none where it holds numbers."""
+        """Return the categories of the column; none if it is numeric."""
         if not self.column or not is_categorical(self.tables.pores[self.column]):
             return []
         return categories_of(self.tables.pores[self.column])
 
     def limits(self) -> tuple[float, float]:
-        """Return the values that the ends of the colour map stand for: nearly all pores."""
+        """Return the values at the ends of the colour map: 1st and 99th percentile."""
         values = self.tables.pores[self.column].to_numpy(np.float64)
         values = values[np.isfinite(values)]
         if not values.size:
@@ -185,7 +185,7 @@ class PoreView(QObject):
         return (low, high) if low < high else (low, low + 1.0)
 
     def go_to(self, position: int) -> None:
-        """Show a slice in which the pore in a row of the table lies, where it is in no other."""
+        """Show a slice with the pore of a table row, unless the current one contains it."""
         pore, dims = self.tables.pores.iloc[position], self._viewer.dims
         if self.tables.n_spatial == 2 or dims.ndisplay == 3 or "bbox_z_start" not in pore:
             return
@@ -194,16 +194,16 @@ class PoreView(QObject):
             self.show_slice((start + stop - 1) // 2)
 
     def slice_on_screen(self) -> float:
-        """Return where the slice on the screen lies in the layer, counted in slices."""
+        """Return the position of the slice on the screen in the layer, in slices."""
         return float(self.layer.world_to_data(self._viewer.dims.point[-self.layer.ndim :])[0])
 
     def show_slice(self, number: int) -> None:
-        """Bring a slice of the layer to the screen."""
+        """Show a slice of the layer."""
         dims, place = self._viewer.dims, [number] + [0] * (self.layer.ndim - 1)
         dims.set_point(dims.ndim - self.layer.ndim, float(self.layer.data_to_world(place)[0]))
 
     def paint(self) -> None:
-        """Give every label its colour."""
+        """Colour all labels."""
         if not self.can_colour:
             return
         with self.layer.events.colormap.blocker(self._colormap_changed):
@@ -212,7 +212,7 @@ class PoreView(QObject):
             elif self.layer.colormap is not self._layer_colormap:
                 self.layer.colormap = self._layer_colormap
 
-    # ---- what it takes
+    # ---- reading the layer
 
     def _read(self, tables: PoreTables) -> None:
         self.tables = tables
@@ -236,7 +236,7 @@ class PoreView(QObject):
         self.tables_changed.emit()
 
     def _colours(self) -> npt.NDArray[np.float32]:
-        """Return (highest label + 1, 4)."""
+        """Return the colours of all labels: (highest label + 1, 4)."""
         kinds = self.categories()
         colours: Any = np.zeros((len(self.labels), 4), np.float32)
         if kinds:
@@ -259,7 +259,7 @@ class PoreView(QObject):
         return table
 
     def _set_colours(self, colours: npt.NDArray[np.float32]) -> None:
-        """Let label k have colour k, of which a cyclic colour map of that length is capable."""
+        """Give label k colour k, with a cyclic colour map of that length."""
         layer = self.layer
         now = layer.colormap
         if (
@@ -267,7 +267,7 @@ class PoreView(QObject):
             and len(now.colors) == len(colours)
             and np.dtype(layer.dtype).itemsize > 2
         ):
-            # the texture of the labels stays; in 3D that is nearly all the work
+            # keeps the texture of the labels, which takes most of the time in 3D
             now.colors = colours
             layer.events.colormap()
             layer.refresh(data_displayed=False, highlight=False, extent=False)
@@ -279,10 +279,10 @@ class PoreView(QObject):
         )
 
     def _colormap_changed(self, event: Any = None) -> None:
-        """Take over a colour map that the user gave the layer, for instance by shuffling."""
+        """Keep a colour map that the user gave the layer, for example by shuffling."""
         given = self.layer.colormap
         if isinstance(given, CyclicLabelColormap) and (given.colors[1:, 3] < 1).any():
-            # napari has shuffled ours, hidden ones and all
+            # napari has shuffled our colours, including transparent ones
             given = label_colormap(49, seed=float(np.random.default_rng().random()))
         self._layer_colormap = given
         self.paint()
@@ -298,7 +298,7 @@ class PoreView(QObject):
     # ---- the canvas
 
     def _clicked(self, viewer: Any, event: Any) -> Any:
-        """Select the pore that is clicked; with Ctrl or Shift one more; beside all pores none."""
+        """Select the clicked pore, or none; Ctrl or Shift adds to the selection."""
         is_click = yield from ends_as_click(event)
         if not is_click or not self.layer.visible or event.button != 1:
             return
@@ -312,12 +312,12 @@ class PoreView(QObject):
         self.select(hit, "canvas")
 
     def label_at(self, position: Any, direction: Any, dims_displayed: Any) -> int:
-        """Return the label of the pore seen at a place of the canvas; 0 where there is none."""
+        """Return the label of the visible pore at a position of the canvas; 0 if there is none."""
         layer = self.layer
         if len(dims_displayed) < 3:
             label = layer.get_value(position, world=True)
             if layer.multiscale and label is not None:
-                # napari says the level first
+                # (level, label)
                 _, label = label
             return int(label) if label in self.labels[self.shown] else 0
         start, end = layer.get_ray_intersections(position, direction, dims_displayed)
@@ -329,7 +329,7 @@ class PoreView(QObject):
         share = np.divide(data.shape, layer.data.shape)
         places = np.floor((np.linspace(start, end, count) + 0.5) * share).astype(int)
         places = np.clip(places, 0, np.array(data.shape) - 1)
-        # the part around them, as what lies on disk takes no single places
+        # read the bounding box: lazy arrays cannot be indexed by points
         first = places.min(axis=0)
         part = data[tuple(map(slice, first, places.max(axis=0) + 1))]
         along = np.asarray(part)[tuple((places - first).T)]
@@ -339,7 +339,7 @@ class PoreView(QObject):
 
 
 class LayerTrackingWidget(QWidget):
-    """Shows the pore layer that is selected; the last one while another layer is, until it goes."""
+    """Base of widgets for the selected pore layer, or the last selected one."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
@@ -354,11 +354,11 @@ class LayerTrackingWidget(QWidget):
             event.connect(self.follow)
 
     def show_view(self) -> None:
-        """Show another result, or none."""
+        """Show the current view, or none."""
         raise NotImplementedError
 
     def slots(self) -> dict[str, Callable[..., None]]:
-        """Return what is called at each signal of a view, by its name."""
+        """Return the slots for the signals of a view, by name."""
         raise NotImplementedError
 
     def follow(self, event: Any = None) -> None:
@@ -388,7 +388,7 @@ class LayerTrackingWidget(QWidget):
             self.view = None
 
     def changeEvent(self, event: Any) -> None:  # noqa: N802
-        """Give the layer its colours back when napari takes the widget out of its dock."""
+        """Restore the colours of the layer when napari removes the widget from its dock."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.ParentChange and self.parent() is None:
             self._let_go()
@@ -398,9 +398,9 @@ class LayerTrackingWidget(QWidget):
 
 
 def ends_as_click(event: Any) -> Generator[None, None, bool]:
-    """Wait in a mouse callback of napari for the button to be let go; return whether it is a click.
+    """Wait in a mouse callback of napari for the release; return whether it was a click.
 
-    It is none where the pointer moves by more than `_CLICK`.
+    It was not if the pointer moved by more than `_CLICK` pixels.
     """
     start, away = np.array(event.pos), 0.0
     yield
@@ -411,14 +411,14 @@ def ends_as_click(event: Any) -> Generator[None, None, bool]:
 
 
 def is_categorical(column: pd.Series) -> bool:
-    """Whether a column holds yes and no, or words of which there are no more than colours."""
+    """Whether a column is bool, or text with at most as many values as there are colours."""
     if column.dtype.kind in "uif":
         return False
     return bool(column.dtype.kind == "b" or column.nunique() <= len(PALETTE))
 
 
 def categories_of(column: pd.Series) -> list[Category]:
-    """Return the kinds that occur in a column, in order; of each at least one pore.
+    """Return the categories that occur in a column, in order.
 
     Examples
     --------
@@ -430,19 +430,19 @@ def categories_of(column: pd.Series) -> list[Category]:
     import pandas as pd
 
     codes, values = pd.factorize(column, sort=True)
-    # of yes and no each has its colour, also where the other does not occur
+    # fixed colours of True and False, even if only one of them occurs
     places = values.astype(int) if column.dtype.kind == "b" else np.arange(len(values))
     kinds = [
         Category(_word(str(column.name), value), PALETTE[place], codes == code)
         for code, (value, place) in enumerate(zip(values, places, strict=True))
     ]
     if (codes < 0).any():
-        kinds.append(Category("not known", MISSING, codes < 0))
+        kinds.append(Category("unknown", MISSING, codes < 0))
     return kinds
 
 
 def _word(column: str, value: Any) -> str:
-    """Return what yes or no means in a column, or the value."""
+    """Return the meaning of True or False in a column, or the value as text."""
     if isinstance(value, bool | np.bool_):
         return measure_of(column).words[int(value)]
     return str(value)

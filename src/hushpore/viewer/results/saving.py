@@ -1,4 +1,4 @@
-"""What goes out of the window into files: results, records, timings, tables, plots."""
+"""Saving from the window: results, records, timings, tables, plots."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 
 def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]) -> None:
-    """Ask for a file and write JSON values to it in a thread; says where, or why not.
+    """Ask for a file and write JSON values to it in a thread; notifies of the outcome.
 
-    `name`: what to call the file, without its suffix. `make`: returns the values; called in the
-    thread.
+    `name`: proposed name without suffix. `make`: returns the values; called in the thread.
     """
     path = ask_for_file(parent, title, f"{name}.json", "JSON (*.json)")
     if path is not None:
@@ -41,10 +40,9 @@ def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]
 def ask_for_file(
     parent: QWidget, title: str, name: str, kinds: str, folder: Path | None = None
 ) -> Path | None:
-    """Ask where to write a file; None where the user does not want to.
+    """Ask where to save a file; None if the user cancels.
 
-    `name`: what to call it, of whatever characters the name of a layer has. `folder`: where it may
-    go; by default where the last one went.
+    `name`: proposed name; any characters. `folder`: by default the last one used.
     """
     proposed = str((folder or Path()) / file_name(name))
     chosen, _ = QFileDialog.getSaveFileName(parent, title, proposed, kinds)
@@ -52,32 +50,32 @@ def ask_for_file(
 
 
 def with_ending(path: Path, known: Iterable[str], ending: str) -> Path:
-    """Return a path whose name ends as a kind of file does that can be written.
+    """Return a path with a known ending.
 
-    `known`: the endings, without a dot. `ending`: what else is added, as to ``foam v1.2``.
+    `known`: the endings, without a dot. `ending`: added otherwise, for example to ``foam v1.2``.
     """
     is_known = path.suffix.lower().lstrip(".") in set(known)
     return path if is_known else path.with_name(f"{path.name}.{ending}")
 
 
 def save(path: Path, make: Callable[[], Any]) -> JobWorker:
-    """Write JSON values to a file, which is complete or not there; an existing one is replaced."""
+    """Write JSON values to a file, atomically; an existing file is replaced."""
     return save_with(path, lambda part: part.write_text(to_json(make()) + "\n", encoding="utf-8"))
 
 
 def save_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as CSV in a thread, numbers in full precision; says where, or why not."""
+    """Write a table as CSV in a thread, in full precision; notifies of the outcome."""
     path = path if path.suffix else path.with_suffix(".csv")
     save_with(path, lambda part: as_csv(table, part))
 
 
 def save_measures(path: Path, table: pd.DataFrame, describe: Callable[[str], Column]) -> None:
-    """Write a table as CSV, and beside it what its columns are: ``NAME columns.csv``.
+    """Write a table as CSV, and a description of its columns beside it: ``NAME columns.csv``.
 
-    Columns keep the names that filters, scripts and other files have for them; units stand in the
-    second file, so that the first one is read without a further word.
+    Columns keep the names used in filters, scripts and other files; their units are in the second
+    file, so that the first can be read without further processing.
 
-    `describe`: returns the unit of a column, and what it means.
+    `describe`: returns the unit and the meaning of a column.
     """
     import pandas as pd
 
@@ -88,20 +86,19 @@ def save_measures(path: Path, table: pd.DataFrame, describe: Callable[[str], Col
 
 
 def save_with(path: Path, write: Callable[[Path], object]) -> JobWorker:
-    """Write a file in a thread, complete or not at all; says where, or why not.
+    """Write a file atomically in a thread; notifies of the outcome.
 
-    `path`: the file; an existing one is replaced. `write`: writes to the path that it is given;
-    called in the thread.
+    `path`: an existing file is replaced. `write`: writes to the given path; called in the thread.
     """
-    worker = JobWorker(partial(calling, _write, path, write), f"hushpore writes {path.name}")
-    worker.returned.connect(lambda path: show_info(f"Written: {path}"))
+    worker = JobWorker(partial(calling, _write, path, write), f"Saving {path.name}")
+    worker.returned.connect(lambda path: show_info(f"Saved: {path}"))
     worker.failed.connect(lambda problem: show_warning(problem.message))
     worker.start()
     return worker
 
 
 def to_json(value: Any) -> str:
-    """Return JSON as a person reads it."""
+    """Return indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
@@ -111,18 +108,17 @@ def _write(path: Path, write: Callable[[Path], object]) -> Path:
     return path
 
 
-#: What the button, the link and the dialog are called.
+#: Title of button and link.
 SAVE_RESULT = "Save result …"
 
 
 def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
-    """Ask for a place and write a layer there in a thread; says where, or why not.
+    """Ask for a path and save a layer in a thread; notifies of the outcome.
 
-    What was measured goes into a folder: labels, tables, record and report; an image alone into a
-    file with its record beside it. None where the user does not want to, or, as is said, nothing
-    of the layer can be saved.
+    Results are saved as a folder with labels, tables, record and report; an image as a file with
+    its record beside it. Returns None if the user cancels or the layer cannot be saved.
     """
-    # widgets open without it: pandas and all of the pore engine take 0.3 s
+    # imported late: pandas and the pore engine take 0.3 s
     from hushpore.viewer.layers.layer_files import SavedLayer
 
     try:
@@ -137,10 +133,10 @@ def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
 
 
 def save_result(saved: SavedLayer, path: Path) -> JobWorker:
-    """Write a layer in a thread, complete or not at all; says where, or why not."""
+    """Save a layer atomically in a thread; notifies of the outcome."""
     more = f". {saved.note}" if saved.note else ""
-    worker = JobWorker(partial(calling, saved.write, path), f"hushpore writes {path.name}")
-    worker.returned.connect(lambda written: show_info(f"Written: {written}{more}"))
+    worker = JobWorker(partial(calling, saved.write, path), f"Saving {path.name}")
+    worker.returned.connect(lambda written: show_info(f"Saved: {written}{more}"))
     worker.failed.connect(lambda problem: show_warning(problem.message))
     worker.start()
     return worker

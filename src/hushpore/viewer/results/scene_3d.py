@@ -1,4 +1,4 @@
-"""The pores in 3D, in a ghost of their sample, and pictures and films of them."""
+"""The 3D view of pores inside the transparent sample, with pictures and films."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
     from hushpore.viewer.results.pore_view import PoreView
 
-#: Column that pores are coloured by in 3D, unless they are by another one already.
+#: Default column for colours in 3D.
 SIZE = "equivalent_diameter"
 
-#: From where the sample is seen at first, as napari's camera has it: degrees.
+#: Initial angles of napari's camera, in degrees.
 ANGLES = (10.0, -30.0, 140.0)
 
-#: Voxels of the ghost along its longest axis: a coarse one is enough around the pores.
+#: Voxels of the transparent sample along its longest axis; coarse is enough.
 GHOST_SIDE = 128
 
-#: Opacity of the ghost, through which pores are seen.
+#: Opacity of the transparent sample.
 GHOST_OPACITY = 0.14
 
 #: Frames of a film: one for each 10 degrees of a turn.
@@ -44,7 +44,7 @@ FRAMES = 36
 #: Milliseconds that each frame is shown: a turn takes 4 s.
 FRAME_TIME = 110
 
-#: Pixels across a film at most, so that its file stays small.
+#: Maximum width of a film in pixels, for a small file.
 FILM_WIDTH = 640
 
 #: Pixels between the legend and the corner of a picture.
@@ -55,16 +55,16 @@ _BAR = (180, 10)
 
 
 class Scene3D(QObject):
-    """Shows the pores of a view in 3D, and gives the window back as it was.
+    """Shows the pores of a view in 3D, and restores the window afterwards.
 
-    `is_shown`: whether it does, or will when the ghost of the sample is made.
+    `is_shown`: whether it is shown, or will be once the transparent sample is computed.
     """
 
-    #: Whether it is wanted now.
+    #: Whether 3D was switched on or off.
     changed = Signal(bool)
-    #: It can be seen.
+    #: The scene is visible.
     shown = Signal()
-    #: Frames of a film that have been taken; 0 where none is being made.
+    #: Number of frames recorded; 0 if no film is being recorded.
     filmed = Signal(int)
 
     def __init__(self, viewer: Any) -> None:
@@ -75,7 +75,7 @@ class Scene3D(QObject):
         self._ghost: Any = None
         self._frames: list[QImage] = []
         self._timer = QTimer(self, timeout=self._take_frame)
-        self._worker = LatestOnlyWorker("ghost of the sample")
+        self._worker = LatestOnlyWorker("transparent sample")
         self._worker.returned.connect(self._begin)
         self._worker.failed.connect(lambda *_: self._begin(None, None))
 
@@ -86,16 +86,16 @@ class Scene3D(QObject):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be seen."""
+        """Whether the scene is visible."""
         return bool(self._before)
 
     @property
     def is_filming(self) -> bool:
-        """Whether a film is being made."""
+        """Whether a film is being recorded."""
         return bool(self._timer.isActive())
 
     def show(self, view: PoreView) -> None:
-        """Turn the pores to where they are seen well, alone, by their size, in their sample."""
+        """Show only the pores in 3D, coloured by size, inside the transparent sample."""
         if self.is_shown or view.tables.n_spatial != 3:
             return
         self._view = view
@@ -108,7 +108,7 @@ class Scene3D(QObject):
         self.changed.emit(True)
 
     def _begin(self, sample: Any, ghost: tuple[npt.NDArray[np.float32], int] | None) -> None:
-        """Show what has been wanted, once the ghost is there."""
+        """Show the scene, once the transparent sample is computed."""
         view, viewer, camera = self._view, self._viewer, self._viewer.scene.camera
         if view is None:
             return
@@ -121,10 +121,10 @@ class Scene3D(QObject):
         for layer in viewer.layers:
             layer.visible = unwrapped(layer) is view.layer
         if ghost is not None:
-            # before it is 3D: there napari cannot select labels under a pointer that has not moved
+            # before 3D: napari cannot handle labels there until the pointer has moved
             self._add_ghost(sample, *ghost)
         view.layer.opacity = 1.0
-        # in 3D the others would be hidden
+        # a selection would hide all other pores
         view.select(np.zeros_like(view.selected))
         viewer.dims.ndisplay = 3
         viewer.reset_view()
@@ -136,7 +136,7 @@ class Scene3D(QObject):
         self.shown.emit()
 
     def leave(self) -> None:
-        """Give the window back as it was before."""
+        """Restore the window."""
         view, self._view = self._view, None
         if view is None:
             return
@@ -183,7 +183,7 @@ class Scene3D(QObject):
         elif not self.is_filming:
             self._path, self._start = path, self._viewer.scene.camera.angles
             self._frames = []
-            # a frame a turn, so that the window lives on
+            # one frame per turn of the event loop, so that the window stays responsive
             self._timer.start()
 
     def _take_frame(self) -> None:
@@ -210,12 +210,12 @@ class Scene3D(QObject):
             self._timer.stop()
             self._frames = []
             self.filmed.emit(0)
-            show_info("The film was given up: 3D was left before its end.")
+            show_info("The film was cancelled because the 3D view was closed.")
 
     # ---- the sample
 
     def _sample(self, view: PoreView) -> Any:
-        """Return the image that the pores are of, or None where there is none like it."""
+        """Return the image of the pores, or None if no image fits."""
         shape = view.layer.data.shape
         images = [
             layer
@@ -224,11 +224,11 @@ class Scene3D(QObject):
             if layer.data.shape == shape and not is_preview(layer)
         ]
         named = [layer for layer in images if view.layer.name.startswith(layer.name)]
-        # of several the one whose name is most like that of the pores
+        # prefer the image whose name the pores have
         return max(named or images[:1], key=lambda layer: len(layer.name), default=None)
 
     def _add_ghost(self, sample: Any, values: npt.NDArray[np.float32], step: int) -> None:
-        # the middle of a block of voxels
+        # offset to the centre of a block of voxels
         shift = (np.array(sample.data.shape) - step * (np.array(values.shape) - 1) - 1) / 2
         self._ghost = Image(
             values,
@@ -236,7 +236,7 @@ class Scene3D(QObject):
             translate=np.array(sample.translate) + np.array(sample.scale) * shift,
             units=sample.units,
             axis_labels=sample.axis_labels,
-            name=f"{sample.name} ghost",
+            name=f"{sample.name} (transparent)",
             rendering="iso",
             iso_threshold=0.5,
             contrast_limits=(0, 1),
@@ -248,7 +248,7 @@ class Scene3D(QObject):
         self._viewer.add_layer(self._ghost)
         self._viewer.layers.selection = selected
 
-    # ---- what the user does
+    # ---- actions
 
     def _turned_flat(self, event: Any = None) -> None:
         if self._viewer.dims.ndisplay == 2:
@@ -261,7 +261,7 @@ class Scene3D(QObject):
 
 
 def paint_legend(image: QImage, view: PoreView) -> None:
-    """Write into the lower left corner of a picture what the colours of the pores mean."""
+    """Draw the legend of the colours into the lower left corner of a picture."""
     if not view.column:
         return
     painter = QPainter(image)
@@ -295,7 +295,7 @@ def paint_legend(image: QImage, view: PoreView) -> None:
 
 
 def _ghost_of(sample: Any, totals: dict[str, Any]) -> tuple[npt.NDArray[np.float32], int]:
-    """Return where there is material, coarsely, and the step between its voxels."""
+    """Return a coarse map of the solid, and the step between its voxels."""
     from scipy.ndimage import uniform_filter
 
     data = sample.data
@@ -304,7 +304,7 @@ def _ghost_of(sample: Any, totals: dict[str, Any]) -> tuple[npt.NDArray[np.float
     low, high = sample.contrast_limits
     limit = totals.get("threshold")
     is_solid = coarse > (limit if isinstance(limit, int | float) else (low + high) / 2)
-    # noise would make its surface rough
+    # smooth, because noise would make the surface rough
     smooth: npt.NDArray[np.float32] = uniform_filter(is_solid.astype(np.float32), 3, mode="nearest")
     return smooth, step
 
@@ -313,7 +313,7 @@ def _write_picture(image: QImage, kind: str, path: Path) -> None:
     if not image.save(str(path), kind.upper()):
         raise OutputError(
             f"The picture cannot be written as {kind.upper()} to {path.parent}. Is the disk full? "
-            "Save it in another place."
+            "Save it in another folder."
         )
 
 
@@ -321,7 +321,7 @@ def _write_film(frames: list[QImage], path: Path) -> None:
     from PIL import Image as Picture
 
     arrays = [_pixels(frame) for frame in frames]
-    # one palette for all, or colours would flicker
+    # one palette for all frames, to avoid flicker
     all_colours = Picture.fromarray(np.vstack([array[::8, ::8] for array in arrays]))
     palette, none = all_colours.quantize(255), Picture.Dither.NONE
     few = [Picture.fromarray(array).quantize(palette=palette, dither=none) for array in arrays]
@@ -331,7 +331,7 @@ def _write_film(frames: list[QImage], path: Path) -> None:
 
 
 def _pixels(image: QImage) -> npt.NDArray[np.uint8]:
-    """Return the pixels of an image of three colours, (y, x, 3)."""
+    """Return the pixels of an RGB image, (y, x, 3)."""
     bits: Any = image.constBits()
     flat = bits.asarray(image.sizeInBytes()) if hasattr(bits, "asarray") else bits
     rows = np.array(flat, np.uint8).reshape(image.height(), image.bytesPerLine())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hushpore.pores.tables.measures import Measure
 
 
-#: Characters of the longest line; a longer one could nest deeper than Python reads.
+#: Maximum length of a filter in characters; longer ones could exceed Python's recursion limit.
 LONGEST = 1000
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -52,10 +52,10 @@ def filter_rows(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return which rows of a table pass a filter.
 
     `text`: comparisons of columns and numbers, joined by ``and``, ``or``, ``not`` (or ``& | ~``,
-    which bind as loosely as the words) and parentheses. Empty lets every row pass. `table`: columns
-    of numbers and of True and False.
+    with the precedence of the words) and parentheses; empty for all rows. `table`: numeric and bool
+    columns.
     Returns: (rows,), bool. A comparison with a missing number (NaN) is false.
-    Raises InputError if the line cannot be read, names no column, or does not come to yes or no.
+    Raises InputError if the filter is invalid, names an unknown column, or is not a condition.
 
     Examples
     --------
@@ -67,13 +67,13 @@ def filter_rows(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
     if not text.strip():
         return np.ones(len(table), np.bool_)
     if len(text) > LONGEST:
-        raise InputError(f"The filter has {len(text)} characters; up to {LONGEST} are read.")
+        raise InputError(f"The filter has {len(text)} characters; at most {LONGEST} are allowed.")
     words = re.sub(r"&&?|\|\|?|~", lambda found: _WORDS[found.group()], text)
     try:
         tree = ast.parse(words.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         if re.search(r"[^=<>!]=[^=]", text):
-            raise InputError("To compare for being equal, write == (two signs).") from None
+            raise InputError("To test for equality, write == (two equals signs).") from None
         raise InputError(f"The filter cannot be read: {text.strip()}. {_HOW}") from None
     with np.errstate(all="ignore"):
         passing = _yes_or_no(tree.body, table)
@@ -81,16 +81,15 @@ def filter_rows(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one for each kind
-    """Return what a part of the expression comes to: a number, or an array over the rows."""
+    """Return the value of a part of the expression: a number, or an array over the rows."""
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
-            # as an array of floats, so that no power of whole numbers can take for ever
+            # as float, because powers of large integers could take for ever
             try:
                 return np.asarray(value, np.bool_ if isinstance(value, bool) else np.float64)
             except OverflowError:
                 raise InputError(
-                    f"A number of {len(str(value))} digits is larger than any that is counted with "
-                    "here: write at most 1e308."
+                    f"A number of {len(str(value))} digits is too large: use at most 1e308."
                 ) from None
         case ast.Name():
             return _column(node.id, table)
@@ -116,18 +115,18 @@ def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one f
 def _column(name: str, table: pd.DataFrame) -> npt.NDArray[Any]:
     if name not in table.columns:
         near = near_names(name, [str(column) for column in table.columns])
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(table)}."
+        hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(table)}."
         raise InputError(f"There is no column {name}: {hint}")
     values = table[name].to_numpy()
     if values.dtype.kind not in "buif":
-        raise InputError(f"The column {name} holds words, not numbers.")
+        raise InputError(f"The column {name} contains text, not numbers.")
     return np.asarray(values, np.bool_ if values.dtype.kind == "b" else np.float64)
 
 
 def near_names(name: str, names: Sequence[str], most: int = 3) -> list[str]:
-    """Return the names that someone may have meant, the likeliest first.
+    """Return the names that may have been meant, the most likely first.
 
-    Those that are spelt nearly so, and those of which it is a part.
+    Names with a similar spelling, and names that contain the given one.
 
     Examples
     --------
@@ -155,21 +154,20 @@ def _yes_or_no(node: ast.expr, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
 _UP = Qt.SortOrder.AscendingOrder
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
-#: Pixels of the narrowest column: a number of four digits with its exponent.
+#: Minimum width of a column in pixels: four digits with an exponent.
 NARROW = 72
 
-#: Columns whose numbers are names.
+#: Columns of labels, whose numbers are not quantities.
 NAMES = ("label", "pore_1", "pore_2")
 
 
 class TableModel(QAbstractTableModel):
-    """Gives Qt the rows that it shows, and no others; sorts and filters by index arrays.
+    """A table model that sorts and filters by index arrays.
 
-    A row of the table as it was given is called its position here; Qt counts the rows shown.
+    Positions are row numbers of the whole table; Qt counts the visible rows.
 
-    `whole`: the table as it was given. `positions`: (rows shown,): the position of each row that is
-    shown. `on_top`: (positions,), bool: rows that come before all others the next time that rows
-    are arranged.
+    `whole`: the whole table. `positions`: (visible rows,): position of each visible row. `on_top`:
+    (positions,), bool: rows to put first at the next `arrange`.
     """
 
     def __init__(self, measures: Sequence[Measure[Any]]) -> None:
@@ -178,7 +176,7 @@ class TableModel(QAbstractTableModel):
         self.show_table(pd.DataFrame())
 
     def show_table(self, table: pd.DataFrame, unit: str = "", n_spatial: int = 3) -> None:
-        """Show another table, all of its rows, in its own order."""
+        """Show all rows of another table, in its order."""
         self.beginResetModel()
         self.whole = table
         self._columns = [table[name].to_numpy() for name in table.columns]
@@ -191,11 +189,11 @@ class TableModel(QAbstractTableModel):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The rows that pass the filter, in the order in which they are shown."""
+        """The visible rows, in the order shown."""
         return self.whole.iloc[self.positions]
 
     def show_only(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Show the rows whose position is true in `mask`, (positions,)."""
+        """Show the rows with True in `mask`, (positions,)."""
         self._mask = mask
         self.arrange()
 
@@ -209,18 +207,18 @@ class TableModel(QAbstractTableModel):
         self.arrange()
 
     def rowCount(self, parent: QModelIndex | None = None) -> int:  # noqa: N802
-        """How many rows are shown."""
+        """Return the number of visible rows."""
         return 0 if parent is not None and parent.isValid() else len(self.positions)
 
     def columnCount(self, parent: QModelIndex | None = None) -> int:  # noqa: N802
-        """How many columns there are."""
+        """Return the number of columns."""
         return 0 if parent is not None and parent.isValid() else len(self._columns)
 
     def data(self, index: QModelIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        """Return the text of a cell, or where it stands in it."""
+        """Return the text or the alignment of a cell."""
         if role == Qt.ItemDataRole.DisplayRole:
             value = self._columns[index.column()][self.positions[index.row()]]
-            # the number of a pore is a name, and no count
+            # the label of a pore has no thousands separator
             is_name = self.whole.columns[index.column()] in NAMES
             return str(value) if is_name else cell_text(value)
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -230,7 +228,7 @@ class TableModel(QAbstractTableModel):
     def headerData(  # noqa: N802
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        """Return the title of a column with its unit; what it means, and its name elsewhere."""
+        """Return the title of a column with its unit, or its tooltip: meaning and column name."""
         if orientation == Qt.Orientation.Horizontal:
             if role == Qt.ItemDataRole.DisplayRole:
                 return self._titles[section]
@@ -244,7 +242,7 @@ class TableModel(QAbstractTableModel):
         return measure_of(column, self._measures)
 
     def arrange(self) -> None:
-        """Put the rows into their order, those on top first."""
+        """Order the rows: those on top first."""
         self.beginResetModel()
         rows = self._order[self._mask[self._order]]
         top = self.on_top[rows]
@@ -253,7 +251,7 @@ class TableModel(QAbstractTableModel):
 
 
 def cell_text(value: Any) -> str:
-    """Write a value as a cell shows it: four digits, yes or no, a dash where it is missing."""
+    """Return a value as text: four digits, yes or no, a dash if it is missing."""
     if isinstance(value, np.bool_ | bool):
         return "yes" if value else "no"
     if isinstance(value, np.floating | float):
@@ -263,7 +261,7 @@ def cell_text(value: Any) -> str:
 
 @cache
 def two_lines(heading: str, unit: str) -> str:
-    """Write the heading of a column, and its unit, in two lines about equally long.
+    """Return heading and unit of a column in two lines of similar length.
 
     Examples
     --------
@@ -272,14 +270,14 @@ def two_lines(heading: str, unit: str) -> str:
     """
     words = f"{heading}, {unit}".split(" ") if unit else heading.split(" ")
     ways = [(" ".join(words[:cut]), " ".join(words[cut:])) for cut in range(1, len(words) + 1)]
-    # the title of every column has two lines, so that all are as high
+    # always two lines, so that all titles are equally high
     return "\n".join(min(ways, key=lambda lines: max(map(len, lines))))
 
 
 class TableView(QTableView):
-    """Shows a `TableModel`; selects whole rows, and copies them with Ctrl+C.
+    """A table view of a `TableModel`, with selection of rows and Ctrl+C to copy them.
 
-    `measures`: what the columns are, by default those of pores.
+    `measures`: of the columns; by default those of pores.
     """
 
     #: The user has selected rows: (positions,), bool.
@@ -317,17 +315,17 @@ class TableView(QTableView):
             self.setColumnWidth(number, max(NARROW, width + 26))
 
     def height_of(self, rows: int) -> int:
-        """Return the pixels in which some rows are seen, title and scroll bar included."""
+        """Return the height in pixels for some rows, with title and scroll bar."""
         bar: int = self.horizontalScrollBar().sizeHint().height()
         title: int = self.horizontalHeader().sizeHint().height()
         row: int = self.verticalHeader().defaultSectionSize()
         return title + rows * row + bar + 2 * int(self.frameWidth()) + 6
 
     def select(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Select the rows whose position is true in `mask`, without telling so.
+        """Select the rows with True in `mask`, (positions,), without a signal.
 
-        One row is scrolled to. Several come to the top of the table: scattered over thousands of
-        rows they could be neither seen nor drawn fast.
+        Scrolls to a single row. Several rows are moved to the top: scattered over thousands of rows
+        they would not be visible, and slow to draw.
         """
         self._mask = mask
         self.rows.on_top = mask
@@ -341,7 +339,7 @@ class TableView(QTableView):
         return self.rows.positions[self._mask[self.rows.positions]]
 
     def copy(self) -> None:
-        """Copy the selected rows, with titles, as a spreadsheet takes them."""
+        """Copy the selected rows with titles, for a spreadsheet."""
         table = self.rows.whole.iloc[self.chosen_positions()]
         QApplication.clipboard().setText(as_csv(table, separator="\t") or "")
 
@@ -354,7 +352,7 @@ class TableView(QTableView):
             super().keyPressEvent(event)
 
     def _selected(self, *_: Any) -> None:
-        """Take over what the user has selected."""
+        """Update the selection from the view."""
         if not self._is_user_selection:
             return
         mask = np.zeros(len(self._mask), np.bool_)
@@ -365,11 +363,11 @@ class TableView(QTableView):
         self.chosen.emit(mask)
 
     def _select_again(self) -> None:
-        """Give the rows that are selected their look, wherever they are now."""
+        """Restore the selection in the view after a change of the order."""
         self._is_user_selection = False
         rows = np.flatnonzero(self._mask[self.rows.positions])
         chosen = QItemSelection()
-        # neighbours as one stretch
+        # neighbouring rows as one range
         for stretch in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
             if stretch.size:
                 first = self.rows.index(int(stretch[0]), 0)

@@ -1,4 +1,4 @@
-"""Libraries on their way into the process while the window goes on."""
+"""Loading of libraries in threads, without blocking the window."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 import pint
 from qtpy.QtCore import QObject, QTimer
 
-#: Milliseconds in which a widget that was opened is there and drawn.
+#: Milliseconds until an opened widget is drawn.
 UNTIL_DRAWN = 300
 
 _loading_units, _loading_torch = threading.Lock(), threading.Lock()
 
-#: Libraries of PyTorch, each with what it needs; symbols of the first are those of all.
+#: Libraries of PyTorch, and whether their symbols are global.
 _LIBRARIES = {"libtorch_global_deps.so": True, "libtorch_python.so": False}
 
 
 def start_once_drawn(owner: QObject, worker: Any) -> None:
-    """Start a `JobWorker` that imports, once a widget that is being made is on the screen.
+    """Start a `JobWorker` that imports libraries once a new widget is on the screen.
 
-    Both take Python's lock in turns: with the imports beside it a widget took 1.1 s of the clock to
-    open, and 0.2 s of work. Nothing is started where the widget, or the worker, is gone by then.
+    Otherwise both compete for Python's lock, and the widget takes 1.1 s instead of 0.2 s to open.
+    Nothing is started if the widget or the worker has been deleted by then.
     """
     timer = QTimer(owner, singleShot=True)
     timer.timeout.connect(worker.start)
@@ -37,34 +37,34 @@ def start_once_drawn(owner: QObject, worker: Any) -> None:
 
 
 def load_units() -> None:
-    """Load the units that layers have, unless they are there; in any thread but the window's.
+    """Load pint's units, which layers need; in any thread except that of the window.
 
-    pint loads them when they are first needed, which would stop the window for 0.25 s. Where two
-    threads need them first, either finds them half there, and a scan that is dropped then cannot be
-    opened. So they are loaded apart, and put in their place when all of them are known.
+    pint loads them at first use, which would block the window for 0.25 s. If two threads use them
+    first, both see them half loaded, and opening a scan fails. So they are loaded separately and
+    put in place when complete.
     """
     untyped: Any = pint
     units = untyped.application_registry
     with _loading_units:
         if type(units.get()) is untyped.LazyRegistry:
             found = untyped.UnitRegistry(on_redefinition="raise")
-            # unless the window has needed some meanwhile
+            # unless the window has loaded them meanwhile
             if type(units.get()) is untyped.LazyRegistry:
                 units.set(found)
         while not units.get()._initialized:
-            # the window loads them now
+            # the window is loading them
             time.sleep(0.01)
 
 
 def load_torch_libraries() -> None:
-    """Have the system load the libraries of PyTorch, before it is imported.
+    """Load the shared libraries of PyTorch before it is imported.
 
-    While Python itself loads a library it keeps its lock, and the window stands still: 0.44 s for
-    PyTorch. For a C function it gives the lock away, and the one that loads is such. Where they are
-    elsewhere, or cannot be loaded, nothing is done: the import says why.
+    Python keeps its lock while it loads a library, which would block the window for 0.44 s. Calling
+    dlopen by ctypes releases the lock. If that is not possible, nothing is done, and the import
+    reports the reason.
 
-    Two threads load them one after the other: the system has a lock of its own, and whoever asks
-    for a library meanwhile holds Python's and waits for that, which stopped the window for 0.2 s.
+    Only one thread at a time: dlopen has its own lock, and a thread that waits for it while holding
+    Python's blocked the window for 0.2 s.
     """
     if sys.platform != "linux" or "torch" in sys.modules:
         return

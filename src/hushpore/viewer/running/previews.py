@@ -1,4 +1,4 @@
-"""Layers that show a slice of a result: while its job runs, or as its settings would make it."""
+"""Preview layers: a slice of the result of a running job, or of the current settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
-from hushpore.viewer.layers.lineage import CANCELLED, PREVIEW, find_layer, mark_as_made
+from hushpore.viewer.layers.lineage import CANCELLED, PREVIEW, layer_with, mark_as_made
 from hushpore.viewer.running.task import slice_on_screen
 from hushpore.viewer.running.worker import LatestOnlyWorker, gc_frozen
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Target
 
 
-#: How much of the slice is seen through labels.
+#: Opacity of labels over the slice.
 OPACITY = 0.6
 
-#: Standard deviation of a preview, as a share of the contrast range, up to which it is a blank: a
-#: network that has learnt nothing yet gives 0.003, one that begins to see gives 0.05.
+#: Standard deviation of a preview, as a share of the contrast range, up to which it counts as
+#: blank: an untrained network gives 0.003, one that begins to show structure 0.05.
 BLANK = 0.01
 
-#: What changes of where a layer lies, with its slice and with the voxel size of the scan.
+#: Attributes of a preview that depend on its slice and on the voxel size.
 _MOVED = ("scale", "units", "translate")
 
 
 class Previews:
     """The previews of one running job.
 
-    A preview is a layer one slice thick, in the place of that slice, so that on the screen the
-    slice itself seems to change; no copy of the volume is made.
+    A preview is a layer one slice thick at the position of that slice, so that the slice itself
+    seems to change; the volume is not copied.
     """
 
     def __init__(self, viewer: Any, target: Target) -> None:
@@ -48,22 +48,22 @@ class Previews:
         self._made: dict[str, Any] = {}
 
     def make(self, preview: Preview) -> None:
-        """Make the layer of a preview that has none yet, to be shown later.
+        """Create the layer of a new preview, to be shown later.
 
-        For the thread of the job: napari takes up to a tenth of a second for it.
+        In the thread of the job, because it takes napari up to 0.1 s.
         """
         is_first = preview.name not in self._made and preview.name not in self._layers
         if is_first and not self._is_blank(preview.image):
             self._made[preview.name] = self._layer_of(preview)
 
     def show(self, preview: Preview) -> None:
-        """Lay a slice over its place in the volume, and refine it from then on.
+        """Show a preview over its slice, or update it.
 
-        It begins when there is something to see: until then the user's own slice is better.
+        Blank previews are not shown: the original slice is better.
         """
         layer = self._layers.get(preview.name)
         if layer is not None:
-            # a user who deletes the preview does not want it
+            # not after the user has deleted the preview
             if layer in self._viewer.layers:
                 self._refine(layer, preview)
         elif not self._is_blank(preview.image):
@@ -75,30 +75,30 @@ class Previews:
                 self._go_to(layer)
 
     def has(self, preview: Preview) -> bool:
-        """Whether there is a layer for it."""
+        """Whether the preview has a layer."""
         return preview.name in self._layers
 
     def only_refines(self, preview: Preview) -> bool:
-        """Whether it only refines a slice that is shown already."""
+        """Whether the preview only updates a slice that is already shown."""
         layer = self._layers.get(preview.name)
         return layer is not None and bool(layer.metadata[METADATA_KEY]["index"] == preview.index)
 
     def slice_index(self) -> int | None:
-        """Return the slice that is previewed, for the user may be looking at another."""
+        """Return the index of the previewed slice, which may not be on the screen."""
         indices = (layer.metadata[METADATA_KEY]["index"] for layer in self._shown())
         return next((int(index[-1]) for index in indices if index), None)
 
     def go_to(self) -> None:
-        """Show the slice that is previewed."""
+        """Go to the previewed slice."""
         for layer in self._shown():
             self._go_to(layer)
 
     def adopt(self, made: Any) -> Any:
-        """Let a preview become a layer of the result, or return None where there is none.
+        """Turn a preview into a layer of the result and return it, or None if there is none.
 
-        napari takes a fifth of a second to remove a layer, in which the window would stand still.
+        Removing the preview would block the window for 0.2 s.
 
-        `made`: the layer of the result; the preview takes over what it shows.
+        `made`: the layer of the result, whose contents the preview takes over.
         """
         for name, layer in self._layers.items():
             if layer in self._shown() and type(layer) is type(made):
@@ -110,10 +110,10 @@ class Previews:
         return None
 
     def keep(self) -> list[Any]:
-        """Leave them to the user, one slice each, hidden under what they were made of."""
+        """Keep the previews as hidden layers below their scan, one slice each."""
         kept = self._shown()
         self._layers.clear()
-        below = find_layer(self._viewer, self._target.layer)
+        below = layer_with(self._viewer, self._target.layer)
         for layer in kept:
             layer.visible = False
             layer.name = layer.name.replace(PREVIEW, f"{_slice_of(layer)}{CANCELLED}")
@@ -124,7 +124,7 @@ class Previews:
         return kept
 
     def remove(self) -> None:
-        """Take away what is left of them."""
+        """Remove the previews."""
         for layer in self._shown():
             self._viewer.layers.remove(layer)
         self._layers.clear()
@@ -144,8 +144,8 @@ class Previews:
     def _refine(self, layer: Any, preview: Preview) -> None:
         layer.data = _image(preview)
         layer.metadata[METADATA_KEY]["index"] = preview.index
-        # the layer may have been given another voxel size since the job began
-        below = find_layer(self._viewer, self._target.layer)
+        # the input layer may have another voxel size since the job started
+        below = layer_with(self._viewer, self._target.layer)
         whole = self._target.placement if below is None else placement_of(below)
         before, now = placement_of(layer), _at_slice(whole, preview)
         for name in _MOVED:
@@ -167,7 +167,7 @@ class Previews:
             dims.set_point(dims.ndim - layer.ndim + axis, float(layer.extent.world[0][axis]))
 
     def _slices_away(self, layer: Any) -> float:
-        """How many slices lie between the preview and what is on the screen, at most."""
+        """Return the distance between the preview and the slice on the screen, in slices."""
         dims = self._viewer.dims
         first = dims.ndim - layer.ndim
         away = [
@@ -178,18 +178,18 @@ class Previews:
 
 
 def _at_slice(placement: Placement, preview: Preview) -> Placement:
-    """Return where the slice of a preview lies in a layer."""
+    """Return the placement of the slice of a preview."""
     return placement.at((*preview.index, 0, 0))
 
 
 def _slice_of(layer: Any) -> str:
-    """Return which slice a preview is of, as its name says it; empty of a single image."""
+    """Return the slice of a preview for its name; empty for a single image."""
     index = layer.metadata[METADATA_KEY]["index"]
     return f", slice {index[-1]}" if index else ""
 
 
 def _add_unselected(viewer: Any, layer: Any) -> None:
-    """Add a layer; what the user has at hand stays at hand, unless another is by then."""
+    """Add a layer without changing the selection of the user."""
     selected = set(viewer.layers.selection)
     viewer.add_layer(layer)
 
@@ -197,7 +197,7 @@ def _add_unselected(viewer: Any, layer: Any) -> None:
         if unwrapped(viewer.layers.selection.active) is unwrapped(layer):
             viewer.layers.selection = selected.intersection(viewer.layers)
 
-    # in a turn of its own, as it draws all controls
+    # in the next turn, because it redraws all controls
     QTimer.singleShot(0, select_again)
 
 
@@ -207,26 +207,26 @@ def _image(preview: Preview) -> Any:
 
 
 class SlicePreview(QObject):
-    """A layer one slice thick that follows the slice on the screen, while it is wanted.
+    """A layer one slice thick that follows the slice on the screen.
 
-    What it shows is found in a thread, one slice at a time and always the newest wanted. A subclass
-    says how, by `_follow`.
+    It is computed in a thread, one slice at a time and always the newest. A subclass gives the
+    computation to `_follow`.
 
-    `what`: what is shown, for messages. `title`: of the layer, after the name of the volume.
-    `colours`: of the labels that are found, from 1; none where it is an image, which then looks as
-    that of the volume. `layer`: the layer that shows it, or None.
+    `what`: name for messages. `title`: of the layer, after the name of the volume. `colours`: of
+    the labels from 1; empty for an image, which has the appearance of the volume. `layer`: the
+    preview layer, or None.
     """
 
-    #: The user has deleted the layer, and so does not want it.
+    #: The user has deleted the layer.
     dismissed = Signal()
-    #: Why there is nothing to see; empty where there is.
+    #: Why there is no preview; empty if there is one.
     message_changed = Signal(str)
 
     def __init__(self, viewer: Any, what: str, title: str, colours: Sequence[str] = ()) -> None:
         super().__init__()
         self._viewer, self._what, self._title, self._colours = viewer, what, title, colours
         self.layer: Any = None
-        self._target: Target | None = None  # None while nothing is wanted
+        self._target: Target | None = None  # None while the preview is off
         self._find: Callable[[tuple[int, ...]], Job] | None = None
         self._is_away = False
         self._worker = LatestOnlyWorker(f"{what} of a slice")
@@ -238,33 +238,33 @@ class SlicePreview(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a slice that is wanted is not shown yet."""
+        """Whether a requested slice is not shown yet."""
         return self._worker.is_busy
 
     def is_of(self, target: Target) -> bool:
-        """Whether it shows the values of this volume already, with the voxel size that it has."""
+        """Whether it already shows this volume, with its voxel size."""
         if self._target is None:
             return False
         before, now = self._target.volume, target.volume
-        is_there = (before.spacing, before.unit, before.origin)
-        return before.data is now.data and is_there == (now.spacing, now.unit, now.origin)
+        geometry = (before.spacing, before.unit, before.origin)
+        return before.data is now.data and geometry == (now.spacing, now.unit, now.origin)
 
     def hide(self) -> None:
-        """Show none."""
+        """Switch the preview off."""
         self._target = None
         self._is_away = False
         self._worker.cancel()
         layer, self.layer = self.layer, None
         if layer is not None:
-            # one slice: no garbage that is worth a search
+            # one slice is not worth a garbage collection
             with gc_frozen():
                 self._viewer.layers.remove(layer)
 
     def _follow(self, target: Target, find: Callable[[tuple[int, ...]], Job]) -> None:
-        """Show what is found of a volume, from now on, in the slice on the screen.
+        """Start to show the result of a computation for the slice on the screen.
 
-        `find`: returns the job that finds it, of which the slice is at this position on the leading
-        axes: an array (y, x).
+        `find`: given the position on the leading axes, returns the job that computes the array
+        (y, x).
         """
         self._target, self._find = target, find
         self._request()
@@ -275,8 +275,7 @@ class SlicePreview(QObject):
         index = slice_on_screen(self._viewer, self._target)
         if index is None:
             self._worker.cancel()
-            words = f"The {self._what} is shown on slices: switch 3D off to see it."
-            self.message_changed.emit(words)
+            self.message_changed.emit(f"The preview ({self._what}) is shown in 2D only.")
             if self.layer is not None and self.layer.visible:
                 self.layer.visible, self._is_away = False, True
             return
@@ -292,7 +291,7 @@ class SlicePreview(QObject):
             self.layer = self._layer_of(target, index, image.copy())
             _add_unselected(self._viewer, self.layer)
             return
-        # in place: for another array napari compiles what draws the layer anew
+        # in place: for a new array napari would recompile its shader
         np.copyto(self.layer.data, image)
         self.layer.refresh(extent=False, highlight=False)
         if self.layer.metadata[METADATA_KEY]["index"] != index:
@@ -312,7 +311,7 @@ class SlicePreview(QObject):
         }
         if not self._colours:
             return Image(image, **words, **target.appearance)
-        # not a direct one, for which napari compiles code for 1.5 s in every session
+        # not a DirectLabelColormap: napari compiles code for it, 1.5 s in every session
         colours = CyclicLabelColormap(colors=["transparent", *self._colours])
         return Labels(image, **words, colormap=colours, opacity=OPACITY)
 

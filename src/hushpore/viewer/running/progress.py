@@ -1,4 +1,4 @@
-"""Progress in words and numbers, and the buttons and the bar of a running job."""
+"""Progress of a running job: estimates, texts, buttons and the bar."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from hushpore.base.events import Progress
 
 
-#: Parts that a whole job is shown in.
+#: Steps of the progress bar.
 BAR_STEPS = 1000
 
-#: Looks at a job that are kept for an estimate.
+#: Samples kept for an estimate.
 MAX_SAMPLES = 64
 
-#: Seconds over which a rate is taken.
+#: Seconds over which the rate is averaged.
 RATE_WINDOW = 10.0
 
 
 class Eta:
-    """Estimates the time left from the share that is done.
+    """Estimates the remaining time from the fraction done.
 
-    The rate is the median of the rates between looks an eighth of the job so far apart: a pause,
-    or a first step that is slow, spoils a few of them only.
+    Uses the median of the rates between samples that are an eighth of the elapsed job apart, so
+    that a pause or a slow first step affects only a few of them.
 
     `clock`: seconds; for tests.
     """
@@ -45,14 +45,14 @@ class Eta:
         self._apart = 0.0
 
     def left(self, fraction: float) -> float | None:
-        """Return the seconds left, or None where it is too early to say."""
+        """Return the remaining seconds, or None if it is too early to estimate them."""
         now, seen = self._clock(), self._seen
         if fraction <= 0:
             return None
         if not seen or now - seen[-1][0] >= self._apart:
             seen.append((now, fraction))
         if len(seen) > MAX_SAMPLES:
-            # twice as far apart from now on, so that a long job takes no more memory
+            # sample half as often from now on, to bound the memory of a long job
             del seen[1::2]
             self._apart = 2 * (seen[-1][0] - seen[0][0]) / MAX_SAMPLES
         start, before = seen[0]
@@ -62,13 +62,13 @@ class Eta:
         pairs = zip(looks, looks[max(len(looks) // 8, 1) :], strict=False)
         rate = median((b - a) / (t - s) for (s, a), (t, b) in pairs if t > s)
         if rate <= 0:
-            # it has stood still for most of the time: all that is known is the whole
+            # mostly idle: use the average over the whole job
             rate = (fraction - before) / (now - start)
         return (1 - fraction) / rate
 
 
 class RateMeter:
-    """Tells how much is done a second, over the last `RATE_WINDOW` seconds of a stage.
+    """Measures the rate of a stage over the last `RATE_WINDOW` seconds.
 
     `clock`: seconds; for tests.
     """
@@ -85,7 +85,7 @@ class RateMeter:
         return self._clock() - self._start
 
     def rate(self, progress: Progress) -> float | None:
-        """Return how much is done a second, or None where it is too early to say."""
+        """Return the rate per second, or None if it is too early to measure it."""
         now, seen = self._clock(), self._seen
         if progress.stage != self._stage:
             self._stage = progress.stage
@@ -100,7 +100,7 @@ class RateMeter:
 
 
 def duration(seconds: float) -> str:
-    """Write seconds as m:ss or h:mm:ss."""
+    """Return seconds as m:ss or h:mm:ss."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, rest = divmod(rest, 60)
@@ -108,20 +108,21 @@ def duration(seconds: float) -> str:
 
 
 def stage_text(progress: Progress) -> str:
-    """Write what is being done: 'training, 300 of 1,500 steps'."""
+    """Return the stage and its progress: 'Training: 300 of 1,500 steps'."""
+    stage = f"{progress.stage[:1].upper()}{progress.stage[1:]}"
     if not progress.total or not progress.unit:
-        return progress.stage
-    return f"{progress.stage}, {progress.done:,} of {progress.total:,} {progress.unit}"
+        return f"{stage} …"
+    return f"{stage}: {progress.done:,} of {progress.total:,} {progress.unit}"
 
 
 def bar_text(progress: Progress, left: float | None) -> str:
-    """Write how far it is: '62 % · 0:41 left'."""
+    """Return the text of the bar: '62 % · 0:41 left'."""
     text = f"{100 * progress.fraction:.0f} %"
     return text if left is None else f"{text} · {duration(left)} left"
 
 
 def canvas_text(title: str, progress: Progress, rate: float | None, left: float | None) -> str:
-    """Write the line on the canvas: 'Denoise scan: training, 62 %, 18 steps/s, 0:41 left'."""
+    """Return the line on the canvas: 'Denoise scan: training, 62 %, 18 steps/s, 0:41 left'."""
     parts = [f"{title}: {progress.stage}"]
     if progress.fraction > 0:
         parts.append(f"{100 * progress.fraction:.0f} %")
@@ -134,10 +135,10 @@ def canvas_text(title: str, progress: Progress, rate: float | None, left: float 
 
 
 class RunButtons(QWidget):
-    """Run, which is Cancel while a job runs, and Finish now; each says why it cannot be pressed.
+    """Run, which is Cancel while a job runs, and Finish now; tooltips say why one is disabled.
 
-    `title`: what the job does: "Denoise". `ends_early_in`: stage that can be cut short with a
-    result; empty for a job that has none before its end.
+    `title`: of the job, "Denoise". `ends_early_in`: stage that can be stopped early with a result;
+    empty if there is none.
     """
 
     def __init__(self, title: str, ends_early_in: str) -> None:
@@ -150,78 +151,79 @@ class RunButtons(QWidget):
         line.setStretch(1, 1)
 
     def show_idle(self, why_not: str) -> None:
-        """Offer Run, unless there is a reason against it."""
+        """Show Run; disabled if there is a reason."""
         self.finish.hide()
-        tip = why_not or with_key(f"{self._title} on this layer.", RUN)
+        tip = why_not or with_key(f"{self._title}: run on the input layer", RUN)
         offer(self.run, "Run", tip, not why_not)
 
     def show_running(self) -> None:
-        """Offer Cancel, and Finish now for a job that has something before its end."""
-        tip = with_key("Stop; only what the preview shows is kept.", CANCEL)
+        """Show Cancel, and Finish now for a job that can be stopped early."""
+        kept = "slice and the training so far are" if self._ends_early_in else "slice is"
+        tip = with_key(f"Cancel. The preview {kept} kept.", CANCEL)
         offer(self.run, "Cancel", tip)
         self.finish.setVisible(bool(self._ends_early_in))
-        offer(self.finish, "Finish now", "Nothing has been learnt yet.", False)
+        offer(self.finish, "Finish now", "Training has not started yet.", False)
 
     def show_stage(self, stage: str) -> None:
-        """Offer Finish now in the stage that can be cut short."""
-        is_it = stage == self._ends_early_in
-        why_not = f"While {stage} there is nothing to cut short."
-        tip = "End now and keep the result so far." if is_it else why_not
-        offer(self.finish, "Finish now", tip, is_it)
+        """Enable Finish now in the stage that can be stopped early."""
+        is_possible = stage == self._ends_early_in
+        why_not = f"Only available during {self._ends_early_in}; now: {stage}."
+        tip = "Stop training now and denoise the whole scan." if is_possible else why_not
+        offer(self.finish, "Finish now", tip, is_possible)
 
     def show_cancelling(self) -> None:
-        """Say that the job has been asked to stop."""
-        offer(self.run, "Cancelling …", "The job stops after the step that it is in.", False)
+        """Show that the job was asked to stop."""
+        offer(self.run, "Cancelling …", "The job stops after the current step.", False)
         offer(self.finish, "Finish now", "The job is being cancelled.", False)
 
     def show_finishing(self) -> None:
-        """Say that the job has been asked to end with what it has."""
-        tip = "The result is made of what was learnt so far."
+        """Show that the job was asked to finish early."""
+        tip = "Training stops after the current step; then the whole scan is denoised."
         offer(self.finish, "Finishing …", tip, False)
 
 
 def offer(button: QPushButton, text: str, tip: str, is_allowed: bool = True) -> None:
-    """Say what a button does, or why it cannot be pressed."""
+    """Set the text and the tooltip of a button, and enable or disable it."""
     button.setText(text)
     button.setToolTip(tip)
     button.setEnabled(is_allowed)
 
 
 class JobProgress(QWidget):
-    """A bar with percent and time left, and the stage in words; hidden while no job runs.
+    """A progress bar with the time left, and the stage in words; hidden while no job runs.
 
-    `bar`: its parts are `BAR_STEPS`. `stage`: its link leads to the preview.
+    `bar`: has `BAR_STEPS` steps. `stage`: has a link to the preview.
     """
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
-        # never a bar that only moves to and fro: it draws the window anew all the time
+        # no indeterminate bar: it would redraw the window all the time
         self.bar = QProgressBar(maximum=BAR_STEPS)
         self.stage = RichLabel(viewer)
-        #: The layer whose job this is, where another is chosen.
+        #: Name of the layer of the job, if another one is chosen.
         self.of = ""
         fill(QVBoxLayout(self), self.bar, self.stage, spacing=2)
         self.hide()
 
     def begin(self) -> None:
-        """Show that a job has begun, of which nothing is known yet."""
+        """Show that a job has started, without progress yet."""
         self.bar.setValue(0)
         self.bar.setFormat("")
-        self.stage.say("preparing")
+        self.stage.say("Preparing …")
         self.show()
 
     def show_progress(
         self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
     ) -> None:
-        """Show how far the job is; while that is not known, how long it has taken so far.
+        """Show the progress of the job, or the elapsed time as long as there is none.
 
-        `left`: seconds left, where they are known.
+        `left`: remaining seconds, or None.
         """
         is_known = progress.fraction > 0
         self.bar.setValue(round(BAR_STEPS * progress.fraction))
-        self.bar.setFormat(bar_text(progress, left) if is_known else f"{duration(elapsed)} so far")
+        self.bar.setFormat(bar_text(progress, left) if is_known else duration(elapsed))
         name = f"{self.of}: " if self.of else ""
         text = html.escape(f"{name}{stage_text(progress)}")
         if previewed is not None:
-            text += " · " + link("preview", f"preview in slice {previewed}")
+            text += " · " + link("preview", f"preview: slice {previewed}")
         self.stage.say(text)

@@ -1,4 +1,4 @@
-"""What a running job says, shown in the widget that runs it."""
+"""Shows the events of a running job in its widget."""
 
 from __future__ import annotations
 
@@ -35,35 +35,34 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.timing_panel import TimingPanel
     from hushpore.viewer.running.worker import JobWorker
 
-#: Milliseconds between two looks at the running job.
+#: Milliseconds between two polls of the running job.
 POLL_INTERVAL = 125
 
-#: Seconds that a job must still take for a preview to begin: its layer takes napari, and the job
-#: beside it, up to a third of a second, and the result itself is there soon.
+#: Remaining seconds below which no preview is started: its layer costs napari and the job up to a
+#: third of a second.
 MIN_REMAINING = 2.0
 
-#: Seconds that a job has run when it is shown outside its widget too, on the canvas and in the
-#: activity dock: napari takes some hundredths of a second to put it there, and as much to take it
-#: away, and who has waited no longer has not looked for it.
+#: Seconds after which a job is also shown on the canvas and in the activity dock: that takes napari
+#: some hundredths of a second, which is not worth it for shorter jobs.
 OUTSIDE_DELAY = 1
 
-#: What is shown before the job has said anything.
-_BEGUN = Progress("preparing", 0, 0, "", 0.0)
+#: Shown before the first event of a job.
+_STARTED = Progress("preparing", 0, 0, "", 0.0)
 
 
 @dataclass
 class RunState:
-    """The worker of a running job, and its traces in the viewer: previews, canvas, activity dock.
+    """A running job with its displays in the viewer: previews, canvas line, activity dock.
 
-    `cancel`: what Cancel in the activity dock does.
+    `cancel`: called by Cancel in the activity dock.
     """
 
     viewer: Any
     worker: JobWorker
     target: Target
     cancel: Callable[[], None]
-    notes: list[Note] = field(default_factory=list)  # what it has remarked so far
-    notes_shown: int = 0  # how many of them have been shown
+    notes: list[Note] = field(default_factory=list)  # of the job so far
+    notes_shown: int = 0  # number of notes shown so far
     eta: Eta = field(default_factory=Eta)
     meter: RateMeter = field(default_factory=RateMeter)
 
@@ -73,46 +72,46 @@ class RunState:
         self.line = StatusLine(self.viewer)
         self._activity: Activity | None = None
         self._is_over = False
-        # napari looks for garbage when a layer goes, which may have held gigabytes
+        # napari collects garbage when a layer is removed, which may free gigabytes
         self.viewer.layers.events.removing.connect(self._layer_removing)
 
     @property
     def is_shown_outside(self) -> bool:
-        """Whether it has run long enough to be shown on the canvas and in the activity dock."""
+        """Whether the job has run long enough for the canvas and the activity dock."""
         return self.meter.elapsed >= OUTSIDE_DELAY
 
     def send_attention(self) -> None:
-        """Tell the job which of its slices is on the screen."""
+        """Send the position of the slice on the screen to the job."""
         index = slice_on_screen(self.viewer, self.target)
         if index is not None:
             self.worker.attend(index)
 
     def _prepare(self, event: Event) -> None:
-        """Make ready in the thread of the job what is shown of an event."""
+        """Create the layer of a preview, in the thread of the job."""
         if isinstance(event, Preview):
-            # what goes wrong does so again when it is shown, and is said then
+            # an error occurs again in `show_preview` and is reported there
             with suppress(Exception):
                 self.previews.make(event)
 
     def show_preview(self, preview: Preview) -> None:
-        """Show a preview; what goes wrong with it becomes a note and must not touch the job."""
+        """Show a preview; an error becomes a note and does not affect the job."""
         try:
             self.previews.show(preview)
         except Exception as error:
             self.notes.append(Note(f"The preview could not be shown: {error}", warning=True))
 
     def show_activity(self, progress: Progress) -> None:
-        """Say in the activity dock how far the job is; napari handles other events in it."""
+        """Show the progress in the activity dock; napari processes events meanwhile."""
         if self._activity is None and self.is_shown_outside:
             self._activity = Activity(self.worker.name, self.cancel)
             if self._is_over:
-                # the end of this very job was among them
+                # the end of this job was among them
                 self._activity.close()
         if self._activity is not None:
             self._activity.show(progress)
 
     def remove(self) -> None:
-        """Take away every trace."""
+        """Remove all displays."""
         self._is_over = True
         self.viewer.layers.events.removing.disconnect(self._layer_removing)
         self.previews.remove()
@@ -122,21 +121,19 @@ class RunState:
 
     def _layer_removing(self, event: Any) -> None:
         if is_preview(self.viewer.layers[event.index]):
-            # one slice, whose memory can wait
+            # one slice: its memory can wait
             return
         unfreeze_for_this_turn()
 
 
 class ProgressPresenter(QObject):
-    """Looks at the running job eight times a second and shows what is new.
+    """Polls the running job eight times a second and shows its new events.
 
-    Notes are shown at once, and so are previews of a slice that none is shown of. What refines a
-    preview, progress, times and curves are shown together, on the canvas too, as often as drawing
-    them allows (`RedrawThrottle`): Qt puts the whole window together anew for whatever changes in
-    it, once for all that changes in one turn.
+    Notes and the first preview of a slice are shown at once. Updates of a preview, progress, timing
+    and curves are shown together, at the rate that `RedrawThrottle` allows, because Qt redraws the
+    whole window for any change, once per turn of the event loop.
 
-    `parent`: the widget, with which it goes. `buttons`, `progress`, `notes`, `timing`: its parts
-    that follow the job.
+    `parent`: the widget. `buttons`, `progress`, `notes`, `timing`: its parts that show the job.
     """
 
     def __init__(
@@ -151,20 +148,20 @@ class ProgressPresenter(QObject):
         self._buttons, self._progress = buttons, progress
         self._remarks, self._timing = remarks, timing
         self._state: RunState | None = None
-        self._latest = Update(_BEGUN)
+        self._latest = Update(_STARTED)
         self._is_new = False
         self._seconds = 0
         self._throttle = RedrawThrottle()
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self.poll)
-        # a turn of its own: a new preview is laid out and drawn before
+        # in the next turn: a new preview is drawn before
         self._refresh_timer = QTimer(self, singleShot=True, timeout=self._refresh)
-        # by the turn after a change Qt has drawn it
+        # Qt has drawn a change by the following turn
         self._drawn_timer = QTimer(self, singleShot=True, timeout=self._throttle.end)
 
     def begin(self, state: RunState) -> None:
-        """Show that a job has begun, and follow it."""
+        """Show a started job, and follow it."""
         coalesce_redraws(self._progress)
-        self._state, self._latest = state, Update(_BEGUN)
+        self._state, self._latest = state, Update(_STARTED)
         self._timing.begin(state.worker.trace)
         self._buttons.show_running()
         self._progress.begin()
@@ -172,7 +169,7 @@ class ProgressPresenter(QObject):
         self._timer.start()
 
     def end(self) -> None:
-        """Show what the job has said last but for previews, and take away what was for it alone."""
+        """Show the last events except previews, and remove the displays of the job."""
         assert self._state is not None
         state, self._state = self._state, None
         self._timer.stop()
@@ -181,18 +178,18 @@ class ProgressPresenter(QObject):
         self._collect(update)
         self._show_times()
         # previews may be as large as the scan
-        self._latest = Update(_BEGUN)
+        self._latest = Update(_STARTED)
         state.remove()
         self._progress.hide()
 
     def poll(self) -> None:
-        """Take what the job has said since the last look."""
+        """Take the new events of the job."""
         state = self._state
         if state is None:
             return
         before = state.worker.waits_for
         if before is not None and not state.worker.is_cancelling:
-            self._progress.stage.say(html.escape(f"waiting for {before.name} to finish"))
+            self._progress.stage.say(html.escape(f"Waiting for {before.name} to finish …"))
             return
         state.send_attention()
         update = state.worker.take()
@@ -215,7 +212,7 @@ class ProgressPresenter(QObject):
             self._remarks.show_remarks(state.notes)
 
     def _collect(self, update: Update) -> None:
-        """Keep what is shown later."""
+        """Keep events that are shown later."""
         latest = self._latest
         latest.progress = update.progress or latest.progress
         latest.timing = update.timing or latest.timing
@@ -225,15 +222,15 @@ class ProgressPresenter(QObject):
         self._is_new |= any(news)
 
     def _is_worth_a_preview(self, state: RunState) -> bool:
-        """Whether the rest of the job is worth a preview, if it goes on as it did."""
+        """Whether the remaining time, at the current speed, is worth a preview."""
         assert self._latest.progress is not None
         fraction = self._latest.progress.fraction
         return state.meter.elapsed * (1 - fraction) >= MIN_REMAINING * fraction
 
     def _has_news(self, state: RunState) -> bool:
-        """Whether there is something new: of a job whose end cannot be seen, another second.
+        """Whether there are new events, or a new second of a job without known progress.
 
-        Of any job the one from which on it is shown outside the widget.
+        Also in the second from which the job is shown outside its widget.
         """
         assert self._latest.progress is not None
         seconds = int(state.meter.elapsed)
@@ -245,7 +242,7 @@ class ProgressPresenter(QObject):
         if state is None or progress is None:
             return
         self._throttle.begin()
-        # first, for napari handles other events in it, the end of this very job among them
+        # first, because napari processes events in it, maybe the end of this job
         with redraws_suspended(self._progress):
             state.show_activity(progress)
         if self._state is not state:

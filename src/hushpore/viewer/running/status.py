@@ -1,4 +1,4 @@
-"""A job outside its widget: progress in napari's activity dock, and a line on the canvas."""
+"""Progress of a job outside its widget: napari's activity dock and a line on the canvas."""
 
 from __future__ import annotations
 
@@ -55,20 +55,19 @@ def _end_task(window: Any, task: Any, status: Status, *_: object) -> None:
 
 
 class Activity(cancelable_progress):
-    """A line in napari's activity dock whose Cancel works.
+    """A progress bar in napari's activity dock with a working Cancel.
 
-    Make and use it in the GUI thread only. napari's wheel beside the bars moves with the bar: by
-    itself it moves 33 times a second, and for each the window is put together anew: without a
-    graphics card denoising of 5 s takes 6.5 to 8.8 s then (`benchmarks live_ablation`). napari
-    itself calls the callback of a cancelled progress from inside its iteration, and a job is not
-    iterated over in this thread.
+    For the GUI thread only. napari's spinner is advanced with the bar: by itself it redraws the
+    window 33 times a second, and without a graphics card a denoising of 5 s takes 6.5 to 8.8 s
+    (`benchmarks live_ablation`). napari calls the cancel callback from inside an iteration, which
+    does not exist here, so `cancel` calls it.
     """
 
     monitor_interval = 0
 
     def __init__(self, title: str, cancel: Callable[[], None]) -> None:
         self._at = 0
-        # of the format napari shows what follows the last bar
+        # napari shows the part of the format after the last bar
         text = "{l_bar}{bar}|{remaining} left"
         super().__init__(desc=title, total=BAR_STEPS, cancel_callback=cancel, bar_format=text)
         self._wheels = _wheels()
@@ -76,13 +75,13 @@ class Activity(cancelable_progress):
             movie.setPaused(True)
 
     def cancel(self) -> None:
-        """Pass the user's wish on."""
+        """Call the cancel callback."""
         super().cancel()
         if self.cancel_callback is not None:
             self.cancel_callback()
 
     def show(self, progress: Progress) -> None:
-        """Move the bar and the wheel; napari lets other events through meanwhile."""
+        """Advance the bar and the spinner; napari processes events meanwhile."""
         at = round(BAR_STEPS * progress.fraction)
         if self not in Activity._all_instances:
             return
@@ -90,11 +89,11 @@ class Activity(cancelable_progress):
             moved, self._at = at - self._at, at
             self.update(moved)
         for movie in self._wheels:
-            with suppress(RuntimeError):  # of a window that is gone by now
+            with suppress(RuntimeError):  # the window was closed
                 movie.jumpToNextFrame()
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the bar."""
         super().close()
         if not any(isinstance(each, Activity) for each in Activity._all_instances):
             for movie in self._wheels:
@@ -104,7 +103,7 @@ class Activity(cancelable_progress):
 
 
 def _wheels() -> list[QMovie]:
-    """Return what turns in the status bar of the window."""
+    """Return the spinners in the status bar of the window."""
     viewer = current_viewer()
     if viewer is None:
         return []
@@ -112,19 +111,18 @@ def _wheels() -> list[QMovie]:
     return [label.movie() for label in labels if label.movie() is not None]
 
 
-#: What is written on the canvas: first what a scale bar is labelled with, then names of layers,
-#: stages and units; and the letters by which the height of a line is measured.
+#: Letters used on the canvas: in scale bars first, then in names of layers, stages and units, and
+#: those by which the height of a line is measured.
 LETTERS = string.digits + " .mµ" + string.ascii_letters + ":,%/_-[]()ÉÑÅŐ"
 
-#: Milliseconds between two letters, each of which takes some ten.
+#: Milliseconds between two letters, which take about 10 ms each.
 PAUSE = 15
 
 
 class StatusLine:
-    """Borrows napari's text overlay while a job runs, and gives it back as it was.
+    """Uses napari's text overlay while a job runs, and restores it afterwards.
 
-    A text that is shown already, the user's or that of another job, stays; so does what the user
-    changes meanwhile.
+    A text already shown by the user or another job is kept, and so are changes by the user.
     """
 
     def __init__(self, viewer: Any) -> None:
@@ -133,7 +131,7 @@ class StatusLine:
         self._written: str | None = None
 
     def show(self, text: str) -> None:
-        """Write the line; the canvas is drawn anew where it is another."""
+        """Show a text, if it has changed."""
         if text == self._written or not self._is_free():
             return
         if self._written is None:
@@ -142,14 +140,14 @@ class StatusLine:
         self._overlay.visible = True
 
     def remove(self) -> None:
-        """Give the overlay back."""
+        """Restore the overlay."""
         if self._written is not None and self._is_free():
             self._overlay.visible = False
             self._overlay.text = self._before
 
     @contextmanager
     def without_box(self) -> Iterator[None]:
-        """Show no box behind the line within the block, unless the user wants one meanwhile."""
+        """Hide the box behind the text inside the block."""
         had_box, self._overlay.box = self._overlay.box, False
         try:
             yield
@@ -157,26 +155,25 @@ class StatusLine:
             self._overlay.box = self._overlay.box or had_box
 
     def _is_free(self) -> bool:
-        """Whether nobody else shows a text, nor has changed ours."""
+        """Whether the overlay shows no other text, and ours is unchanged."""
         if self._written is None:
             return not self._overlay.visible
         return bool(self._overlay.visible) and self._overlay.text == self._written
 
 
 class FontWarmup(QObject):
-    """Has napari make the shapes of letters, and the line that they stand in.
+    """Prepares the glyphs and the shader of text on the canvas.
 
-    napari makes the shape of a letter when it is first drawn, and the graphics driver compiles what
-    draws a line when there is a first one: the window would stand still for 390 to 470 ms then, and
-    does for 76 to 93 (without the letters alone 198 to 365, without the blank line alone 149 to
-    187; `benchmarks live_ablation`). Where a napari keeps its fonts elsewhere nothing is done for
-    them. The line is a blank one, shown for a moment.
+    napari creates a glyph when a letter is first drawn, and the graphics driver compiles a shader
+    for the first line of text, which would block the window for 390 to 470 ms; with this it is
+    blocked for 76 to 93 ms (198 to 365 without the glyphs, 149 to 187 without the blank line;
+    `benchmarks live_ablation`). The line is blank and shown for a moment. If a version of napari
+    keeps its fonts elsewhere, they are not prepared.
 
-    While libraries are imported nothing is made: Python's lock goes to and fro a dozen times for a
-    letter, which then takes 30 to 60 ms, not 8. Once a job begins all is made in any case.
+    It waits while libraries are imported, because competition for Python's lock makes a letter take
+    30 to 60 ms instead of 8. Once a job starts it does not wait.
 
-    `viewer`: on whose canvas the line will be; None: letters alone, while there is no job to come.
-    `is_ready`: whether all is done.
+    `viewer`: has the canvas for the line; None: glyphs only. `is_ready`: whether all is done.
     """
 
     def __init__(self, parent: QWidget, viewer: Any = None) -> None:
@@ -192,7 +189,7 @@ class FontWarmup(QObject):
         self._timer.start()
 
     def give_way(self) -> None:
-        """Show no line from here on: a job has one of its own. Letters are still made."""
+        """Show no line any more, because a job has its own; glyphs are still prepared."""
         line, self._line = self._line, None
         self._is_urgent = True
         if line is not None:
@@ -205,7 +202,7 @@ class FontWarmup(QObject):
         try:
             fonts = _fonts() if letter is not None else []
             for font in fonts:
-                # a font makes what it is asked for
+                # creates the glyph
                 font[letter]
         except (AttributeError, KeyError, RuntimeError, TypeError):
             fonts = []
@@ -214,9 +211,9 @@ class FontWarmup(QObject):
             run_in_steps(self._parent, self._make_line())
 
     def _make_line(self) -> Iterator[None]:
-        """Have the blank line drawn without the box behind it, then with that.
+        """Draw the blank line without the box behind it, then with it.
 
-        Each takes a twentieth of a second to compile.
+        Each shader takes 50 ms to compile.
         """
         if (line := self._line) is not None:
             try:
@@ -225,13 +222,13 @@ class FontWarmup(QObject):
                     yield
                 yield
             finally:
-                # the widget may be gone before
+                # the widget may be deleted before
                 line.remove()
         self.is_ready = True
 
 
 def _fonts() -> list[Any]:
-    """Return the fonts of all canvases; there is no public way to them."""
+    """Return the fonts of all canvases, from private attributes of napari."""
     try:
         from napari._vispy.canvas import VispyCanvas
     except ImportError:
@@ -240,20 +237,19 @@ def _fonts() -> list[Any]:
     return [info.font_manager.get_font(info.face) for info in found]
 
 
-#: Milliseconds between two looks at work that runs.
+#: Milliseconds between two polls of a task.
 POLL_INTERVAL = 125
 
 
 class LoadingTask:
-    """One piece of work in a thread, which begins at once.
+    """A task in a thread with progress in the activity dock; starts at once.
 
-    `title`: what is done, for the activity dock: ``"Reading scan"``. `make_job`: returns the
-    generator, as for `JobWorker`. `then`: called in the GUI thread with what the generator
-    returned. `failed`: called there with what went wrong; by default that is said in a
-    notification. After a cancel nothing is called.
+    `title`: for the activity dock, ``"Reading scan"``. `make_job`: returns the generator, as for
+    `JobWorker`. `then`: called in the GUI thread with the result. `failed`: called there with the
+    `Problem`; by default a notification. After a cancel neither is called.
     """
 
-    #: Keeps them alive while they work: a connection to a bound method does not.
+    #: Keeps the tasks alive while they run: a connection to a bound method does not.
     running: ClassVar[set[LoadingTask]] = set()
 
     def __init__(
@@ -263,7 +259,7 @@ class LoadingTask:
         then: Callable[[Any], None],
         failed: Callable[[Problem], None] = notify_problem,
     ) -> None:
-        self._then, self._told = then, failed
+        self._then, self._on_failure = then, failed
         self._worker = JobWorker(make_job, f"hushpore: {title}")
         self._worker.returned.connect(self._returned)
         self._worker.failed.connect(self._failed)
@@ -285,7 +281,7 @@ class LoadingTask:
 
     def _failed(self, problem: Problem) -> None:
         self._close()
-        self._told(problem)
+        self._on_failure(problem)
 
     def _close(self) -> None:
         LoadingTask.running.discard(self)

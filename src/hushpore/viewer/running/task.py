@@ -1,4 +1,4 @@
-"""From a layer to a job, and from its result to layers."""
+"""Running a job on a layer, and turning its result into layers."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """A layer at one moment: what happens to it later changes nothing here."""
+    """A snapshot of the input layer of a job, independent of later changes."""
 
-    volume: Volume  # its values and geometry
-    placement: Placement  # where it lies
+    volume: Volume  # values and geometry
+    placement: Placement
     kind: str  # ``"image"`` or ``"labels"``
     # contrast limits, gamma and colour map of an image, for results shown beside it
     appearance: dict[str, Any]
-    job: str = ""  # what is done with it, a key of `hushpore.jobs.JOBS`
-    layer: str = ""  # which layer it is; see `identity`
-    scan: str = ""  # of which scan it is; see `scan_of`
-    # what hushpore keeps in the metadata of what is made of it: the records of the jobs before, the
-    # voxel size that the user has given, and how the scan was read
+    job: str = ""  # key of `hushpore.jobs.JOBS`
+    layer: str = ""  # see `identity`
+    scan: str = ""  # see `scan_of`
+    # metadata for the results: records of the previous jobs, the voxel size given by the user, and
+    # how the scan was read
     inherited: dict[str, Any] = field(default_factory=dict)
 
 
@@ -61,11 +61,11 @@ def capture(
     job: str = "",
     scans: Sequence[Any] = (),
 ) -> Target:
-    """Remember a layer; its values are not copied.
+    """Return the snapshot of a layer; its values are not copied.
 
-    `layer`, `axis_labels`: as for `volume_of`, which says the errors too. `auxiliary`: other layers
-    that the job needs: they lie beside the volume under their names. `job`: what is done with it.
-    `scans`: of the layers that the job needs those that are further scans of the same thing.
+    `layer`, `axis_labels`: as for `volume_of`, which also lists the errors. `auxiliary`: other
+    layers for the job, by their names in `Volume.auxiliary`. `job`: key of `hushpore.jobs.JOBS`.
+    `scans`: further scans of the same sample for the job.
     """
     placement = placement_of(layer)
     volume = dataclasses.replace(
@@ -93,22 +93,22 @@ def _inherited(layer: Any) -> dict[str, Any]:
 
 
 def _over(other: Any, layer: Any) -> Any:
-    """Return what another layer holds in the voxels of `layer`: an array, or coordinates."""
+    """Return the values or points of another layer in the voxels of `layer`."""
     if not isinstance(other, Points):
         return other.data[0] if other.multiscale else other.data
     if other.ndim != layer.ndim:
         raise InputError(
             f"The points of {other.name} have {other.ndim} axes, but {layer.name} has "
-            f"{layer.ndim}. Add a Points layer while {layer.name} is shown, and place them there."
+            f"{layer.ndim}. Add a Points layer while {layer.name} is shown, and set them there."
         )
     places = [layer.world_to_data(other.data_to_world(point)) for point in other.data]
     return np.array(places, np.float64).reshape(len(places), layer.ndim)
 
 
 def slice_on_screen(viewer: Any, target: Target) -> tuple[int, ...] | None:
-    """Return which slice of a volume is on the screen: its position on the leading axes.
+    """Return the slice of a volume on the screen, as its position on the leading axes.
 
-    None where that is no slice of it: in 3D, with the axes turned, or beyond its ends.
+    None in 3D, with rolled axes, or outside the volume.
     """
     dims, shape = viewer.dims, target.volume.shape
     ndim, last = len(shape), tuple(range(dims.ndim - 2, dims.ndim))
@@ -119,7 +119,7 @@ def slice_on_screen(viewer: Any, target: Target) -> tuple[int, ...] | None:
     return index if is_inside else None
 
 
-#: Modules of widgets that are likely opened next; matplotlib behind the last takes half a second.
+#: Modules of widgets that are likely to be opened next; matplotlib takes half a second.
 NEXT_WIDGETS = (
     "hushpore.viewer.segment.widget",
     "hushpore.viewer.patches.widget",
@@ -129,33 +129,33 @@ NEXT_WIDGETS = (
 )
 
 
-#: Colours of labels at random: napari's own number.
+#: Number of random label colours in napari.
 FEW_COLOURS = 49
 
-#: Colours of labels by a column: above 255, so that napari takes numbers of 16 bits for them.
+#: Number of label colours above 255, for which napari uses 16 bits.
 MANY_COLOURS = 300
 
-#: Bytes of a layer that are looked at, before a job and after it, to tell whether it was changed.
-_LOOKED_AT = 1 << 29
+#: Bytes of a layer that are checked for changes during a job.
+_CHECKED_BYTES = 1 << 29
 _CHANGED = (
-    "The values of the layer were changed while the job ran: the result is neither of what was "
-    "there before nor of what is there now. Run it again."
+    "The values of the layer were changed while the job ran, so the result matches neither the "
+    "old nor the new values. Run it again."
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished job, made ready for the window."""
+    """A finished job, prepared for the window."""
 
     headline: str  # main figures of the result
-    layers: list[Layer]  # the result as layers, which no viewer has yet
+    layers: list[Layer]  # the result as layers, not in a viewer yet
     timings: Mapping[str, float]  # seconds by stage
     result: Any  # what the job returned
     remarks: tuple[Note, ...]  # on the result, the most important first
 
 
 class LayerJob(Protocol):
-    """How a job goes from a layer to layers; what a widget says of it, without the widget."""
+    """The class methods of a job widget that run in a worker's thread."""
 
     job: str
 
@@ -166,13 +166,13 @@ class LayerJob(Protocol):
         """Return the layers of a result."""
 
     def cluster_layers(self, result: Any, target: Target) -> list[LayerData]:
-        """Return the layers of a result that a cluster has written to disk."""
+        """Return the layers of a result that a cluster has saved."""
 
 
 def local_task(widget: LayerJob, target: Target, settings: Settings, device: str) -> Job:
-    """Prepare the volume, run the job and make the layers of its result.
+    """Prepare the volume, run the job, and create the layers of its result.
 
-    `widget`: a class of widgets; no widget itself is touched. `device`: as `hushpore.jobs.start`
+    `widget`: a class; no widget is accessed. `device`: as `hushpore.jobs.start`
     takes it.
     Returns: from the generator.
     """
@@ -185,20 +185,20 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
         result.provenance["notes"].append(_CHANGED)
         result.provenance["remarks"].append(changed.to_dict())
         yield changed
-    # made here, for napari looks for contrast, thumbnail and colours when a layer is made
+    # in this thread, because napari computes contrast, thumbnail and colours of a new layer
     layers = _made(widget.result_layers(result, target), target)
     return Outcome(result.headline, layers, result.timings, result, result.remarks)
 
 
 def _checksum(volume: Volume) -> int:
-    """Return what tells whether the values in memory are still the same; 0 where they are on disk.
+    """Return a checksum of values in memory; 0 for lazy values.
 
-    Of what is large planes are taken, evenly.
+    Of large volumes evenly spaced slices are used.
     """
     data = held(volume.data)
     if not isinstance(data, np.ndarray) or data.ndim < 2:
         return 0
-    step = max(1, math.ceil(data.nbytes / _LOOKED_AT))
+    step = max(1, math.ceil(data.nbytes / _CHECKED_BYTES))
     found = 0
     for place in itertools.islice(np.ndindex(data.shape[:-2]), 0, None, step):
         found = zlib.crc32(np.ascontiguousarray(data[place]).data, found)
@@ -208,10 +208,10 @@ def _checksum(volume: Volume) -> int:
 def cluster_task(
     widget: LayerJob, target: Target, settings: Settings, device: str, where: str
 ) -> Job:
-    """Do on a cluster what `local_task` does here; parameters as there.
+    """Run a job on a cluster; otherwise as `local_task`.
 
     `where`: see `hushpore.cluster.connection.connect`.
-    Raises InputError if a setting names a layer, or there is no place for the result.
+    Raises InputError if a setting names a layer, or there is no folder for the result.
     """
     from hushpore.cluster.connection import connect
 
@@ -219,12 +219,12 @@ def cluster_task(
     for opt in settings.options():
         if opt.auxiliary and getattr(settings, opt.name):
             raise InputError(
-                f"{opt.label}: a cluster cannot see layers of this window. Leave it empty, or run "
-                "on this computer."
+                f"{opt.label}: a cluster has no access to layers of this window. Leave it empty, "
+                "or run on this computer."
             )
     volume = widget.prepare(target)
     with connect(where) as client:
-        yield Note(f"Workers and tasks are shown at {client.dashboard_link}")
+        yield Note(f"Dashboard of workers and tasks: {client.dashboard_link}")
         folder = result_folder_for(volume, where)
         kind = jobs.JOBS[widget.job]
         end = ".ome.zarr" if kind.gives else ""
@@ -237,7 +237,7 @@ def cluster_task(
 
 
 def _made(found: list[LayerData], target: Target) -> list[Layer]:
-    """Return the layers of a result, which know what they were made of."""
+    """Return the layers of a result, with their lineage."""
     layers: list[Any] = [Layer.create(*data) for data in found]
     for layer in layers:
         mark_as_made(layer, target)
@@ -246,11 +246,11 @@ def _made(found: list[LayerData], target: Target) -> list[Layer]:
 
 
 def result_folder_for(volume: Volume, where: str) -> Path:
-    """Return the folder for the result: that of the scan, if one can write there.
+    """Return the folder for the result of a cluster: that of the scan, if it is writable.
 
-    Else, where all workers are on this computer, that of the user.
+    Otherwise, with all workers on this computer, the home folder.
 
-    Raises InputError if there is none that other machines could see.
+    Raises InputError if there is no folder that other machines can access.
     """
     source = Path(volume.source) if volume.source else None
     if source is not None and source.exists() and os.access(source.parent, os.W_OK):
@@ -259,33 +259,32 @@ def result_folder_for(volume: Volume, where: str) -> Path:
     if is_here:
         return Path.home()
     raise InputError(
-        f"{volume.name} does not lie on a disk that can be written to and that the workers see. "
-        "Save it there as OME-Zarr (File > Save Selected Layers), and open that."
+        f"{volume.name} is not in a writable folder that the workers can access. Save it as "
+        "OME-Zarr in such a folder (File > Save Selected Layers), and open that."
     )
 
 
 def unused_path(folder: Path, stem: str, suffix: str = "") -> Path:
-    """Return a path that is not there yet; of work that was broken off the same as before."""
+    """Return a path that does not exist yet; the same again after an interrupted job."""
     names = itertools.chain([stem], (f"{stem} {number}" for number in itertools.count(2)))
     return next(path for name in names if not (path := folder / f"{name}{suffix}").exists())
 
 
 def import_libraries(kind: jobs.JobDescription) -> None:
-    """Import the libraries behind a job, its layers and what follows; make first layers of labels.
+    """Import the libraries of a job and of the widgets opened next, and create labels layers.
 
-    What those need is the code of napari's colours, which is compiled once after installing, for
-    few of them and for many, and the dashes of the lines around a label, for which VisPy takes a
-    twentieth of a second.
+    Labels layers need napari's colour code, compiled once after installation for few and for many
+    colours, and VisPy's dash atlas for outlines, which takes 50 ms.
     """
     load_torch_libraries()
     with gc_paused():
         kind.load()
         for module in NEXT_WIDGETS:
             import_module(module)
-        # what was removed from an image is computed slice by slice
+        # for the lazy residual of a denoised image
         import_module("dask.array")
     for num_colors in (FEW_COLOURS, MANY_COLOURS):
         Labels(np.zeros((2, 2), np.int32), colormap=label_colormap(num_colors))
     with contextlib.suppress(ImportError, AttributeError):
-        # it remembers them
+        # it caches them
         import_module("vispy.visuals.line.dash_atlas").DashAtlas()

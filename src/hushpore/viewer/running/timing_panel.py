@@ -1,4 +1,4 @@
-"""Where the time went and what was learnt: stages as bars, the bottleneck in words, curves."""
+"""The timing panel: time by stage, the bottleneck in words, curves of loss and rate."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
     from hushpore.device.trace import Trace
 
 
-#: Points kept: more than a narrow widget has pixels.
+#: Points kept, more than the widget has pixels.
 MAX_POINTS = 1024
 
-#: Words of a curve over steps, and what is to be seen in it.
+#: Text and hint of a curve over steps.
 LOSS = "{name} {value:.3g} after {step:,.0f} steps"
-FLAT = "Once the curve is flat, going on changes the result little."
+FLAT = "Once the curve is flat, further training changes the result little."
 
-#: Words of a curve over time.
+#: Text and hint of a curve over time.
 RATE = "{value:.3g} {name} after {step:,.0f} s"
-SLOWER = "Where it falls, something else needs the computer too."
+SLOWER = "A drop means that other programs are using the computer."
 
 _MARGIN = 6.0
 
 
 class Curve(QWidget):
-    """Draws one number over the steps of a job, in the colours of napari's theme.
+    """A curve of one quantity over the steps of a job, in the colours of napari's theme.
 
-    Of a long curve neighbouring points are joined to their mean, so that it keeps its size. A
-    curve that starts far above the rest is cut off there, for what happens later matters more.
+    Neighbouring points of a long curve are averaged, so that its size is bounded. High values at
+    the start are cut off, because later values matter more.
 
-    `template`: how the newest value is put into words, of ``name``, ``value`` and ``step``. `hint`:
-    what the curve tells, for its tooltip.
+    `template`: text of the newest value, with ``name``, ``value`` and ``step``. `hint`: how to read
+    the curve, for its tooltip.
     """
 
     def __init__(self, viewer: Any, template: str = LOSS, hint: str = FLAT) -> None:
@@ -72,19 +72,19 @@ class Curve(QWidget):
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything, and hide."""
+        """Remove all points, and hide."""
         self._name, self._every = "", 1
         self.points: list[tuple[float, float]] = []
         self._waiting: list[tuple[float, float]] = []
         self.hide()
 
     def add(self, metrics: Iterable[Metric]) -> None:
-        """Draw on; what has another name than the first metric is not of this curve."""
+        """Add metrics with the name of the first one."""
         for metric in metrics:
             self.add_point(metric.name, metric.step, metric.value)
 
     def add_point(self, name: str, step: float, value: float) -> None:
-        """Draw on by one point, unless it is of another curve or no number."""
+        """Add a point, unless its name differs or its value is not finite."""
         self._name = self._name or name
         if name != self._name or not math.isfinite(value):
             return
@@ -109,7 +109,7 @@ class Curve(QWidget):
         return self._template.format(name=self._name, value=value, step=step)
 
     def limits(self) -> tuple[float, float]:
-        """Return the lowest and the highest value that is drawn."""
+        """Return the lowest and the highest value drawn."""
         values = [value for _, value in self.points]
         low, high = min(values), max(values[len(values) // 10 :])
         return (low, high) if high > low else (low - 0.5, low + 0.5)
@@ -131,7 +131,7 @@ class Curve(QWidget):
             painter.setClipRect(area)
             painter.drawPolyline(QPolygonF(corners))
             painter.restore()
-            # where the job is now; also all that there is of a curve that has just begun
+            # the newest point, which may be the only one
             painter.setBrush(QColor(theme.text.as_hex()))
             painter.drawEllipse(corners[-1], 2.0, 2.0)
         painter.end()
@@ -151,7 +151,7 @@ class Curve(QWidget):
 
 
 def _mean(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """Join neighbours: the last step, and the mean value."""
+    """Return the last step and the mean value of points."""
     return points[-1][0], sum(value for _, value in points) / len(points)
 
 
@@ -159,7 +159,7 @@ COLUMNS = ("stage", "total", "rate", "share")
 
 
 class TimingPanel(Fold):
-    """A folded table of stages and two curves; hidden until there is something to show."""
+    """A folded table of stages and two curves; hidden while there is no timing."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__("Timing")
@@ -188,11 +188,11 @@ class TimingPanel(Fold):
 
     @property
     def has_content(self) -> bool:
-        """Whether there is a time to show."""
+        """Whether there is timing to show."""
         return any(stage.seconds > 0 for stage in self._timing.stages.values())
 
     def begin(self, trace: Trace | None = None) -> None:
-        """Forget the job before; `trace` collects the one that begins."""
+        """Clear the panel for a new job; `trace` records it."""
         self._timing, self._trace = Timing(), trace
         self._save_trace.setEnabled(trace is not None)
         self.curve.clear()
@@ -200,7 +200,7 @@ class TimingPanel(Fold):
         self.hide()
 
     def show_timing(self, timing: Timing) -> None:
-        """Show where the time of a running job went so far."""
+        """Show the time by stage of a running job."""
         self._timing = timing
         total = sum(stage.seconds for stage in timing.stages.values())
         self.setVisible(total > 0)
@@ -215,14 +215,14 @@ class TimingPanel(Fold):
         used = memory_and_syncs(timing)
         self._used.setText(f"{used[:1].upper()}{used[1:]}." if used else "")
         self._used.setVisible(bool(used))
-        # which optimisations were used, and why
+        # the optimisations used, and why
         self._used.setToolTip(choices_line(timing).replace("; ", "\n"))
         longest = max(timing.stages, key=lambda name: timing.stages[name].seconds)
         share = round(100 * timing.stages[longest].seconds / total)
-        self.set_title(f"Timing: {readable_seconds(total)}, {share} % in {longest}")
+        self.set_title(f"Timing: {readable_seconds(total)} ({longest} {share} %)")
 
     def show_totals(self, seconds: Mapping[str, float]) -> None:
-        """Show the seconds by stage of a finished job, beside what is known of its stages."""
+        """Show the seconds by stage of a finished job."""
         known = self._timing.stages
         stages = {
             name: dataclasses.replace(known[name], seconds=total)
@@ -234,7 +234,7 @@ class TimingPanel(Fold):
         self.show_timing(dataclasses.replace(self._timing, stages=stages, elapsed=elapsed))
 
     def record(self) -> dict[str, Any]:
-        """Return what is shown as JSON values, the curves included."""
+        """Return timing and curves as JSON values."""
         curves = {"curve": self.curve, "pace": self.rate}
         points = {name: [list(p) for p in curve.points] for name, curve in curves.items()}
         return {**timing_record(self._timing), **points}
@@ -258,7 +258,7 @@ class TimingPanel(Fold):
 
     def _add(self, name: str) -> tuple[QWidget, ...]:
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        # narrow docks have room for the bar too
+        # fits in narrow docks
         bar = QProgressBar(format="%p %", minimumWidth=36)
         cells = QLabel(name), QLabel(alignment=right), QLabel(alignment=right), bar
         row = self._grid.rowCount()
@@ -268,11 +268,11 @@ class TimingPanel(Fold):
         return cells
 
     def _build_buttons(self) -> QWidget:
-        tip = "Save a time line that https://ui.perfetto.dev opens."
+        tip = "Save a trace for https://ui.perfetto.dev."
         self._save_trace = QPushButton(
-            "Trace …", toolTip=tip, clicked=self._save_time_line, enabled=False
+            "Trace …", toolTip=tip, clicked=self._save_trace_file, enabled=False
         )
-        tip = "Save all times and the curve as JSON."
+        tip = "Save timing and curves as JSON."
         buttons = (
             QPushButton("Copy", toolTip="Copy the table.", clicked=self._copy),
             QPushButton("Save …", toolTip=tip, clicked=self._save),
@@ -290,13 +290,13 @@ class TimingPanel(Fold):
     def _save(self) -> None:
         ask_and_save(self, "Save timings", "timings", self.record)
 
-    def _save_time_line(self) -> None:
+    def _save_trace_file(self) -> None:
         if self._trace is not None:
             ask_and_save(self, "Save trace", "trace", self._trace.to_dict)
 
 
 def readable_seconds(seconds: float) -> str:
-    """Write a time so that it can be read at a glance: 2.4 ms, 3.1 s, 12 min."""
+    """Return a time with a unit that suits: 2.4 ms, 3.1 s, 12 min."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.2g} ms"
     if seconds < 99.5:

@@ -1,10 +1,10 @@
-"""The worker: drives one job in a thread of its own and keeps its newest events to be fetched.
+"""The worker: runs a job in a thread and keeps its newest events for the window.
 
-napari's own generator worker loses a RuntimeError, does not close the generator when it quits, and
+napari's own generator worker loses RuntimeErrors, does not close the generator when it quits, and
 queues every yield. Here every exception is reported, the generator is closed before the end is
-announced, and events wait in a box of bounded size until the window's timer takes them.
+signalled, and events are kept in a buffer of bounded size until the window takes them.
 
-The window goes first: the threads of a job ask for less of a processor.
+The threads of a job have a lower priority than the window.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
 
 
-#: How much less of a processor the threads of a job ask for than the window: at 5 a third. Not
-#: more: a thread that holds the interpreter and is not let run makes the window wait for it.
-#: Without it the worst gap of the window while denoising grows from some 45 to 68 ms, and it stands
-#: still 2 to 7 times as long in all.
+#: Niceness of the threads of a job above that of the window: 5 means a third of the CPU share. Not
+#: more, because a thread that holds Python's lock without running makes the window wait. Without it
+#: the longest pause of the window while denoising grows from about 45 to 68 ms, and the total time
+#: of pauses 2 to 7 times.
 NICE = 5
 
-#: Seconds after which a thread that runs Python code gives way to one that waits. The 99th
-#: percentile of gaps in the window's life is 86 ms beside a denoising, and 135 ms with Python's own
-#: 5 ms (medians of four runs each by turns, on a busy machine).
-SWITCH = 0.0005
+#: Switch interval of Python threads in seconds. The 99th percentile of pauses of the window while
+#: denoising is 86 ms, and 135 ms with Python's default of 5 ms (medians of four alternating runs on
+#: a busy machine).
+SWITCH_INTERVAL = 0.0005
 
 _lock = threading.Lock()
 _jobs = _frozen = _paused = 0
@@ -61,15 +61,14 @@ _switch_before, _collected_before = 0.0, True
 
 @contextmanager
 def background_job() -> Iterator[None]:
-    """Let other threads go before this one, and before those that it starts.
+    """Lower the priority of this thread and of those that it starts.
 
-    For a thread that ends after it: where the system allows less priority for a single thread
-    (Linux), it has less until its end. How often threads take turns is as before once the last job
-    has ended. See `gc_frozen`, too.
+    For a thread that ends afterwards: on Linux the priority of a thread stays lowered until its
+    end. The switch interval is restored after the last job. See also `gc_frozen`.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            # that of the whole process, which the user may have chosen
+            # niceness of the process, which the user may have set
             niceness = os.getpriority(os.PRIO_PROCESS, os.getpid())
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness + NICE)
     _count_jobs(1)
@@ -82,10 +81,10 @@ def background_job() -> Iterator[None]:
 
 @contextmanager
 def gc_frozen() -> Iterator[None]:
-    """Leave out of garbage collections what objects there are, until the last such block ends.
+    """Exclude existing objects from garbage collection until the last such block ends.
 
-    A full collection stops all threads for 190 ms with napari, PyTorch and Numba loaded, and for
-    0 ms of frozen objects. napari asks for one whenever a layer is removed.
+    A full collection stops all threads for 190 ms with napari, PyTorch and Numba loaded; frozen
+    objects take no time. napari runs one whenever a layer is removed.
     """
     global _frozen  # noqa: PLW0603 - the interpreter has one collector
     with _lock:
@@ -101,10 +100,10 @@ def gc_frozen() -> Iterator[None]:
 
 
 def unfreeze_for_this_turn() -> None:
-    """Let collections go through old objects until the next turn of the event loop.
+    """Include old objects in garbage collection until the next turn of the event loop.
 
-    Without it a layer that is removed while a job runs is kept until the job ends: 314 MB in the
-    trial.
+    Without it, a layer removed while a job runs would stay in memory until the job ends (314 MB in
+    a test).
     """
     gc.unfreeze()
     QTimer.singleShot(0, _freeze_again)
@@ -120,8 +119,8 @@ def _freeze_again() -> None:
 def gc_paused() -> Iterator[None]:
     """Pause garbage collection for an import of many libraries, until the last such block ends.
 
-    Four full collections would stop all threads for 80 to 160 ms each, 0.5 s of the 2.6 s that the
-    import takes. What was imported is not looked through by the next one either.
+    Four full collections would stop all threads for 80 to 160 ms each, 0.5 s of the 2.6 s of the
+    import. The imported objects are excluded from the next collection, too.
     """
     global _paused, _collected_before  # noqa: PLW0603 - the interpreter has one collector
     with _lock:
@@ -135,7 +134,7 @@ def gc_paused() -> Iterator[None]:
         with _lock:
             _paused -= 1
             if not _paused:
-                # what is unfrozen is among the old objects
+                # freeze and unfreeze move all objects to the oldest generation
                 gc.freeze()
                 if not _frozen:
                     gc.unfreeze()
@@ -149,14 +148,14 @@ def _count_jobs(change: int) -> None:
         before, _jobs = _jobs, _jobs + change
         if not before:
             _switch_before = sys.getswitchinterval()
-            sys.setswitchinterval(min(_switch_before, SWITCH))
+            sys.setswitchinterval(min(_switch_before, SWITCH_INTERVAL))
         elif not _jobs:
             sys.setswitchinterval(_switch_before)
 
 
 @dataclass
 class Update:
-    """What a job has said since the last look."""
+    """The events of a job since the last poll."""
 
     # the newest; older ones are dropped
     progress: Progress | None = None
@@ -168,7 +167,7 @@ class Update:
     notes: list[Note] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Take one event in."""
+        """Add an event."""
         match event:
             case Progress():
                 self.progress = event
@@ -188,20 +187,20 @@ class JobWorker(QObject):
     Exactly one of `returned`, `failed` and `cancelled` is emitted, once the generator is closed.
     The thread touches no widget and no layer; connect the signals in the GUI thread.
 
-    `make_job`: returns the generator; called in the thread, because the libraries behind a job take
-    seconds to import. `name`: what it does, for its thread, its trace, and whoever waits for it.
-    `trace`: the job's time line, of bounded size. `prepare`: called in the thread with each event
-    before it can be fetched; set before the start. `finished_early`: whether it was cut short.
+    `make_job`: returns the generator; called in the thread, because the libraries of a job take
+    seconds to import. `name`: for thread, trace and jobs that wait for it. `trace`: of the job, of
+    bounded size. `prepare`: called in the thread with each event before the window can take it; set
+    it before the start. `finished_early`: whether the job was asked to finish early and did.
     """
 
     returned = Signal(object)  # what the generator returned
     failed = Signal(object)  # Problem
     cancelled = Signal()
 
-    #: Workers whose thread runs: Qt objects must not be collected in another thread than theirs.
+    #: Running workers, kept alive: Qt objects must not be collected in another thread.
     running: ClassVar[set[JobWorker]] = set()
 
-    #: Workers that run one after another, by the name of their queue; the first one runs.
+    #: Workers that run one after another, by queue; the first one is running.
     queues: ClassVar[dict[str, list[JobWorker]]] = {}
 
     def __init__(self, make_job: Callable[[], Job], name: str = "hushpore job") -> None:
@@ -224,8 +223,7 @@ class JobWorker(QObject):
     def start(self, queue: str = "") -> None:
         """Start the thread.
 
-        `queue`: wait until all that were started before in the queue of this name have ended, for
-        example because they use the same device.
+        `queue`: wait for all workers started before in this queue, for example on the same device.
         """
         JobWorker.running.add(self)
         if queue:
@@ -236,7 +234,7 @@ class JobWorker(QObject):
 
     @property
     def waits_for(self) -> JobWorker | None:
-        """The worker that runs now in the queue in which this one waits."""
+        """The running worker of the queue in which this one waits, or None."""
         first = next(iter(self._queue), self)
         return None if first is self else first
 
@@ -244,49 +242,49 @@ class JobWorker(QObject):
         """Ask the job to stop at its next event; returns at once."""
         self._cancel.set()
         if self.waits_for is not None:
-            # its turn is over: the thread finds the job cancelled and says so
+            # start the thread, which finds the job cancelled and reports it
             self._queue.remove(self)
             self._queue = []
             self._thread.start()
 
     def attend(self, index: tuple[int, ...]) -> None:
-        """Tell the job which slice is being looked at; returns at once.
+        """Send the position of the slice on the screen to the job; returns at once.
 
         `index`: position on the leading axes of the volume.
         """
         self._attention = Attention(index)
 
     def finish(self, stage: str) -> None:
-        """Ask the job to end early with what it has; returns at once.
+        """Ask the job to finish early with a result; returns at once.
 
-        `stage`: the stage that can be cut short: the job is told at its next `Progress` in it, and
-        where that stage is already over it ends as it would have.
+        `stage`: the stage to stop, at its next `Progress`; if it is already over, the job ends
+        normally.
         """
         self._finish_in = stage
 
     @property
     def is_finishing(self) -> bool:
-        """Whether it has been asked to end early."""
+        """Whether the job was asked to finish early."""
         return bool(self._finish_in)
 
     @property
     def is_cancelling(self) -> bool:
-        """Whether it has been asked to stop."""
+        """Whether the job was asked to stop."""
         return self._cancel.is_set()
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread is alive."""
+        """Whether the thread is alive."""
         return self._thread.is_alive()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the thread to end; returns whether it has."""
+        """Wait for the thread to end; return whether it has ended."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
         return not self.is_running
 
     def take(self) -> Update:
-        """Return what the job has said since the last call."""
+        """Return the events of the job since the last call."""
         with self._lock:
             update, self._update = self._update, Update()
         return update
@@ -294,12 +292,12 @@ class JobWorker(QObject):
     def _run(self) -> None:
         try:
             with background_job():
-                # what it makes may be layers
+                # the job may create layers
                 load_units()
                 finished, result = self._drive()
-                # the thread ends now, and what it has freed would stay with its heap
+                # freed memory would stay with the heap of this thread
                 give_back_freed()
-        except BaseException as error:  # whatever it is, the user must hear of it
+        except BaseException as error:  # every error must reach the user
             self.failed.emit(explain(error))
         else:
             if finished:
@@ -311,17 +309,17 @@ class JobWorker(QObject):
         if self._cancel.is_set():
             return False, None
         try:
-            result = result_of(self._make_job(), self._heard)
+            result = result_of(self._make_job(), self._handle_event)
         except StopEarly:
-            # cancelled, or cut short with nothing to keep
+            # cancelled, or stopped early without a result
             return False, None
-        # a cancel that came in the last step counts too: its result is not wanted
+        # also discard a result if the cancel came in the last step
         return not self._cancel.is_set(), result
 
-    def _heard(self, event: Event) -> Attention | StopEarly | None:
-        """Keep an event to be fetched, and return what the job is told in answer.
+    def _handle_event(self, event: Event) -> Attention | StopEarly | None:
+        """Keep an event for the window, and return the reply to the job.
 
-        Raises StopEarly: where it is cancelled.
+        Raises StopEarly if the job is cancelled.
         """
         self.trace.add(event)
         if self.prepare is not None:
@@ -347,35 +345,35 @@ class JobWorker(QObject):
 
 
 def calling(function: Callable[..., Any], *given: object) -> Job:
-    """Return a job that calls a function, and says nothing meanwhile."""
+    """Return a job that calls a function, without events."""
     yield from ()
     return function(*given)
 
 
 class WorkerEnds(QObject):
-    """Passes on how workers end for as long as the widget that it belongs to is there."""
+    """Forwards the end signals of workers as long as its widget exists."""
 
     returned = Signal(object)
     failed = Signal(object)
     cancelled = Signal()
 
     def follow(self, worker: JobWorker) -> None:
-        """Pass on how this worker ends, too."""
+        """Forward the end signals of a worker."""
         worker.returned.connect(self.returned)
         worker.failed.connect(self.failed)
         worker.cancelled.connect(self.cancelled)
 
 
 def stop_on_destroy(owner: QObject, workers: list[JobWorker], seconds: float) -> None:
-    """Have workers end when their owner does: whichever way it goes, no job must outlive it."""
-    # nothing of the owner can be asked by then, so this holds the list alone
+    """Stop workers when their owner is destroyed or the application quits."""
+    # the owner cannot be used by then, so only the list is kept
     end = partial(stop, workers, seconds)
     owner.destroyed.connect(end)
     QApplication.instance().aboutToQuit.connect(end)
 
 
 def stop(workers: list[JobWorker], seconds: float, *_: object) -> None:
-    """Cancel workers and wait, once however many signs of the end there are; empties the list."""
+    """Cancel workers, wait for their end, and empty the list."""
     while workers:
         worker = workers.pop()
         worker.cancel()
@@ -383,16 +381,16 @@ def stop(workers: list[JobWorker], seconds: float, *_: object) -> None:
 
 
 class LatestOnlyWorker(QObject):
-    """Does one thing at a time, and of what is asked for meanwhile only the last.
+    """Runs one job at a time, and of the jobs submitted meanwhile only the last.
 
-    The first waits until the widget that it is made with is drawn, see `start_once_drawn`.
+    The first job waits until its widget is drawn, see `start_once_drawn`.
 
-    `name`: what it does, for its threads.
+    `name`: for its threads.
     """
 
-    #: What it was about, and what came of it.
+    #: The tag of the job and its result.
     returned = Signal(object, object)
-    #: What it was about, and the `Problem`.
+    #: The tag of the job and the `Problem`.
     failed = Signal(object, object)
 
     def __init__(self, name: str) -> None:
@@ -406,19 +404,19 @@ class LatestOnlyWorker(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something that was asked for has not been done yet."""
+        """Whether a job is running or waiting."""
         return bool(self._running) or self._wanted is not None
 
     def submit(self, make_job: Callable[[], Job], tag: object = None) -> None:
-        """Have something done, in place of what was asked for before and has not begun.
+        """Submit a job; it replaces one that is still waiting.
 
-        `make_job`: returns the generator; called in the thread.
+        `make_job`: returns the generator; called in the thread. `tag`: for the signals.
         """
         self._wanted = make_job, tag
         self._begin()
 
     def cancel(self) -> None:
-        """Do nothing of what was asked for; what runs stops at its next event, and is not told."""
+        """Drop the waiting job, and cancel the running one without a signal."""
         self._wanted = None
         for worker in self._running:
             worker.cancel()
@@ -434,8 +432,8 @@ class LatestOnlyWorker(QObject):
         worker.cancelled.connect(self._ended)
         worker.start()
 
-    def _ended(self, told: Any = None, *what: object) -> None:
+    def _ended(self, signal: Any = None, *values: object) -> None:
         self._running.clear()
-        if told is not None:
-            told.emit(*what)
+        if signal is not None:
+            signal.emit(*values)
         self._begin()

@@ -1,4 +1,4 @@
-"""A magicgui container whose job runs in a worker, for scripts to start and wait for."""
+"""A magicgui container that runs a job in a worker, also for scripts."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from hushpore.viewer.running.problem import Problem
 from hushpore.viewer.running.status import ask_before_close
 from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_on_destroy
 
-#: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
-#: after it by itself, unseen; the window does not stand still for that.
+#: Seconds to wait for a job to stop when its widget is closed. A longer step ends later in the
+#: background, without blocking the window.
 PATIENCE = 0.5
 
 
 class WorkerContainer(PlacedContainer):
-    """Runs one worker at a time, tells of its end, and stops it when it goes out of the window.
+    """Runs one worker at a time, and stops it when the widget is closed.
 
-    A subclass gives the workers that it starts to `_follow_worker`. It is told of their ends by its
-    methods `_returned`, `_failed` and `_cancelled`, clears the list of them there, and emits
+    A subclass passes the workers that it starts to `_follow_worker`. Its methods `_returned`,
+    `_failed` and `_cancelled` are called at their end; they clear the list of workers and emit
     `called` or `failed`.
 
     ``**given``: as for `magicgui.widgets.Container`.
     `result`: what the last run returned; None before its end.
     """
 
-    #: The job has ended: its result.
+    #: The job has ended, with its result.
     called = Signal(object)
-    #: It has ended without one: a `Problem`, or None where it was cancelled.
+    #: The job has failed, with a `Problem`, or was cancelled, with None.
     failed = Signal(object)
 
     def __init__(self, **given: Any) -> None:
@@ -47,21 +47,21 @@ class WorkerContainer(PlacedContainer):
 
     @property
     def worker(self) -> JobWorker | None:
-        """The worker that runs, or None."""
+        """The running worker, or None."""
         return next(iter(self._workers), None)
 
     @property
     def is_running(self) -> bool:
-        """Whether a job of this widget runs."""
+        """Whether a job of this widget is running."""
         return bool(self._workers)
 
     def wait(self, seconds: float | None = None) -> Any:
-        """Wait for the job to end while the window lives on; for scripts and notebooks.
+        """Wait for the end of the job while the window stays responsive; for scripts and notebooks.
 
-        `seconds`: the longest to wait; the job runs on after that.
-        Returns: its result; None where it was cancelled.
-        Raises HushporeError if the job cannot be done with what was chosen; RuntimeError if it
-        failed in another way; TimeoutError if it has not ended by then.
+        `seconds`: maximum time to wait; the job continues after it.
+        Returns: the result; None if the job was cancelled.
+        Raises HushporeError if input or settings are the cause of a failure; RuntimeError for other
+        failures; TimeoutError if the job has not ended in time.
         """
         loop, problems = QEventLoop(), list[Problem | None]()
 
@@ -93,13 +93,13 @@ class WorkerContainer(PlacedContainer):
         return "it stops, and its result is lost"
 
     def _follow_worker(self, worker: JobWorker) -> None:
-        """Have the end of a worker told to this, and have it stopped with this."""
+        """Follow the end of a worker, and stop it with the widget."""
         ask_before_close(worker, self._if_closed)
         self.result = None
         self._workers.append(worker)
         self._ends.follow(worker)
 
     def _stop_outside(self, parent: Any) -> None:
-        """Stop the job when napari takes the widget out of its dock."""
+        """Stop the job when napari removes the widget from its dock."""
         if parent is None:
             stop(self._workers, PATIENCE)

@@ -1,4 +1,4 @@
-"""The histogram of grey values, with the lines of the thresholds, which can be dragged."""
+"""The histogram of grey values, with thresholds as lines that can be dragged."""
 
 from __future__ import annotations
 
@@ -19,38 +19,37 @@ if TYPE_CHECKING:
 
     from hushpore.pores.preview import GreySurvey
 
-#: Names of the lines, as the settings have them: the threshold, and the stricter one.
+#: Names of the lines: those of the settings.
 THRESHOLD, STRICT = "threshold", "hysteresis"
 
-#: Colours of void, and of void that needs to touch stricter void; the same in the preview.
+#: Colours of void that passes the threshold only, and the stricter one too; also in the preview.
 WEAK_COLOUR, VOID_COLOUR = SCREEN[:2]
 
-#: Pixels of the widget from top to bottom.
+#: Height of the widget in pixels.
 HEIGHT = 116
 
 #: Pixels around the bars.
 MARGIN = 8.0
 
-#: Pixels of a bar at least.
+#: Minimum width of a bar in pixels.
 _BAR = 2
 
-#: Share of the voxels that may lie beyond either end of what is shown.
+#: Share of the voxels beyond either end of the shown range.
 _BEYOND = 5e-4
 
-#: Milliseconds between two places of a dragged line that are told: more often than a slice is drawn
-#: nothing can be seen of it.
+#: Milliseconds between two signals of a dragged line; slices are not drawn more often.
 DRAG_INTERVAL = 40
 
-#: Steps that an arrow key takes with Shift or Ctrl.
+#: Steps of an arrow key with Shift or Ctrl.
 _LEAP = 10
 
 
 def bars_of(
     greys: GreySurvey, bins: int, limits: tuple[float, float]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the histogram between two grey values in about `bins` bars: counts, and their edges.
+    """Return the histogram between two grey values in about `bins` bars: counts and edges.
 
-    Each bar holds the same number of levels: else a comb would be seen where there is none.
+    Each bar holds the same number of levels, to avoid a comb pattern.
     """
     centers, counts = greys.histogram.centers, greys.histogram.counts
     step = float(centers[1] - centers[0]) if centers.size > 1 else 1.0
@@ -74,45 +73,44 @@ def limits_of(greys: GreySurvey) -> tuple[float, float]:
 
 
 class GreyHistogram(QWidget):
-    """Draws how often each grey value occurs, and the thresholds as lines.
+    """A histogram of grey values, with thresholds as lines.
 
-    A line is moved by dragging it, or from anywhere to where one clicks; or with the arrow keys.
+    Lines are moved by dragging, by clicking at the new position, or with the arrow keys.
 
-    A subclass may draw others: it gives bars their colours, and lines their words.
+    A subclass may colour the bars and name the lines in its own way.
 
-    `lines`: the lines that are drawn: grey values by their names. `limits`: the grey values at both
-    ends. `step`: by how much an arrow key moves a line.
+    `lines`: grey values by the names of the lines. `limits`: the grey values at both ends. `step`:
+    the step of an arrow key.
     """
 
-    #: The name of a line, and the grey value that the user moves it to; while one is dragged at
-    #: most every `DRAG_INTERVAL`, and where it comes to rest.
+    #: Name of a line, and the grey value that the user moves it to; during a drag at most every
+    #: `DRAG_INTERVAL`, and at its end.
     moved = Signal(str, float)
 
-    #: What can be done with it.
     TIP = (
-        "How often each grey value occurs; void is coloured. Drag a line, or click, to set the "
-        "threshold; or the arrow keys, with Shift in larger steps. Up and down take the other "
-        "line where there are two"
+        "Histogram of the grey values; void is coloured. Drag a line or click to set the "
+        "threshold, or use the left and right keys (Shift: larger steps). Up and down select the "
+        "other line"
     )
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._viewer = viewer
         self.step, self._is_log = 1.0, False
-        self._held: str | None = None
-        self._at_hand = THRESHOLD
-        self._dragged_to: float | None = None  # where nobody has been told of yet
-        self._drag_timer = QTimer(self, interval=DRAG_INTERVAL, timeout=self._tell_dragged)
+        self._grabbed: str | None = None
+        self._active = THRESHOLD
+        self._dragged_to: float | None = None  # value not emitted yet
+        self._drag_timer = QTimer(self, interval=DRAG_INTERVAL, timeout=self._emit_dragged)
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         viewer.events.theme.connect(self._refresh)
         self.show_lines({})
         self.show_greys(None)
 
-    # ---- what is shown
+    # ---- contents
 
     def show_greys(self, greys: GreySurvey | None) -> None:
-        """Draw the grey values of another volume, or none."""
+        """Show the grey values of another volume, or none."""
         self._greys = greys
         self.limits = (0.0, 1.0) if greys is None else limits_of(greys)
         self._refresh()
@@ -128,18 +126,18 @@ class GreyHistogram(QWidget):
     ) -> None:
         """Draw other lines.
 
-        `lines`: grey values by the name of the line; of `STRICT` only beside `THRESHOLD`. `bright`:
-        whether what is brighter is void. `mark`: a word and the grey value that it stands for, to
-        compare with. `band`: thresholds that the scan cannot tell apart, where they are known.
+        `lines`: grey values by the names of the lines; `STRICT` only together with `THRESHOLD`.
+        `bright`: whether void is bright. `mark`: label and grey value of the automatic threshold,
+        for comparison. `band`: range of equally plausible thresholds. `reason`: why there are none.
         """
         self.lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
         self._band = band
-        if self._at_hand not in lines:
-            self._at_hand = next(iter(lines), THRESHOLD)
+        if self._active not in lines:
+            self._active = next(iter(lines), THRESHOLD)
         self._refresh()
 
     def rounded(self, value: float) -> float:
-        """Return the nearest grey value that is a whole number of steps."""
+        """Return a grey value rounded to whole steps."""
         return round(round(value / self.step) * self.step, 9)
 
     def set_log(self, is_log: bool) -> None:
@@ -148,74 +146,71 @@ class GreyHistogram(QWidget):
         self.update()
 
     def _named(self, word: str, value: float) -> str:
-        """Write a grey value with its unit, behind a word."""
+        """Return a grey value with its unit, after a word."""
         unit = "" if self._greys is None else self._greys.unit
         return f"{word} {readable_grey(value)} {unit}".strip()
 
-    # ---- what the user does
+    # ---- input
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802
-        """Take the nearest line, and bring it here."""
+        """Grab the nearest line and move it here."""
         if event.button() == Qt.MouseButton.LeftButton and self.lines:
             x = event.position().x()
-            self._held = min(self.lines, key=lambda name: abs(self._x(self.lines[name]) - x))
-            self._at_hand = self._held
+            self._grabbed = min(self.lines, key=lambda name: abs(self._x(self.lines[name]) - x))
+            self._active = self._grabbed
             self._drag_to(x)
 
     def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
-        """Move the line that was taken."""
-        if self._held is not None:
+        """Move the grabbed line."""
+        if self._grabbed is not None:
             self._drag_to(event.position().x())
 
     def mouseReleaseEvent(self, event: Any) -> None:  # noqa: N802
-        """Let the line go."""
-        self._tell_dragged()
+        """Release the line."""
+        self._emit_dragged()
         self._drag_timer.stop()
-        self._held = None
+        self._grabbed = None
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
-        """Move the line at hand with left and right; take another with up and down."""
+        """Move the active line with left and right; activate another with up and down."""
         way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
-        if way is not None and self._at_hand in self.lines:
+        if way is not None and self._active in self.lines:
             leap = event.modifiers() & (
                 Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.ControlModifier
             )
             by = way * self.step * (_LEAP if leap else 1)
-            self._move(self._at_hand, self.lines[self._at_hand] + by)
+            self._move(self._active, self.lines[self._active] + by)
         elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and len(self.lines) > 1:
             names, on = list(self.lines), 1 if event.key() == Qt.Key.Key_Up else -1
-            self._at_hand = names[(names.index(self._at_hand) + on) % len(names)]
+            self._active = names[(names.index(self._active) + on) % len(names)]
             self._refresh()
         else:
             super().keyPressEvent(event)
 
     def _drag_to(self, x: float) -> None:
-        """Have the line that is held moved here: now, or with what else comes until the next time.
-
-        The line follows the pointer in any case.
-        """
-        assert self._held is not None
+        """Move the grabbed line here; `moved` is emitted now or at the next interval."""
+        assert self._grabbed is not None
         low, high = self.limits
         self._dragged_to = min(max(self._value_at(x), low), high)
         if self._drag_timer.isActive():
-            self.lines = {**self.lines, self._held: self.rounded(self._dragged_to)}
+            self.lines = {**self.lines, self._grabbed: self.rounded(self._dragged_to)}
             self.update()
             return
         self._drag_timer.start()
-        self._tell_dragged()
+        self._emit_dragged()
 
-    def _tell_dragged(self) -> None:
+    def _emit_dragged(self) -> None:
         value, self._dragged_to = self._dragged_to, None
-        if value is None or self._held is None:
+        if value is None or self._grabbed is None:
             self._drag_timer.stop()
             return
-        self._move(self._held, value)
+        self._move(self._grabbed, value)
 
     def _move(self, name: str, value: float) -> None:
         low, high = self.limits
         self.moved.emit(name, min(max(value, low), high))
 
-    # ---- how it looks
+    # ---- drawing
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
         """Draw bars, lines and numbers."""
@@ -241,7 +236,7 @@ class GreyHistogram(QWidget):
             painter.drawText(over, centre | up, self._reason)
         if self.hasFocus():
             painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
-            # a triangle may have left one
+            # the triangle of a mark sets one
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
         painter.end()
@@ -252,7 +247,7 @@ class GreyHistogram(QWidget):
         counts, edges = bars_of(self._greys, max(1, int(area.width()) // _BAR), self.limits)
         heights = np.log1p(counts) if self._is_log else counts
         heights = heights * (area.height() / max(float(heights.max()), 1e-9))
-        # a level that occurs at all is seen
+        # every level that occurs is visible
         heights = np.where(counts > 0, np.maximum(heights, 1.0), 0.0)
         pale = QColor(text)
         pale.setAlphaF(0.45)
@@ -268,14 +263,14 @@ class GreyHistogram(QWidget):
     def _kinds(
         self, values: npt.NDArray[np.float64], pale: QColor
     ) -> tuple[list[QColor], npt.NDArray[np.integer[Any]]]:
-        """Return the colours of bars, and which of them each grey value has."""
+        """Return the colours of bars, and the index of the colour of each grey value."""
         is_void = self._beyond(values, THRESHOLD)
         is_strict = self._beyond(values, STRICT) if STRICT in self.lines else is_void
         colours = [pale, QColor(WEAK_COLOUR), QColor(VOID_COLOUR)]
         return colours, np.where(is_strict, 2, is_void)
 
     def _beyond(self, values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
-        """Return which grey values are on the side of the void of a line."""
+        """Return which grey values are on the void side of a line."""
         limit = self.lines.get(name, math.nan)
         return values > limit if self._bright else values <= limit
 
@@ -291,11 +286,11 @@ class GreyHistogram(QWidget):
         painter.drawText(below, Qt.AlignmentFlag.AlignHCenter, f"grey value ({unit})")
 
     def _paint_line(self, painter: QPainter, text: QColor, name: str, value: float) -> None:
-        """Draw a line, and its number over it, within the widget; of two lines side by side."""
+        """Draw a line with its value above, inside the widget."""
         area, x = self._area(), float(self._x(value))
         is_inside = self.limits[0] <= value <= self.limits[1]
         x = min(max(x, area.left()), area.right())
-        pen = QPen(text, 2.5 if name == self._at_hand and self.hasFocus() else 1.5)
+        pen = QPen(text, 2.5 if name == self._active and self.hasFocus() else 1.5)
         pen.setStyle(Qt.PenStyle.SolidLine if is_inside else Qt.PenStyle.DashLine)
         painter.setPen(pen)
         painter.drawLine(QPointF(x, area.top() - 3), QPointF(x, area.bottom()))
@@ -304,21 +299,21 @@ class GreyHistogram(QWidget):
     def _paint_label(
         self, painter: QPainter, text: QColor, name: str, value: float, x: float
     ) -> None:
-        """Write the number of a line over it."""
+        """Write the value of a line above it; the values of two lines side by side."""
         is_marked = name == THRESHOLD and self._mark is not None and self._mark[1] == value
         label = self._named(self._mark[0] if self._mark is not None and is_marked else "", value)
         metrics = painter.fontMetrics()
         width = metrics.horizontalAdvance(label)
         left = x - width / 2
         if STRICT in self.lines:
-            # each on its own side
+            # on its own side of the line
             left = x - width - 2 if (name == THRESHOLD) == self._bright else x + 2
         left = min(max(left, 2.0), self.width() - width - 2.0)
         painter.setPen(text)
         painter.drawText(QPointF(left, metrics.ascent() + 1), label)
 
     def _paint_band(self, painter: QPainter, text: QColor, low: float, high: float) -> None:
-        """Shade the thresholds that cannot be told apart."""
+        """Shade the range of equally plausible thresholds."""
         area = self._area()
         left, right = (min(max(float(self._x(x)), area.left()), area.right()) for x in (low, high))
         shade = QColor(text)
@@ -326,7 +321,7 @@ class GreyHistogram(QWidget):
         painter.fillRect(QRectF(left, area.top(), max(right - left, 1.0), area.height()), shade)
 
     def _paint_mark(self, painter: QPainter, text: QColor, word: str, value: float) -> None:
-        """Draw where the method's threshold lies, as a triangle on the ground with its name."""
+        """Mark the automatic threshold by a triangle with its name."""
         area, x = self._area(), float(self._x(value))
         if not area.left() <= x <= area.right():
             return
@@ -347,8 +342,8 @@ class GreyHistogram(QWidget):
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
 
     def _word(self, name: str) -> str:
-        """Return what a line is called."""
-        return {THRESHOLD: "threshold", STRICT: "stricter threshold"}[name]
+        """Return the name of a line for the user."""
+        return {THRESHOLD: "threshold", STRICT: "hysteresis threshold"}[name]
 
     def _area(self) -> QRectF:
         line = float(self.fontMetrics().height()) + 4
@@ -366,15 +361,15 @@ class GreyHistogram(QWidget):
         return low + (high - low) * min(max(share, 0.0), 1.0)
 
     def _refresh(self, event: Any = None) -> None:
-        """Draw anew, and say in words what is shown, for tooltip and screen reader."""
+        """Redraw, and update the tooltip and the text for screen readers."""
         self.update()
         values = [self._named(self._word(name), at) for name, at in self.lines.items()]
         self.setAccessibleName("Histogram of grey values: " + (", ".join(values) or self._reason))
         tip = self.TIP
         if len(values) > 1:
-            tip += f"; the arrow keys move the {self._word(self._at_hand)}"
+            tip += f" (now: {self._word(self._active)})"
         tip += "."
         if self._band is not None:
             low, high = (readable_grey(end) for end in self._band)
-            tip += f" Shaded: {low} to {high}, thresholds that the scan cannot tell apart."
-        self.setToolTip(tip if self.lines else self._reason or "Grey values are being counted.")
+            tip += f" Shaded: {low} to {high}, equally plausible thresholds."
+        self.setToolTip(tip if self.lines else self._reason or "Counting the grey values …")

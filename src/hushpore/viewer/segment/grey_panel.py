@@ -1,4 +1,4 @@
-"""Panels with a histogram of the chosen layer, and the void over the slice on the screen."""
+"""Base of the panels with a histogram of the input layer and a preview on the slice."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 class VoidPreview(SlicePreview):
-    """A labels layer one slice thick that follows the slice on the screen, while it is wanted."""
+    """A preview of the void in the slice on the screen."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(viewer, "void", "void", (VOID_COLOUR, WEAK_COLOUR))
 
     def show(self, target: Target, settings: PoreSettings, greys: GreySurvey) -> None:
-        """Show the void of a volume, from now on, in the slice on the screen."""
+        """Start to show the void of a volume in the slice on the screen."""
         from hushpore.pores.preview import SliceVoid
 
         if not self.is_of(target):
@@ -58,7 +58,7 @@ def _find(
 ) -> Job:
     yield from prepare_kernels(settings)
     phase = void.void_state(index, settings, greys)
-    # of no threshold it is said elsewhere
+    # a missing threshold is reported by the panel
     return np.zeros(target.volume.shape[-2:], np.uint8) if phase is None else phase
 
 
@@ -66,7 +66,7 @@ def prepare_kernels(settings: PoreSettings | None = None) -> Job:
     """Compile or load the kernels that settings need, by default those of a form just opened."""
     from hushpore.pores.settings import PoreSettings
 
-    # others do so now, and kernels need libraries of Numba
+    # other threads load libraries now, and kernels need those of Numba
     load_torch_libraries()
     from hushpore.pores.job import prepare, warm_up_kind
 
@@ -74,12 +74,11 @@ def prepare_kernels(settings: PoreSettings | None = None) -> Job:
 
 
 class GreyPanel(QWidget):
-    """Counts the grey values of the chosen layer in a thread, each layer once.
+    """A histogram of the input layer, computed in a thread, once for each layer.
 
-    `form`: what is in it counts: lines and preview are as it says, whoever put them there.
-    `histogram`: shows the values. `preview`: what the form makes of the slice on the screen; goes
-    and comes with the panel. `shown`: the box that switches it on. `greys`: what is known of the
-    grey values of the chosen layer.
+    `form`: determines lines and preview. `preview`: result of the form in the slice on the screen,
+    shown and hidden with the panel. `shown`: the box that switches the preview on. `greys`: the
+    survey of the grey values, or None.
     """
 
     def __init__(
@@ -96,11 +95,11 @@ class GreyPanel(QWidget):
         self.histogram, self.preview, self.shown = histogram, preview, shown
         self.greys: GreySurvey | None = None
         self._target: Target | None = None
-        # by layer: the values that were counted, and what was found
+        # by layer: the values that were counted, and their survey
         self._surveys: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
         self._log = QCheckBox(
             "Log", toggled=histogram.set_log,
-            toolTip="A logarithmic scale of counts: small peaks are seen beside large ones.",
+            toolTip="Logarithmic counts, so that small peaks are visible beside large ones.",
         )  # fmt: skip
         for box in (shown, self._log):
             box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -111,9 +110,9 @@ class GreyPanel(QWidget):
         self._counting.failed.connect(self._failed)
         histogram.moved.connect(self._moved)
         shown.toggled.connect(self._shown_toggled)
-        # 0 would be the turn that asks for it
-        self._until_away = QTimer(self, singleShot=True, interval=1)
-        self._until_away.timeout.connect(partial(shown.setChecked, False))
+        # 0 would be in the current turn
+        self._removal_timer = QTimer(self, singleShot=True, interval=1)
+        self._removal_timer.timeout.connect(partial(shown.setChecked, False))
         preview.dismissed.connect(partial(shown.setChecked, False))
         preview.message_changed.connect(self._say)
         layers.changed.connect(self.follow)
@@ -121,25 +120,25 @@ class GreyPanel(QWidget):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being counted or painted."""
+        """Whether the histogram or the preview is being computed."""
         return bool(self._counting.is_busy or self.preview.is_busy)
 
     def follow(self) -> None:
-        """Count the grey values of the layer that is chosen now."""
+        """Count the grey values of the chosen layer."""
         layer = self._layers.value
         is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
         if not is_grey or self.parent() is not None:
-            # one that is shown before it has its place is a window of its own until then
+            # shown before it is laid out, it would be a window of its own
             self.setVisible(is_grey)
         self._tell_form(layer)
         labels = tuple(self._viewer.dims.axis_labels[-layer.ndim :]) if is_grey else ()
         try:
             target = capture(layer, labels) if is_grey else None
         except HushporeError:
-            # said in the line of facts
+            # reported in the line of facts
             target = None
         if target is not None and self._shows(target.volume):
-            # its name or place has changed
+            # only its name or position has changed
             self._target = target
             self._show()
             return
@@ -154,14 +153,14 @@ class GreyPanel(QWidget):
         self.histogram.show_lines({}, reason="Counting the grey values …")
         self._counting.submit(partial(count_greys, target.volume), (layer, target.volume))
 
-    def take_away(self) -> None:
-        """Show nothing on the slice from the next turn on: to remove a layer takes one."""
-        self._until_away.start()
+    def remove_preview(self) -> None:
+        """Switch the preview off in the next turn of the event loop: that takes time."""
+        self._removal_timer.start()
 
     def _shows(self, volume: Volume) -> bool:
         return self._target is not None and self._target.volume.data is volume.data
 
-    # ---- what comes from the thread
+    # ---- results of the thread
 
     def _counted(self, tag: tuple[Any, Volume], greys: GreySurvey) -> None:
         layer, volume = tag
@@ -175,7 +174,7 @@ class GreyPanel(QWidget):
             self._say(problem.message)
 
     def _set_survey(self, greys: GreySurvey | None) -> None:
-        """Show the grey values of a volume, once they are known."""
+        """Show the survey of a volume, or None before it is there."""
         self.greys = greys
         self.histogram.show_greys(greys)
         self._say("")
@@ -186,24 +185,24 @@ class GreyPanel(QWidget):
         self._tell_greys()
         self._show()
 
-    # ---- what each panel does in its own way
+    # ---- for subclasses
 
     def _tell_form(self, layer: Any) -> None:
-        """Tell the form what kind of layer is chosen."""
+        """Pass the kind of the chosen layer to the form."""
         raise NotImplementedError
 
     def _tell_greys(self) -> None:
-        """Tell the form what is known of the grey values."""
+        """Pass the survey of the grey values to the form."""
 
     def _show(self) -> None:
-        """Let lines and preview be as the form says."""
+        """Update lines and preview from the form."""
         raise NotImplementedError
 
     def _moved(self, name: str, value: float) -> None:
-        """Take the place of a line into the form."""
+        """Set the value of a moved line in the form."""
         raise NotImplementedError
 
-    # ---- how it looks
+    # ---- appearance
 
     def _shown_toggled(self, is_shown: bool) -> None:
         if is_shown:
@@ -217,12 +216,12 @@ class GreyPanel(QWidget):
         self._line.setVisible(bool(text))
 
     def hideEvent(self, event: Any) -> None:  # noqa: N802
-        """Take away with the panel what is shown on the slice."""
+        """Hide the preview with the panel."""
         super().hideEvent(event)
         self.preview.hide()
 
     def showEvent(self, event: Any) -> None:  # noqa: N802
-        """Bring it back."""
+        """Show the preview again."""
         super().showEvent(event)
         self._show()
 

@@ -1,4 +1,4 @@
-"""The slider that merges pores anew, by another height, while it is moved."""
+"""The slider that merges the pores of a result by another merge height."""
 
 from __future__ import annotations
 
@@ -31,35 +31,34 @@ if TYPE_CHECKING:
     from hushpore.pores.result import Pores
     from hushpore.viewer.running.problem import Problem
 
-#: Milliseconds without a further change after which pores are merged.
+#: Milliseconds after the last change until pores are merged.
 PAUSE = 60
 
 #: Voxels of merge height in one step of the slider.
 STEP = 0.05
 
-#: Voxels at the end of the slider; the box beside it goes further.
-MOST = 5.0
+#: Voxels at the end of the slider, and the maximum of the box beside it.
+SLIDER_MAX, _BOX_MAX = 5.0, 1000.0
 
-_FARTHEST = 1000.0
-
-#: What is said of labels that were painted on, in place of merging them.
+#: Shown instead of merging labels that were edited by hand.
 _PAINTED = (
-    "Painted on by hand, which merging would undo. Run again for another height: this layer stays."
+    "Edited by hand: the table is out of date, and merging would discard the edits. To merge by "
+    "another height, run again; this layer is kept."
 )
 
 
 class MergeHeight(QWidget):
-    """Merges the result in the active layer by another height; hidden until there is one.
+    """Merges the result of a layer by another merge height; hidden until there is a result.
 
-    Works on the newest layer chosen that carries a result. What it computes runs in a thread, one
-    height at a time and always the newest, and replaces labels, tables and record of the layer.
+    Works on the last selected layer with a result. Merging runs in a thread, one height at a time
+    and always the newest, and replaces labels, tables and record of the layer.
 
     `layer`: the layer whose pores are merged, or None.
     """
 
-    #: The result that is shown now.
+    #: The result that is now shown.
     merged = Signal(object)
-    #: The result that the user came to rest at: the slider was let go, a step undone or redone.
+    #: The result that the user settled on: slider released, undo or redo.
     settled = Signal(object)
 
     def __init__(self, viewer: Any) -> None:
@@ -67,10 +66,10 @@ class MergeHeight(QWidget):
         self._viewer = viewer
         self.layer: Any = None
         self._result: Pores | None = None
-        self._taken: Pores | None = None  # that the layer had when it was taken up
-        self._initial: Pores | None = None  # where it was not merged by height
-        self._history: list[str | float | None] = []  # heights; None is the first result
-        self._auto = 0.0  # what "auto" among them comes to
+        self._taken: Pores | None = None  # result of the layer when it was selected
+        self._initial: Pores | None = None  # first result, if not merged by height
+        self._history: list[str | float | None] = []  # heights; None: the first result
+        self._auto = 0.0  # height chosen by "auto"
         self._position = 0
         self._wanted: str | float | None = None
         self._scan = ""
@@ -88,43 +87,43 @@ class MergeHeight(QWidget):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a height that was asked for is not shown yet."""
+        """Whether a requested height is not shown yet."""
         return self._worker.is_busy or self._wanted is not None
 
     def follow_scan(self, scan: str) -> None:
-        """Hide while another scan is worked on, until labels of the layer's are chosen again.
+        """Hide while another scan is chosen, until the layer is selected again.
 
-        `scan`: as `scan_of` says it.
+        `scan`: see `scan_of`.
         """
         self._scan = scan
         self._take_result()
 
     def undo(self) -> None:
-        """Go back to the height before."""
+        """Go back to the previous height."""
         self._go_to(self._position - 1)
 
     def redo(self) -> None:
-        """Go forward again."""
+        """Go forward to the next height."""
         self._go_to(self._position + 1)
 
     def _build(self) -> None:
         tip = (
-            "Merge more or fewer of the pores that were found: neighbours merge where the neck "
-            "between them is less than this much narrower, in radius, than the smaller of the two. "
-            "The result changes at once, without a run; the form keeps the height for the next."
+            "Merge neighbouring pores whose neck is shallower than this (merge height, in voxels "
+            "of radius). Higher: fewer, larger pores. The result is updated at once, and the form "
+            "keeps the height for the next run."
         )
         words = {"toolTip": tip, "accessibleName": "Merge height of the result"}
         self._slider = QSlider(
-            Qt.Orientation.Horizontal, maximum=round(MOST / STEP), pageStep=4, **words,
+            Qt.Orientation.Horizontal, maximum=round(SLIDER_MAX / STEP), pageStep=4, **words,
             valueChanged=self._slider_moved, sliderReleased=self._record_height,
         )  # fmt: skip
         self._box = QDoubleSpinBox(
-            maximum=_FARTHEST, singleStep=STEP, decimals=2, suffix=" voxels", **words,
+            maximum=_BOX_MAX, singleStep=STEP, decimals=2, suffix=" voxels", **words,
             valueChanged=self._request,
         )  # fmt: skip
         self._undo = QPushButton("Undo", clicked=self.undo)
         self._redo = QPushButton("Redo", clicked=self.redo)
-        self._title, self._note = QLabel("Merge height (live)", toolTip=tip), plain_label()
+        self._title, self._note = QLabel("Merge pores", toolTip=tip), plain_label()
         self._box.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
         title = fill(QHBoxLayout(), self._title, None, self._undo, self._redo)
         line = fill(QHBoxLayout(), self._slider, self._box, wide=self._slider)
@@ -138,14 +137,14 @@ class MergeHeight(QWidget):
             self._timer.stop()
             self.hide()
         elif event.type == "metadata" and (result := self._other_result()) is not None:
-            # its voxels have another size
+            # it was given another voxel size
             self._take(self.layer, result)
         elif event.type in ("metadata", "name"):
-            # a preview becomes a result, and keeps its place in the list
+            # a preview may have become a result
             self._take_result()
 
     def _take_result(self, event: Any = None) -> None:
-        """Take up the result of the active layer, where it has one, and the name of the layer."""
+        """Use the result of the active layer, if it has one, and update the name of the layer."""
         active = self._viewer.layers.selection.active
         result = None if active is None else result_of(active)
         if result is not None and result is not self._result:
@@ -153,10 +152,10 @@ class MergeHeight(QWidget):
         if self.layer is not None:
             is_of_scan = self._scan in ("", scan_of(self.layer))
             self.setVisible(is_of_scan or unwrapped(active) is self.layer)
-            self._title.setToolTip(f"Of {self.layer.name}. {self._slider.toolTip()}")
+            self._title.setToolTip(f"{self.layer.name}. {self._slider.toolTip()}")
 
     def _other_result(self) -> Pores | None:
-        """Return the result of the layer where it is another than it was given here."""
+        """Return the result of the layer if it was replaced elsewhere."""
         result = None if self.layer is None else result_of(self.layer)
         return None if result is self._result else result
 
@@ -170,7 +169,7 @@ class MergeHeight(QWidget):
         self._initial = result if h is None else None
         self._history, self._position = [h], 0
         self._auto = result.merge_height.merge_height
-        # that of the list of layers comes before the painting is remembered
+        # connected to the layer: the event of the list comes before the edit is marked
         layer.events.paint.connect(self._show_state)
         self._show_height(self._auto)
         self._show_state()
@@ -208,7 +207,7 @@ class MergeHeight(QWidget):
             self._show_result(result)
             self._record_height()
         elif self._wanted is None:
-            # the layer was given another voxel size meanwhile, and this is of the one before
+            # the layer was given another voxel size meanwhile: merge again
             self._wanted = _height_of(result)
             self._merge()
 
@@ -218,7 +217,7 @@ class MergeHeight(QWidget):
 
     def _show_result(self, result: Pores) -> None:
         self._result = result
-        # tables follow in a turn of their own: all is drawn once, after them
+        # tables are updated in the next turn: draw once, after them
         coalesce_redraws(self)
         update_pore_layer(self.layer, result)
         self._show_state()
@@ -227,7 +226,7 @@ class MergeHeight(QWidget):
     # ---- undo
 
     def _record_height(self) -> None:
-        """Keep the height for undo, once the slider is let go and no other is asked for."""
+        """Add the height to the history, once the slider is released and nothing is pending."""
         if self._result is None or self._slider.isSliderDown() or self.is_busy:
             return
         h = _height_of(self._result)
@@ -254,16 +253,18 @@ class MergeHeight(QWidget):
             (self._undo, self._position - 1, "undo", UNDO_MERGE),
             (self._redo, self._position + 1, "redo", REDO_MERGE),
         ):
-            is_there = 0 <= at < len(self._history) and not self._is_painted
-            button.setEnabled(is_there)
+            is_possible = 0 <= at < len(self._history) and not self._is_painted
+            button.setEnabled(is_possible)
             button.setToolTip(
-                with_key(self._named(self._history[at]), key) if is_there else f"Nothing to {word}."
+                with_key(self._named(self._history[at]), key)
+                if is_possible
+                else f"Nothing to {word}."
             )
         word = "" if self._result is None else self._result.merge_height.reason
         if self._result is not self._initial and self._initial is not None:
-            word = "Merged by height now; undo leads back."
+            word = "Now merged by height. Undo restores the first result."
         elif self._initial is not None:
-            word = f"{self._named(None)}: moving the slider merges by height instead."
+            word = f"{self._named(None)}. Moving the slider merges by height instead."
         if self._is_painted:
             word = _PAINTED
         for widget in (self._slider, self._box):
@@ -278,10 +279,10 @@ class MergeHeight(QWidget):
             return f"Merge height {h:g} voxels"
         assert self._initial is not None
         by = self._initial.provenance["result"]["merged_by"]
-        return "Split at SNOW's peaks" if "peaks" in by else "Split at markers"
+        return "Split at SNOW peaks" if "peaks" in by else "Split at markers"
 
 
 def _height_of(result: Pores) -> str | float | None:
-    """Return the setting that a result was merged by; None where that was no height."""
+    """Return the merge height setting of a result; None if it was not merged by height."""
     height: str | float = result.provenance["settings"]["merge_height"]
     return height if "merge_height" in result.provenance["result"]["merged_by"] else None

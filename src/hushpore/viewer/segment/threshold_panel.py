@@ -1,4 +1,4 @@
-"""The histogram above the form of pores, its lines in step with the form, and the void it makes."""
+"""The histogram above the form of pores, with threshold lines and the void preview."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
 
-#: How far apart the two lines are at first, as a share of the range of grey values.
+#: Initial distance of the two lines, as a share of the shown range.
 _APART = 0.1
 
-#: What stands in place of the lines, of a local threshold.
-_LOCAL = "No line to drag: each voxel has its own threshold"
+#: Shown instead of lines for a local threshold.
+_LOCAL = "Local threshold: no line to drag"
 
 
 class ThresholdPanel(GreyPanel):
-    """Shows the grey values of the chosen layer; moving a line sets the threshold in the form.
+    """The histogram of the input layer; moving a line sets the threshold in the form.
 
-    The void is found in a thread too.
+    Thresholds are computed in a thread.
 
     `form`: of `PoreSettings`.
     """
@@ -45,14 +45,12 @@ class ThresholdPanel(GreyPanel):
     def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:
         shown = QCheckBox(
             "Show void",
-            toolTip="Paint the void on the slice on the screen as this threshold makes it, without "
-            "air around the sample where that is left out; before open void is told from closed. "
-            "Moving a line switches it on, Run switches it off.",
+            toolTip="Overlay the void at this threshold on the slice.",
         )  # fmt: skip
         super().__init__(viewer, layers, form, GreyHistogram(viewer), VoidPreview(viewer), shown)
         self._threshold: Any = form[THRESHOLD]
         self._method = "otsu"
-        # of the newest result with intervals: the values, the threshold, those as good as it
+        # of the newest result with intervals: values, threshold, range of plausible thresholds
         self._band: tuple[Any, float, tuple[float, float]] | None = None
         self._finding = LatestOnlyWorker("threshold")
         self._finding.returned.connect(self._found)
@@ -64,13 +62,13 @@ class ThresholdPanel(GreyPanel):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being counted, found or painted."""
+        """Whether the histogram, a threshold or the preview is being computed."""
         return super().is_busy or self._finding.is_busy
 
     def show_band(self, volume: Volume, totals: Mapping[str, Any]) -> None:
-        """Shade the thresholds that a result says cannot be told from its own, while that is set.
+        """Shade the thresholds that are as plausible as that of a result, while it is set.
 
-        `volume`: that the result is of. `totals`: of its record; without intervals none is shaded.
+        `volume`: of the result. `totals`: of its record; without intervals nothing is shaded.
         """
         self._band = None
         if "threshold_low" in totals:
@@ -79,18 +77,18 @@ class ThresholdPanel(GreyPanel):
         self._show()
 
     def place_after(self, before: QWidget) -> None:
-        """Have the tab key come here from another widget of the window."""
+        """Insert the panel into the order of the Tab key, after another widget."""
         for widget in (self.histogram, self.shown, self._hysteresis, self._log):
             QWidget.setTabOrder(before, widget)
             before = widget
 
-    # ---- what is known of the layer
+    # ---- the layer
 
     def _tell_form(self, layer: Any) -> None:
         is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
         self._form.know(is_void=layer is not None and not is_grey)
         if is_grey and layer not in self._surveys:
-            # until its values are counted
+            # until the histogram is there
             self._threshold.suggest(sum(layer.contrast_limits) / 2)
 
     def _found(self, tag: object, found: object) -> None:
@@ -107,7 +105,7 @@ class ThresholdPanel(GreyPanel):
     # ---- in step with the form
 
     def _show(self) -> None:
-        """Let lines, check boxes and void be as the form says."""
+        """Update lines, check boxes and preview from the form."""
         settings = self._settings()
         if self.greys is None or settings is None:
             return
@@ -120,7 +118,7 @@ class ThresholdPanel(GreyPanel):
         self._show_lines(settings, found)
         with_line = isinstance(found, float)
         if isinstance(settings.threshold, str) and isinstance(found, float):
-            # a number of one's own begins at what the method found
+            # a manual threshold starts at that of the method
             self._threshold.suggest(found)
         with signals_blocked(self._hysteresis):
             self._hysteresis.setChecked(settings.hysteresis is not None)
@@ -133,14 +131,14 @@ class ThresholdPanel(GreyPanel):
         assert self.greys is not None
         bright = settings.pores_are == "bright"
         if not isinstance(found, float):
-            reason = _LOCAL if found is None else f"{self._named()} finds no threshold"
+            reason = _LOCAL if found is None else f"{self._named()} found no threshold"
             self.histogram.show_lines({}, bright=bright, reason=reason)
             return
         lines = {THRESHOLD: found}
         if settings.hysteresis is not None:
             lines[STRICT] = settings.hysteresis
         try:
-            # what the method that was chosen last finds, as far as it is known
+            # the threshold of the last chosen method, if known
             method = type(settings).of({**settings.to_dict(), "threshold": self._method})
             automatic = self.greys.known(method)
         except InputError:
@@ -149,7 +147,7 @@ class ThresholdPanel(GreyPanel):
         self.histogram.show_lines(lines, bright=bright, mark=mark, band=self._band_at(found))
 
     def _band_at(self, threshold: float) -> tuple[float, float] | None:
-        """Return what is shaded: nothing where the threshold is another than that of the result."""
+        """Return the shaded range; None if the threshold is not that of the result."""
         if self._band is None or self._target is None:
             return None
         values, own, ends = self._band
@@ -157,7 +155,7 @@ class ThresholdPanel(GreyPanel):
         return ends if is_own else None
 
     def _named(self) -> str:
-        """Return the method that was chosen last, as the form calls it."""
+        """Return the label of the last chosen method."""
         return str(self._threshold.option.in_words(self._method))
 
     def _moved(self, name: str, value: float) -> None:
@@ -165,7 +163,7 @@ class ThresholdPanel(GreyPanel):
         self._form[name].value = self.histogram.rounded(value)
 
     def _choose_two(self, are_two: bool) -> None:
-        """Begin with a stricter threshold, or drop it."""
+        """Add a stricter threshold, or remove it."""
         lines, settings = self.histogram.lines, self._settings()
         if self.greys is None or settings is None or THRESHOLD not in lines:
             return
@@ -181,17 +179,16 @@ class ThresholdPanel(GreyPanel):
             return None
 
     def _say(self, text: str) -> None:
-        """Say what there is to be said of preview and histogram, or that it is of a sample."""
+        """Show a message; by default that the histogram is of a part of the voxels."""
         if not text and self.greys is not None and self.greys.share < 1:
             text = (
-                f"Counted here: {readable_percent(self.greys.share)} of the voxels, in slices from "
-                "all over the scan; Run looks at all of them."
+                f"Histogram of {readable_percent(self.greys.share)} of the voxels, in slices from "
+                "the whole scan; Run uses all voxels."
             )
         super()._say(text)
 
 
-#: What the second line is for.
 _HYSTERESIS = (
-    "A second line for a second, stricter threshold (Hysteresis threshold, under More): void is "
-    "kept only where a connected part of it passes this one too, which leaves out specks of noise."
+    "Add a second, stricter threshold (Hysteresis threshold, under More): a connected component of "
+    "void is kept only if part of it also passes this one. Removes specks of noise."
 )

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.task import Outcome, Target
 
-#: Milliseconds between two looks at the compiler.
+#: Milliseconds between two polls of the compilation.
 POLL_INTERVAL = 250
 
-#: What the images of a series differ in, by the letter of the axis.
+#: Names of the leading axes of a series.
 _SERIES = {"t": "time points", "c": "channels"}
 
 
 class PoresWidget(JobWidget):
     """Segments the pores of an image; the result is a labels layer with a table.
 
-    `result`: as the layer shows it: merged by another height, or of another voxel size.
+    `result`: the one that the layer shows, after merging again or with another voxel size.
     """
 
     job = "pores"
@@ -61,63 +61,63 @@ class PoresWidget(JobWidget):
         column.insertWidget(column.indexOf(self._result), self._kernel_warmup)
 
     def run(self) -> JobWorker:
-        """Start, and take the void of the preview away: the pores come in its place."""
+        """Start, and remove the void preview: the pores replace it."""
         worker = super().run()
-        # while a job runs old objects are not searched for garbage, and a layer goes faster
-        self.greys.take_away()
+        # after the start: garbage collection is frozen then, and a layer is removed faster
+        self.greys.remove_preview()
         return worker
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Any greyscale image; labels are taken as the void."""
+        """Any greyscale image, or labels of the void."""
         return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Images: labels are mostly a result already."""
+        """Images: labels are mostly results."""
         return isinstance(layer, Image) and super().prefers(layer)
 
     @classmethod
     def prepare(cls, target: Target) -> Volume:
-        """Take labels as the void itself."""
+        """Return labels as a mask of the void."""
         if target.kind == "labels":
             return target.volume.replace(np.asarray(target.volume.data) != 0)
         return target.volume
 
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
-        """Return the labels, which carry the tables, and the local thickness."""
+        """Return the labels with their tables, and the local thickness."""
         labels = pore_layer(result, f"{target.volume.name} pores", target.placement)
         return [labels, *thickness_layers(result, target.placement)]
 
     @classmethod
     def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
-        """Return the labels, which stay on disk, with the tables of the result folder."""
+        """Return the lazy labels with the tables of the result folder."""
         from hushpore.viewer.layers.result_folder import layer_of_result
 
         return [layer_of_result(result.folder, f"{target.volume.name} pores", target.placement)]
 
     def facts(self, volume: Volume) -> str:
-        """Say how labels are understood, and that of a series one image is to be chosen."""
+        """Return the line about the layer; explains labels, and refuses a series."""
         if volume.leading_shape:
             series = " and ".join(_SERIES[axis] for axis in volume.axes[: -volume.n_spatial])
             raise InputError(
                 f"{volume.facts} · Pores are segmented in one image at a time, but {volume.name} "
-                f"has {series}. Right-click the layer, choose 'Split Stack', and take one of them."
+                f"has {series}. Right-click the layer, choose 'Split Stack', and use one of them."
             )
         if isinstance(self.layer.value, Labels):
-            return f"{volume.facts} · every label is taken as pore space"
+            return f"{volume.facts} · all labels count as void and are split anew"
         return super().facts(volume)
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
-        """Shade the thresholds that could not be told apart, too."""
+        """Show the result, and shade the equally plausible thresholds."""
         assert self._now is not None
         volume = self._now.target.volume
         super()._show_outcome(outcome, made)
         self.greys.show_band(volume, outcome.result.provenance.get("result", {}))
 
     def _show_merged(self, result: Pores) -> None:
-        """Say what merging anew came to; of another scan's pores with their name."""
+        """Show the message about a result that was merged again."""
         layer = self.remerging.layer
         text = self._messages.of_result(result)
         if scan_of(layer) != self._messages.scan:
@@ -146,7 +146,7 @@ class PoresWidget(JobWidget):
             self.remerging.follow_scan(self._messages.scan)
 
     def _take_over(self, result: Pores) -> None:
-        """Let the next run part pores as those on the screen are, of the same scan."""
+        """Use the merge settings of the shown result for the next run on this scan."""
         if scan_of(self.remerging.layer) != self._messages.scan:
             return
         used = result.provenance["settings"]
@@ -154,18 +154,18 @@ class PoresWidget(JobWidget):
 
 
 class KernelWarmup(QLabel):
-    """Says so while kernels are compiled, which happens once after installing; else hidden.
+    """A line shown while kernels are compiled, once after installation; otherwise hidden.
 
-    The work begins once this is drawn, in a thread that nobody waits for: where the window closes
-    it stops by itself, and a job that is started meanwhile waits for it and says so.
+    Compilation starts in a thread once the widget is drawn. It stops when the window closes, and a
+    job that is started meanwhile waits for it.
     """
 
     def __init__(self) -> None:
         super().__init__(
             "Preparing the segmentation, first time only …",
             textFormat=Qt.TextFormat.PlainText, wordWrap=True,
-            toolTip="Its code is compiled for this computer, once after installing. Meanwhile all "
-            "works.", visible=False,
+            toolTip="The code is compiled for this computer, once after installation. You can work "
+            "meanwhile.", visible=False,
         )  # fmt: skip
         self._worker = worker = JobWorker(prepare_kernels, "preparing pores")
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
@@ -181,6 +181,6 @@ class KernelWarmup(QLabel):
             self.setVisible(progress.stage != "preparing")
 
     def _end(self, *_: object) -> None:
-        # what went wrong is said where it matters: by the job
+        # an error is reported by the job
         self._timer.stop()
         self.hide()
