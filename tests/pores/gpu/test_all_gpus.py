@@ -282,7 +282,7 @@ def _one_thread() -> Iterator[None]:
     [
         (0, True, "linux", "no usable GPU found: use 'cpu'"),
         (1, True, "linux", "there is only one GPU: use 'cuda'"),
-        (2, False, "linux", "dask-cuda is not installed: pip install 'hushpore[multi-gpu]' (for "
+        (2, False, "linux", "dask-cuda is not installed: pip install 'hushpore[multi-gpu]' ("
          "Linux only)"),
         (2, False, "win32", "dask-cuda, which starts the workers, runs on Linux only: use 'cuda'"),
     ],
