@@ -223,7 +223,9 @@ def test_scans_are_sent_through_it_and_the_job_that_follows(scan: Path, tmp_path
     again = CliRunner().invoke(batch_command(("median", "pores")), words)
     assert "1 of them from an earlier run" in again.output
     assert result_of(rerun(folder, tmp_path / "again")).summary.startswith("Identical")
-    with pytest.raises(InputError, match="Segment pores makes no image, and 'median' cannot"):
+    with pytest.raises(
+        InputError, match="'median' cannot follow Segment pores, which makes no image"
+    ):
         result_of(run_batch(scan, tmp_path / "o", dict(reversed(steps.items()))))
 
 

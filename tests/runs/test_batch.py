@@ -106,7 +106,7 @@ def test_scans_are_read_as_the_flags_say(tmp_path: Path, rng: np.random.Generato
     assert "1 of them from an earlier run" in again.output
     other = CliRunner().invoke(command, [*words[:-1], "t=0"])
     assert other.exit_code == 1
-    assert "drying: the scan, or a file that the settings name, is another" in other.output
+    assert "drying: the scan or a file named in the settings has changed" in other.output
 
 
 def test_scans_are_listed_in_natural_order(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_two_batches_at_work_in_one_folder_are_refused(tmp_path: Path) -> None:
     other = psutil.Process(os.getppid())
     lock = tmp_path / "out" / LOCK
     lock.write_text(json.dumps({"process": other.pid, "started": other.create_time()}))
-    with pytest.raises(OutputError, match=f"Another batch .process {other.pid}. is at work"):
+    with pytest.raises(OutputError, match=f"is in use by another batch .process {other.pid}."):
         result_of(run_batch(f"{scans}/*.tif", tmp_path / "out"))
     # the number now belongs to another process than the one that was killed
     lock.write_text(json.dumps({"process": other.pid, "started": other.create_time() - 60}))
@@ -172,7 +172,7 @@ def test_a_second_batch_of_the_same_process_is_refused_and_leaves_the_first_its_
     scans = make_scans(tmp_path / "scans", 1)
     first, second = (run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu") for _ in "ab")
     next(first)
-    with pytest.raises(OutputError, match=f"Another batch .process {os.getpid()}. is at work"):
+    with pytest.raises(OutputError, match=f"is in use by another batch .process {os.getpid()}."):
         next(second)
     assert (tmp_path / "out" / LOCK).is_file()
     assert result_of(first).count("done") == 1

@@ -136,6 +136,8 @@ def test_a_scan_that_is_changed_meanwhile_is_told(tmp_path: Path, volume: Volume
 
     work = run_pipeline(source, tmp_path / "r", steps, device="cpu", check=touched)
     result_of(work, events.append)
-    assert any("were changed" in e.message for e in events if isinstance(e, Note) and e.warning)
-    assert "were changed" in read_provenance(tmp_path / "r")["notes"][0]
+    assert any(
+        "changed during the run" in e.message for e in events if isinstance(e, Note) and e.warning
+    )
+    assert "changed during the run" in read_provenance(tmp_path / "r")["notes"][0]
     assert source.changes_since(source.to_dict()) == []

@@ -1,10 +1,10 @@
-"""The dictionary of jobs, and the two ways to use it: `start` and `run`.
+"""The registry of jobs, and the functions that run them: `start` and `run`.
 
-A job is a generator: it yields events and returns its result. The napari worker, the command line
-and a test all drive the same one. ``close()`` cancels it, and nothing is half-written after that.
+A job is a generator that yields events and returns its result. The window, the command line and
+tests all drive the same generator. ``close()`` cancels it and leaves no partial files.
 
-All that is special to a job stands in its entry of `JOBS`. Command, settings file, preset, batch,
-rerun, report, documentation and widget are made from it.
+Everything specific to a job is in its entry of `JOBS`. Command, settings file, preset, batch,
+rerun, report, documentation and widget are made from that entry.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 
 
 def load(name: str) -> Any:
-    """Import the function or class ``"module:name"``, when it is first used.
+    """Import the function or class ``"module:name"``.
 
-    The libraries behind a job take seconds to load, and what lies above it imports this.
+    Called on first use: the libraries behind a job take seconds to load.
     """
     return pkgutil.resolve_name(name)
 
 
 @dataclass(frozen=True)
 class ExtraFile:
-    """A file that a command writes beside the result of its job, where it is asked for."""
+    """An optional file that a command writes beside the result of its job."""
 
     name: str  # as in ``--save-model``, with underscores
-    help: str  # what it is, with the endings of its name
-    # ``"module:function"``: called with path and overwrite before any work; returns the path or
-    # raises
+    help: str  # content, with the suffixes
+    # ``"module:function"``: called with path and overwrite before the job; returns the path or
+    # raises an error
     checker: str
-    # ``"module:function"``: called with path, result, the volume that was read, and overwrite
+    # ``"module:function"``: called with path, result, input volume and overwrite
     writer: str
-    # ``"module:function"``: called with the volume and the settings before the job runs; raises
-    # where no such file could be made of its result. Empty where one always can
+    # ``"module:function"``: called with the volume and the settings before the job; raises an error
+    # if the result could not be written in this form. Empty: it always can
     check: str = ""
-    # why it cannot be written of a result on a cluster, after its flag; empty where it can
+    # why it cannot be written on a cluster, as text after the flag; empty if it can
     not_on_cluster: str = ""
 
     @property
@@ -70,60 +70,55 @@ class ExtraFile:
 
 @dataclass(frozen=True)
 class JobDescription:
-    """One entry of the dictionary of jobs: all that front ends need to know of a job."""
+    """An entry of the registry of jobs, with everything that front ends need."""
 
-    title: str  # what it does, as a button says it
+    title: str  # of the command and the widget, an imperative
     settings_class: str  # ``"module:class"`` of its settings
     # ``"module:function"`` of its generator, which returns a `hushpore.base.events.Result`
     generator: str
-    # whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for
+    # whether ``"auto"`` uses a GPU; else a GPU is used on request only
     on_gpu: bool = True
-    on_apple: bool = False  # whether it can run on Apple's GPU; else it is the CPU there
-    # ``"module:function"`` that says why a volume of a shape is not worth a GPU, of a job that
-    # compares a GPU with the CPU by itself at ``"auto"``, where CuPy is installed
+    on_apple: bool = False  # whether it can run on Apple's GPU
+    # ``"module:function"`` that returns why a volume of a shape should not use the GPU; for jobs
+    # that benchmark GPU and CPU at ``"auto"`` if CuPy is installed
     gpu_problem: str = ""
-    purpose: str = ""  # a sentence or two at the top of its widget
-    # a line in the list of commands, and the text of its own page of help, where PATH is the scan
+    purpose: str = ""  # text at the top of the widget
+    # help in the list of commands, and of the command itself, where PATH is the scan
     short_help: str = ""
     help: str = ""
-    # name of the image that it makes, for a job whose result has that as ``volume``: by itself it
-    # is written as a file, and the next job of a chain works on it. Empty for a job whose result is
-    # a folder.
+    # name of the output image, for jobs with an image as ``volume`` of their result: alone it is
+    # written as a file, in a chain it is the input of the next job. Empty for result folders.
     gives: str = ""
-    share: float = 1.0  # how long it takes, compared with other jobs of a chain
-    # entries of ``provenance["result"]`` that the summary of a batch shows; empty: all of them that
-    # are numbers or words
+    share: float = 1.0  # relative duration within a chain of jobs
+    # entries of ``provenance["result"]`` in the summary of a batch; empty: all numbers and texts
     figures: tuple[str, ...] = ()
-    # ``"module:function"`` that makes further ones of ``provenance["result"]``, by their columns;
-    # empty: there are none
+    # ``"module:function"`` that derives further columns from ``provenance["result"]``; may be empty
     more_figures: str = ""
-    # ``"module:function"`` that makes figures and pages of a result folder; empty: there are none
+    # ``"module:function"`` that makes figures and pages of a result folder; may be empty
     report: str = "hushpore.runs.report_page:job_report"
-    extras: tuple[ExtraFile, ...] = ()  # further files that its command offers
-    # ``"module:function"`` that changes the settings of a result, so that the same comes out again:
-    # called with them, the provenance of the job, and the file in which that is; raises where it
-    # cannot
+    extras: tuple[ExtraFile, ...] = ()  # optional files of the command
+    # ``"module:function"`` that adapts recorded settings for a rerun: called with the settings, the
+    # record of the job and the path of the record; raises an error if it cannot be reproduced
     repeat: str = ""
-    # ``"module:function"`` that runs it on a cluster, as `hushpore.cluster.denoising.denoise_on` is
-    # called; empty where it cannot run there
+    # ``"module:function"`` that runs it on a cluster, with the signature of
+    # `hushpore.cluster.denoising.denoise_on`; empty if it cannot run there
     cluster: str = ""
-    # ``"module:function"`` that raises where the job cannot work on a volume, called with that, of
-    # which no value is read yet, and the settings. Empty where only the job itself finds out
+    # ``"module:function"`` that checks a lazy volume and the settings before the scan is read, and
+    # raises an error if the job cannot process it; may be empty
     check: str = ""
-    # ``"module:function"`` that says how long it will take, called with the settings, the volume
-    # and the device that is asked for; and one that remembers how long it took, called with the
-    # settings, that device and the provenance. Empty where nothing is said
+    # ``"module:function"`` that estimates the duration from settings, volume and device, and one
+    # that stores the measured duration, called with settings, device and record; may be empty
     expected_time: str = ""
     keep_time: str = ""
-    ends_early_in: str = ""  # stage that can be cut short with a result; empty where there is none
+    ends_early_in: str = ""  # stage that can be finished early; may be empty
 
     def backend(self, device: str, shape: Sequence[int] | None = None) -> Backend:
-        """Choose where it runs.
+        """Choose the device of the job.
 
-        `shape`: of the volume that it is to run on, where that is known.
+        `shape`: of the input volume, if known.
         """
         if device == "auto" and not self.on_gpu and preferred("device").value == "auto":
-            # to look for a GPU is to import PyTorch, which takes seconds
+            # looking for a GPU imports PyTorch, which takes seconds
             if not self.gpu_problem:
                 return Backend(reason="choose CUDA to use the GPU")
             if find_spec("cupy") is None:
@@ -135,12 +130,12 @@ class JobDescription:
             return dataclasses.replace(found, on_trial=found.is_cuda)
         found = choose_backend(device)
         if found.is_apple and not self.on_apple:
-            return Backend(reason="Apple's GPU is for denoising")
+            return Backend(reason="Apple's GPU is used for denoising only")
         return found
 
     @property
     def settings(self) -> type[Settings]:
-        """Its settings, imported when they are first asked for."""
+        """The class of the settings, imported on first use."""
         found: type[Settings] = load(self.settings_class)
         return found
 
@@ -151,8 +146,8 @@ class JobDescription:
 
 
 _IN_MEMORY = (
-    "needs the whole scan in memory, and cannot go with --cluster. Keep the model with "
-    "--save-model, and use that on a part of the scan."
+    "needs the whole scan in memory and cannot be combined with --cluster. Save the model with "
+    "--save-model and apply it to a part of the scan."
 )
 _MODEL_CHECK = "hushpore.denoising.tensor_file:check_file_target"
 
@@ -241,31 +236,31 @@ JOBS = Registry("jobs", JobDescription, {
     ),
 })  # fmt: skip
 
-#: The jobs of ``hushpore run`` and of a batch, one after another.
+#: The jobs of ``hushpore run`` and of a batch, in sequence.
 CHAIN = ("denoise", "pores")
 
-#: The jobs of each command that sends many scans through the same settings.
+#: The jobs of each batch command.
 BATCHES = {"batch": CHAIN, "batch-phases": ("denoise", "phases")}
 
 
 def check_chain(jobs: Sequence[str]) -> None:
-    """Check that each of some jobs can work on what the one before it gives.
+    """Check that jobs can run in sequence.
 
-    Raises InputError if there is no such job, or one gives no image for the next.
+    Raises InputError if a job is unknown, or makes no image for the next one.
     """
     for job in jobs:
         if job not in JOBS:
-            raise InputError(f"There is no job {job!r}. Available: {', '.join(JOBS)}.")
+            raise InputError(f"Unknown job {job!r}. Available: {', '.join(JOBS)}.")
     for job, following in pairwise(jobs):
         if not JOBS[job].gives:
             raise InputError(
-                f"{JOBS[job].title} makes no image, and {following!r} cannot follow it. Jobs that "
-                f"make one: {', '.join(name for name, kind in JOBS.items() if kind.gives)}."
+                f"{following!r} cannot follow {JOBS[job].title}, which makes no image. Jobs that "
+                f"make an image: {', '.join(name for name, kind in JOBS.items() if kind.gives)}."
             )
 
 
 def is_one_image(jobs: Sequence[str]) -> bool:
-    """Whether what some jobs make, one after another, is a file and not a folder."""
+    """Whether the result of jobs in sequence is a single image file, not a folder."""
     return len(jobs) == 1 and bool(JOBS[jobs[0]].gives)
 
 
@@ -275,17 +270,17 @@ def start(
     settings: Settings | Mapping[str, Any] | None = None,
     device: str | Backend = "auto",
 ) -> Job:
-    """Make a job, ready to be driven; nothing runs before its first ``next``.
+    """Create a job; it starts with the first ``next``.
 
     Parameters
     ----------
     job : str
         A key of `JOBS`.
     image : Volume or array_like
-        What to work on.
+        The input.
     settings : Settings or mapping, optional
-        Its settings; what is left out has its default. In a mapping, a setting that names
-        something beside the volume may be the array itself.
+        Settings of the job; missing ones have their defaults. In a mapping, a setting that names
+        a mask, markers or a scan may be the array itself.
     device : str or Backend, optional
         See `hushpore.device.backend.choose_backend`.
 
@@ -307,7 +302,7 @@ def start(
         settings = kind.settings.of(values)
     for opt in settings.options():
         if opt.auxiliary:
-            # what does not fit is said before anything runs
+            # raise errors before the job starts
             volume.auxiliary_of(settings, opt.name)
     backend = device if isinstance(device, Backend) else kind.backend(device, volume.shape)
     return kind.load()(volume, settings, backend)
@@ -315,10 +310,10 @@ def start(
 
 @contextmanager
 def chained(device: str) -> Iterator[Callable[[str], Backend]]:
-    """Give the backends of jobs that run one after another, each on the image of the one before.
+    """Provide the backends of jobs in sequence, each on the output image of the previous one.
 
-    An image that one makes on a GPU stays there for the next, at the latest until the end of the
-    ``with`` block.
+    An image on the GPU stays there for the next job, until the end of the ``with`` block at the
+    latest.
 
     `device`: as for `start`.
     Yields: a function that returns the backend of a job.
@@ -330,7 +325,7 @@ def chained(device: str) -> Iterator[Callable[[str], Backend]]:
 def _attach(
     volume: Volume, kind: type[Settings], values: Mapping[str, Any]
 ) -> tuple[Volume, dict[str, Any]]:
-    """Lay arrays given as settings beside the volume, each under the name of its setting."""
+    """Attach arrays that were given as settings to the volume, under the names of the settings."""
     named = dict(values)
     auxiliary = {}
     for opt in kind.options():
@@ -355,21 +350,28 @@ def run(
     device: str | Backend = "auto",
     on_event: Callable[[Event], None] | None = None,
 ) -> Any:
-    """Run a job to its end and return its result; parameters as for `start`.
+    """Run a job and return its result; parameters as for `start`.
 
     Parameters
     ----------
     on_event : callable, optional
-        Called with every event, in this thread.
+        Called with each event, in this thread.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> hushpore.run("pores", np.eye(4) > 0, device="cpu").porosity
+    0.25
     """
     return result_of(start(job, image, settings, device), on_event)
 
 
 def denoise(volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any) -> Denoised:
-    """Denoise a volume with a network that learns from the volume itself.
+    """Denoise a volume with a network trained on the volume itself.
 
-    With more noise like that of the volume (R2R); where its noise cannot be told for sure, with
-    hidden pixels (N2V2).
+    Trains by recorruption with simulated noise (R2R), or with blind spots (N2V2) if the noise
+    cannot be characterised.
 
     Parameters
     ----------
@@ -390,6 +392,15 @@ def denoise(volume: VolumeLike, *, device: str | Backend = "auto", **settings: A
     ------
     InputError
         If the volume or a setting cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> noisy = np.random.default_rng(0).normal(100, 10, (3, 32, 32)).astype(np.float32)
+    >>> result = hushpore.denoise(noisy, steps=1, patch_size=16, device="cpu")
+    >>> result.volume.shape
+    (3, 32, 32)
     """
     result: Denoised = run("denoise", volume, settings, device)
     return result
@@ -401,12 +412,13 @@ def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **setti
     Parameters
     ----------
     volume : Volume or array_like
-        2D or 3D grey values, or a boolean volume, which is taken as the void itself.
+        2D or 3D grey values, or a boolean mask of the void.
     device : str, optional
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
     **settings
         See `hushpore.pores.settings.PoreSettings`; among them ``threshold`` (a method's name or
-        a number), ``mode`` (``"all"``, ``"open"`` or ``"closed"``) and ``h`` (voxels).
+        a number), ``pore_type`` (``"all"``, ``"open"`` or ``"closed"``) and ``merge_height``
+        (voxels).
 
     Returns
     -------
@@ -418,6 +430,16 @@ def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **setti
     ------
     InputError
         If the volume or a setting cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> void = np.zeros((9, 9, 9), bool)
+    >>> void[3:6, 3:6, 3:6] = True
+    >>> found = hushpore.segment_pores(void, device="cpu")
+    >>> found.headline
+    'Porosity 3.7 % (open 0.0 %, closed 3.7 %) · 1 pore · D50 3.72 px by number, 3.72 px by volume'
     """
     result: Pores = run("pores", volume, settings, device)
     return result
@@ -426,14 +448,14 @@ def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **setti
 def measure_phases(
     volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any
 ) -> Phases:
-    """Tell up to eight phases of a volume apart, and measure each and where they touch.
+    """Separate and measure up to eight phases of a volume and the contacts between them.
 
     Parameters
     ----------
     volume : Volume or array_like
-        2D or 3D grey values; or labels, whole numbers, with ``are_labels=True``.
+        2D or 3D grey values, or integer labels with ``are_labels=True``.
     device : str, optional
-        As for `denoise`; it runs on the CPU.
+        As for `denoise`; the job always runs on the CPU.
     **settings
         See `hushpore.pores.phases.settings.PhaseSettings`; among them ``phases`` (their number),
         ``thresholds`` (grey values between them), ``names`` and ``thickness``.
@@ -441,7 +463,7 @@ def measure_phases(
     Returns
     -------
     Phases
-        With ``labels`` (uint8, 0 is not of the sample), ``phases`` and ``contacts`` (tables),
+        With ``labels`` (uint8, 0 is outside the sample), ``phases`` and ``contacts`` (tables),
         ``thickness``, ``timings`` and ``provenance``.
 
     Raises
@@ -449,7 +471,15 @@ def measure_phases(
     InputError
         If the volume or a setting cannot be used.
     MemoryLimitError
-        If it does not fit into memory in one piece.
+        If the volume does not fit into memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> labels = np.repeat(np.array([1, 2], np.uint8), 32).reshape(4, 4, 4)
+    >>> hushpore.measure_phases(labels, are_labels=True, names="clay, quartz").headline
+    '2 phases · clay 50 % · quartz 50 %'
     """
     result: Phases = run("phases", volume, settings, device)
     return result
@@ -458,7 +488,7 @@ def measure_phases(
 def sample_patches(
     volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any
 ) -> Patches:
-    """Draw patches at random from a volume, as the denoiser does.
+    """Sample training patches of a volume as the denoiser does.
 
     Parameters
     ----------
@@ -473,6 +503,14 @@ def sample_patches(
     -------
     Patches
         With ``corners`` and ``patches``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> found = hushpore.sample_patches(np.zeros((3, 32, 32)), n_patches=5, patch_size=16)
+    >>> found.patches.shape
+    (5, 16, 16)
     """
     result: Patches = run("patches", volume, settings, device)
     return result
