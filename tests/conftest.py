@@ -30,6 +30,7 @@ NEEDS = {
     "cuda": "a CUDA device",
     "cupy": "CuPy: pip install 'hushpore[cuda12]' or 'hushpore[cuda13]'",
     "g++": "the compiler g++",
+    "itk": "ITK's Scanco module: pip install itk-ioscanco",
     "nvrtc": "NVRTC: pip install nvidia-cuda-nvrtc",
     "ome_zarr": "ome-zarr: pip install ome-zarr",
     "openpnm": "OpenPNM: pip install --group peers",

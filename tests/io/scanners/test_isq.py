@@ -38,6 +38,17 @@ def test_values_are_attenuation_and_the_voxel_size_is_length_over_number(tmp_pat
     assert volume.metadata["scanner"] == {"voltage_kv": 70, "current_ua": 114}
 
 
+@pytest.mark.needs("itk")
+def test_the_scanco_module_of_itk_agrees(tmp_path, ramp):
+    import itk
+
+    path = tmp_path / "bone.isq"
+    path.write_bytes(isq_bytes(ramp))
+    theirs, ours = itk.imread(str(path)), read(path)
+    np.testing.assert_array_equal(itk.array_from_image(theirs), held(ours.data))
+    assert list(theirs.GetSpacing())[::-1] == pytest.approx(ours.spacing)
+
+
 def test_the_patient_is_not_read(tmp_path, ramp):
     path = tmp_path / "bone.isq"
     path.write_bytes(isq_bytes(ramp))
