@@ -55,6 +55,17 @@ def test_a_raw_file_is_read_by_the_flags(tmp_path, scan, order):
     assert code == 0, said
 
 
+def test_info_shows_what_the_flags_give(tmp_path, scan):
+    scan.tofile(tmp_path / "scan.raw")
+    code, said = run("info", tmp_path / "scan.raw")
+    assert code == 1
+    assert "--shape" in said
+    code, said = run("info", tmp_path / "scan.raw", "--shape", "12,24,26")
+    assert code == 0, said
+    assert "scan: 12 x 24 x 26" in said
+    assert "uint16 was guessed from the size of the file" in said
+
+
 def test_a_type_that_is_not_given_is_guessed_and_said(tmp_path, scan):
     scan.tofile(tmp_path / "scan.raw")
     words = ["--threshold", 1000, "--shape", "12,24,26"]

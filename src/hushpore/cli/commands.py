@@ -18,6 +18,8 @@ from hushpore.base.errors import NO_MEMORY, HushporeError
 from hushpore.cli.flags import (
     JobCommand,
     in_flags,
+    layout_flags,
+    layout_of,
     reading_flags,
     timings_flag,
     trace_flag,
@@ -116,10 +118,18 @@ def hushpore() -> None:
 )
 @click.argument("path", required=False)
 @click.option("--series", metavar="N|NAME", help="List this image stack only, by number or name.")
+@layout_flags
 @trust_flag
 @click.option("--device", is_flag=True, help="Show the device that jobs run on, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def info(path: str | None, series: str | None, trust: bool, device: bool, as_json: bool) -> None:
+def info(
+    path: str | None,
+    series: str | None,
+    trust: bool,
+    device: bool,
+    as_json: bool,
+    **flags: Any,
+) -> None:
     """List the image stacks in PATH, with shape, voxel size, data type and problems.
 
     Only headers are read. If there are several stacks, they are numbered for --series.
@@ -139,7 +149,14 @@ def info(path: str | None, series: str | None, trust: bool, device: bool, as_jso
     if path is not None:
         from hushpore.io import choose, describe
 
-        volumes = describe(path, trust=trust)
+        layout = layout_of(flags)
+        if any(layout.values()):
+            from hushpore.runs.scan_recipe import ScanRecipe
+
+            volumes = [ScanRecipe(path, series or "", trust=trust, **layout).describe()]
+            series = None
+        else:
+            volumes = describe(path, trust=trust)
         if series is not None:
             volumes = [choose(volumes, series)]
         found["volumes"] = [_describe(volume) for volume in volumes]

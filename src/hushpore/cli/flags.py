@@ -137,6 +137,13 @@ _layout_flags = (
 )  # fmt: skip
 
 
+def layout_flags(command: Any) -> Any:
+    """Add the flags that describe values where the file does not, or does so wrongly."""
+    for decorator in _layout_flags:
+        command = decorator(command)
+    return command
+
+
 def layout_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Pick the flags that describe values, as fields of a `ScanRecipe`."""
     return {name: flags[name] for name in ("axes", "shape", "dtype", "byte_order", "offset")}
@@ -151,7 +158,7 @@ def reading_flags(command: Any) -> Any:
             help="Voxel size, if the file gives none or a wrong one: 15.4um, or as z,y,x: "
             "5,0.49,0.49mm.",
         ),
-        *_layout_flags,
+        layout_flags,
         click.option(
             "--at", multiple=True, metavar="AXIS=N",
             help="Position on a time or channel axis, for example --at t=0; repeat for more axes.",
