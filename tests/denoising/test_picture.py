@@ -35,5 +35,5 @@ def test_a_denoising_is_pictured(
     assert picture.shape[:2] == (200, 700)
     assert picture[..., :3].std() > 10
     assert titles[-1] == curve
-    with pytest.raises(InputError, match="needs what was denoised"):
+    with pytest.raises(InputError, match="needs the noisy volume"):
         denoising_picture(Volume(np.zeros((5, 5))), result)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hushpore.base.preferences import Preferences
+from hushpore.jobs import JOBS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -72,6 +75,21 @@ def strings(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+SOURCE = ROOT / "src" / "hushpore"
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in SOURCE.iterdir() if path.is_dir()))
+def test_the_strings_of_a_folder_are_in_plain_words(folder: str) -> None:
+    hard = [
+        f"{path.relative_to(SOURCE)}:{line}: {each}"
+        for path in sorted((SOURCE / folder).rglob("*.py"))
+        for line, text in strings(path.read_text("utf-8"))
+        if len(text.split()) > 2
+        for each in found(text)
+    ]
+    assert hard == []
+
+
 @pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase["example"])
 def test_a_phrase_is_found_in_pages_and_strings_but_not_in_code_and_docstrings(
     phrase: dict[str, str],
@@ -85,3 +103,29 @@ def test_a_phrase_is_found_in_pages_and_strings_but_not_in_code_and_docstrings(
     code = f'def f(x):\n    """{example}"""\n    show(f"{{x}}", note="{example}")\n'
     assert [text for _, text in strings(code) if is_found(text)] == [example]
     assert found(phrase["say"]) == []
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    sorted(
+        {
+            (option.name, option.label)
+            for settings in (*(job.settings for job in JOBS.values()), Preferences)
+            for option in settings.options()
+        }
+    ),
+)
+def test_label_and_flag_of_a_setting_share_a_noun(name: str, label: str) -> None:
+    assert len(label.split()) <= 3
+    assert stems(label) & stems(name), f"{label!r} and --{name.replace('_', '-')} share no word"
+
+
+def stems(words: str) -> set[str]:
+    """Return the beginnings of some words: 'sampler' and 'Sampling' share 'samp'."""
+    return {word[:4] for word in re.findall(r"[a-z]+", words.lower())}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_fields_that_a_page_names_are_labels_of_settings(page: Path) -> None:
+    labels = {option.label for job in JOBS.values() for option in job.settings.options()}
+    named = re.findall(r"\*More\*,\s+\*([^*]+)\*", page.read_text("utf-8"))
+    assert set(map(" ".join, map(str.split, named))) <= labels

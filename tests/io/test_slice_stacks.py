@@ -44,7 +44,7 @@ def test_names_without_numbers_are_in_alphabetical_order_and_said(tmp_path):
         tifffile.imwrite(tmp_path / f"{name}.tif", np.full((8, 8), i, np.uint16))
     volume = read(tmp_path)
     assert volume.array()[:, 0, 0].tolist() == [0, 1, 2]
-    assert "cannot be told from their names" in volume.notes[-1]
+    assert "The names of the slices have no numbers" in volume.notes[-1]
 
 
 @pytest.mark.parametrize("names", [("a_{:03d}", "b_{:03d}"), ("bread1 {}", "bread2 {}"),

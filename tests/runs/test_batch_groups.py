@@ -75,7 +75,7 @@ def test_lengths_that_cannot_be_compared_are_left_out_and_it_is_said(unknown: in
 def test_lengths_in_pixels_alone_are_told_to_be_such() -> None:
     found = summary().assign(unit="pixel")
     assert set(group_table(found)["unit"]) == {"pixel"}
-    assert "voxel size of none of the 3 scans is known" in note_on_units(found)
+    assert "None of the 3 scans has a voxel size" in note_on_units(found)
     # nothing is compared
     assert note_on_units(found.iloc[:1]) == ""
     assert note_on_units(summary()) == ""

@@ -34,7 +34,7 @@ def denoising_picture(noisy: Volume, result: Denoised, dpi: int = DPI) -> bytes:
     """
     if noisy.shape != result.volume.shape:
         raise InputError(
-            f"The picture needs what was denoised, of shape {result.volume.shape}; "
+            f"The picture needs the noisy volume of shape {result.volume.shape}; "
             f"got {noisy.shape}."
         )
     before, after = (middle_plane(each).astype("f4") for each in (noisy, result.volume))
@@ -52,10 +52,10 @@ def denoising_picture(noisy: Volume, result: Denoised, dpi: int = DPI) -> bytes:
 
 
 def _removed_in_words(residual: dict[str, Any]) -> str:
-    alike = max(residual["correlation"].values(), key=abs)
+    correlation = max(residual["correlation"].values(), key=abs)
     return (
-        f"removed: {residual['mean']:+.3g} ± {residual['deviation']:.3g}, "
-        f"neighbours alike {alike:+.2f}"
+        f"residual: {residual['mean']:+.3g} ± {residual['deviation']:.3g}, "
+        f"correlation of neighbours {correlation:+.2f}"
     )
 
 

@@ -22,8 +22,8 @@ _LEAST = 3
 #: The same, where the file also has another shape or type.
 _LEAST_OTHER_SHAPE = 8
 _NO_ORDER = (
-    "The order of the slices cannot be told from their names; they were stacked in alphabetical "
-    "order. Rename them with running numbers if that is wrong."
+    "The names of the slices have no numbers; they were stacked in alphabetical order. Rename them "
+    "with running numbers if that is wrong."
 )
 
 

@@ -345,9 +345,9 @@ def _find_certainty(
         yield notes[-1]
     if sure is not None and sure.is_cut_off:
         text = (
-            "The intervals may be too narrow: most grey values of the pores, or of the solid, are "
-            "one, the lowest or the highest of all, so that noise and blur cannot be told. Take "
-            "the scan as it was before its grey values were cut off."
+            "The intervals may be too narrow: most voxels of the pores or of the solid have the "
+            "lowest or the highest grey value, so that noise and blur cannot be measured. Use the "
+            "scan before its grey values were clipped."
         )
         notes.append(Note(text, True, "result"))
         yield notes[-1]

@@ -34,7 +34,7 @@ NO_AIR = "No air was found around the sample: the rolling ball cannot enter at a
 
 #: Alternative to segmenting labels as grey values, appended to an error.
 _LABELS_AS_VOID = (
-    "; or, to take all labels as void and split it anew, convert them to a boolean volume: "
+    "; or, to count all labels as void and split it again, convert them to a boolean volume: "
     "volume.replace(volume.array() != 0), or choose the labels layer in napari"
 )
 

@@ -111,9 +111,9 @@ def note_on_units(summary: pd.DataFrame) -> str:
     to = _unit(summary)
     if to == "pixel" and len(units) > 1:
         return (
-            f"The voxel size of none of the {len(units)} scans is known: lengths are in pixels, "
-            "and their means by groups are right only where all voxels are alike. If they are, "
-            "give their size (--voxel-size, on the command line); else write it into the files."
+            f"None of the {len(units)} scans has a voxel size: lengths are in pixels, and means of "
+            "groups are right only if all voxels have the same size. If so, set it (--voxel-size); "
+            "otherwise write it into the files."
         )
     others = [unit for unit in units if math.isnan(_ratio(unit, to))]
     if not others:

@@ -165,7 +165,7 @@ def test_slices_with_a_series_each_are_joined_where_they_are_alike(tmp_path, pos
     (volume,) = read_all(series(tmp_path / "scan", tags))
     np.testing.assert_array_equal(volume.data, SCAN)
     assert (volume.name, volume.spacing) == ("scan", (0.4, 0.3, 0.3))
-    assert "24 series of one slice each are alike" in volume.notes[0]
+    assert "24 equal and evenly spaced series of one slice each" in volume.notes[0]
 
 
 def test_slices_of_other_series_that_lie_anyhow_are_not_joined(tmp_path):

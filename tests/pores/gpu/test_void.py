@@ -276,7 +276,7 @@ def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any, threads: Kern
     [
         ({}, np.uint16, ""),
         ({"exterior": "remove"}, np.uint8, ""),
-        ({"sample_mask": "m"}, np.uint8, "the host tells by the mask what is outside the sample"),
+        ({"sample_mask": "m"}, np.uint8, "the host applies the sample mask"),
         ({"threshold": "sauvola"}, np.uint8, "the host finds the local threshold sauvola"),
         ({"threshold": "sauvola"}, bool, ""),
         ({}, np.int32, "values of int32 are larger than their void"),

@@ -119,8 +119,7 @@ def join_alike(groups: Sequence[list[Slice]]) -> tuple[list[list[Slice]], list[s
     joined = [items for items in alike.values() if len(items) >= _LEAST_JOINED and _is_even(items)]
     taken = {id(item) for items in joined for item in items}
     notes = [
-        f"{len(items)} series of one slice each are alike and evenly spaced; they were joined to "
-        "one stack."
+        f"{len(items)} equal and evenly spaced series of one slice each were joined to one stack."
         for items in joined
     ]
     return [*joined, *(group for group in groups if id(group[0]) not in taken)], notes

@@ -53,7 +53,7 @@ ELECTRODE = Form(
         ),
         Entry(
             "eps_s", "Solid volume fraction", lambda f: 1 - _porosity(f),
-            "1 less the porosity: active material, binder and carbon together. To tell them apart "
+            "1 less the porosity: active material, binder and carbon together. To separate them, "
             "use hushpore phases.", is_share=True,
         ),
         *(

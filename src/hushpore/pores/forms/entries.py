@@ -205,7 +205,7 @@ class Findings:
         values: npt.NDArray[np.float64] = np.asarray(self.pores[name], np.float64)
         values = values[np.isfinite(values)]
         if not values.size:
-            raise NotMeasuredError("There are no pores of which it could be measured.")
+            raise NotMeasuredError("It needs at least one pore.")
         return values
 
 

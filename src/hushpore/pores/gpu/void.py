@@ -34,9 +34,9 @@ def why_on_host(volume: Volume, settings: PoreSettings, padding: float | None = 
     which are worked on as slices come.
     """
     if settings.sample_mask:
-        return "the host tells by the mask what is outside the sample"
+        return "the host applies the sample mask"
     if padding is not None:
-        return "the host tells what is filled in around the scan"
+        return "the host finds the masked-out region around the scan"
     if settings.is_local and volume.dtype != np.bool_:
         return f"the host finds the local threshold {settings.threshold}"
     if settings.keeps_void:

@@ -106,7 +106,7 @@ class PoresWidget(JobWidget):
                 f"has {series}. Right-click the layer, choose 'Split Stack', and use one of them."
             )
         if isinstance(self.layer.value, Labels):
-            return f"{volume.facts} · all labels count as void and are split anew"
+            return f"{volume.facts} · all labels count as void and are split again"
         return super().facts(volume)
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
