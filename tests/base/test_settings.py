@@ -166,7 +166,7 @@ def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
         (
             "pores",
             "Let it count as pore (exterior='keep').",
-            "('Surrounding air' = Count as pore)",
+            "('Exterior air' = Count as pore)",
         ),
         ("pores", "Leave it out (tortuosity=False).", "('Geodesic tortuosity' = off)"),
         ("pores", "The sample_mask 'a' is empty.", "The 'Sample mask' 'a' is empty."),
@@ -176,8 +176,8 @@ def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
             "method must be 'auto'; got 'n2v'.",
             "'Method' must be 'Automatic'; got 'N2V'.",
         ),
-        ("denoise", "pair: a is too small.", "'Second scan': a is too small."),
-        ("denoise", "context=4 needs 9 slices.", "'Neighbouring slices' = 4 needs 9 slices."),
+        ("denoise", "pair: a is too small.", "'Paired scan': a is too small."),
+        ("denoise", "context=4 needs 9 slices.", "'Context slices' = 4 needs 9 slices."),
         # words that are names of settings, too
         ("pores", "The window of phases h is outside.", "The window of phases h is outside."),
     ],

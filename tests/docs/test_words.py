@@ -104,6 +104,7 @@ def test_a_phrase_is_found_in_pages_and_strings_but_not_in_code_and_docstrings(
     assert [text for _, text in strings(code) if is_found(text)] == [example]
     assert found(phrase["say"]) == []
 
+
 @pytest.mark.parametrize(
     ("name", "label"),
     sorted(

@@ -53,7 +53,7 @@ class Preferences(Settings):
         "",
         "Optimisations to switch on or off, for example graphs=off, pinned=on. Others, and auto: "
         f"on if measured to be faster. Names: {', '.join(SWITCHES)}.",
-        label="Optimisations",
+        label="Optimisation switches",
     )
 
     def __post_init__(self) -> None:

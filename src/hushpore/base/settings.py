@@ -295,7 +295,7 @@ class Settings:
     def as_in_a_form(cls, message: str) -> str:
         """Return a message with the labels and choices of a form instead of Python names.
 
-        ``exterior='keep'`` becomes ``'Surrounding air' = Count as pore``, and ``patch_size``
+        ``exterior='keep'`` becomes ``'Exterior air' = Count as pore``, and ``patch_size``
         becomes ``'Patch size'``. A name that is also a common word is replaced only where it is
         set to a value, stands alone in parentheses, or comes before 'must' or a colon.
         """

@@ -34,8 +34,7 @@ def denoising_picture(noisy: Volume, result: Denoised, dpi: int = DPI) -> bytes:
     """
     if noisy.shape != result.volume.shape:
         raise InputError(
-            f"The picture needs the noisy volume of shape {result.volume.shape}; "
-            f"got {noisy.shape}."
+            f"The picture needs the noisy volume of shape {result.volume.shape}; got {noisy.shape}."
         )
     before, after = (middle_plane(each).astype("f4") for each in (noisy, result.volume))
     residual = result.provenance["residual"]

@@ -81,7 +81,7 @@ class DenoiseSettings(Settings):
         "none",
         "Direction of line noise: the axis along which stripes, streaks or rings (z) run. N2V2 "
         "then masks a segment of the line around each masked pixel (structN2V).",
-        label="Line noise direction",
+        label="Correlation direction",
         choices=("none", "x", "y", "z"),
         more=True,
     )
@@ -136,7 +136,7 @@ class DenoiseSettings(Settings):
         "",
         "Record (.json) of an earlier run to reproduce: the same steps and learning rates, however "
         "long they take. The time limit is ignored.",
-        label="Run to reproduce",
+        label="Run to repeat",
         more=True,
         path="file",
     )
@@ -155,7 +155,7 @@ class DenoiseSettings(Settings):
         "Repeat scan of the sample, or the other half of the projections (Noise2Noise). The two "
         "scans are trained on each other, and their mean is denoised. In file names, {name} stands "
         "for the name of the scan.",
-        label="Second scan",
+        label="Paired scan",
         auxiliary=("scan",),
         more=True,
     )
@@ -164,7 +164,7 @@ class DenoiseSettings(Settings):
         "Number of neighbouring slices on either side that the network sees as extra channels "
         "(2.5D). For 2D only. Default: 2, or 0 if slices lie far apart or differ from their "
         "neighbours.",
-        label="Neighbouring slices",
+        label="Context slices",
         unit="slices",
         minimum=0,
         maximum=8,
@@ -254,7 +254,7 @@ class DenoiseSettings(Settings):
     leave_out: str = option(
         "",
         "Labels or mask of regions to exclude from training. They are still denoised.",
-        label="Exclude from training",
+        label="Left-out regions",
         auxiliary=("labels",),
         more=True,
     )

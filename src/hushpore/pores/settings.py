@@ -122,7 +122,7 @@ class PoreSettings(Settings):
         "a quick check of the volume finds any; keep: never excluded; remove: always excluded, so "
         "that porosity is a fraction of the sample; remove-slicewise: excluded slice by slice, for "
         "a sample that extends from the first slice to the last.",
-        label="Surrounding air",
+        label="Exterior air",
         choices=("auto", "keep", "remove", "remove-slicewise"),
         choice_labels=(
             "Exclude if found",
@@ -202,7 +202,7 @@ class PoreSettings(Settings):
         1,
         "Exclude pores of fewer voxels; raise it to exclude specks of noise. Below 8 voxels, shape "
         "only reflects the voxel grid.",
-        label="Smallest pore",
+        label="Minimum pore size",
         unit="voxels",
         minimum=1,
     )
@@ -256,7 +256,7 @@ class PoreSettings(Settings):
         "edge length of a representative elementary volume (REV), from equally plausible "
         "thresholds and merge heights and from sub-volumes. Takes about four times as long; the "
         "scan must fit into memory (on a cluster, into that of one worker).",
-        label="Uncertainty and REV",
+        label="Uncertainty intervals",
         more=True,
     )
     form: str = option(

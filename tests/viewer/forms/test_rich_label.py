@@ -34,7 +34,7 @@ def test_a_link_chooses_the_remedy_of_its_remark(qtbot, notes):
     remedy = Remedy("Exclude them", {"minimum_voxels": 8})
     small = Note("5 pores are small (minimum_voxels=1).", True, "result", remedy)
     notes.show_remarks([Note("one"), small])
-    assert "'Smallest pore' = 1" in html.unescape(notes._first.text())
+    assert "'Minimum pore size' = 1" in html.unescape(notes._first.text())
     assert "⚠" in notes._first.text()
     with qtbot.waitSignal(notes.remedy_chosen) as chosen:
         notes._first.linkActivated.emit("remedy 0")

@@ -59,7 +59,7 @@ class PhaseSettings(Settings):
         "a quick check of the volume finds any; keep: counted as the darkest phase; remove: always "
         "excluded, so that volume fractions refer to the sample; remove-slicewise: excluded slice "
         "by slice, for a sample that extends from the first slice to the last.",
-        label="Surrounding air",
+        label="Exterior air",
         choices=("auto", "keep", "remove", "remove-slicewise"),
         choice_labels=(
             "Exclude if found",

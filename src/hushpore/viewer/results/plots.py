@@ -178,7 +178,7 @@ class PlotsWidget(LayerTrackingWidget):
         table = view.tables.rev
         if table is None or figure not in table:
             self._say(
-                "Not measured for this layer: tick\n'Uncertainty and REV' in 'Segment pores'."
+                "Not measured for this layer: tick\n'Uncertainty intervals' in 'Segment pores'."
             )
             return
         self.canvas.numbers = table
