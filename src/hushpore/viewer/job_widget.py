@@ -70,33 +70,33 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
-#: Links that use the settings of the previous scan, and that run the job again.
+#: Link targets: use the settings of the previous scan; run the job again.
 KEEP_SETTINGS, RUN_AGAIN = "keep settings", "run again"
 
 
 class JobWidget(WorkerContainer):
     """Runs a job on a layer and shows its result as layers.
 
-    It is a magicgui container of the layer, each setting by its name, and the device::
+    A magicgui container; the layer, the settings by name and the device are attributes::
 
         widget.layer.value = viewer.layers["scan"]
         widget.threshold.value = "li"
         widget.run()
         pores = widget.wait()
 
-    A subclass names the job, and may define which layers suit and how a result becomes layers.
+    A subclass sets the job, and may define the valid input layers and the layers of a result.
     Class methods may run in the worker's thread and have no access to the widget.
 
-    `result`: of the last run; None before its end, and once its layers are removed.
+    `result`: result of the last run; None until it ends and after its layers are removed.
     """
 
     #: Key of `hushpore.jobs.JOBS`.
     job: ClassVar[str]
-    #: Name of the widget for the next step, and the link that opens it.
+    #: Name of the widget for the next step, and the text of the link that opens it.
     next_step: ClassVar[tuple[str, str] | None] = None
-    #: Words in the line about the layer that are links, with their targets for `_follow`.
+    #: Link texts in the line about the layer, with their targets for `_follow`.
     fact_links: ClassVar[dict[str, str]] = {}
-    #: Classes of fields that differ from the default ones, by name of the setting.
+    #: Field classes that replace the default ones, by name of the setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -104,7 +104,7 @@ class JobWidget(WorkerContainer):
         self._viewer = napari_viewer
         self._now: RunState | None = None
         self._made: list[Layer] = []
-        # by scan: settings that do not carry over to other scans
+        # settings that do not carry over to other scans, by scan
         self._own: dict[str, dict[str, Any]] = {}
         self._left: dict[str, Any] = {}
         self._description = jobs.JOBS[self.job]
@@ -118,7 +118,7 @@ class JobWidget(WorkerContainer):
         show_scale_bar(napari_viewer)
 
     def _make_ready(self) -> None:
-        """Prepare what would otherwise take seconds when Run is pressed."""
+        """Bind the keys, and load fonts and libraries that would delay the first run by seconds."""
         prefer_our_writers()
         keep_view_direction(self._viewer)
         self._font_warmup = FontWarmup(self.native, self._viewer)
@@ -176,7 +176,7 @@ class JobWidget(WorkerContainer):
         return self.form.value
 
     def after_cancel(self) -> str:
-        """Return links for after a cancel, as HTML; empty if there are none."""
+        """Return the links shown after a cancel, as HTML; empty if there are none."""
         return ""
 
     # ---- running
@@ -235,14 +235,14 @@ class JobWidget(WorkerContainer):
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
-        """Return the whole task, which runs in the worker's thread."""
+        """Return the generator of the task; it runs in the worker's thread."""
         return (yield from local_task(cls, target, settings, device))
 
     def _go_to_preview(self) -> None:
         if self._now is not None:
             self._now.previews.go_to()
 
-    # ---- the end
+    # ---- end of a job
 
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
@@ -254,7 +254,7 @@ class JobWidget(WorkerContainer):
         run_in_steps(self.native, self._place_all(outcome))
 
     def _place_all(self, outcome: Outcome) -> Iterator[None]:
-        """Show the layers of a result and then its message, one per turn of the event loop."""
+        """Show the layers of a result, one per turn of the event loop, and then its message."""
         assert self._now is not None
         made: list[Layer] = []
         try:
@@ -267,7 +267,7 @@ class JobWidget(WorkerContainer):
             self._show_outcome(outcome, made)
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
-        """Show the message about a finished job, whose layers are all shown."""
+        """Show the message about a finished job, after all its layers."""
         assert self._now is not None
         target = self._now.target
         from hushpore.viewer.layers.voxel_size import update_voxel_size
@@ -309,7 +309,7 @@ class JobWidget(WorkerContainer):
         self.failed.emit(None)
 
     def _finish(self) -> None:
-        """Remove the displays of the finished job."""
+        """Remove the progress displays of the finished job."""
         assert self._now is not None
         self._now = None
         self._workers.clear()
@@ -345,7 +345,7 @@ class JobWidget(WorkerContainer):
         self.device = ValueOf(lambda: DeviceChoice(job), "device")
         self.run_on = ValueOf(RunOn, "run_on")
         if not job.cluster:
-            # hide it first: before it is laid out it would be a window of its own
+            # hide it before it has a parent, or it would open as a separate window
             self.run_on.native.hide()
         self._buttons = RunButtons(job.title, job.ends_early_in)
         self._buttons.run.clicked.connect(self._press)
@@ -371,7 +371,7 @@ class JobWidget(WorkerContainer):
         )
         self._lower = shown
         self.native.layout().addWidget(PinnedColumn(self._upper, shown))
-        # the contents must fit beside a scroll bar: there is no horizontal one
+        # room for the contents beside the vertical scroll bar; there is no horizontal one
         self.native.setMinimumWidth(354)
         # items and attributes of the container; their layout is done above
         items = [self.layer, *self.form.made, self.device]
@@ -384,7 +384,7 @@ class JobWidget(WorkerContainer):
         self.form.completed.connect(self._take_folded)
 
     def complete(self) -> None:
-        """Make the folded fields."""
+        """Create the fields of folded sections now instead of on demand."""
         self.form.complete()
 
     def _is_pending(self, name: str) -> bool:
@@ -392,13 +392,13 @@ class JobWidget(WorkerContainer):
         return form is not None and form._is_pending(name)
 
     def _take_folded(self, fields: list[Any]) -> None:
-        """Insert the late fields of the form among the items, before the device."""
+        """Insert fields created on demand among the container items, before the device."""
         first = 1 + len(self.form.made) - len(fields)
         for number, field in enumerate(fields, first):
             self.insert(number, field)
 
     def _follow_layer(self) -> None:
-        """Follow a change of the input layer; another scan starts with reset settings."""
+        """Update the widget for the chosen layer; a different scan starts with reset settings."""
         layer, before = self.layer.value, self._messages.scan
         self._messages.choose(layer)
         scan = self._messages.scan
@@ -472,12 +472,12 @@ class JobWidget(WorkerContainer):
             self._try_to_run()
 
     def _press_run(self) -> None:
-        """Start as the button does, but a second key press does not cancel."""
+        """Start the job by its key; unlike the button, a second press does not cancel."""
         if not self.is_running:
             self._press()
 
     def _try_to_run(self) -> None:
-        """Start, or show in the widget why that is not possible."""
+        """Start the job, or show in the widget why it cannot start."""
         try:
             self.run()
         except HushporeError as error:

@@ -1,1 +1,1 @@
-"""Settings as widgets: fields, forms, and the choices of layer, model, device and preset."""
+"""Widgets for settings: fields, forms, and the choice of layer, model, device and preset."""

@@ -21,7 +21,7 @@ from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
 if TYPE_CHECKING:
     from hushpore.jobs import JobDescription
 
-#: Entry for this process.
+#: Entry that runs the job in this process.
 HERE = "This computer"
 
 
@@ -41,11 +41,11 @@ class Devices:
 
 @cache
 def find_devices() -> Devices:
-    """Look for devices, once per process; takes seconds, because PyTorch is imported."""
+    """Find the devices, once per process; takes seconds, because PyTorch is imported."""
     found: list[Backend] = []
     load_torch_libraries()
     with gc_paused(), contextlib.suppress(DeviceError):
-        # until a number is refused; all can be chosen, whatever is preferred
+        # try numbers until one is refused; the preferences do not restrict the list
         while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
             found.append(backend)
     apple: Backend | None = None
@@ -118,7 +118,7 @@ class DeviceChoice(_ExplainedBox):
         start_once_drawn(self, self._worker)
 
     def value(self) -> str:
-        """Return the device as jobs take it: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
+        """Return the device as an argument of jobs: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
         return str(self._box.currentData())
 
     @property
@@ -138,7 +138,7 @@ class DeviceChoice(_ExplainedBox):
     def set(self, device: str) -> None:
         """Choose a device.
 
-        Raises InputError if there is no such device; before GPUs are found any is accepted.
+        Raises InputError if the device does not exist; until GPUs are found any is accepted.
         """
         if self._box.findData(device) < 0:
             if self._devices is not None:
@@ -152,7 +152,7 @@ class DeviceChoice(_ExplainedBox):
         return devices.auto if kind is None or kind.on_gpu else kind.backend("auto")
 
     def _ask_details(self) -> None:
-        """Get the details in a thread while they are unfolded, each time with the free memory."""
+        """Get the details in a thread when they are unfolded, including the free memory."""
         if not self._more.isChecked():
             return
         self.details.setText("Checking …")
@@ -162,7 +162,7 @@ class DeviceChoice(_ExplainedBox):
         self._asking.start()
 
     def _show_details(self, device: str, lines: list[str]) -> None:
-        # unless another was chosen meanwhile
+        # unless another device was chosen meanwhile
         if device == self.resolved():
             self.details.setText("\n".join(f"• {line}" for line in lines))
 
@@ -201,7 +201,7 @@ def _details_of(device: str) -> list[str]:
 
 
 class RunOn(_ExplainedBox):
-    """A box with this computer, processes on it, or the address of a scheduler."""
+    """A box with this process, local worker processes, or the address of a scheduler."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -222,7 +222,7 @@ class RunOn(_ExplainedBox):
         self._explain()
 
     def value(self) -> str:
-        """Return the cluster as `hushpore.cluster` takes it; empty for this process."""
+        """Return the cluster as an argument of `hushpore.cluster`; empty for this process."""
         text = str(self._box.currentText()).strip()
         return "" if text == HERE else text
 

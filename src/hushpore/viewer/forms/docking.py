@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def dock_of(widget: QWidget | None) -> QDockWidget | None:
-    """Return the dock that a widget is in, or None."""
+    """Return the dock that contains a widget, or None."""
     while widget is not None and not isinstance(widget, QDockWidget):
         widget = widget.parent()
     return widget
@@ -40,9 +40,9 @@ def stay_in_front(widget: QWidget, opened: QDockWidget) -> None:
 
 
 class SharesSide(QObject):
-    """Makes a widget a tab beside other widgets of this kind when it is first shown.
+    """Makes a widget a tab beside other widgets of hushpore when it is first shown.
 
-    napari's menu opens each below the previous one, where two have hardly any space.
+    napari's menu opens each widget below the previous one, where two hardly have space.
 
     `tab`: title of the tab; empty for the name of napari's dock, which includes that of the plugin
     and is too long for three tabs side by side. The dock keeps its own name.
@@ -51,7 +51,7 @@ class SharesSide(QObject):
     def __init__(self, widget: QWidget, tab: str = "") -> None:
         super().__init__(widget)
         self._widget, self._tab = widget, tab
-        # otherwise the window would grow to fit it below the others, and stay so
+        # otherwise the window would grow to fit it below the others, and keep that size
         widget.setMinimumHeight(1)
         widget.installEventFilter(self)
 
@@ -72,7 +72,7 @@ class SharesSide(QObject):
         dock: Any = dock_of(self._widget)
         if dock is not None and self._tab:
             dock.setWindowTitle(self._tab)
-            # the entry of the window's menu, which follows the title
+            # restore the entry in the window's menu, which follows the title
             dock.toggleViewAction().setText(getattr(dock, "name", self._tab))
         window = dock and dock.parent()
         if not isinstance(window, QMainWindow) or window.tabifiedDockWidgets(dock):
@@ -111,14 +111,14 @@ class _Key(QShortcut):
     def __init__(self, widget: QWidget, key: str, act: Callable[[], object]) -> None:
         super().__init__(widget)
         self._act = act
-        # on the number pad, too
+        # also Enter on the number pad
         keys = [QKeySequence(key), QKeySequence(key.replace("Return", "Enter"))]
         self.setKeys(list(dict.fromkeys(keys)))
         self.activated.connect(self._pressed)
         self.activatedAmbiguously.connect(self._pressed)
 
     def is_in_front(self) -> bool:
-        """Whether its widget or the dock of it is visible."""
+        """Whether its widget, or the dock of the widget, is visible."""
         widget = self.parent()
         shown = dock_of(widget) or widget
         return bool(widget.isVisible() and not shown.visibleRegion().isEmpty())
@@ -129,7 +129,7 @@ class _Key(QShortcut):
         return focus is not None and bool(self.parent().isAncestorOf(focus))
 
     def _pressed(self) -> None:
-        """Act for the widget in front; of several side by side for the one with the focus."""
+        """Act for the widget in front; if several are side by side, for the one with the focus."""
         keys = self.parent().window().findChildren(_Key)
         same = [each for each in keys if each.key() == self.key() and each.is_in_front()]
         for each in sorted(same, key=_Key.has_focus)[-1:]:

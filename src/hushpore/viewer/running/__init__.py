@@ -1,1 +1,1 @@
-"""A job while it runs: its worker, progress, previews and times in the window."""
+"""Running jobs: worker, progress, previews and timing in the window."""

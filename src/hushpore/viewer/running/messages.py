@@ -29,8 +29,8 @@ class Message:
 
     text: str  # HTML
     scan: str  # see `scan_of`
-    layer: str  # `identity` of the layer that it is about
-    name: str = ""  # of that layer; shown if another layer of the scan is chosen
+    layer: str  # `identity` of its layer
+    name: str = ""  # of the layer; shown if another layer of the scan is chosen
     is_of_run: bool = True  # whether remarks of the run and timing belong to it
     remarks: tuple[Note, ...] = ()  # on the result
 
@@ -38,8 +38,8 @@ class Message:
 class RunMessages:
     """The message about the last run and a hint about the chosen scan, shown for their scan only.
 
-    `result`, `remarks`, `timing`: the widgets. `message`: about the last run, or None. `scan`: the
-    scan of the chosen layer.
+    `result`, `remarks`, `timing`: the widgets. `message`: the message about the last run, or None.
+    `scan`: the scan of the chosen layer.
     """
 
     def __init__(self, viewer: Any) -> None:
@@ -58,7 +58,7 @@ class RunMessages:
         self.remarks.show_remarks(())
 
     def choose(self, layer: Any) -> None:
-        """Note the chosen layer; with None the scan stays."""
+        """Set the chosen layer and its scan; None leaves the scan unchanged."""
         self._layer = "" if layer is None else identity(layer)
         self.scan = self.scan if layer is None else scan_of(layer)
 
@@ -66,11 +66,11 @@ class RunMessages:
         """Keep the message about a run, as HTML, and the remarks on its result."""
         name = html.escape(target.volume.name)
         self.message = Message(text, target.scan, target.layer, name, remarks=remarks)
-        # those shown while it ran stay
+        # keep the notes shown during the run
         self._of_run = self.remarks.remarks
 
     def say_problem(self, problem: Problem, target: Target | None) -> None:
-        """Show a problem; without a target it is about the chosen layer."""
+        """Show a problem; without a target it refers to the chosen layer."""
         self.result.show_problem(problem)
         if target is not None:
             self.say(self.result.html, target)

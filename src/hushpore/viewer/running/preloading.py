@@ -20,7 +20,7 @@ UNTIL_DRAWN = 300
 
 _loading_units, _loading_torch = threading.Lock(), threading.Lock()
 
-#: Libraries of PyTorch, and whether their symbols are global.
+#: Shared libraries of PyTorch, and whether to load them with global symbols.
 _LIBRARIES = {"libtorch_global_deps.so": True, "libtorch_python.so": False}
 
 
@@ -37,11 +37,11 @@ def start_once_drawn(owner: QObject, worker: Any) -> None:
 
 
 def load_units() -> None:
-    """Load pint's units, which layers need; in any thread except that of the window.
+    """Load pint's units, which layers need; call it in any thread except that of the window.
 
-    pint loads them at first use, which would block the window for 0.25 s. If two threads use them
-    first, both see them half loaded, and opening a scan fails. So they are loaded separately and
-    put in place when complete.
+    pint loads the units at first use, which would block the window for 0.25 s. If two threads use
+    them at the same time, both see half-loaded units, and opening a scan fails. So the units are
+    loaded into a separate registry, which replaces pint's when it is complete.
     """
     untyped: Any = pint
     units = untyped.application_registry
@@ -63,8 +63,8 @@ def load_torch_libraries() -> None:
     dlopen by ctypes releases the lock. If that is not possible, nothing is done, and the import
     reports the reason.
 
-    Only one thread at a time: dlopen has its own lock, and a thread that waits for it while holding
-    Python's blocked the window for 0.2 s.
+    Only one thread loads at a time, because dlopen has its own lock: a thread that waited for it
+    while holding Python's lock blocked the window for 0.2 s.
     """
     if sys.platform != "linux" or "torch" in sys.modules:
         return

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Opacity of labels over the slice.
 OPACITY = 0.6
 
-#: Standard deviation of a preview, as a share of the contrast range, up to which it counts as
-#: blank: an untrained network gives 0.003, one that begins to show structure 0.05.
+#: A preview is blank if its standard deviation is at most this share of the contrast range: an
+#: untrained network gives 0.003, a network that begins to show structure 0.05.
 BLANK = 0.01
 
 #: Attributes of a preview that depend on its slice and on the voxel size.
@@ -38,8 +38,8 @@ _MOVED = ("scale", "units", "translate")
 class Previews:
     """The previews of one running job.
 
-    A preview is a layer one slice thick at the position of that slice, so that the slice itself
-    seems to change; the volume is not copied.
+    A preview is a layer one slice thick at the position of its slice, so that the scan seems to
+    change; the volume is not copied.
     """
 
     def __init__(self, viewer: Any, target: Target) -> None:
@@ -50,7 +50,7 @@ class Previews:
     def make(self, preview: Preview) -> None:
         """Create the layer of a new preview, to be shown later.
 
-        In the thread of the job, because it takes napari up to 0.1 s.
+        Call it in the thread of the job, because napari takes up to 0.1 s.
         """
         is_first = preview.name not in self._made and preview.name not in self._layers
         if is_first and not self._is_blank(preview.image):
@@ -59,7 +59,7 @@ class Previews:
     def show(self, preview: Preview) -> None:
         """Show a preview over its slice, or update it.
 
-        Blank previews are not shown: the original slice is better.
+        Blank previews are not shown, because the original slice shows more.
         """
         layer = self._layers.get(preview.name)
         if layer is not None:
@@ -94,9 +94,9 @@ class Previews:
             self._go_to(layer)
 
     def adopt(self, made: Any) -> Any:
-        """Turn a preview into a layer of the result and return it, or None if there is none.
+        """Turn a preview into a layer of the result, and return it; None if there is no preview.
 
-        Removing the preview would block the window for 0.2 s.
+        Reusing the layer avoids its removal, which would block the window for 0.2 s.
 
         `made`: the layer of the result, whose contents the preview takes over.
         """
@@ -144,7 +144,7 @@ class Previews:
     def _refine(self, layer: Any, preview: Preview) -> None:
         layer.data = _image(preview)
         layer.metadata[METADATA_KEY]["index"] = preview.index
-        # the input layer may have another voxel size since the job started
+        # the voxel size of the input layer may have changed since the job started
         below = layer_with(self._viewer, self._target.layer)
         whole = self._target.placement if below is None else placement_of(below)
         before, now = placement_of(layer), _at_slice(whole, preview)
@@ -197,7 +197,7 @@ def _add_unselected(viewer: Any, layer: Any) -> None:
         if unwrapped(viewer.layers.selection.active) is unwrapped(layer):
             viewer.layers.selection = selected.intersection(viewer.layers)
 
-    # in the next turn, because it redraws all controls
+    # in the next turn, because napari redraws all layer controls
     QTimer.singleShot(0, select_again)
 
 
@@ -207,19 +207,19 @@ def _image(preview: Preview) -> Any:
 
 
 class SlicePreview(QObject):
-    """A layer one slice thick that follows the slice on the screen.
+    """A preview layer one slice thick that follows the slice on the screen.
 
-    It is computed in a thread, one slice at a time and always the newest. A subclass gives the
-    computation to `_follow`.
+    Slices are computed in a thread, one at a time; only the last request is kept. A subclass passes
+    the computation to `_follow`.
 
-    `what`: name for messages. `title`: of the layer, after the name of the volume. `colours`: of
-    the labels from 1; empty for an image, which has the appearance of the volume. `layer`: the
-    preview layer, or None.
+    `what`: name for messages. `title`: title of the layer, after the name of the volume. `colours`:
+    colours of the labels from 1; empty for an image, which has the appearance of the volume.
+    `layer`: the preview layer, or None.
     """
 
-    #: The user has deleted the layer.
+    #: Emitted when the user has deleted the layer.
     dismissed = Signal()
-    #: Why there is no preview; empty if there is one.
+    #: Emitted with the reason for a missing preview; empty if there is a preview.
     message_changed = Signal(str)
 
     def __init__(self, viewer: Any, what: str, title: str, colours: Sequence[str] = ()) -> None:
@@ -242,7 +242,7 @@ class SlicePreview(QObject):
         return self._worker.is_busy
 
     def is_of(self, target: Target) -> bool:
-        """Whether it already shows this volume, with its voxel size."""
+        """Whether the preview already shows this volume with this voxel size."""
         if self._target is None:
             return False
         before, now = self._target.volume, target.volume
@@ -256,14 +256,14 @@ class SlicePreview(QObject):
         self._worker.cancel()
         layer, self.layer = self.layer, None
         if layer is not None:
-            # one slice is not worth a garbage collection
+            # no garbage collection for the memory of one slice
             with gc_frozen():
                 self._viewer.layers.remove(layer)
 
     def _follow(self, target: Target, find: Callable[[tuple[int, ...]], Job]) -> None:
         """Start to show the result of a computation for the slice on the screen.
 
-        `find`: given the position on the leading axes, returns the job that computes the array
+        `find`: takes the position on the leading axes and returns the job that computes the slice,
         (y, x).
         """
         self._target, self._find = target, find
@@ -291,7 +291,7 @@ class SlicePreview(QObject):
             self.layer = self._layer_of(target, index, image.copy())
             _add_unselected(self._viewer, self.layer)
             return
-        # in place: for a new array napari would recompile its shader
+        # copied in place, because napari would recompile its shader for a new array
         np.copyto(self.layer.data, image)
         self.layer.refresh(extent=False, highlight=False)
         if self.layer.metadata[METADATA_KEY]["index"] != index:
@@ -311,7 +311,7 @@ class SlicePreview(QObject):
         }
         if not self._colours:
             return Image(image, **words, **target.appearance)
-        # not a DirectLabelColormap: napari compiles code for it, 1.5 s in every session
+        # not a DirectLabelColormap, for which napari compiles code for 1.5 s in every session
         colours = CyclicLabelColormap(colors=["transparent", *self._colours])
         return Labels(image, **words, colormap=colours, opacity=OPACITY)
 

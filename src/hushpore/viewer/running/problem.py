@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """An error as a window shows it."""
+    """An error with its message for the user."""
 
     message: str  # what happened and what to do, in one or two sentences
     details: str  # traceback and versions, for a report; not shown
     expected: bool  # whether input or settings are the cause, so that there is nothing to report
-    # whether it is about a file that can be read if the user trusts it
+    # whether the file can be read after all if the user trusts it
     needs_consent: bool = False
 
 
 def explain(error: BaseException) -> Problem:
-    """Return an exception as a message for the user."""
+    """Return the message for the user about an exception."""
     details = "".join(traceback.format_exception(error)).strip()
     details += f"\n\nhushpore {__version__}, Python {platform.python_version()}, "
     details += platform.platform()
@@ -66,13 +66,13 @@ def offer_action(
     act: Callable[..., object],
     severity: NotificationSeverity = NotificationSeverity.INFO,
 ) -> None:
-    """Show a notification with a button for what the user can do.
+    """Show a notification with a button for an action.
 
-    `text`: of the button. `severity`: a warning is shown in full until it is answered or closed;
-    of anything else napari shows one line for four seconds.
+    `text`: text of the button. `severity`: a warning is shown in full until it is answered or
+    closed; other notifications are shown by napari in one line for four seconds.
     """
     stays = severity >= NotificationSeverity.WARNING
-    # napari does not allow for its own margins in the height of the message
+    # the empty lines make up for margins that napari leaves out of the height of the message
     shown = f"{message}\n\n" if stays else message
     notification_manager.dispatch(_Offer(shown, severity, actions=((text, act),)))
     window = getattr(viewer, "window", None)
@@ -82,7 +82,7 @@ def offer_action(
         if hasattr(dialog, "toggle_expansion") and dialog.message.text() == shown:
             dialog.DISMISS_AFTER = 0
             _show_all(dialog.message)
-            # it must have arrived before it grows
+            # finish the animation before the dialog grows
             dialog.geom_anim.setCurrentTime(dialog.geom_anim.duration())
             dialog.toggle_expansion()
 

@@ -31,10 +31,10 @@ RATE_WINDOW = 10.0
 
 
 class Eta:
-    """Estimates the remaining time from the fraction done.
+    """Estimates the remaining time from the completed fraction of a job.
 
-    Uses the median of the rates between samples that are an eighth of the elapsed job apart, so
-    that a pause or a slow first step affects only a few of them.
+    The rate is the median over pairs of samples an eighth of the job so far apart, so that a pause
+    or a slow first step affects only a few pairs.
 
     `clock`: seconds; for tests.
     """
@@ -81,7 +81,7 @@ class RateMeter:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since the meter was created."""
         return self._clock() - self._start
 
     def rate(self, progress: Progress) -> float | None:
@@ -135,10 +135,10 @@ def canvas_text(title: str, progress: Progress, rate: float | None, left: float 
 
 
 class RunButtons(QWidget):
-    """Run, which is Cancel while a job runs, and Finish now; tooltips say why one is disabled.
+    """The buttons Run (Cancel while a job runs) and Finish now; tooltips explain disabled ones.
 
-    `title`: of the job, "Denoise". `ends_early_in`: stage that can be stopped early with a result;
-    empty if there is none.
+    `title`: title of the job, "Denoise". `ends_early_in`: stage that can be stopped early with a
+    result; empty if there is none.
     """
 
     def __init__(self, title: str, ends_early_in: str) -> None:
@@ -151,7 +151,7 @@ class RunButtons(QWidget):
         line.setStretch(1, 1)
 
     def show_idle(self, why_not: str) -> None:
-        """Show Run; disabled if there is a reason."""
+        """Show Run, disabled if `why_not` gives a reason."""
         self.finish.hide()
         tip = why_not or with_key(f"{self._title}: run on the input layer", RUN)
         offer(self.run, "Run", tip, not why_not)
@@ -215,7 +215,7 @@ class JobProgress(QWidget):
     def show_progress(
         self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
     ) -> None:
-        """Show the progress of the job, or the elapsed time as long as there is none.
+        """Show the progress of the job, or its elapsed time before the first progress.
 
         `left`: remaining seconds, or None.
         """

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 #: Milliseconds between two polls of the running job.
 POLL_INTERVAL = 125
 
-#: Remaining seconds below which no preview is started: its layer costs napari and the job up to a
-#: third of a second.
+#: Remaining seconds below which no preview is started, because its layer takes up to a third of a
+#: second.
 MIN_REMAINING = 2.0
 
-#: Seconds after which a job is also shown on the canvas and in the activity dock: that takes napari
-#: some hundredths of a second, which is not worth it for shorter jobs.
+#: Seconds after which a job is also shown on the canvas and in the activity dock. Shorter jobs are
+#: not, because it takes napari some hundredths of a second.
 OUTSIDE_DELAY = 1
 
 #: Shown before the first event of a job.
@@ -87,7 +87,7 @@ class RunState:
             self.worker.attend(index)
 
     def _prepare(self, event: Event) -> None:
-        """Create the layer of a preview, in the thread of the job."""
+        """Create the layer of a preview; runs in the thread of the job."""
         if isinstance(event, Preview):
             # an error occurs again in `show_preview` and is reported there
             with suppress(Exception):
@@ -105,7 +105,7 @@ class RunState:
         if self._activity is None and self.is_shown_outside:
             self._activity = Activity(self.worker.name, self.cancel)
             if self._is_over:
-                # the end of this job was among them
+                # the job ended while napari processed events
                 self._activity.close()
         if self._activity is not None:
             self._activity.show(progress)
@@ -121,7 +121,7 @@ class RunState:
 
     def _layer_removing(self, event: Any) -> None:
         if is_preview(self.viewer.layers[event.index]):
-            # one slice: its memory can wait
+            # a preview is one slice, too little memory for a collection
             return
         unfreeze_for_this_turn()
 
@@ -133,7 +133,8 @@ class ProgressPresenter(QObject):
     and curves are shown together, at the rate that `RedrawThrottle` allows, because Qt redraws the
     whole window for any change, once per turn of the event loop.
 
-    `parent`: the widget. `buttons`, `progress`, `notes`, `timing`: its parts that show the job.
+    `parent`: the widget. `buttons`, `progress`, `remarks`, `timing`: the parts of the widget that
+    show the job.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class ProgressPresenter(QObject):
         self._seconds = 0
         self._throttle = RedrawThrottle()
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self.poll)
-        # in the next turn: a new preview is drawn before
+        # in the next turn, after a new preview is drawn
         self._refresh_timer = QTimer(self, singleShot=True, timeout=self._refresh)
         # Qt has drawn a change by the following turn
         self._drawn_timer = QTimer(self, singleShot=True, timeout=self._throttle.end)
@@ -212,7 +213,7 @@ class ProgressPresenter(QObject):
             self._remarks.show_remarks(state.notes)
 
     def _collect(self, update: Update) -> None:
-        """Keep events that are shown later."""
+        """Keep events until the next refresh."""
         latest = self._latest
         latest.progress = update.progress or latest.progress
         latest.timing = update.timing or latest.timing
@@ -228,9 +229,9 @@ class ProgressPresenter(QObject):
         return state.meter.elapsed * (1 - fraction) >= MIN_REMAINING * fraction
 
     def _has_news(self, state: RunState) -> bool:
-        """Whether there are new events, or a new second of a job without known progress.
+        """Whether there are new events, or the displayed seconds of a job without progress change.
 
-        Also in the second from which the job is shown outside its widget.
+        Also True once when the job is first shown outside its widget.
         """
         assert self._latest.progress is not None
         seconds = int(state.meter.elapsed)
@@ -242,7 +243,7 @@ class ProgressPresenter(QObject):
         if state is None or progress is None:
             return
         self._throttle.begin()
-        # first, because napari processes events in it, maybe the end of this job
+        # first, because napari processes events in it, and the job may end
         with redraws_suspended(self._progress):
             state.show_activity(progress)
         if self._state is not state:

@@ -23,13 +23,13 @@ LAYOUT_DELAY = 20
 
 
 class RedrawThrottle:
-    """Limits the redraws for events of a job to the share `MAX_SHARE` of the time.
+    """Limits the time for redraws during a job to the share `MAX_SHARE`.
 
     For any change in a window with a canvas, Qt composes the whole window again, which takes 20 to
     60 ms without a graphics card and slows the job down. So a change waits until the previous one
-    is drawn, and then long enough to keep to `MAX_SHARE`. Without it the 99th percentile of pauses
-    of the window is 53 to 74 ms instead of 10, and jobs take 23 to 59 % longer
-    (`benchmarks live_ablation`: Xvfb, two cores, 256 x 256 x 256 voxels).
+    is drawn, and then long enough to stay below `MAX_SHARE`. Without it the 99th percentile of
+    pauses of the window is 53 to 74 ms instead of 10, and jobs take 23 to 59 % longer (`benchmarks
+    live_ablation`: Xvfb, two cores, 256 x 256 x 256 voxels).
 
     `clock`: seconds; for tests.
     """
@@ -58,12 +58,13 @@ class RedrawThrottle:
 def coalesce_redraws(widget: QWidget, then: Callable[[], object] | None = None) -> None:
     """Draw all changes of this turn of the event loop at once.
 
-    Layouts settle in later turns, and bars and lists redraw themselves; for each of these the
-    window would be composed again. Without it the 99th percentile of pauses while segmenting is 26
+    Layouts settle in later turns, and bars and lists redraw themselves; each of these redraws would
+    compose the window again. Without it the 99th percentile of pauses while segmenting is 26
     to 56 ms instead of 10, and the longest 102 to 155 ms instead of 54 to 70
     (`benchmarks live_ablation`).
 
-    Further calls do not delay a pending redraw, or it would never happen under a moving slider.
+    Further calls do not delay a pending redraw; otherwise a moving slider would postpone it for
+    ever.
 
     `then`: called just before the redraw, unless its receiver was destroyed.
     """
@@ -75,7 +76,7 @@ def coalesce_redraws(widget: QWidget, then: Callable[[], object] | None = None) 
 
 @contextmanager
 def redraws_suspended(widget: QWidget) -> Iterator[None]:
-    """Suspend redraws inside the block, in which events may be processed.
+    """Suspend redraws inside the block, even if events are processed in it.
 
     Without it the longest pause while segmenting is 109 to 172 ms instead of 54 to 73
     (`benchmarks live_ablation`).
@@ -90,10 +91,10 @@ def redraws_suspended(widget: QWidget) -> Iterator[None]:
 
 
 def run_in_steps(widget: QWidget, work: Iterator[None]) -> None:
-    """Run work in steps, between which the window stays responsive: a layer takes napari 0.1 s.
+    """Run work in steps, so that the window stays responsive between them.
 
-    `widget`: the work ends with it. `work`: a generator that yields after each step; the first step
-    runs at once.
+    napari takes 0.1 s to add a layer. `widget`: the work stops when it is deleted. `work`: a
+    generator that yields after each step; the first step runs at once.
     """
     _StepRunner(widget, work)
 
@@ -101,9 +102,9 @@ def run_in_steps(widget: QWidget, work: Iterator[None]) -> None:
 def keep_label_shader(layer: Any) -> None:
     """Stop napari from recompiling the labels shader at every change of the labels.
 
-    napari recompiles it for any new labels, 60 to 100 ms without a graphics card
-    (`benchmarks window_steps`), and again if their dtype differs, which is sufficient. Versions of
-    napari that do not are left unchanged.
+    napari recompiles it for any new labels, which takes 60 to 100 ms without a graphics card
+    (`benchmarks window_steps`). Recompiling at a change of the dtype, which napari also does, is
+    sufficient. Versions of napari without that are left unchanged.
     """
     changed = layer.events.data
     for callback in changed.callbacks:

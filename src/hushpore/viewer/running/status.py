@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def ask_before_close(worker: JobWorker, consequence: str) -> None:
     """Have napari ask before its window is closed while a worker runs.
 
-    `worker`: just about to start. `consequence`: what becomes of its work when the window closes;
-    the question says it.
+    `worker`: the worker, before its start. `consequence`: effect of closing the window on its work,
+    shown in the question.
     """
     window = getattr(current_viewer(), "window", None)
     if window is None:
@@ -57,10 +57,10 @@ def _end_task(window: Any, task: Any, status: Status, *_: object) -> None:
 class Activity(cancelable_progress):
     """A progress bar in napari's activity dock with a working Cancel.
 
-    For the GUI thread only. napari's spinner is advanced with the bar: by itself it redraws the
-    window 33 times a second, and without a graphics card a denoising of 5 s takes 6.5 to 8.8 s
-    (`benchmarks live_ablation`). napari calls the cancel callback from inside an iteration, which
-    does not exist here, so `cancel` calls it.
+    For the GUI thread only. napari's spinner is paused and advanced with the bar, because its
+    animation redraws the window 33 times a second: without a graphics card, a denoising of 5 s
+    would take 6.5 to 8.8 s (`benchmarks live_ablation`). napari calls the cancel callback from
+    inside an iteration, which does not exist here, so `cancel` calls it.
     """
 
     monitor_interval = 0
@@ -111,11 +111,11 @@ def _wheels() -> list[QMovie]:
     return [label.movie() for label in labels if label.movie() is not None]
 
 
-#: Letters used on the canvas: in scale bars first, then in names of layers, stages and units, and
-#: those by which the height of a line is measured.
+#: Letters used on the canvas: those of scale bars first, then those of names of layers, stages and
+#: units, and those that determine the height of a line.
 LETTERS = string.digits + " .mµ" + string.ascii_letters + ":,%/_-[]()ÉÑÅŐ"
 
-#: Milliseconds between two letters, which take about 10 ms each.
+#: Milliseconds between two letters; each takes about 10 ms to prepare.
 PAUSE = 15
 
 
@@ -155,7 +155,7 @@ class StatusLine:
             self._overlay.box = self._overlay.box or had_box
 
     def _is_free(self) -> bool:
-        """Whether the overlay shows no other text, and ours is unchanged."""
+        """Whether the overlay shows no text except that of this object, unchanged."""
         if self._written is None:
             return not self._overlay.visible
         return bool(self._overlay.visible) and self._overlay.text == self._written
@@ -167,13 +167,14 @@ class FontWarmup(QObject):
     napari creates a glyph when a letter is first drawn, and the graphics driver compiles a shader
     for the first line of text, which would block the window for 390 to 470 ms; with this it is
     blocked for 76 to 93 ms (198 to 365 without the glyphs, 149 to 187 without the blank line;
-    `benchmarks live_ablation`). The line is blank and shown for a moment. If a version of napari
-    keeps its fonts elsewhere, they are not prepared.
+    `benchmarks live_ablation`). The line is blank and shown for a moment. Versions of napari
+    that keep their fonts elsewhere are not prepared.
 
     It waits while libraries are imported, because competition for Python's lock makes a letter take
     30 to 60 ms instead of 8. Once a job starts it does not wait.
 
-    `viewer`: has the canvas for the line; None: glyphs only. `is_ready`: whether all is done.
+    `viewer`: the viewer whose canvas shows the line; None: glyphs only. `is_ready`: whether glyphs
+    and shaders are prepared.
     """
 
     def __init__(self, parent: QWidget, viewer: Any = None) -> None:
@@ -189,7 +190,7 @@ class FontWarmup(QObject):
         self._timer.start()
 
     def give_way(self) -> None:
-        """Show no line any more, because a job has its own; glyphs are still prepared."""
+        """Remove the blank line, because a job shows its own; glyphs are still prepared."""
         line, self._line = self._line, None
         self._is_urgent = True
         if line is not None:
@@ -202,7 +203,7 @@ class FontWarmup(QObject):
         try:
             fonts = _fonts() if letter is not None else []
             for font in fonts:
-                # creates the glyph
+                # indexing creates the glyph
                 font[letter]
         except (AttributeError, KeyError, RuntimeError, TypeError):
             fonts = []
@@ -211,7 +212,7 @@ class FontWarmup(QObject):
             run_in_steps(self._parent, self._make_line())
 
     def _make_line(self) -> Iterator[None]:
-        """Draw the blank line without the box behind it, then with it.
+        """Draw the blank line without the box behind it, then with the box.
 
         Each shader takes 50 ms to compile.
         """
@@ -222,7 +223,7 @@ class FontWarmup(QObject):
                     yield
                 yield
             finally:
-                # the widget may be deleted before
+                # also if the widget is deleted earlier
                 line.remove()
         self.is_ready = True
 
@@ -242,11 +243,11 @@ POLL_INTERVAL = 125
 
 
 class LoadingTask:
-    """A task in a thread with progress in the activity dock; starts at once.
+    """A task in a thread, with its progress in the activity dock; starts at once.
 
     `title`: for the activity dock, ``"Reading scan"``. `make_job`: returns the generator, as for
     `JobWorker`. `then`: called in the GUI thread with the result. `failed`: called there with the
-    `Problem`; by default a notification. After a cancel neither is called.
+    `Problem`; by default a notification. Neither is called after a cancel.
     """
 
     #: Keeps the tasks alive while they run: a connection to a bound method does not.

@@ -93,7 +93,7 @@ def _inherited(layer: Any) -> dict[str, Any]:
 
 
 def _over(other: Any, layer: Any) -> Any:
-    """Return the values or points of another layer in the voxels of `layer`."""
+    """Return the values of another layer, or its points in voxel coordinates of `layer`."""
     if not isinstance(other, Points):
         return other.data[0] if other.multiscale else other.data
     if other.ndim != layer.ndim:
@@ -174,7 +174,7 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
 
     `widget`: a class; no widget is accessed. `device`: as `hushpore.jobs.start`
     takes it.
-    Returns: from the generator.
+    Returns: the outcome, as the return value of the generator.
     """
     yield Progress("preparing", 0, 0, "", 0.0)
     volume = widget.prepare(target)
@@ -193,7 +193,7 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
 def _checksum(volume: Volume) -> int:
     """Return a checksum of values in memory; 0 for lazy values.
 
-    Of large volumes evenly spaced slices are used.
+    Large volumes are checked on evenly spaced slices only.
     """
     data = held(volume.data)
     if not isinstance(data, np.ndarray) or data.ndim < 2:
@@ -208,7 +208,7 @@ def _checksum(volume: Volume) -> int:
 def cluster_task(
     widget: LayerJob, target: Target, settings: Settings, device: str, where: str
 ) -> Job:
-    """Run a job on a cluster; otherwise as `local_task`.
+    """Run a job on a cluster; otherwise the same as `local_task`.
 
     `where`: see `hushpore.cluster.connection.connect`.
     Raises InputError if a setting names a layer, or there is no folder for the result.
@@ -246,9 +246,9 @@ def _made(found: list[LayerData], target: Target) -> list[Layer]:
 
 
 def result_folder_for(volume: Volume, where: str) -> Path:
-    """Return the folder for the result of a cluster: that of the scan, if it is writable.
+    """Return the folder for the result of a cluster: the folder of the scan, if it is writable.
 
-    Otherwise, with all workers on this computer, the home folder.
+    Otherwise the home folder, if all workers run on this computer.
 
     Raises InputError if there is no folder that other machines can access.
     """
@@ -265,7 +265,7 @@ def result_folder_for(volume: Volume, where: str) -> Path:
 
 
 def unused_path(folder: Path, stem: str, suffix: str = "") -> Path:
-    """Return a path that does not exist yet; the same again after an interrupted job."""
+    """Return a path that does not exist yet; an interrupted job gets the same path again."""
     names = itertools.chain([stem], (f"{stem} {number}" for number in itertools.count(2)))
     return next(path for name in names if not (path := folder / f"{name}{suffix}").exists())
 
@@ -286,5 +286,5 @@ def import_libraries(kind: jobs.JobDescription) -> None:
     for num_colors in (FEW_COLOURS, MANY_COLOURS):
         Labels(np.zeros((2, 2), np.int32), colormap=label_colormap(num_colors))
     with contextlib.suppress(ImportError, AttributeError):
-        # it caches them
+        # VisPy caches the atlas
         import_module("vispy.visuals.line.dash_atlas").DashAtlas()

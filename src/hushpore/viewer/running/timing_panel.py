@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hushpore.device.trace import Trace
 
 
-#: Points kept, more than the widget has pixels.
+#: Maximum number of points kept; more than the width of the widget in pixels.
 MAX_POINTS = 1024
 
 #: Text and hint of a curve over steps.
@@ -192,7 +192,7 @@ class TimingPanel(Fold):
         return any(stage.seconds > 0 for stage in self._timing.stages.values())
 
     def begin(self, trace: Trace | None = None) -> None:
-        """Clear the panel for a new job; `trace` records it."""
+        """Clear the panel for a new job; `trace`: the trace of the job."""
         self._timing, self._trace = Timing(), trace
         self._save_trace.setEnabled(trace is not None)
         self.curve.clear()
@@ -215,7 +215,7 @@ class TimingPanel(Fold):
         used = memory_and_syncs(timing)
         self._used.setText(f"{used[:1].upper()}{used[1:]}." if used else "")
         self._used.setVisible(bool(used))
-        # the optimisations used, and why
+        # the chosen optimisations, with reasons
         self._used.setToolTip(choices_line(timing).replace("; ", "\n"))
         longest = max(timing.stages, key=lambda name: timing.stages[name].seconds)
         share = round(100 * timing.stages[longest].seconds / total)
@@ -258,7 +258,7 @@ class TimingPanel(Fold):
 
     def _add(self, name: str) -> tuple[QWidget, ...]:
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        # fits in narrow docks
+        # narrow enough for a narrow dock
         bar = QProgressBar(format="%p %", minimumWidth=36)
         cells = QLabel(name), QLabel(alignment=right), QLabel(alignment=right), bar
         row = self._grid.rowCount()
@@ -296,7 +296,7 @@ class TimingPanel(Fold):
 
 
 def readable_seconds(seconds: float) -> str:
-    """Return a time with a unit that suits: 2.4 ms, 3.1 s, 12 min."""
+    """Return a time in a suitable unit: 2.4 ms, 3.1 s, 12 min."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.2g} ms"
     if seconds < 99.5:

@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
 
 
-#: Niceness of the threads of a job above that of the window: 5 means a third of the CPU share. Not
-#: more, because a thread that holds Python's lock without running makes the window wait. Without it
-#: the longest pause of the window while denoising grows from about 45 to 68 ms, and the total time
-#: of pauses 2 to 7 times.
+#: Niceness added to the threads of a job: 5 gives them a third of the CPU share of the window. Not
+#: more, because a thread that holds Python's lock but gets no CPU time blocks the window. Without
+#: it the longest pause of the window while denoising grows from about 45 to 68 ms, and the total
+#: time of pauses 2 to 7 times.
 NICE = 5
 
 #: Switch interval of Python threads in seconds. The 99th percentile of pauses of the window while
-#: denoising is 86 ms, and 135 ms with Python's default of 5 ms (medians of four alternating runs on
-#: a busy machine).
+#: denoising is 86 ms instead of 135 ms with Python's default of 5 ms (medians of four alternating
+#: runs on a busy machine).
 SWITCH_INTERVAL = 0.0005
 
 _lock = threading.Lock()
@@ -61,10 +61,10 @@ _switch_before, _collected_before = 0.0, True
 
 @contextmanager
 def background_job() -> Iterator[None]:
-    """Lower the priority of this thread and of those that it starts.
+    """Lower the priority of the current thread and of the threads that it starts.
 
-    For a thread that ends afterwards: on Linux the priority of a thread stays lowered until its
-    end. The switch interval is restored after the last job. See also `gc_frozen`.
+    Use it in a thread that ends afterwards, because on Linux the priority of a thread stays
+    lowered until its end. The switch interval is restored after the last job. See also `gc_frozen`.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ def gc_frozen() -> Iterator[None]:
 
 
 def unfreeze_for_this_turn() -> None:
-    """Include old objects in garbage collection until the next turn of the event loop.
+    """Include frozen objects in garbage collection until the next turn of the event loop.
 
     Without it, a layer removed while a job runs would stay in memory until the job ends (314 MB in
     a test).
@@ -188,9 +188,10 @@ class JobWorker(QObject):
     The thread touches no widget and no layer; connect the signals in the GUI thread.
 
     `make_job`: returns the generator; called in the thread, because the libraries of a job take
-    seconds to import. `name`: for thread, trace and jobs that wait for it. `trace`: of the job, of
-    bounded size. `prepare`: called in the thread with each event before the window can take it; set
-    it before the start. `finished_early`: whether the job was asked to finish early and did.
+    seconds to import. `name`: name of the thread and the trace, also shown by waiting jobs.
+    `trace`: trace of the job, of bounded size. `prepare`: called in the thread with each event
+    before the window can take it; set it before the start. `finished_early`: whether the job
+    finished early on request.
     """
 
     returned = Signal(object)  # what the generator returned
@@ -311,7 +312,7 @@ class JobWorker(QObject):
         try:
             result = result_of(self._make_job(), self._handle_event)
         except StopEarly:
-            # cancelled, or stopped early without a result
+            # cancelled, or finished early without a result
             return False, None
         # also discard a result if the cancel came in the last step
         return not self._cancel.is_set(), result
@@ -336,7 +337,7 @@ class JobWorker(QObject):
         return self._attention
 
     def _leave_queue(self, *_: Any) -> None:
-        # kept until the other slots of this signal have run: PySide drops them with their sender
+        # keep the worker until all slots of this signal have run: PySide drops them with the sender
         QTimer.singleShot(0, partial(JobWorker.running.discard, self))
         if self in self._queue:
             self._queue.remove(self)
@@ -366,7 +367,7 @@ class WorkerEnds(QObject):
 
 def stop_on_destroy(owner: QObject, workers: list[JobWorker], seconds: float) -> None:
     """Stop workers when their owner is destroyed or the application quits."""
-    # the owner cannot be used by then, so only the list is kept
+    # keep only the list, because the owner is already destroyed by then
     end = partial(stop, workers, seconds)
     owner.destroyed.connect(end)
     QApplication.instance().aboutToQuit.connect(end)
@@ -381,16 +382,16 @@ def stop(workers: list[JobWorker], seconds: float, *_: object) -> None:
 
 
 class LatestOnlyWorker(QObject):
-    """Runs one job at a time, and of the jobs submitted meanwhile only the last.
+    """Runs one job at a time, and then only the last of the jobs submitted meanwhile.
 
     The first job waits until its widget is drawn, see `start_once_drawn`.
 
-    `name`: for its threads.
+    `name`: name of its threads.
     """
 
-    #: The tag of the job and its result.
+    #: Emitted with the tag of the job and its result.
     returned = Signal(object, object)
-    #: The tag of the job and the `Problem`.
+    #: Emitted with the tag of the job and the `Problem`.
     failed = Signal(object, object)
 
     def __init__(self, name: str) -> None:
@@ -410,7 +411,7 @@ class LatestOnlyWorker(QObject):
     def submit(self, make_job: Callable[[], Job], tag: object = None) -> None:
         """Submit a job; it replaces one that is still waiting.
 
-        `make_job`: returns the generator; called in the thread. `tag`: for the signals.
+        `make_job`: returns the generator; called in the thread. `tag`: passed on with the signals.
         """
         self._wanted = make_job, tag
         self._begin()

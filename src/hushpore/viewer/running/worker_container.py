@@ -21,17 +21,17 @@ PATIENCE = 0.5
 class WorkerContainer(PlacedContainer):
     """Runs one worker at a time, and stops it when the widget is closed.
 
-    A subclass passes the workers that it starts to `_follow_worker`. Its methods `_returned`,
-    `_failed` and `_cancelled` are called at their end; they clear the list of workers and emit
-    `called` or `failed`.
+    A subclass passes each started worker to `_follow_worker`. When a worker ends, the method
+    `_returned`, `_failed` or `_cancelled` of the subclass is called; it clears the list of workers
+    and emits `called` or `failed`.
 
     ``**given``: as for `magicgui.widgets.Container`.
-    `result`: what the last run returned; None before its end.
+    `result`: result of the last run; None until it ends.
     """
 
-    #: The job has ended, with its result.
+    #: Emitted with the result when the job has ended.
     called = Signal(object)
-    #: The job has failed, with a `Problem`, or was cancelled, with None.
+    #: Emitted with a `Problem` when the job has failed, or with None when it was cancelled.
     failed = Signal(object)
 
     def __init__(self, **given: Any) -> None:
@@ -89,11 +89,11 @@ class WorkerContainer(PlacedContainer):
 
     @property
     def _if_closed(self) -> str:
-        """What becomes of the running job when napari's window is closed."""
+        """The consequence of closing napari's window for the running job, in words."""
         return "it stops, and its result is lost"
 
     def _follow_worker(self, worker: JobWorker) -> None:
-        """Follow the end of a worker, and stop it with the widget."""
+        """Forward the end of a worker, and stop it with the widget."""
         ask_before_close(worker, self._if_closed)
         self.result = None
         self._workers.append(worker)
