@@ -1,7 +1,7 @@
 """A trained denoiser as a package of the BioImage Model Zoo, which other programs can apply.
 
-The package is made and tested by the zoo's own library, `bioimageio.core` (MIT). The weights go in
-as TorchScript, which brings its network with it; hushpore itself never reads such a file.
+The package is written and tested by the zoo's own library, `bioimageio.core` (MIT). The weights are
+stored as TorchScript, which includes the network; hushpore itself never reads such a file.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from hushpore.denoising.model import Architecture, UNet
     from hushpore.denoising.plane_reader import Scale
 
-#: Edge of the test image, in pixels, where the sample has so many.
+#: Maximum edge of the test image, in pixels.
 _EDGE = 96
 
 _TAGS = ("denoising", "unet")
 
 _NOISE2VOID = ("Krull et al. 2019, Noise2Void", "10.1109/CVPR.2019.00223")
 
-#: What is said of a network by how it was trained: what it removes, tags, and papers with DOI.
+#: Description of a network by its training method: what it removes, tags, and papers with DOI.
 _METHODS: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = {
     "n2v2": (
         "Removes uncorrelated noise (N2V2).",
@@ -85,11 +85,11 @@ def check_package(path: str, overwrite: bool = False) -> Path:
 
 
 def require_plain(context: int, channels: int, outputs: int) -> None:
-    """Check that the zoo has words for what a network sees.
+    """Check that the inputs of a network can be described in the format of the zoo.
 
-    `context`: neighbouring slices to either side. `channels`: of the images that it is for.
-    `outputs`: how many of them it sees, and gives, together.
-    Raises InputError if these are slices beside others, or channels each by itself.
+    `context`: number of neighbouring slices on either side. `channels`: of the images. `outputs`:
+    number of channels that are seen and predicted together. Raises InputError if the network needs
+    neighbouring slices, or treats channels separately.
     """
     if context:
         raise InputError(
@@ -106,7 +106,7 @@ def require_plain(context: int, channels: int, outputs: int) -> None:
 
 
 def _import_zoo() -> tuple[Any, Any]:
-    """Return the zoo's library, and its description of models."""
+    """Return the zoo's library and its module for model descriptions."""
     purpose = "Exporting to the BioImage Model Zoo"
     names = "bioimageio.core", "bioimageio.spec.model.v0_5"
     core, spec = (import_optional(name, purpose, "bioimage") for name in names)
@@ -122,9 +122,9 @@ def write_package(
     authors: tuple[str, ...],
     license: str,
 ) -> None:
-    """Write a network as a package, have the zoo's library test it, and put it in its place.
+    """Write a network as a package, atomically, after a test by the zoo's library.
 
-    `sample`: an image like those that it was trained on, (channels, *size). For the others and for
+    `sample`: an image like the training images, (channels, *size). For the other parameters and
     errors see `hushpore.denoising.trained_model.Model.export`.
     """
     core, spec = _import_zoo()
@@ -157,10 +157,10 @@ def _crop(architecture: Architecture, values: npt.NDArray[Any]) -> npt.NDArray[n
 
 
 def _sizes(architecture: Architecture) -> list[tuple[int, int, int]]:
-    """Return for each spatial axis its least length, its step, and the margin that tiles need."""
+    """Return the minimum length, the step and the tile margin along each spatial axis."""
     found = []
     for step, radius in zip(architecture.multiples, architecture.radii, strict=True):
-        # an axis that is not down-sampled may be short, and then has no room for margins
+        # an axis without down-sampling may be too short for margins
         halo = radius if step > 1 else 0
         found.append((-(-(2 * halo + 1) // step) * step, step, halo))
     return found
@@ -171,7 +171,7 @@ def _write_weights(network: UNet, folder: Path) -> None:
     size = [2 * multiple * 4 for multiple in architecture.multiples]
     example = torch.zeros(1, architecture.inputs, *size)
     with warnings.catch_warnings(), torch.no_grad():
-        # PyTorch would have other formats used; the zoo's programs read this one
+        # PyTorch recommends other formats, but the programs of the zoo read this one
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(network, example)  # type: ignore[no-untyped-call]
         traced.save(str(folder / "weights.pt"))
@@ -180,7 +180,7 @@ def _write_weights(network: UNet, folder: Path) -> None:
 def _write_tests(network: UNet, scale: Scale, noisy: npt.NDArray[np.float32], folder: Path) -> None:
     shape = (1, -1, *[1] * (noisy.ndim - 2))
     mean, std = (np.array(v, np.float32).reshape(shape) for v in (scale.mean, scale.std))
-    # as the zoo's library does it, so that its test compares like with like
+    # as in the zoo's library, so that its test compares like with like
     with torch.inference_mode():
         output = network(torch.from_numpy((noisy - mean) / (std + 1e-6))).numpy()
     np.save(folder / "noisy.npy", noisy)

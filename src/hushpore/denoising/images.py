@@ -1,8 +1,8 @@
-"""What the network sees as one image: a plane of the volume, or several that belong together.
+"""Images as the network sees them: a plane of the volume, or several planes together.
 
 A *plane* is an array along the axes on which the network works: a slice in 2D, a whole volume in
-3D. One image is made of one plane, of the planes of all channels, or of a slice and its
-neighbours. Planes are kept once; an image is a row of their numbers.
+3D. An image is one plane, the planes of all channels, or a slice with its neighbours. Planes are
+stored once; an image is a list of plane numbers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """Which planes make up each image, and which of them are predicted."""
+    """Assignment of planes to images, and the planes that each image predicts."""
 
-    # int64, shape (n_images, inputs): numbers of planes, over all leading axes
+    # int64, shape (n_images, inputs): plane numbers, counted over all leading axes
     members: npt.NDArray[np.int64]
     # the planes ``first`` to ``first + outputs - 1`` of an image are predicted. Every plane of the
     # volume is predicted in exactly one image.
@@ -37,7 +37,7 @@ class Arrangement:
 
     @property
     def inputs(self) -> int:
-        """Planes that are seen together."""
+        """Number of planes that are seen together."""
         return int(self.members.shape[1])
 
     @property
@@ -47,7 +47,7 @@ class Arrangement:
 
     @property
     def predicted_by(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For every plane of the volume the image that predicts it, and as which of its outputs."""
+        """The image that predicts each plane of the volume, and the number of its output."""
         predicted = self.predicted
         image, output = np.empty((2, predicted.size), np.int64)
         image[predicted.ravel()] = np.arange(len(predicted)).repeat(self.outputs)
@@ -55,7 +55,7 @@ class Arrangement:
         return image, output
 
     def part(self, images: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Arrangement]:
-        """Return the planes that some images need, and these images in terms of them."""
+        """Return the planes that some images need, and the arrangement of these planes alone."""
         planes, members = np.unique(self.members[images], return_inverse=True)
         members = members.reshape(len(images), self.inputs)
         return planes, Arrangement(members, self.first, self.outputs)
@@ -64,13 +64,13 @@ class Arrangement:
 def arrange(
     volume: Volume, dimensions: int, channels: str = "independent", context: int = 0
 ) -> Arrangement:
-    """Say how the planes of a volume make up images.
+    """Return how the planes of a volume make up images.
 
-    `volume`: only its axes and shape are looked at. `channels`: ``"independent"``: each channel is
-    an image; ``"together"``: all channels are one. `context`: neighbouring slices (time points
-    where there is no z) to either side that are seen with each; the slice itself alone is
-    predicted. At the ends the neighbour of the other side stands in for the missing one; the slice
-    itself never does, or it would be seen twice.
+    `volume`: only its axes and shape are used. `channels`: ``"independent"``: each channel is an
+    image; ``"together"``: all channels are one image. `context`: number of neighbouring slices
+    (time points if there is no z) on either side that are seen with each slice; only the slice
+    itself is predicted. At the ends the neighbour on the other side replaces a missing one; the
+    slice itself is never repeated.
     Raises InputError if the volume has no such axis, or is too short along it.
     """
     leading = volume.shape[:-dimensions]
@@ -105,16 +105,16 @@ def arrange(
 class Images:
     """Images on a device, ready for the network."""
 
-    # normalised, shape (scans * n_planes, *size), contiguous: those of one scan after those of
-    # another, where there are two of the same thing
+    # normalised, shape (scans * n_planes, *size), contiguous: all planes of one scan, then all of
+    # the second scan, if there are two
     planes: torch.Tensor
     members: torch.Tensor  # int64, shape (n_images, inputs), on the same device
     # as in `Arrangement`
     first: int = 0
     outputs: int = 1
-    # where patches may lie in them, on the same device; None: anywhere
+    # allowed positions of patches, on the same device; None: anywhere
     places: Places | None = None
-    scans: int = 1  # of how many scans there are planes; images are of the first
+    scans: int = 1  # number of scans in `planes`; images are numbered in the first
 
     @classmethod
     def of(
@@ -134,11 +134,11 @@ class Images:
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """Device of the planes."""
         return self.planes.device
 
     def each_scan(self) -> list[Images]:
-        """Return the images of each scan by itself, whose planes are views."""
+        """Return the images of each scan separately; their planes are views."""
         if self.scans == 1:
             return [self]
         return [replace(self, planes=part, scans=1) for part in self.planes.chunk(self.scans)]
@@ -152,9 +152,9 @@ class Images:
     ) -> torch.Tensor:
         """Read windows, each in its own orientation.
 
-        `corners`: int64, shape (count, 1 + len(size)): an image, and the first voxel in it.
-        `orientations`: as `hushpore.patches.sampling.draw_orientations` gives them. `scan`: int64,
-        shape (count,): of which scan each is, from 0; by default of the first.
+        `corners`: int64, shape (count, 1 + len(size)): image number, and first voxel of the window.
+        `orientations`: as from `hushpore.patches.sampling.draw_orientations`. `scan`: int64, shape
+        (count,): scan of each window, from 0; by default the first scan.
         Returns: shape (count, inputs, *size).
         """
         inputs = self.members.shape[1]

@@ -1,18 +1,18 @@
-"""Denoising by a local discrete cosine transform: what a network may start from.
+"""Denoising by a local discrete cosine transform, the initial estimate of a network.
 
-Twice: every square of 8 x 8 pixels is transformed, coefficients that noise explains are set to
-zero, and the squares are put together again, those with few coefficients counting most. What comes
-of that says how strong the image is in each coefficient of squares of 16 x 16 pixels, and by that
-those of the noisy image are weighted (a Wiener filter). It knows nothing of what images look like
-but that few cosines make up a small square; textures and straight edges, which a network learns
-late, it keeps at once.
+There are two passes. In the first, every square of 8 x 8 pixels is transformed, coefficients that
+noise can explain are set to zero, and the squares are transformed back and averaged, with more
+weight for those with few coefficients. In the second, a Wiener filter, the coefficients of squares
+of 16 x 16 pixels of the noisy image are weighted by their strength in the result of the first pass.
+The only assumption about images is that few cosines make up a small square. Textures and straight
+edges, which a network learns late, are kept from the start.
 
 After Yu, Sapiro, DCT image denoising: a simple and effective image denoising algorithm,
 https://doi.org/10.5201/ipol.2011.ys-dct; the weights after Guleryuz, Weighted averaging for
 denoising with overcomplete dictionaries, https://doi.org/10.1109/TIP.2007.908078; the second pass
 as in Dabov et al., Image denoising by sparse 3-D transform-domain collaborative filtering,
-https://doi.org/10.1109/TIP.2007.901238, without its search for similar squares. For noise that is
-independent from pixel to pixel, and may grow with the grey value.
+https://doi.org/10.1109/TIP.2007.901238, without its search for similar squares. For white noise,
+whose variance may grow with the grey value.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ from torch import nn
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Edge of a square, in pixels, and how far apart two squares are, in either pass.
+#: Edge and spacing of the squares in either pass, in pixels.
 FIRST, SECOND = (8, 2), (16, 4)
 
-#: How far a pixel sees.
+#: Radius of the receptive field, in pixels.
 RADIUS = FIRST[0] + SECOND[0] - 2
 
-#: Bytes that it takes for a pixel of an image on its way through, at most.
+#: Maximum memory for each pixel of an image, in bytes.
 BYTES = 320
 
-#: Coefficients up to so many deviations of the noise are set to zero, and from so many on kept.
+#: Coefficients below the first multiple of the noise standard deviation are set to zero, those
+#: above the second are kept.
 _REMOVED, _KEPT = 2.5, 3.1
 
-#: The variance of the noise is nowhere less than this, as a share of that at the mean grey value.
+#: Minimum noise variance, relative to that at the mean grey value.
 _LEAST_VARIANCE = 0.01
 
-#: Keeps what is divided by noise that is zero from being divided by zero.
+#: Lower limit of divisors, which prevents divisions by zero if there is no noise.
 _LEAST = 1e-20
 
 
 class LocalDCT(nn.Module):
     """Denoises images (batch, channels, y, x) by a local cosine transform, in two passes."""
 
-    # the deviation of the noise at the mean grey value; the variance is 1 + slope * value times
-    # its square at another
+    # noise standard deviation at the mean grey value; at another grey value the variance is 1 +
+    # slope * value times its square
     deviation: torch.Tensor
     slope: torch.Tensor
 
@@ -63,33 +64,33 @@ class LocalDCT(nn.Module):
         self.register_buffer("slope", torch.zeros(()))
 
     def reset(self) -> None:
-        """Put everything where it is before the noise is known: nothing is removed."""
+        """Return to the state before the noise is known: nothing is removed."""
         self.first.reset()
         self.second.reset()
         self.deviation.zero_()
         self.slope.zero_()
 
     def set_noise(self, deviation: float, slope: float = 0.0) -> None:
-        """Say what noise images have.
+        """Set the noise of the images.
 
-        `deviation`: at the mean grey value. `slope`: by how much the variance grows with the grey
-        value, as a share of that at the mean.
+        `deviation`: noise standard deviation at the mean grey value. `slope`: growth of the
+        variance with the grey value, relative to the variance at the mean.
         """
         self.deviation.fill_(deviation)
         self.slope.fill_(slope)
 
     @torch.no_grad()
     def forward(self, images: torch.Tensor, noise: float = 1.0) -> torch.Tensor:
-        """Return images without the noise, float32, of the same shape.
+        """Return denoised images, float32, of the same shape.
 
-        `images`: edges are multiples of 4, or what is seen at the far end is not what is seen at
-        the near one. `noise`: deviation of the noise of these images, over that which was set.
+        `images`: edges must be multiples of 4, or the far edge is treated differently from the near
+        one. `noise`: noise standard deviation of these images, relative to that of `set_noise`.
         """
         with torch.autocast(images.device.type, enabled=False):
             planes = images.float().flatten(0, 1)[:, None]
             coefficients = self.first(planes)
             deviation = self._deviation(coefficients, noise)
-            # a step in place of a slope would let what is rounded otherwise decide
+            # a ramp instead of a step: rounding differences could carry a coefficient across a step
             steepness = 1 / ((_KEPT - _REMOVED) * deviation).clamp_min_(_LEAST)
             share = coefficients.abs().sub_(_REMOVED * deviation).mul_(steepness).clamp_(0, 1)
             sparse = self.first.join(coefficients, share, planes.shape[-2:])
@@ -102,15 +103,15 @@ class LocalDCT(nn.Module):
             return result.view(images.shape)
 
     def _deviation(self, coefficients: torch.Tensor, noise: float) -> torch.Tensor:
-        """Return the deviation of the noise in each square, by its mean grey value."""
+        """Return the noise standard deviation in each square, from its mean grey value."""
         mean = coefficients[:, :1] / math.sqrt(coefficients.shape[1])
         return relative_deviation(mean, self.slope).mul_(self.deviation * noise)
 
 
 class Squares(nn.Module):
-    """The cosine transform of all squares of images (planes, 1, y, x), and back.
+    """The cosine transform of all squares of images (planes, 1, y, x), and its inverse.
 
-    `edge`: of a square, in pixels. `stride`: how far apart two squares are.
+    `edge`, `stride`: edge and spacing of the squares, in pixels.
     """
 
     basis: torch.Tensor  # the cosines, (coefficients, pixels of a square)
@@ -121,22 +122,22 @@ class Squares(nn.Module):
         self.register_buffer("basis", torch.from_numpy(_cosines(edge)).float())
 
     def reset(self) -> None:
-        """Work out the cosines."""
+        """Calculate the cosines."""
         self.basis.copy_(torch.from_numpy(_cosines(self.edge)))
 
     def forward(self, planes: torch.Tensor) -> torch.Tensor:
         """Return the coefficients of every square, (planes, coefficients, squares)."""
-        # as many squares about a pixel at the border as elsewhere
+        # so that a pixel at the border lies in as many squares as any other
         padded = F.pad(planes, (self.edge - self.stride,) * 4, "replicate")
         return self.basis @ F.unfold(padded, self.edge, stride=self.stride)
 
     def join(
         self, coefficients: torch.Tensor, share: torch.Tensor, size: torch.Size
     ) -> torch.Tensor:
-        """Return images (planes, 1, *size) of a share of each coefficient of all squares.
+        """Return images (planes, 1, *size) from the coefficients of all squares, times `share`.
 
-        The less noise is left in a square, the more it counts. All of its mean is kept. Both
-        `coefficients` and `share` are written over.
+        Squares with less remaining noise have more weight. The mean of a square is kept in full.
+        `coefficients` and `share` are overwritten.
         """
         edge, stride = self.edge, self.stride
         share[:, :1].fill_(1)
@@ -154,9 +155,9 @@ class Squares(nn.Module):
 
 
 def relative_deviation(values: torch.Tensor, slope: float | torch.Tensor) -> torch.Tensor:
-    """Return the deviation of the noise at normalised grey values, over that at the mean.
+    """Return the noise standard deviation at normalised grey values, relative to that at the mean.
 
-    `slope`: by how much the variance grows with the grey value, as a share of that at the mean.
+    `slope`: growth of the variance with the grey value, relative to the variance at the mean.
     """
     return values.mul(slope).add_(1).clamp_min_(_LEAST_VARIANCE).sqrt_()
 

@@ -1,14 +1,13 @@
-"""Blind spots: hiding pixels of a patch from the network that must predict them.
+"""Blind spots: masked pixels of a patch, which the network must predict from the others.
 
 The masked pixels are stratified: the patch is cut into a fixed grid of cells and one pixel is drawn
-in each, so their number never varies and no boolean mask is needed. A hidden pixel is replaced by
-the median or mean of its neighbourhood without itself (N2V2,
-https://doi.org/10.1007/978-3-031-25069-9_33), or by one of its neighbours (N2V,
-https://doi.org/10.1109/CVPR.2019.00223).
+in each, so their number never varies and no boolean mask is needed. A masked pixel is replaced by
+the median or mean of its neighbours (N2V2, https://doi.org/10.1007/978-3-031-25069-9_33), or by one
+of its neighbours (N2V, https://doi.org/10.1109/CVPR.2019.00223).
 
-Where noise is correlated along a line, the network could predict it from the rest of the line. Then
-the pixels beside a hidden one are hidden too, along that line (structN2V,
-https://doi.org/10.1109/ISBI45749.2020.9098336), and no median is taken from the line itself.
+If the noise is correlated along a line, the network could predict it from the rest of that line.
+Then the pixels next to a masked one along the line are masked too (structN2V,
+https://doi.org/10.1109/ISBI45749.2020.9098336), and the line is excluded from the median.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from hushpore.patches.places import flat_index
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Edge of the neighbourhood that a replacement comes from.
+#: Edge of the neighbourhood from which replacement values are taken, in pixels.
 WINDOW = 5
 
 
@@ -38,10 +37,10 @@ def draw_positions(
     generator: torch.Generator | None = None,
     device: str | torch.device = "cpu",
 ) -> torch.Tensor:
-    """Draw the pixels to hide: one in each cell of a grid, for every patch anew.
+    """Draw the pixels to mask: one in each cell of a grid, separately for every patch.
 
-    `size`: spatial shape of a patch. `share`: wanted share of hidden pixels; the grid comes as
-    close to it as whole cells allow. `generator`, `device`: as for
+    `size`: spatial shape of a patch. `share`: wanted share of masked pixels; the grid matches it as
+    closely as whole cells allow. `generator`, `device`: as for
     `hushpore.patches.sampling.draw_corners`.
     Returns: int64, shape (count, n_cells, len(size)).
     """
@@ -56,20 +55,20 @@ def draw_positions(
 
 @dataclass(frozen=True)
 class Line:
-    """The line through a hidden pixel along which noise is correlated."""
+    """The line through a masked pixel along which the noise is correlated."""
 
-    axis: int  # its direction: an axis of the patch
-    reach: int  # pixels hidden to either side
+    axis: int  # direction: an axis of the patch
+    reach: int  # number of pixels masked on either side
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """What a hidden pixel is replaced by."""
+    """Replacement of masked pixels."""
 
     # ``"median"`` or ``"mean"`` of the neighbourhood, or ``"uniform"``: any of its pixels
     kind: str = "median"
     window: int = WINDOW  # edge of the neighbourhood, odd
-    # direction of correlated noise: the whole line through the pixel is then left out
+    # direction of correlated noise: the whole line through the pixel is excluded
     line: Line | None = None
 
 
@@ -79,7 +78,7 @@ def replacement_values(
     replacement: Replacement,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
-    """Return what the pixels at `positions` are replaced by.
+    """Return the replacement values of the pixels at `positions`.
 
     The window is cropped at the border of the patch: clamped or mirrored coordinates would let a
     pixel near the border see itself. With an even number of neighbours the median is the mean of
@@ -90,7 +89,7 @@ def replacement_values(
     Returns: shape (count, n_positions), dtype of the patches.
     """
     reach = replacement.window // 2
-    # what is outside sorts to the end, and the place is counted without it
+    # values outside the patch sort to the end and are not counted
     padded = torch.nn.functional.pad(patches, [reach] * 2 * (patches.ndim - 1), value=math.inf)
     size = tuple(padded.shape[1:])
     around = constant(_around(replacement, size), patches.device)
@@ -119,8 +118,8 @@ def mask_pixels(
 ) -> torch.Tensor:
     """Return the patches with the pixels at `positions` replaced.
 
-    With a line, the pixels beside them along it are replaced as well. Parameters as for
-    `replacement_values`; by default the median of their neighbours takes their place.
+    With a line, the pixels next to them along the line are replaced as well. Parameters as for
+    `replacement_values`; the default replacement is the median of the neighbours.
     """
     replacement = replacement or Replacement()
     if replacement.line is not None:
@@ -137,7 +136,7 @@ def values_at(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 
 def _around(replacement: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how far from a pixel those lie that a replacement may come from, as numbers."""
+    """Return the flat index offsets of the candidate pixels."""
     n_axes = len(size)
     reach = range(-(replacement.window // 2), replacement.window // 2 + 1)
     off_axis = [
@@ -152,12 +151,12 @@ def _around(replacement: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _along(positions: torch.Tensor, line: Line, size: Sequence[int]) -> torch.Tensor:
-    """Return the positions and those beside them on a line, cut off at the patch's border."""
+    """Return the positions and their neighbours along a line, clipped to the patch."""
     shifts = tuple(
         tuple(shift if axis == line.axis else 0 for axis in range(len(size)))
         for shift in range(-line.reach, line.reach + 1)
     )
     edges = constant(tuple(size), positions.device)
     spread = positions[:, :, None] + constant(shifts, positions.device)
-    # what lies outside falls on the border pixel, which then is hidden twice with the same value
+    # positions outside are clipped to the border pixel, which is masked twice with the same value
     return spread.clamp_min(0).minimum(edges - 1).flatten(1, 2)

@@ -1,4 +1,4 @@
-"""A picture of a denoising: noisy, denoised, what was removed, and how the training went."""
+"""A picture of a denoising result: noisy, denoised, removed noise, and loss curves."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def denoising_picture(noisy: Volume, result: Denoised, dpi: int = DPI) -> bytes:
-    """Draw the slice in the middle before and after, what was removed, and the loss curves.
+    """Draw the middle slice before and after denoising, the removed noise, and the loss curves.
 
-    `dpi`: dots per inch of a picture 14 inches wide.
+    `dpi`: dots per inch; the picture is 14 inches wide.
     Returns: a PNG file.
     Raises InputError if the two differ in shape.
     """

@@ -1,4 +1,4 @@
-"""The volume as the denoiser reads it: plane by plane, whole or in pieces, and its grey scale."""
+"""Reading of a volume for the denoiser, plane by plane and in pieces, and its grey scale."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
 
-#: Voxels that are looked at in one piece for the statistics: 16 MB in float64, a twentieth of a
-#: second.
+#: Number of voxels in one piece for the statistics: 16 MB in float64, a twentieth of a second.
 _PIECE = 1 << 21
 
-#: Steps of float32, in standard deviations of the grey values, from which on values are normalised
-#: in float64; it is said that the result has such steps; and hardly two values could be told apart.
+#: Rounding steps of float32, in standard deviations of the grey values: from the first on, values
+#: are normalised in float64; from the second on, a note says so; from the third on, float32 can
+#: hardly distinguish the values.
 _FINE, _COARSE, _TOO_COARSE = 1e-3, 1e-2, 0.5
 
 
 class PlaneReader:
-    """Reads planes of a volume, from memory or from wherever its values lie.
+    """Reader of the planes of a volume, from memory or from a lazy array.
 
-    `volume`: of any real dtype but boolean; NumPy, a memory map, dask, Zarr. `dimensions`: axes of
-    a plane, 2 or 3. `pair`: a second scan of the same thing, of the same axes and shape.
-    `count`: number of planes, over all leading axes. `dtype`: of what is read: that of the volume
-    in native byte order. `scans`: what reads each scan, this source the first; two where there is a
-    pair.
+    `volume`: of any real dtype except boolean; NumPy, a memory map, dask or Zarr. `dimensions`:
+    number of axes of a plane, 2 or 3. `pair`: a second scan of the same object, with the same axes
+    and shape. `count`: number of planes, over all leading axes. `dtype`: of the returned planes:
+    that of the volume in native byte order. `scans`: the reader of each scan, starting with this
+    one; two if there is a pair.
     Raises InputError if the volume is empty, a mask or labels.
     """
 
@@ -63,20 +63,20 @@ class PlaneReader:
             along = [1] * len(self._leading)
             along[axis] = -1
             channel += np.arange(volume.shape[axis]).reshape(along)
-        #: Number of the channel of every plane.
+        #: Channel number of every plane.
         self.channels = channel.ravel()
         self.scans: tuple[PlaneReader, ...] = (self,)
         if pair is not None:
             self.scans = self, PlaneReader(pair, dimensions)
 
     def bytes_a_voxel(self, working: int) -> int:
-        """Return what a voxel of all scans takes, with so many bytes beside the stored value."""
+        """Return the memory for a voxel of all scans: its stored value, and `working` bytes."""
         return sum(each.dtype.itemsize + working for each in self.scans)
 
     def read(
         self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)
     ) -> npt.NDArray[Any]:
-        """Return some planes, (len(planes), *size), `rows` of them along their first axis."""
+        """Return planes, (len(planes), *size), or only `rows` of them along their first axis."""
         first, last = int(planes[0]), int(planes[-1])
         in_a_row = is_in_a_row(planes)
         if len(self._leading) == 1 and in_a_row:
@@ -87,17 +87,17 @@ class PlaneReader:
         return self._native(np.stack([np.asarray(plane) for plane in found]))
 
     def index(self, plane: int, rows: slice = slice(None)) -> tuple[int | slice, ...]:
-        """Return where some rows of a plane lie in an array of the volume's shape."""
-        # a 2D image has no leading axes to find the plane on
+        """Return the index of some rows of a plane in an array of the volume's shape."""
+        # a 2D image has no leading axes
         leading = np.unravel_index(plane, (1, *self._leading))[1:]
         return (*(int(k) for k in leading), rows)
 
     def stored(
         self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)
     ) -> npt.NDArray[Any] | Scaled:
-        """Return the same for `put`: of a scanner's integers themselves, where they lie in a row.
+        """Return planes for `put`: stored integers if the planes are consecutive, else as `read`.
 
-        They take half of what `read` returns.
+        Stored integers take half the memory of what `read` returns.
         """
         if not isinstance(self._data, Scaled) or not is_in_a_row(planes):
             return self.read(planes, rows)
@@ -109,7 +109,7 @@ class PlaneReader:
         self, raw: npt.NDArray[Any] | Scaled, planes: Sequence[int] | npt.NDArray[np.int64],
         backend: Backend,
     ) -> torch.Tensor:  # fmt: skip
-        """Copy what `stored` returned to a device, (len(planes), rows, ...), and scale it there."""
+        """Copy planes from `stored` to a device, (len(planes), rows, ...), rescaled there."""
         return backend.put(raw).reshape(len(planes), -1, *self.size[1:])
 
     def _native(self, values: Any) -> npt.NDArray[Any]:
@@ -117,18 +117,18 @@ class PlaneReader:
 
 
 def is_in_a_row(planes: Sequence[int] | npt.NDArray[np.int64]) -> bool:
-    """Whether each plane is the one after the plane before."""
+    """Whether the planes are consecutive."""
     return bool(np.all(np.diff(planes) == 1))
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Between grey values and those of the network: zero mean, unit deviation.
+    """Conversion between grey values and network values of zero mean and unit standard deviation.
 
-    Each channel has its own mean and deviation, since channels measure different things.
+    Each channel has its own mean and standard deviation, since channels measure different things.
     """
 
-    # one a channel
+    # one for each channel
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -137,7 +137,7 @@ class Scale:
 
         `values`: shape (n, *size). `channels`: int, shape (n,): the channel of each plane.
         """
-        # an offset that takes most digits of float32 goes before values are rounded to these
+        # a large offset is subtracted before values are rounded to float32
         is_exact = self.step < _FINE or values.dtype == torch.float32
         dtype = np.float32 if is_exact else np.float64
         mean, std = (
@@ -149,7 +149,7 @@ class Scale:
     def normalise_scans(
         self, scans: Sequence[torch.Tensor], channels: npt.NDArray[np.int64]
     ) -> torch.Tensor:
-        """Return the planes of one scan after those of another, each as `normalise` does."""
+        """Return the planes of one scan after the other, normalised as by `normalise`."""
         if len(scans) == 1:
             return self.normalise(scans[0], channels)
         count = len(channels)
@@ -162,7 +162,7 @@ class Scale:
     def restore(
         self, planes: npt.NDArray[np.float32], channels: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
-        """Return the network's output as grey values; works in place."""
+        """Convert the network's output to grey values, in place."""
         planes *= self._of(self.std, channels, planes.ndim)
         planes += self._of(self.mean, channels, planes.ndim)
         return planes
@@ -170,22 +170,22 @@ class Scale:
     def restore_on_device(
         self, planes: torch.Tensor, channels: npt.NDArray[np.int64]
     ) -> torch.Tensor:
-        """Do as `restore` of planes on a device, to the bit; works in place."""
+        """Do the same as `restore`, bit-identically, for planes on a device, in place."""
         std, mean = (
             torch.from_numpy(self._of(each, channels, planes.ndim)).to(planes.device)
             for each in (self.std, self.mean)
         )
-        # one rounding after the other, as on the host
+        # two separate roundings, as on the host
         return planes.mul_(std).add_(mean)
 
     @property
     def step(self) -> float:
-        """Step between neighbouring numbers of float32 at the mean, in standard deviations."""
+        """Rounding step of float32 at the mean, in standard deviations."""
         return max(_step(mean) / std for mean, std in zip(self.mean, self.std, strict=True))
 
     @property
     def coarseness(self) -> str:
-        """A sentence on the rounding of float32; empty if it is negligible."""
+        """A sentence on the rounding of results to float32; empty if it is negligible."""
         if self.step < _COARSE:
             return ""
         channels = zip(self.mean, self.std, strict=True)
@@ -197,7 +197,7 @@ class Scale:
         )
 
     def require_steps(self, volume: Volume) -> Self:
-        """Return this if float32, in which results are, can tell the values of a volume apart.
+        """Return this scale if float32 can distinguish the grey values of the volume.
 
         Raises InputError if it cannot.
         """
@@ -216,28 +216,28 @@ class Scale:
 
 
 def _step(value: float) -> float:
-    """Return how far the next number of float32 is from a value; also beyond the largest."""
+    """Return the distance from a value to the next float32 number; also beyond the largest."""
     return math.ldexp(1.0, math.frexp(value)[1] - 24) if value else 0.0
 
 
 def measure_scale(source: PlaneReader) -> Scale:
-    """Return mean and deviation of each channel; see `measure_scale_in_pieces`."""
+    """Return the mean and standard deviation of each channel; see `measure_scale_in_pieces`."""
     return result_of(measure_scale_in_pieces(source))
 
 
 def measure_scale_in_pieces(source: PlaneReader) -> Generator[float, None, Scale]:
-    """Find mean and deviation of each channel, looking at every value once.
+    """Calculate the mean and standard deviation of each channel in one pass over all values.
 
-    The values are read piece by piece, so that they need not fit into memory.
+    The volume is read in pieces, so that it need not fit into memory.
 
-    Yields: the share that is read.
+    Yields: the completed share.
     Raises InputError if there are NaN or infinite values, a channel is constant, or float32 does
     not tell its values apart.
     """
     volume = source.volume
     n_channels = int(source.channels.max()) + 1
     count, total, square, bad = (np.zeros(n_channels) for _ in range(4))
-    # squares of differences from a value in the middle of things: 16 digits are enough for that
+    # subtracting a typical value first keeps enough of the 16 digits for sums of squares
     pivot: npt.NDArray[np.float64] | None = None
     parts = pieces(source)
     for done, (planes, rows) in enumerate(parts, start=1):
@@ -269,7 +269,7 @@ def measure_scale_in_pieces(source: PlaneReader) -> Generator[float, None, Scale
 def _require_variation(
     volume: Volume, mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
 ) -> None:
-    # a constant of 0.1 leaves a deviation of some 1e-17
+    # rounding gives a constant value of 0.1 a standard deviation of about 1e-17
     constant = std <= 1e-12 * np.abs(mean)
     if not constant.any():
         return

@@ -1,7 +1,6 @@
-"""Where the denoiser may train: about given points or labels, and not in regions left out.
+"""Regions from which training patches are drawn: around given points or labels, or not excluded.
 
-It is known for any part of the volume by itself, so that masks are never read whole where the
-volume is not.
+Masks are read in pieces, for any part of the volume, and never need to fit into memory as a whole.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 #: The settings that name a region.
 REGIONS = ("train_at", "leave_out")
 
-#: Bytes a voxel takes while the places of patches are found.
+#: Memory for each voxel while the positions of patches are determined, in bytes.
 PLACES_BYTES = 56
 
-#: Voxels of a mask that are looked at in one piece.
+#: Number of voxels of a mask that are read in one piece.
 _PIECE = 1 << 21
 
 _NONE_LEFT = (
@@ -41,22 +40,22 @@ _NONE_LEFT = (
 
 
 def has_regions(settings: DenoiseSettings) -> bool:
-    """Whether the settings say where to train."""
+    """Whether the settings restrict the training to regions."""
     return any(getattr(settings, name) for name in REGIONS)
 
 
 def regions_fingerprint(volume: Volume, settings: DenoiseSettings) -> str:
-    """Return what tells these regions from others; empty where there are none."""
+    """Return a fingerprint of the training regions; empty if there are none."""
     found = (volume.auxiliary_of(settings, name) for name in REGIONS)
     return "".join("" if each is None else fingerprint(each) for each in found)
 
 
 class TrainingRegions:
-    """The places that training patches are drawn from.
+    """The positions that training patches are drawn from.
 
-    `volume`: with what the settings name beside it. `settings`: of which ``train_at`` and
-    ``leave_out`` are looked at.
-    Raises InputError if there are points, and no patch can be placed about any of them.
+    `volume`: with any points, labels or masks that the settings name. `settings`: only ``train_at``
+    and ``leave_out`` are used.
+    Raises InputError if there are points, but no patch can be placed around any of them.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class TrainingRegions:
         self._plane = volume.shape[-len(size) :]
         self._included = volume.auxiliary_of(settings, "train_at")
         self._excluded = volume.auxiliary_of(settings, "leave_out")
-        # masks have an axis more than patches where slices are looked at one by one
+        # masks have one axis more than patches if slices are processed separately
         self._is_stack = volume.n_spatial > len(size)
         n_masks = volume.spatial_shape[0] if self._is_stack else 1
-        # planes that are predicted in one image differ in nothing but their channel
+        # planes that are predicted in one image differ only in their channel
         self._mask_of = arrangement.predicted[:, 0] % n_masks
         self._corners: npt.NDArray[np.int64] | None = None
         if self._included is not None and self._included.shape != volume.spatial_shape:
@@ -89,12 +88,11 @@ class TrainingRegions:
         rows: slice,
         shares: npt.NDArray[np.float64] | None = None,
     ) -> Places:
-        """Return the places in a part of the volume.
+        """Return the positions of patches in a part of the volume.
 
-        `images`: int64: numbers of the images of the part, in order. `rows`: rows of the first axis
-        that it has, with start and stop. `shares`: float64, shape (n_images, n_first_rows): what
-        the weight of a place is multiplied by, by its image and the first row of its patch in the
-        part.
+        `images`: int64: numbers of the images of the part, in order. `rows`: range of rows along
+        the first axis, with start and stop. `shares`: float64, shape (n_images, n_first_rows):
+        factors for the weights of the positions, by image and first row of the patch in the part.
         Returns: over (image, *size) of the part, on the CPU.
         Raises InputError if no patch can be placed.
         """
@@ -113,11 +111,12 @@ class TrainingRegions:
         return Places.from_sums(sums, shape)
 
     def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
-        """Find how much weight there is where, reading masks piece by piece.
+        """Calculate the weights of all positions, summed by image and first row of the patch.
 
-        Yields: the share that is done.
-        Returns: float64, shape (n_images, n_first_rows): the sum of the weights of all places, by
-        their image and the first row of their patch.
+        Masks are read in pieces.
+
+        Yields: the completed share.
+        Returns: float64, shape (n_images, n_first_rows): the summed weights of all positions.
         Raises InputError if no patch can be placed.
         """
         n_first = self._plane[0] - self._size[0] + 1
@@ -125,7 +124,7 @@ class TrainingRegions:
             weight = np.zeros((len(self._mask_of), n_first))
             np.add.at(weight, (self._corners[:, 0], self._corners[:, 1]), 1)
             return weight
-        # images that share a mask have the same
+        # images with the same mask have the same weights
         _, one_of_each, back = np.unique(self._mask_of, return_index=True, return_inverse=True)
         weight = np.zeros((len(one_of_each), n_first))
         parts = self._parts(*weight.shape)
@@ -138,9 +137,9 @@ class TrainingRegions:
         return weight[back.ravel()]
 
     def _parts(self, n_images: int, n_first: int) -> list[tuple[slice, slice]]:
-        """Cut masks into pieces: images, and first rows of patches in them."""
+        """Cut masks into pieces: ranges of images, and of first rows of patches in them."""
         row = math.prod(self._plane[1:])
-        # rows are read again for the patches of the next piece, so it must not be too thin
+        # rows are read again for the patches of the next piece, so pieces must not be too thin
         rows = min(n_first, max(_PIECE // row, self._size[0]))
         together = max(1, _PIECE // (row * self._plane[0]))
         return [
@@ -150,7 +149,7 @@ class TrainingRegions:
         ]
 
     def _sums(self, images: npt.NDArray[np.int64], rows: slice) -> torch.Tensor:
-        """Return the weight of every place in a part, (image, *places along each axis)."""
+        """Return the weight of every position in a part, (image, *positions along each axis)."""
         forbidden = None if self._excluded is None else self._mask(self._excluded, images, rows)
         if self._included is not None:
             wanted = self._mask(self._included, images, rows)
@@ -166,7 +165,7 @@ class TrainingRegions:
         return torch.from_numpy((np.stack([np.asarray(each) for each in found]) != 0)[back])
 
     def _allowed(self, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which patches do not reach into what is left out."""
+        """Return which patches are free of excluded voxels."""
         if self._excluded is None:
             return np.ones(len(corners), bool)
         where = corners[:, 1:]

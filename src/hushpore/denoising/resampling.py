@@ -1,10 +1,10 @@
-"""Halving and doubling of images in a U-Net, each with a gradient written out.
+"""Down- and up-sampling of images in a U-Net, with explicit gradients.
 
-PyTorch's own gradients of these would do, but not quickly: that of a depthwise convolution in
-bfloat16 takes the CPU forty times as long as the convolution itself, a maximum with indices keeps
-eight bytes a pixel, and on CUDA that of an interpolation depends on the order of threads. What is
-here instead is the same sum, as operations that are quick and deterministic everywhere: the
-gradient of the blur is an interpolation, that of the interpolation a blur.
+PyTorch's own gradients would be slow here: that of a depthwise convolution in bfloat16 takes the
+CPU forty times as long as the convolution itself, a maximum with indices stores eight bytes per
+pixel, and on CUDA the gradient of an interpolation depends on the order of threads. The gradients
+here are the same sums, made of operations that are fast and deterministic everywhere: the gradient
+of the blur is an interpolation, that of the interpolation a blur.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch.autograd.function import once_differentiable
 
 from hushpore.device.constants import constant
 
-#: What a pixel takes from those around it, along an axis that is halved and along one that is not:
-#: when it is blurred, and as the gradient of an interpolation.
+#: Kernels of the blur and of the gradient of an interpolation, along axes that are halved (2) and
+#: along the others (1).
 _BLUR = {2: (0.25, 0.5, 0.25), 1: (1.0,)}
 _GATHER = {2: (0.25, 0.75, 0.75, 0.25), 1: (1.0,)}
 
@@ -50,7 +50,7 @@ def upsample(x: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
 
 
 def _applied(function: Any, x: torch.Tensor, *more: Any) -> torch.Tensor:
-    """Apply a function with its gradient, or plainly where none is needed: that can be exported."""
+    """Apply a function with its gradient, or without it for export and prediction."""
     result: torch.Tensor
     if torch.is_grad_enabled() and x.requires_grad:
         result = function.apply(x, *more)
@@ -60,7 +60,7 @@ def _applied(function: Any, x: torch.Tensor, *more: Any) -> torch.Tensor:
 
 
 class _Maximum(torch.autograd.Function):
-    """The larger of each pixel and the next one along an axis, which gets one pixel shorter."""
+    """The larger of each pixel and the next one along an axis, which becomes one pixel shorter."""
 
     @staticmethod
     def plain(x: torch.Tensor, axis: int) -> torch.Tensor:
@@ -77,8 +77,8 @@ class _Maximum(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (x,) = ctx.saved_tensors
         first, following = _neighbours(x, ctx.axis)
-        # where both are alike, it is the first: as in PyTorch's own pooling. ReLU's gradient is
-        # what takes the one where something is above zero in the fewest passes over memory
+        # if both are equal, the first gets the gradient, as in PyTorch's own pooling. The gradient
+        # of ReLU selects the larger one in the fewest passes over memory
         to_following = torch.ops.aten.threshold_backward(gradient, following - first, 0)
         result = torch.empty_like(x)
         first, second = _neighbours(result, ctx.axis)
@@ -106,8 +106,8 @@ class _Blur(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        # a pixel that lies on one of the result gives it half of itself; one between two, a
-        # quarter to each: half of what interpolation between them takes
+        # an input pixel at the place of an output pixel gets half of its gradient, one between two
+        # of them a quarter of each: half of a linear interpolation
         half = gradient * 0.5 ** len(_halved(ctx.steps))
         mode = _linear(len(ctx.size))
         return F.interpolate(half, ctx.size, mode=mode, align_corners=True), None, None
@@ -129,8 +129,8 @@ class _Upsample(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        # a pixel gives three quarters of itself to the two within it, a quarter to the next ones;
-        # at the border, where there is no next one, the whole to the one within
+        # an input pixel contributes 3/4 of its value to the two output pixels inside it, and 1/4 to
+        # the next one on either side; at the border, its whole value to the outermost one
         padding = [step - 1 for step in reversed(ctx.steps) for _ in range(2)]
         padded = F.pad(gradient, padding, mode="replicate")
         kernel = constant(_outer(tuple(_GATHER[step] for step in ctx.steps)), gradient.device)
@@ -147,7 +147,7 @@ def _depthwise(
 
 
 def _neighbours(x: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return views of all pixels but the last and of all but the first along an axis."""
+    """Return views of all pixels except the last, and of all except the first, along an axis."""
     count = x.shape[axis] - 1
     return x.narrow(axis, 0, count), x.narrow(axis, 1, count)
 
