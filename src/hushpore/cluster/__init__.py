@@ -1,1 +1,1 @@
-"""Jobs on clusters: work in blocks of OME-Zarr images on the workers of dask.distributed."""
+"""Jobs on clusters: OME-Zarr images are processed in blocks on workers of dask.distributed."""

@@ -1,13 +1,13 @@
-"""What the tasks of a segmentation share: its plan, and a folder of slabs, tables and records.
+"""The plan of a segmentation on a cluster, and the shared folder of slabs, tables and records.
 
-Tasks pass nothing large to each other but through this folder, so that a worker that dies takes no
-result with it, and what is done is known by the files that are there. A file is written beside its
-name and renamed: it is there whole or not at all. What it holds is known again by sums that stand
-in it, as a run may go on after a crash, or in a folder that others can write to.
+Tasks exchange large data only through files in this folder, so no result is lost when a worker
+dies, and the existing files show which tasks are finished. Files are written atomically. Each
+contains checksums, because a run may be resumed after a crash or in a folder that others can write
+to.
 
-Values are packed: phases, basins and tables come to a tenth. LZ4 with bytes sorted by their place
-in a value (Blosc) packs and unpacks faster than disks and networks move what it saves, and leaves
-alone what it cannot make smaller.
+Values are compressed: phases, basins and tables shrink to about a tenth. LZ4 with byte shuffling
+(Blosc) is faster than writing the saved bytes to a disk or network, and stores incompressible data
+unchanged.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
 
-    #: What a task tells the client: few numbers.
+    #: The report of a task to the client: a few numbers.
     Report = dict[str, Any]
 
 
-_PIECE = 1 << 26  # bytes that are packed at once: Blosc takes no more than 2 GiB
-# of the header of a packed piece: where it says how long it is, unpacked and packed
+_PIECE = 1 << 26  # bytes that are compressed at once: the limit of Blosc is 2 GiB
+# positions of the uncompressed and the compressed size in the header of a compressed piece
 _UNPACKED, _PACKED = slice(4, 8), slice(12, 16)
 
 
 def pack(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Compress the bytes of an array: (n,), uint8."""
-    # first when it is needed: one machine works without it
+    # imported here, since jobs on one machine do not need it
     from numcodecs import Blosc
 
     codec = Blosc("lz4")
@@ -59,16 +59,16 @@ def pack(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> None:
-    """Fill a C-contiguous array from the output of `pack` for an array of its shape and dtype.
+    """Decompress the output of `pack` into a C-contiguous array of the same shape and dtype.
 
-    Raises ValueError if these are other bytes.
+    Raises ValueError if the bytes are not those of such an array.
     """
     from numcodecs import Blosc
 
     codec, content = Blosc("lz4"), memoryview(packed.data)
     for piece in _pieces(out):
         unpacked, size = (int.from_bytes(content[at], "little") for at in (_UNPACKED, _PACKED))
-        # of fewer bytes the rest of the array would be what memory held before
+        # with too few bytes, the rest of the array would stay uninitialised
         if unpacked != piece.nbytes or size > len(content):
             raise ValueError("The packed data have the wrong length.")
         try:
@@ -87,7 +87,7 @@ def _pieces(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
 
 # ---- plan, stacks and tables
 
-# added to each sum, so that zeros have one too
+# added to each checksum, so that the checksum of zeros is not 0
 _SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -95,19 +95,19 @@ _SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
 class Plan:
     """The plan of a job, which each task receives."""
 
-    volume: Volume  # the scan, opened from OME-Zarr: its values stay on disk
-    # folder that the tasks share, and the folder of the result
+    volume: Volume  # the scan, opened from OME-Zarr as a lazy array
+    # shared folder of the tasks, and folder of the result
     scratch: str
     content: str
-    settings: PoreSettings  # how to segment
+    settings: PoreSettings  # settings of the segmentation
     shape: tuple[int, int, int]  # (z, y, x) of the image
     thickness: int  # slices of a slab; the last may have fewer
-    layer: int  # slices of the scan that are read at a time, likewise
-    # into how many ranges of rows the volume is cut where slabs are passed one after another
+    layer: int  # slices of the scan that are read at a time; the last layer may have fewer
+    # number of bands of rows into which passes through all slabs are divided
     bands: int = 1
-    threads: int = 1  # on which a task runs
+    threads: int = 1  # threads of a task
     padding: float | None = None  # see `hushpore.pores.slab_steps.Work`
-    device: str = ""  # GPU of each worker that does what it can; empty: none
+    device: str = ""  # GPU of each worker, used for the steps that can run on it; empty: none
 
     @property
     def slabs(self) -> Slabs:
@@ -126,10 +126,10 @@ class Plan:
 
 
 class Blocks:
-    """The blocks of a job, as one task reads and writes them; a context manager.
+    """The files of a job, as one task reads and writes them; a context manager.
 
-    `work`: what the passes of a segmentation need to know; its volume has the grey values that lie
-    here, as they were read from the scan. `moved`: bytes read and written so far.
+    `work`: the context of the segmentation passes; its volume reads the grey values stored here,
+    which are those of the scan. `moved`: bytes read and written so far.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -158,7 +158,7 @@ class Blocks:
         first, last = max(first, 0), min(last, depth)
         kinds: dict[str, Any] = {"basins": np.int32, "distance": np.float32}
         kinds["grey"] = self.plan.volume.dtype.newbyteorder("=")
-        # all others are phases
+        # all other stacks are phases
         values = np.empty((last - first, *plane), kinds.get(stack, np.uint8))
         slabs = self.plan.layers if stack == "grey" else self.plan.slabs
         for slab in range(first // slabs.thickness, -(-last // slabs.thickness)):
@@ -173,7 +173,7 @@ class Blocks:
         return values
 
     def _read_slab(self, file: Path, slices: int, first: int, values: npt.NDArray[Any]) -> None:
-        """Fill an array with slices of a slab from the first on. `slices`: that the slab has."""
+        """Fill an array with slices of a slab, from `first` on; the slab has `slices` in all."""
         index = np.empty((2, slices), np.uint64)
         with whole(file):
             size = file.stat().st_size - index.nbytes
@@ -181,7 +181,7 @@ class Blocks:
             ends, sums = [0, *index[0].tolist()], index[1]
             for number, each in enumerate(values, first):
                 begin, end = ends[number], ends[number + 1]
-                # nothing is read by numbers that nobody wrote
+                # damaged positions must not be used for reading
                 if not 0 <= begin <= end <= size:
                     raise _changed(file)
                 packed = np.empty(end - begin, np.uint8)
@@ -192,9 +192,9 @@ class Blocks:
                 self.moved += packed.nbytes
 
     def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
-        """Store a slab of a stack, or a layer of grey values: its slices, each packed.
+        """Store a slab of a stack, or a layer of grey values, with each slice compressed.
 
-        Behind them where each of them ends, and a sum of its bytes.
+        The end position and the checksum of each slice follow after the last slice.
         """
         ends, sums = np.zeros((2, len(values)), np.uint64)
         end = 0
@@ -209,7 +209,7 @@ class Blocks:
 
     @contextmanager
     def create(self, path: Path) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-        """Write a file; yields what appends values to it."""
+        """Write a file atomically; yields a function that appends values to it."""
         with (
             new_file(path, overwrite=True, lasting=False) as part,
             part.open("wb", buffering=0) as file,
@@ -238,7 +238,7 @@ class Blocks:
     def read_plane(
         self, name: str, number: int, index: int, rows: tuple[int, int], height: int
     ) -> npt.NDArray[np.float32]:
-        """Return rows of one of the planes (float32) in a file."""
+        """Return rows of one plane (float32) in a file of planes."""
         width = self.plan.shape[2]
         offset = (index * height + rows[0]) * width * 4
         count = (rows[1] - rows[0]) * width
@@ -269,9 +269,9 @@ class _StoredGrey(DiskArray):
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
     """Write arrays into one file atomically; returns the number of packed bytes."""
-    # np.load parses Python, which several threads at once cannot with some versions
+    # not np.savez: np.load parses Python, which is not thread-safe in some versions
     packed = {name: pack(np.asarray(each)) for name, each in arrays.items()}
-    # with an entry more, as a file of no arrays and no entries cannot be read again
+    # always one entry: a file without arrays and entries cannot be read again
     known = {"digest": "blake2b"}
     for name, each in arrays.items():
         values = np.asarray(each)
@@ -283,9 +283,9 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
 
 
 def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
-    """Return arrays from a file of `save_arrays`: those named, or all in the order of the file.
+    """Return the named arrays of a file of `save_arrays`; without names, all in file order.
 
-    Raises InputError if it is damaged, or was changed.
+    Raises InputError if the file is damaged or was changed.
     """
     return [*load_named(path, *names).values()]
 
@@ -314,9 +314,9 @@ def _load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, npt.NDArray[Any
 
 @contextmanager
 def whole(path: Path) -> Iterator[None]:
-    """Report a scratch file that cannot be read as damaged.
+    """Report errors while reading a scratch file as damage to it.
 
-    Raises InputError for errors of any kind but those of the system.
+    Raises InputError for all errors except those of the operating system and of memory.
     """
     try:
         yield
@@ -347,7 +347,7 @@ def _digest(packed: npt.NDArray[np.uint8], form: str) -> str:
 
 
 def _sum(packed: npt.NDArray[np.uint8]) -> np.uint64:
-    """Return a checksum of the bytes, as fast as they are read."""
+    """Return a checksum of the bytes; as fast as reading them from memory."""
     words = packed.size // 8 * 8
     last = np.zeros(8, np.uint8)
     last[: packed.size - words] = packed[words:]

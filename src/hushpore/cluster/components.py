@@ -1,7 +1,7 @@
-"""The connected parts of the void in a slab, and how they join over the faces between slabs.
+"""Connected components of the void in each slab, joined across the faces between slabs.
 
-A part is known to other tasks by the number of its first voxel in the slab: the same on a GPU and
-on a CPU.
+The part of a component inside one slab is identified by the index of its first voxel in the slab,
+which is the same on GPU and CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RUNS = ("row_start", "begin", "end", "part")
 
 
 class SlabParts(NamedTuple):
-    """The parts of the void in a slab, by the numbers of their first voxels."""
+    """The connected components of the void in a slab, by the indices of their first voxels."""
 
     faces: tuple[Runs, Runs]  # what they are in the first slice and in the last one
     marked: npt.NDArray[np.int64]  # those that are marked
@@ -105,7 +105,7 @@ def parts_on_gpu(
 
 
 def store_parts(blocks: Blocks, slab: int, parts: SlabParts) -> Report:
-    """Store what joins parts with those of other slabs; tell of shared ones each, else sums."""
+    """Store the components that touch other slabs; returns those one by one, others as sums."""
     is_met = slab > 0, slab < len(blocks.plan.slabs) - 1
     found = [face for face, is_there in zip(parts.faces, is_met, strict=True) if is_there]
     met = np.unique(np.concatenate([np.zeros(0, np.int64), *(face.part for face in found)]))
@@ -134,9 +134,9 @@ def paint_parts(
     phases: tuple[int, int],
     gpu: Gpu | None,
 ) -> None:
-    """Write the phase of marked parts, and that of others, in place.
+    """Write one phase into marked components and another into the rest, in place.
 
-    `shared_marked`: which of those are that are shared with other slabs.
+    `shared_marked`: which of the components shared with other slabs are marked.
     """
     shared, marked = blocks.load("parts", slab, "shared", "marked")
     is_marked = np.zeros(phase.size, np.uint8)
@@ -155,7 +155,7 @@ def paint_parts(
 
 
 def stitch_parts(blocks: Blocks, slab: int) -> Report:
-    """Find which of the shared parts of a slab and of the next one are connected."""
+    """Find the pairs of shared components that touch across the face after a slab."""
     height, width = blocks.plan.shape[1:]
     faces = []
     for name, number in (("last", slab), ("first", slab + 1)):
@@ -169,14 +169,14 @@ def stitch_parts(blocks: Blocks, slab: int) -> Report:
 class Joined(NamedTuple):
     """The connected components of the void."""
 
-    # for each slab, of each of its parts that it shares, whether the component is marked
+    # per slab, whether each of its shared parts belongs to a marked component
     marked: list[npt.NDArray[np.bool_]]
-    voxels: tuple[int, int]  # of the components that are marked, and of those that are not
-    components: int  # how many there are
+    voxels: tuple[int, int]  # voxels of marked and of unmarked components
+    components: int  # number of components
 
 
 def join_shared(reports: Sequence[Report], pairs: Sequence[Report]) -> Joined:
-    """Join the parts that slabs share, by the pairs that touch over each face between two."""
+    """Join the shared parts of all slabs by the pairs that touch across each face."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

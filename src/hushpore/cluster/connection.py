@@ -22,46 +22,46 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-#: Setups of the addresses of schedulers.
+#: Protocol prefixes of scheduler addresses.
 _ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://", "inproc://")
-#: How many seconds a scheduler, and then its first worker, may take to answer.
+#: Seconds to wait for the scheduler, and then for its first worker.
 _PATIENCE = 10
-#: Share of the free memory that workers on this machine have together, if nothing else is said.
+#: Default share of the free memory for all workers on this machine together.
 _SHARE = 0.8
-#: Packages of which client and workers need the same version: they speak with each other, and
-#: blocks are only the same as those of one machine where the program is.
+#: Packages that must have the same version on client and workers: for communication, and so that
+#: all blocks are bit-identical to those of one machine.
 _SAME = ("hushpore", "distributed", "dask")
 
 
 @contextmanager
 def connect(where: str | Client, memory: float | None = None) -> Iterator[Client]:
-    """Connect to the workers of a job, or start them, for the duration of a ``with`` block.
+    """Connect to workers, or start them, for the duration of a ``with`` block.
 
     Parameters
     ----------
     where : str or Client
-        ``"local:4"``: four processes on this machine, of one thread each, which only this machine
-        can reach. ``"cuda:all"``: one for each GPU of it. ``"tcp://host:8786"`` or
-        ``"tls://host:8786"``: the scheduler there; for TLS the certificates are those of dask's own
-        configuration (``distributed.comm.tls``). Else the path of a scheduler file. A client that
-        is given is used, and left open.
+        ``"local:4"``: four single-threaded processes on this machine, reachable only from it.
+        ``"cuda:all"``: one process for each GPU of this machine. ``"tcp://host:8786"`` or
+        ``"tls://host:8786"``: the scheduler at this address; TLS certificates are taken from dask's
+        configuration (``distributed.comm.tls``). Otherwise the path of a scheduler file. A client
+        is used as given and stays open.
     memory : float, optional
-        Of ``local`` and ``cuda:all``: what each process may take, in GB; by default an equal share
-        of 80 % of what is free.
+        Memory limit of each process of ``local`` and ``cuda:all`` in GB; by default an equal share
+        of 80 % of the free memory.
 
     Yields
     ------
     distributed.Client
-        Connected, with at least one worker that can run the job. At the end processes that were
-        started here are gone within a second, whatever they are doing.
+        Connected, with at least one worker that can run the job. Processes that were started here
+        are stopped at the end within a second, even if they are busy.
 
     Raises
     ------
     InputError
-        If `where` is none of these.
+        If `where` has none of these forms.
     DeviceError
-        If the scheduler does not answer, has no workers, or runs other versions; or there are not
-        several GPUs, or what starts their workers is not installed.
+        If the scheduler does not answer or has no workers, if package versions differ, or if
+        ``cuda:all`` is given without several GPUs or without dask-cuda.
     MissingPackageError
         If dask.distributed is not installed.
     """
@@ -86,7 +86,7 @@ def device_on(where: str | Client, device: str) -> str:
 
 
 def require_distributed() -> ModuleType:
-    """Import dask.distributed, which only jobs on clusters need.
+    """Import dask.distributed, an optional package for jobs on clusters.
 
     Raises MissingPackageError if it is not installed.
     """
@@ -127,7 +127,7 @@ def _all_gpus(memory: float | None) -> Iterator[Client]:
     import dask_cuda
     import torch
 
-    # each worker sees one GPU, which is the first that it knows of
+    # each worker sees only its own GPU, as device 0
     memory_of_each = _bytes_of_each(torch.cuda.device_count(), memory)
     with _started(dask_cuda.LocalCUDACluster, memory_of_each) as client:
         yield client
@@ -138,7 +138,7 @@ def _started(start: Callable[..., Any], memory: int) -> Iterator[Client]:
     """Start single-threaded worker processes that only this machine can reach."""
     distributed = require_distributed()
     environment = os.environ.copy()
-    # a port that is free, on the loopback interface alone
+    # free ports, on the loopback interface only
     cluster = start(
         threads_per_worker=1,
         memory_limit=memory,
@@ -155,16 +155,16 @@ def _started(start: Callable[..., Any], memory: int) -> Iterator[Client]:
                 with contextlib.suppress(Exception):
                     idle = not any(client.processing().values())
     finally:
-        # dask tells of connections that end so, when nobody silences it any more
+        # dask would log the closed connections once `silence_logs` has ended
         logging.getLogger("distributed.batched").setLevel(logging.CRITICAL)
         if not idle:
-            # told to close, they would go on for seconds with what they are at
+            # a regular close would wait for seconds until busy workers finish
             for nanny in cluster.workers.values():
                 with contextlib.suppress(psutil.Error, TypeError):
                     psutil.Process(nanny.pid).kill()
         cluster.close()
-        # dask leaves here what it told its workers, of threads among others, and programs that are
-        # started later would take it for the user's word
+        # dask leaves its environment variables (number of threads, for example) behind, and later
+        # child processes would take them for settings of the user
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)
@@ -193,7 +193,7 @@ def _remote(where: str) -> Iterator[Client]:
             )
     try:
         with warnings.catch_warnings():
-            # versions are looked at below
+            # versions are checked below
             warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
             client = distributed.Client(**place, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
@@ -216,7 +216,7 @@ def _remote(where: str) -> Iterator[Client]:
 def _check_versions(client: Client) -> None:
     """Raise an error if workers have other versions of the required packages.
 
-    Raises DeviceError: with what differs, and where.
+    Raises DeviceError: with the package, the versions and the worker.
     """
     found: Any = client.get_versions(packages=["hushpore"])
     own = _versions(found["client"])
@@ -235,7 +235,7 @@ def _check_versions(client: Client) -> None:
 
 
 def _versions(stated: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the versions that must agree; of Python only major and minor."""
+    """Return the versions that must agree; for Python only major and minor."""
     python = str(stated["host"]["python"]).split(".")[:2]
     packages = stated["packages"]
     return {"Python": ".".join(python), **{name: packages.get(name) for name in _SAME}}

@@ -1,7 +1,7 @@
-"""What workers do for a denoising: measure a block, train, predict, make coarser ones, examine.
+"""Denoising tasks of workers: statistics of blocks, training, prediction, pyramid, residual check.
 
-Each task opens what it needs by its path, which must be the same on every machine, and writes whole
-files only. A block counts as done when the file that says so is there, which is written after it.
+Each task opens its files by path, which must be the same on every machine, and writes files
+atomically. A block is finished once its report exists, which is written after the block.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ if TYPE_CHECKING:
 class Paths:
     """Paths of the job, the same on every machine."""
 
-    scan: Volume  # the noisy one, whose values lie in OME-Zarr
-    # the result that is being made, and the folder for what is needed meanwhile
+    scan: Volume  # the noisy scan, opened from OME-Zarr
+    # folder of the result, and folder for temporary files
     content: str
     scratch: str
-    # a second scan of the same thing, where there is one, with what the settings call it
+    # name of the repeat scan in the settings, and the scan; None: no repeat scan
     pair: tuple[str, Volume] | None = None
-    # files of the rings to take out of each scan, where there are any; see `keep_rings`
+    # files of the rings to subtract from each scan; see `keep_rings`
     rings: tuple[str, ...] = ()
-    # whether files that settings name are read even if compressed as no scan is
+    # whether extremely compressed files named in the settings are read
     trust: bool = False
-    # the value that the scan is filled in with, where it is; see `hushpore.denoising.fill_value`
+    # fill value of the scan, if it has one; see `hushpore.denoising.fill_value`
     padding: float | None = None
-    # OME-Zarr folder of what is predicted, where detail is restored in it; else it is the result
+    # OME-Zarr folder of predictions before detail restoration; empty: the result itself
     unrestored: str = ""
 
     def volume(self) -> Volume:
@@ -114,14 +114,14 @@ class Paths:
 class PredictionOptions:
     """Settings of the prediction, the same on every worker."""
 
-    device: str  # as a user names it; each worker has its own
-    dtype: torch.dtype  # arithmetic of the network
+    device: str  # device name from the user; each worker uses its own device
+    dtype: torch.dtype  # precision of the network
     core: tuple[int, ...]  # largest core of a tile
-    augment: bool  # whether to average over mirrored and turned copies
+    augment: bool  # test-time augmentation: average over mirrored and rotated copies
 
 
 def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch.dtype]:
-    """Return the name and the best precision of a worker's device."""
+    """Return the name of a worker's device and the precision to use on it."""
     backend = choose_backend(device)
     return backend.name, choose_precision(precision, backend, dimensions)
 
@@ -137,7 +137,7 @@ def ring_centre(paths: Paths, number: int) -> tuple[tuple[float, float], Timing]
 def slice_rings(
     paths: Paths, which: tuple[int, tuple[float, float], int, int]
 ) -> tuple[tuple[int, SliceProfiles], Timing]:
-    """Find the rings in some slices of a scan; returns the first slice and the rings."""
+    """Find the rings in a range of slices of a scan; returns the first slice and the rings."""
     number, centre, first, last = which
     timer = StageTimer()
     with timer.stage("ring correction"):
@@ -160,17 +160,17 @@ def keep_rings(
 class Measured:
     """The grey values of one block."""
 
-    block: tuple[int, ...]  # where it begins
-    # of which channel, and how many
+    block: tuple[int, ...]  # start of the block
+    # channel, and number of finite values
     channel: int
     count: int
-    # their mean, and the sum of squared differences from it
+    # mean, and sum of squared differences from it
     mean: float
     squares: float
-    # the least and the greatest
+    # minimum and maximum
     low: float
     high: float
-    bad: int  # how many are NaN or infinite
+    bad: int  # number of NaN or infinite values
 
 
 def measure_block(paths: Paths, block: Block) -> tuple[list[Measured], Timing]:
@@ -208,10 +208,10 @@ def _measured(volume: Volume, block: Block, timer: StageTimer) -> Measured:
 def scale_of(found: Sequence[Measured], volume: Volume) -> Scale:
     """Return the grey scale of a volume from measurements of all blocks.
 
-    Raises InputError if there are NaN or infinite values, a channel is constant, or float32 does
-    not tell its values apart.
+    Raises InputError if there are NaN or infinite values, if a channel is constant, or if float32
+    is too coarse for its values.
     """
-    # in one order, whichever came first
+    # sums must not depend on the order in which tasks finish
     found = sorted(found, key=lambda each: each.block)
     low, high = min(each.low for each in found), max(each.high for each in found)
     require_range(volume, low, high, sum(each.bad for each in found))
@@ -239,8 +239,8 @@ def _joined(parts: Iterable[Measured]) -> tuple[float, float]:
 
 
 def learn_on_worker(paths: Paths, settings: DenoiseSettings, device: str, scale: Scale) -> Job:
-    """Train on blocks from all over the volume, with all cores of this machine."""
-    # a worker is told to use one for each of its tasks, but the others wait for this one
+    """Train on blocks from the whole volume, with all cores of this machine."""
+    # tasks normally use one thread, but no other task runs during training
     with _threads(cpu_threads()):
         volume = paths.attach(paths.volume(), settings)
         return (yield from train(volume, settings, choose_backend(device), scale))
@@ -252,13 +252,13 @@ def denoise_block(
     """Predict a block and write it, then its report."""
     timer, backend = StageTimer(), choose_backend(options.device)
     timer.run_on(backend.clock())
-    # a task is of one thread, and more give other roundings
+    # one thread: more threads would round differently
     with _threads(1):
         denoised, noisy = _predicted(paths, options, model, block, backend, timer)
     if not paths.unrestored:
         _put_back(paths, block, denoised)
     with timer.stage("writing", nbytes=denoised.nbytes):
-        # else this work was given up, and its folder is gone
+        # after a cancel the folder is gone and nothing may be written
         if Path(paths.scratch).is_dir():
             paths.predicted().levels[0][block] = denoised
             if not paths.unrestored:
@@ -275,7 +275,7 @@ def restore_block(paths: Paths, noise: NoiseDiagnosis, block: Block) -> tuple[No
         denoised = np.asarray(paths.predicted().levels[0][around])
         run.nbytes = noisy.nbytes + denoised.nbytes
     with timer.stage("detail restoration"):
-        # a slice at a time, as it takes several times the memory
+        # slice by slice, since restoration needs several times the memory of its input
         for index in np.ndindex(denoised.shape[:-2]):
             values = noisy[index].astype(np.float32)
             denoised[index] = restore_detail(values, denoised[index], noise)
@@ -291,7 +291,7 @@ def restore_block(paths: Paths, noise: NoiseDiagnosis, block: Block) -> tuple[No
 def _around(
     block: Block, margin: int, shape: tuple[int, ...]
 ) -> tuple[tuple[int | slice, ...], tuple[slice, ...]]:
-    """Return a block with a margin in its slices, and where it lies in what is read of that."""
+    """Return a block with a margin in y and x, and the position of the block inside that."""
     around: list[int | slice] = []
     inside: list[slice] = []
     margins = (0,) * (len(block) - 2) + (margin,) * 2
@@ -309,7 +309,7 @@ def _put_back(paths: Paths, block: Block, denoised: npt.NDArray[Any]) -> None:
     """Restore the padding around the scan in place."""
     if paths.padding is None:
         return
-    # with its rings: what is filled in has none
+    # without ring correction, which would change the fill value
     volume = dataclasses.replace(paths, rings=(), pair=None).volume()
     around, own = _around(block, fill_value.MARGIN, volume.shape)
     is_fill_value = fill_value.fill_value_of(np.asarray(volume.data[around]), paths.padding)
