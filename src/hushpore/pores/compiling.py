@@ -1,10 +1,10 @@
-"""Kernels compiled by several processes at once, where the disk holds none of them yet.
+"""Compilation of the kernels by several processes at once, if the disk cache is empty.
 
-Numba compiles on one core, whatever the number of threads. What the kernels take, 10 s of a core,
-falls into three parts that need nothing of each other: each calls the functions of a stage with a
-few voxels. Other processes do some of them and leave what they have compiled on the disk, from
-where the warm-up of this one loads it. Where one of them cannot begin, or fails, nothing is lost:
-the warm-up compiles what is not there.
+Numba compiles on one core, whatever the number of threads. Compiling all kernels takes 10 s of a
+core and is divided into three independent parts, each of which calls the functions of a stage with
+a few voxels. Other processes compile some of the parts into the disk cache, from which the warm-up
+of this process loads them. If such a process cannot start or fails, the warm-up compiles the
+missing kernels.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from hushpore.pores.watershed.merging import _merge, find_overlapping, merge_by_
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-#: What is gone through: as many voxels as a row needs for more edges than there is room for first.
+#: Shape of the test volume: rows long enough for more edges than the table of edges first holds.
 _SHAPE = (6, 8, 78)
 
-#: Seconds between two looks whether other processes are done.
+#: Seconds between two checks whether the other processes are done.
 _LOOK = 0.05
 
 
 def compile_void() -> None:
-    """Compile what finds the parts of the void, and its distances."""
+    """Compile the kernels of the connected components of the void and of the distance map."""
     void = np.random.default_rng(0).random(_SHAPE) < 0.5
     slabs = Slabs(len(void), 3)
     no_walls = (False, False, False)
@@ -58,7 +58,7 @@ def compile_void() -> None:
 
 
 def compile_basins(faces_only: bool) -> None:
-    """Compile what finds basins and writes labels."""
+    """Compile the kernels that find basins and write labels."""
     heights = np.random.default_rng(0).random(_SHAPE).astype(np.float32)
     basins = np.empty(_SHAPE, np.int32)
     with KernelThreads(1) as threads:
@@ -68,7 +68,7 @@ def compile_basins(faces_only: bool) -> None:
 
 
 def compile_tables(faces_only: bool) -> None:
-    """Compile what measures basins, merges them and makes tables."""
+    """Compile the kernels that measure and merge basins and make the tables."""
     # each voxel a basin of its own
     basins = np.arange(1, np.prod(_SHAPE) + 1, dtype=np.int32).reshape(_SHAPE)
     volume = Volume(np.ones(_SHAPE, np.bool_))
@@ -84,10 +84,10 @@ def compile_tables(faces_only: bool) -> None:
 
 
 def compile_beside(faces_only: bool) -> Generator[None, None, None]:
-    """Compile all of it, where none of it is on the disk, by a process for each core; up to three.
+    """Compile all kernels, unless they are in the disk cache, by up to three processes.
 
-    `faces_only`: whether voxels are connected over faces alone. Yields while others are waited for;
-    where it is closed they end.
+    `faces_only`: whether voxels are connected through faces only. Yields while it waits for the
+    other processes; closing the generator ends them.
     """
     is_python = Path(sys.executable or "").stem.startswith("python")
     if cpu_threads() < 2 or not is_python or is_on_disk(_merge):
@@ -110,7 +110,7 @@ def compile_beside(faces_only: bool) -> Generator[None, None, None]:
 
 
 def _begin(part: str, faces_only: bool) -> subprocess.Popen[bytes]:
-    """Begin a process that compiles a part."""
+    """Start a process that compiles one part of the kernels."""
     code = f"from hushpore.pores.compiling import {part}; {part}({faces_only})"
     return subprocess.Popen(
         [sys.executable, "-c", code],
@@ -118,6 +118,6 @@ def _begin(part: str, faces_only: bool) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # on Windows a process opens a window otherwise
+        # keep Windows from opening a console window
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )

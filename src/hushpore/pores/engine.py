@@ -1,8 +1,8 @@
-"""What is done to the slabs of a stack, by the CPU; a GPU has engines of its own (`pores/gpu`).
+"""The CPU engine: computations on the slabs of a stack. The GPU engines are in `pores/gpu`.
 
-Steps (`hushpore.pores.slab_steps`) walk over slabs, put together what is found in each, and know
-nothing of where it was found. All of these functions are given slabs that come from stacks of the
-engine, and what they return goes there.
+Steps (`hushpore.pores.slab_steps`) walk over the slabs and combine their results without knowing
+the device. All of these functions take slabs from stacks of the engine and return arrays for such
+stacks.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.graph import BasinGraph
 
     T = TypeVar("T")
-    #: A step, or part of one: yields the share of it that is done.
+    #: A step, or a part of one, as a generator that yields the completed fraction.
     Pass: TypeAlias = Generator[float, None, T]
 
 
 class VoidCounts(NamedTuple):
-    """What is counted of the void, as arrays of the engine that has found it."""
+    """Counts of the void, as arrays on the device of the engine."""
 
     totals: Any  # (3,): components, voxels of open ones, voxels of closed ones
-    # (13,): crossings between void and the air outside, by direction
+    # (13,): crossings between the void and the exterior, by direction
     air_crossings: Any
-    air: Any  # voxels of each slice (row, in 2D) that are not of the sample
+    air: Any  # voxels outside the sample in each slice (row, in 2D)
 
 
 class Engine:
-    """The CPU."""
+    """The computations of a pore segmentation on the CPU."""
 
-    #: Whether stacks stay on a GPU, which holds all of them: there is one slab.
+    #: Whether whole stacks stay in GPU memory, as a single slab.
     holds_all = False
 
-    #: Results of slabs that are under way at once.
+    #: Number of slabs that are computed at the same time.
     under_way = 1
 
     def __init__(self, threads: KernelThreads) -> None:
@@ -70,24 +70,24 @@ class Engine:
         return scratch.stack(name, shape, dtype)
 
     def take(self, stack: Stack) -> Stack:
-        """Return a stack of the host as one of this engine."""
+        """Copy a stack from the host to this engine, if needed."""
         return stack
 
     def bring(self, scratch: Scratch, name: str, stack: Stack) -> Stack:
-        """Return a stack of this engine as one of the host."""
+        """Copy a stack from this engine to the host, if needed."""
         return stack
 
     def ahead(
         self, parts: Iterable[Any], arrays_of: Callable[[Any], Sequence[Any]]
     ) -> Generator[Any, None, None]:
-        """Yield parts, of which the next may be made while one is worked on.
+        """Yield parts; a GPU engine makes the next part while one is processed.
 
-        `arrays_of`: those of its arrays that this engine is given, the very objects.
+        `arrays_of`: returns the arrays of a part that this engine uses, without copying them.
         """
         yield from parts
 
     def behind(self, steps: Iterable[Any]) -> Generator[Any, None, None]:
-        """Yield what each step gives when its result is there.
+        """Yield the result of each step once it is computed.
 
         `steps`: each calls `fill_distance` or `watershed_slab` once.
         """
@@ -98,47 +98,47 @@ class Engine:
     def grey(
         self, volume: Volume, slabs: Slabs, choices: Choices | None, timer: StageTimer | None
     ) -> Any:
-        """Return the grey values of a volume: `GreyValues`, or what this engine has for them."""
+        """Return the grey values of a volume, as `GreyValues` or its counterpart on a GPU."""
         return GreyValues(volume, slabs, choices, timer)
 
     def survey(
         self, values: Any, with_histogram: bool, padding: float | None
     ) -> Pass[tuple[Range, Histogram | None]]:
-        """Find the range of grey values, and their histogram where that is wanted."""
+        """Find the range of the grey values and, if requested, their histogram."""
         return survey(values, with_histogram, self.threads, padding)
 
     def rounded(self, values: Any, low: float, high: float) -> RoundedGrey | None:
-        """Return what sums take for grey values; None where none takes any."""
+        """Return the grey values rounded for exact sums; None if no sums are needed."""
         return rounded_grey(values, low, high)
 
     def void(self, values: Any, threshold: float | None, bright: bool, room: Any) -> Any:
-        """Return 1 where values are beyond a threshold, else 0, uint8; `room`: where to."""
+        """Return the void as uint8: 1 beyond the threshold, else 0; `room`: output array."""
         make_void(values, threshold, bright, self.threads, room.view(np.bool_))
         return room
 
     # the void
 
     def parts(self, faces: tuple[bool, bool, bool], slabs: Slabs) -> Any:
-        """Return what finds the 6-connected parts of a void, and marks those that are open.
+        """Return a finder of the 6-connected components of the void that marks open ones.
 
         `faces`: see `Components`.
         """
         return _Parts(faces, slabs, self.threads)
 
     def is_all_void(self, phase: Stack, slabs: Slabs) -> bool:
-        """Return whether there is no solid."""
+        """Return whether the volume contains no solid."""
         return all(bool(phase.read(first, last).all()) for first, last in slabs)
 
     def count_air(self, lines: Any) -> Any:
-        """Count what is not of the sample in each of some slices (rows, in 2D), int64."""
+        """Count the voxels outside the sample in each slice (row, in 2D), int64."""
         return np.array([np.count_nonzero(line >= AIR) for line in lines], np.int64)
 
     def air_crossings(self, phase: Any) -> Any:
-        """Count the neighbours of which one is void and one is air, by direction."""
+        """Count the pairs of a void voxel and a neighbouring air voxel, by direction."""
         air = phase >= AIR
         return count_crossings((phase != SOLID) & ~air, air)
 
-    # its distances and basins
+    # distances and basins
 
     def fill_distance(
         self,
@@ -153,7 +153,8 @@ class Engine:
     ) -> Any:
         """Return the squared distance in a slab; see `watershed.distance.fill_distance`.
 
-        `room`: where to. `before`, `after`: None at the ends of the stack.
+        `room`: output array. `before`, `after`: distances carried from the neighbouring slabs;
+        None at the ends of the stack.
         """
         edge = edge_plane(phase.shape, solid_outside[0])
         beside = edge if before is None else before, edge if after is None else after
@@ -161,7 +162,7 @@ class Engine:
         return room
 
     def clear_air(self, distance: Any, phase: Any) -> None:
-        """Set the distance to 0 where there is air, in place."""
+        """Set the distance to 0 in the air, in place."""
         distance[phase >= AIR] = 0
 
     def watershed_slab(
@@ -175,7 +176,7 @@ class Engine:
         faces_only: bool = False,
     ) -> SlabWatershed:
         """Find the basins of a slab; see `watershed.basins.watershed_slab`."""
-        # what lies beside the slab is written, too
+        # the watershed also writes to the slice beside the slab
         before = pointers[:first].copy()
         how = (distance, pointers, self.threads, first, last, count)
         found = watershed_slab(*how, faces_only=faces_only)
@@ -183,18 +184,18 @@ class Engine:
         return found
 
     def tables(self, shape: Sequence[int], peaks: Any, *, faces_only: bool = False) -> Any:
-        """Return what measures basins slab by slab, and finds where they touch: `Tables`."""
+        """Return the `Tables` that measure basins and their contacts slab by slab."""
         return Tables(shape, peaks, faces_only=faces_only)
 
     def graph(
         self, tables: Any, counts: VoidCounts, grey_step: float
     ) -> tuple[BasinGraph, VoidCounts]:
-        """Return the graph of all basins, and what was counted of the void, on the host."""
+        """Return the graph of all basins and the counts of the void, on the host."""
         return tables.graph(grey_step, counts.air_crossings), counts
 
 
 class _Parts:
-    """The parts of a void that is met slab by slab, on the CPU."""
+    """The connected components of a void that is added slab by slab, on the CPU."""
 
     def __init__(
         self, faces: tuple[bool, bool, bool], slabs: Slabs, threads: KernelThreads
@@ -202,15 +203,15 @@ class _Parts:
         self._components, self._threads = Components(faces, slabs), threads
 
     def add_holding(self, phase: Any, values: Any, limit: float, bright: bool) -> None:
-        """Add the next slab; parts that hold a value beyond a limit are marked."""
+        """Add the next slab; components with a grey value beyond the limit are marked."""
         runs = find_runs(phase, self._threads)
         self._components.add(runs, runs.holding(make_void(values, limit, bright, self._threads)))
 
     def add(self, phase: Any, around: Any = None, begin: int = 0) -> None:
-        """Add the next slab; parts that reach a face are marked.
+        """Add the next slab; components that reach a face of the volume are marked.
 
-        `around`: phases with the slices beside the slab, which begins with slice `begin`, where
-        parts beside air are marked, too.
+        `around`: phase labels of the slab and the slices beside it, of which the slab begins at
+        slice `begin`; if given, components beside air are marked, too.
         """
         runs, marked = find_runs(phase, self._threads), None
         if around is not None:
@@ -218,9 +219,9 @@ class _Parts:
         self._components.add(runs, marked)
 
     def classify(self, phase: Stack, marked: int, unmarked: int) -> Pass[Any]:
-        """Write a phase label for marked parts, and one for others, once all slabs are added.
+        """Write one phase label for marked components and one for the others, after the last slab.
 
-        Returns: (3,), int64: how many parts there are, voxels of marked ones, voxels of others.
+        Returns: (3,), int64: number of components, voxels of marked ones, voxels of the others.
         """
         components = self._components
         components.join()

@@ -1,16 +1,16 @@
-"""How the CPU kernels run: compiled once, kept on disk, called from plain threads.
+"""CPU kernels: compiled once, cached on disk and called from plain threads.
 
 Kernels release the GIL and take a range of work, ``first`` to ``last``; the threads are Python's
-own. numba's parallel loops are not used: they take several times as long to
-compile and to load, and on its fallback threading layer two jobs at once would abort the process.
+own. numba's parallel loops are not used: they take several times as long to compile and to load,
+and on its fallback threading layer two jobs at once would abort the process.
 
-A fresh installation takes some seconds to compile them once, by several processes
-(`hushpore.pores.compiling`), and a new process a part of a second to load them. What takes time is
-each kernel and what it calls: arrays are made outside them, short functions are `inlined`, and each
-is called with arguments of the same types. Both are done by a warm-up, the job itself on a tiny
-volume, which comes to every kernel that the job to come will call and to no other. It runs in a
-thread of its own, so that the job can say what it waits for and be cancelled meanwhile, and so that
-a window can begin before there is anything to do.
+A fresh installation takes some seconds to compile the kernels once, by several processes
+(`hushpore.pores.compiling`), and a new process a fraction of a second to load them. Each kernel and
+each function that it calls adds to that time, so arrays are allocated outside the kernels, short
+functions are `inlined`, and each kernel is always called with arguments of the same types. A
+warm-up compiles or loads the kernels: it runs the job on a tiny volume, which calls exactly the
+kernels that the job needs. It runs in a thread of its own, so that the job can report progress and
+be cancelled meanwhile, and so that the window can start the warm-up before the first job.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-#: What tells one kind of job from another.
+#: Kind of job, which decides what kernels it needs.
 K = TypeVar("K", bound="Hashable")
 
-#: Seconds between two looks of those who wait.
+#: Seconds between two checks whether the warm-up is done.
 _LOOK = 0.05
 
 _kernels: list[Any] = []
 
 
 def kernel(function: F) -> F:
-    """Compile a function with numba on its first call, without the GIL, and keep it on disk."""
+    """Make a numba kernel: compiled on its first call, cached on disk, run without the GIL."""
     try:
         compiled = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:
-        # nowhere to keep it: neither beside the source nor in the user's cache
+        # neither the folder of the source nor the user's cache is writable
         compiled = numba.njit(nogil=True)(function)
     _kernels.append(compiled)
     return cast("F", compiled)
 
 
 def inlined(function: F) -> F:
-    """Make a function part of each kernel that calls it, which so is compiled in one go.
+    """Inline a function into each kernel that calls it.
 
-    A function of its own would be compiled by itself, which takes 0.1 s, however short it is.
+    Compiled separately, even the shortest function takes 0.1 s.
     """
     return cast("F", numba.njit(nogil=True, inline="always")(function))
 
 
 def is_on_disk(function: Callable[..., Any]) -> bool:
-    """Whether the disk holds a kernel from an earlier process; also where it can hold none."""
+    """Whether a kernel is in the disk cache; also True if it cannot be cached."""
     compiled: Any = function
     folder, name = compiled.stats.cache_path, compiled.py_func.__name__
     module = compiled.py_func.__module__.rpartition(".")[-1]
@@ -69,7 +69,7 @@ def is_on_disk(function: Callable[..., Any]) -> bool:
 
 
 def kernels_compiled() -> int:
-    """Return how many kernels this process has begun to compile, not finding them on the disk."""
+    """Return the number of kernels that this process compiles because the disk cache lacks them."""
     return sum(sum(each.stats.cache_misses.values()) for each in _kernels)
 
 
@@ -87,14 +87,14 @@ def ranges(count: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 class KernelThreads:
-    """A few threads that run a kernel on ranges of its work.
+    """Threads that run a kernel on ranges of its work.
 
-    `count`: how many; by default one for each core that this process may use.
+    `count`: number of threads; by default one for each core that this process may use.
     """
 
     def __init__(self, count: int | None = None) -> None:
         self.count = count or cpu_threads()
-        # a future for each call of a thread would cost the caller several times as much
+        # a future for each call would cost the caller several times as much as this queue
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -122,10 +122,10 @@ class KernelThreads:
     ) -> list[Any]:
         """Call ``function(*arguments, first, last)`` for ranges that cover ``range(count)``.
 
-        `count`: length of the range that is cut up. `function`: safe to run at the same time on
+        `count`: length of the range to divide. `function`: safe to run at the same time on
         ranges that do not overlap. `smallest`: least length of a range that is worth a call of its
-        own. `largest`: greatest length, also on one thread: what a range needs stays small.
-        Returns: what the calls returned, in the order of the ranges.
+        own. `largest`: greatest length, also on one thread, which limits the memory of a call.
+        Returns: the results of the calls, in the order of the ranges.
         """
         parts = 1 if self.count == 1 else 4 * self.count
         if largest is not None:
@@ -136,7 +136,7 @@ class KernelThreads:
         ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
         def work() -> None:
-            # one range after another: to hand out each would cost the caller more
+            # threads take the ranges themselves, because queueing each costs the caller more
             try:
                 while True:
                     try:
@@ -144,7 +144,7 @@ class KernelThreads:
                     except IndexError:
                         break
                     found[index] = function(*arguments, first, last)
-            except BaseException as error:  # for the caller
+            except BaseException as error:  # raised again by the caller
                 todo.clear()
                 ended.put(error)
             else:
@@ -165,15 +165,15 @@ class KernelThreads:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            # what it was about is not held on to until there is another
+            # release the arrays of the call while the thread waits for the next
             del call
 
 
 class WarmUp(Generic[K]):
-    """Runs warm-ups, each once a process and one at a time.
+    """Runs each warm-up once per process, one at a time.
 
-    `warm_up`: takes what kind of job is to come and returns a generator that does one; between what
-    it yields it can be stopped.
+    `warm_up`: takes the kind of the next job and returns a generator that runs a tiny one; it can
+    be stopped wherever it yields.
     """
 
     def __init__(self, warm_up: Callable[[K], Generator[object, None, object]]) -> None:
@@ -185,13 +185,13 @@ class WarmUp(Generic[K]):
         self._stop = threading.Event()
 
     def wait(self, kind: K) -> Generator[bool, None, None]:
-        """Warm up for a kind of job; yields, while it is to be waited for, whether kernels compile.
+        """Wait for the warm-up of a kind of job; yields whether kernels are being compiled.
 
-        Any number of threads may wait. Where this is closed before its end the warm-up stops
-        soon, and whoever else waits for it has it go on from there.
+        Any number of threads may wait. Closing this generator early stops the warm-up soon; another
+        thread that waits for it starts it again.
         """
         if kind in self._done:
-            # to count kernels takes longer
+            # return before the kernels are counted, which takes longer
             return
         before = kernels_compiled()
         try:
@@ -203,7 +203,7 @@ class WarmUp(Generic[K]):
             raise
 
     def _begin(self, kind: K) -> threading.Thread | None:
-        """Return the thread to wait for, or None where the kind is done; raises what it raised."""
+        """Return the thread to wait for, or None if the kind is done; raises the thread's error."""
         with self._lock:
             if kind in self._done:
                 return None
@@ -224,5 +224,5 @@ class WarmUp(Generic[K]):
                     if stop.is_set():
                         return
             self._done.add(kind)
-        except BaseException as error:  # for whoever waits
+        except BaseException as error:  # raised again in a waiting thread
             self._error = error

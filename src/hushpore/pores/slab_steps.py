@@ -1,10 +1,10 @@
-"""The steps of a pore segmentation: each walks over the slabs of a stack once, or there and back.
+"""The steps of a pore segmentation: each walks over the slabs of a stack, once or back and forth.
 
-A step is a generator: it yields the share of it that is done after every slab, where it can be
-closed, and returns what it found. What it leaves behind lies in stacks (`hushpore.pores.slabs`).
-What is done to a slab is done by an engine: the CPU (`hushpore.pores.engine`); a GPU, to which
-slabs cross (`hushpore.pores.gpu.slabs`); or one that holds whole stacks, in one slab, so that
-nothing crosses between steps (`hushpore.pores.gpu.whole`).
+A step is a generator: it yields the completed fraction after every slab, can be closed there, and
+returns its result. Its voxel data go to stacks (`hushpore.pores.slabs`). An engine does the
+computations on a slab: the CPU (`hushpore.pores.engine`); a GPU, to which slabs are copied
+(`hushpore.pores.gpu.slabs`); or a GPU that holds whole stacks as one slab, so that nothing is
+copied between steps (`hushpore.pores.gpu.whole`).
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 
 
 class Grey(NamedTuple):
-    """Grey values, and the one that parts pores from solid."""
+    """Grey values and the threshold between pores and solid."""
 
-    values: Any  # as the engine has them
+    values: Any  # grey values on the engine's device
     threshold: Threshold
     local: LocalThreshold | None = None
-    rounded: RoundedGrey | None = None  # where sums take them
+    rounded: RoundedGrey | None = None  # for sums of grey values; None if not needed
 
 
 def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
-    """Read what lies elsewhere into memory, a slab at a time, or as it is for an image."""
+    """Read a lazy array into memory: a volume slab by slab, a 2D image at once."""
     values = np.empty(volume.shape, volume.dtype.newbyteorder("="))
     data: Any = volume.data
     if volume.n_spatial == 2:
@@ -70,7 +70,7 @@ def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
         yield 1.0
         return volume.replace(values)
     if hasattr(data, "read_into"):
-        # by several threads, which wait for each other at the end alone
+        # by several threads that wait for each other only at the end
         for planes in data.read_into(values):
             yield planes / slabs.depth
         return volume.replace(values)
@@ -81,7 +81,7 @@ def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
 
 
 def find_grey_value(work: Work) -> Pass[Grey]:
-    """Find the threshold, or take the one that is given, and check the values."""
+    """Check the grey values and return them with the given or automatic threshold."""
     settings, engine = work.settings, work.engine
     values = engine.grey(work.volume, work.slabs, work.choices, work.timer)
     if values.dtype == np.bool_:
@@ -99,9 +99,9 @@ def find_grey_value(work: Work) -> Pass[Grey]:
 
 
 def find_void(work: Work, grey: Grey) -> Pass[Stack]:
-    """Find the void beyond the threshold, with hysteresis where that is asked for.
+    """Find the void beyond the threshold, with hysteresis if requested.
 
-    Returns a stack of uint8, `SOLID`, `OPEN` and `FILLED_IN`.
+    Returns a stack of uint8 phase labels: `SOLID`, `OPEN` and `FILLED_IN`.
     """
     values, threshold, local = grey.values, grey.threshold.value, grey.local
     engine, bright = work.engine, work.settings.pores_are == "bright"
@@ -124,7 +124,7 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
             parts.add_holding(room, part, strict, bright)
         yield share * last / work.slabs.depth
     if strict is not None:
-        # of what was marked, not of what reaches a face
+        # keep components with a value beyond the hysteresis threshold; faces do not matter here
         yield from part_of(parts.classify(phase, OPEN, SOLID), 0.5, 1.0)
     return phase
 
@@ -132,7 +132,7 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
 def find_air(work: Work, phase: Stack) -> Pass[Any]:
     """Mark the air around the sample.
 
-    Returns how many voxels of each slice (row, in 2D) are not of the sample.
+    Returns the number of voxels outside the sample in each slice (row, in 2D).
     """
     engine = work.engine
     if not work.has_air:
@@ -163,17 +163,17 @@ def mark_outside(
     slicewise: bool,
     engine: Engine,
 ) -> Pass[None]:
-    """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
+    """Mark the air around the sample in the void as `AIR`, slab by slab.
 
-    `phase`: (z, y, x), uint8: the void is `OPEN`, and the ball gets into what is filled in, too.
-    `spacing`: voxel size in z, y, x order. `radius`: of the ball, in voxels of the smallest
-    spacing. It fits where all solid voxels' centres are farther from its own, which is the centre
-    of a voxel. `slicewise`: whether every slice is taken for itself, with a disc instead of the
-    ball: for a sample that runs through from the first slice to the last, whose pores would be open
-    there.
+    `phase`: (z, y, x), uint8: the void is `OPEN`; the ball also enters padding (`FILLED_IN`).
+    `spacing`: voxel size in z, y, x order. `radius`: radius of the ball, in voxels of the smallest
+    spacing. The ball is centred on a voxel and fits if the centres of all solid voxels are farther
+    away than its radius. `slicewise`: whether to process each slice separately, with a disc instead
+    of the ball: for a sample that extends from the first slice to the last, so that pores cut by
+    these slices are not open to the air.
 
-    Linear in the number of voxels: two distance transforms and one search for connected parts, in
-    a volume that is larger by the diameter of the ball (`outside_bytes`).
+    Linear in the number of voxels: two distance transforms and one search for connected components,
+    in a volume that is larger by the diameter of the ball (`outside_bytes`).
     """
     if slicewise:
         for first, last in slabs:
@@ -208,7 +208,7 @@ def mark_outside(
     for _ in parts.classify(balls, OPEN, SOLID):
         pass
     for first, last in around:
-        # and where it does not get to
+        # swap the labels, so that the distance to the reached positions can be computed
         part = balls.read(first, last)
         balls.write(first, np.bitwise_xor(part, 1, out=part))
     with closing(distances(*steps, within=limit)) as found:
@@ -223,12 +223,12 @@ def mark_outside(
 
 
 def _joined(arrays: list[Any]) -> Any:
-    """Return arrays of slabs in one; of a single one, which may lie on a GPU, itself."""
+    """Concatenate the arrays of slabs; a single array, which may be on a GPU, is returned as is."""
     return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
 
 
 def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
-    """Take void outside the mask of the sample as air; returns as `find_air`."""
+    """Mark the void outside the sample mask as air; returns as `find_air`."""
     mask = work.volume.auxiliary_of(work.settings, "sample_mask")
     if tuple(mask.shape) != work.volume.shape:
         raise InputError(
@@ -246,9 +246,9 @@ def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
 
 
 def classify_void(work: Work, phase: Stack, air: Any) -> Pass[VoidCounts]:
-    """Tell open void from closed in the phase labels, and leave only what is asked for.
+    """Classify the void as open or closed in the phase labels, and keep the requested pore type.
 
-    `air`: as `find_air` returns it.
+    `air`: voxels outside the sample in each slice, as `find_air` returns them.
     """
     engine, depth = work.engine, work.slabs.depth
     parts = engine.parts(work.faces, work.slabs)
@@ -263,7 +263,7 @@ def classify_void(work: Work, phase: Stack, air: Any) -> Pass[VoidCounts]:
         for first, last in work.slabs:
             open_to_air = engine.air_crossings(phase.read(first, last + 1)) + open_to_air
             if last < depth:
-                # but for those within the next slab
+                # do not count pairs inside the next slab twice
                 open_to_air -= engine.air_crossings(phase.read(last, last + 1))
     return VoidCounts(totals, open_to_air, air)
 
@@ -281,15 +281,15 @@ def distances(
 ) -> Generator[tuple[int, Any], None, None]:
     """Find the squared distance in a stack slab by slab, from its last to its first.
 
-    `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: makes room for
-    one slice a slab. `spacing`, `solid_outside`, `within`: as for `squared_distance`. `engine`:
-    fills slabs. `out`: a stack of float32 that has room for all of them.
+    `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: for a stack of
+    one slice per slab. `spacing`, `solid_outside`, `within`: as for `squared_distance`. `engine`:
+    computes the distance in a slab. `out`: a stack of float32 for the whole distance map.
     Yields: first slice of a slab, and its squared distance, float32; without `out` a later slab
     overwrites it.
     """
     shape = (engine.under_way, slabs.thickness, *phase.shape[1:])
     rooms = itertools.cycle(np.empty(shape, np.float32) if out is None else [])
-    # what comes from the slices before each slab but the first
+    # distances carried into each slab but the first from the slices before it
     carried = scratch.stack("carried", (len(slabs) - 1, *phase.shape[1:]), np.float32)
     before = edge = edge_plane(phase.shape, solid_outside[0])
     for slab, (first, last) in enumerate(slabs):
@@ -334,7 +334,7 @@ def find_distance(work: Work, phase: Stack) -> Pass[Stack]:
 
 
 class _SolidOf:
-    """The solid of a phase stack, as the void of another, whose walls are void and air."""
+    """A phase stack with void and solid swapped; air becomes solid, too."""
 
     _TURNED = np.zeros(FILLED_IN + 1, np.uint8)
     _TURNED[[SOLID, FILLED_IN]] = OPEN, FILLED_IN
@@ -343,7 +343,7 @@ class _SolidOf:
         self._phase, self.shape = phase, phase.shape
 
     def read(self, first: int, last: int) -> npt.NDArray[np.uint8]:
-        """Return some slices."""
+        """Return slices `first` to `last` with void and solid swapped."""
         turned: npt.NDArray[np.uint8] = self._TURNED[self._phase.read(first, last)]
         return turned
 
@@ -353,11 +353,11 @@ def find_local_thickness(
 ) -> Pass[LocalThickness]:
     """Find the local thickness of the void or the solid.
 
-    `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up and
-    closed by what is found of the void.
+    `name`: ``"void"`` or ``"solid"``. `distance`: squared distance in the void, if it is known; for
+    the void it is overwritten and closed.
     """
     if name == "solid":
-        # beyond the faces of the volume it goes on
+        # the solid continues beyond the faces of the volume
         settings = dataclasses.replace(work.settings, border_is_solid=False)
         work = dataclasses.replace(work, settings=settings)
         turned: Any = _SolidOf(phase)
@@ -373,9 +373,10 @@ def find_local_thickness(
 
 
 def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
-    """Keep of the phase labels where void is closed, a bit a voxel; see `closed_bits`.
+    """Return the closed void of the phase labels, one bit per voxel; see `closed_bits`.
 
-    Once distances are known that is all that is needed of them. A GPU that holds all keeps them.
+    The later steps need nothing else of the phase labels. A GPU that holds whole stacks keeps the
+    labels instead.
     """
     if work.engine.holds_all:
         return phase
@@ -389,9 +390,9 @@ def find_closed(work: Work, phase: Stack) -> Pass[Stack]:
 
 
 class UnstitchedBasins(NamedTuple):
-    """Basins of each slab, whose exits still have to be stitched."""
+    """Basins of all slabs before they are stitched across the slabs."""
 
-    stack: Stack  # int32: basins, but for exits that `found` has to relabel
+    stack: Stack  # int32: basins, except for exits that `found` has to relabel
     found: Watershed
     peaks: Any  # int64: flat index of each basin's peak
 
@@ -430,10 +431,10 @@ def measure_basins(
     distance: Stack,
     grey: RoundedGrey | None,
 ) -> Pass[Any]:
-    """Measure all basins and find where they touch; stitches their stack.
+    """Stitch the stack of basins, measure them and find their contacts.
 
-    Returns what `Engine.graph` makes the graph of, once `closed` and `distance` are closed, so that
-    there is room for it.
+    Returns the tables for `Engine.graph`, which is called after `closed` and `distance` are closed,
+    to save memory.
     """
     engine = work.engine
     tables = engine.tables(work.shape, unstitched.peaks, faces_only=work.faces_only)
@@ -465,7 +466,7 @@ def write_labels(
     labels: Stack,
     threads: KernelThreads,
 ) -> Pass[None]:
-    """Write the label of each basin in its place, in a stack of int32."""
+    """Replace basins by their labels, in a stack of int32."""
     for first, last in slabs:
         room = labels.room(first, last)
         labels.write(first, apply_labels(basins.read(first, last), label_of, threads, room))
