@@ -78,11 +78,11 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     """Segment and measure the pores of a volume.
 
     `volume`: 2D or 3D grey values of any real dtype, or booleans, which are taken as the void
-    itself. `backend`: where to; on a GPU the labels are the same, and where one is asked for that
-    cannot be used, the CPU is, and that is said.
+    itself. `backend`: the device; labels are the same on a GPU. If a requested GPU cannot be used,
+    the job runs on the CPU and yields a note.
     Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage. Previews show
-    the basins of one slice and then its pores, as soon as its slab is done: of the slice named by
-    the last `Attention` that was sent in, else of the middle.
+    the basins of one slice and then its pores, as soon as its slab is done: the slice of the last
+    `Attention` that was sent in, else the middle slice.
     Returns: `Pores`.
     Raises InputError if the volume has leading axes, is empty or constant, holds NaN, or is too
     large to index; MemoryLimitError if it does not fit into memory.
@@ -96,7 +96,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     notes: list[Note] = []
     with stages.timer.stage("sample"):
         exterior = find_exterior(volume, settings)
-    # these are what runs; those that were given are for the record
+    # the job runs with these settings; the record keeps the given ones
     decided = exterior.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
@@ -107,7 +107,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         notes.append(Note(text))
         yield notes[-1]
         if settings.intervals:
-            # before hours of work: what is given up may be the reason for it
+            # warn before hours of work, since the user may want the job for its intervals
             text = (
                 "There are no intervals: they are found of scans that fit into memory. Crop the "
                 "scan or bin it, or allow more memory, to have them."
@@ -135,9 +135,9 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
 def segment_as_set(
     volume: Volume, settings: PoreSettings, backend: Backend, slabs: Slabs | None = None
 ) -> Job:
-    """Segment a volume by settings that say themselves what is around the sample.
+    """Segment a volume by settings with a fixed treatment of the exterior, without warnings.
 
-    `slabs`: how it is cut; by default as it is planned. It is not looked what to warn of.
+    `slabs`: division into slabs; by default planned from the memory.
     """
     stages, notes = Stages(volume, backend.timer()), list[Note]()
     slabs = slabs or plan_slabs(volume, settings)
@@ -156,20 +156,20 @@ def open_work(
     stages: Stages,
     padding: float | None = None,
 ) -> Iterator[Work]:
-    """Open what all steps of a job need to know, for as long as a ``with`` block lasts."""
+    """Open the `Work` of a job, with its scratch folder and threads, for a ``with`` block."""
     with closing(Scratch(slabs.on_disk)) as scratch, KernelThreads(backend.threads) as threads:
         how = backend.choices, stages.timer, padding
         yield Work(volume, settings, slabs, scratch, threads, *how)
 
 
 class _Found(NamedTuple):
-    """What was found of a volume, from which its result is made."""
+    """Findings of a segmentation, from which the result is made."""
 
     segmented: Segmented
     device: str
     labels: Stack
     tables: dict[str, Any]
-    totals: dict[str, Any]  # besides those of the tables, and of what is around the sample
+    totals: dict[str, Any]  # except the totals from the tables and of the exterior
     thickness: dict[str, LocalThickness]
     curve: dict[str, npt.NDArray[np.float64]]
     timing: Timing
@@ -179,13 +179,13 @@ class _Found(NamedTuple):
 def _segment(
     work: Work, backend: Backend, stages: Stages, notes: list[Note]
 ) -> Generator[Event, Any, _Found]:
-    """Find pores, and all that is measured of them."""
+    """Find the pores and measure them."""
     settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         fingerprint = None
         if type(held(work.volume.data)) is np.ndarray:
-            # it takes a thread longer than a GPU takes for all else
+            # start now: hashing takes one thread longer than a GPU takes for the whole job
             fingerprint = at_end.enter_context(fingerprint_beside(work.volume.data))
         found = yield from Pipeline(work, backend, stages, notes).run()
         work, basins, graph = found.work, found.basins, found.graph
@@ -198,7 +198,7 @@ def _segment(
         if marks is not None:
             require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
         thickness = yield from _find_thickness(found, stages)
-        # on the way to tables more is in use than is left of them: labels have no room yet
+        # making the tables takes more memory than they do, so labels are not allocated before
         tables = measured(graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.94)
         connection = yield from _find_connection(work, basins, stages)
@@ -224,7 +224,7 @@ def _segment(
 def _pores_of(
     all_found: _Found, given: PoreSettings, exterior: Exterior, notes: list[Note]
 ) -> Pores:
-    """Return the result with its record, of settings as they were given."""
+    """Return the result, with the given settings in its record."""
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
     volume = found.work.volume
     around = outside_totals(exterior, found.void.exterior_share)
@@ -253,9 +253,10 @@ def _pores_of(
 def _merge(
     found: Segmented, stages: Stages
 ) -> Generator[Event, Any, tuple[Numbering, dict[str, Any], Marks | None]]:
-    """Merge basins into pores and number these.
+    """Merge basins into pores and number the pores.
 
-    Returns what the record says of it, too, and where there are markers what basins hold them.
+    Returns: the numbering, the entry of the record about the merging, and the positions of markers
+    if given.
     """
     work, graph = found.work, found.graph
     settings, volume = work.settings, work.volume
@@ -278,7 +279,7 @@ def _merge(
 def _find_thickness(
     found: Segmented, stages: Stages
 ) -> Generator[Event, Any, dict[str, LocalThickness]]:
-    """Find the local thickness of what is asked for; the distance in the void is used up."""
+    """Find the local thickness of the requested phases; closes the distance map of the void."""
     thickness: dict[str, LocalThickness] = {}
     distance = found.distance
     for name in found.work.settings.thickness_of:
@@ -291,7 +292,7 @@ def _find_thickness(
 
 
 def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, str]:
-    """Return it once it is there; meanwhile the job can be cancelled."""
+    """Return the fingerprint once it is computed; until then the job can be cancelled."""
     while not fingerprint.done():
         wait([fingerprint], 0.05)
         yield Progress("labels", slices, slices, "slices", 0.99)
@@ -301,7 +302,7 @@ def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, st
 def _find_connection(
     work: Work, basins: Stack, stages: Stages
 ) -> Generator[Event, Any, dict[str, Any]]:
-    """Find the Euler number of the void, and the ways through it where these are asked for."""
+    """Find the Euler number of the void and, if requested, its tortuosity."""
     counting = find_euler_number(basins, work.slabs, work.threads, faces_only=work.faces_only)
     euler_number = yield from stages.run("measuring", counting, 0.95)
     found: dict[str, Any] = {"euler_number": euler_number}
@@ -315,18 +316,18 @@ def _find_connection(
 def _find_certainty(
     found: Segmented, labels: Stack, numbering: Numbering, stages: Stages, notes: list[Note]
 ) -> Generator[Event, None, Certainty | None]:
-    """Find how sure the figures are where it is asked for; not of slabs on disk."""
+    """Find the uncertainty intervals if requested; None for slabs on disk."""
     work = found.work
     if not work.settings.intervals or work.slabs.on_disk:
         return None
 
     def again(settings: PoreSettings) -> Generator[Event, Any, Merged]:
-        """Segment the volume by other settings."""
+        """Segment the volume again with other settings."""
         with closing(Scratch(on_disk=False)) as scratch:
             other = dataclasses.replace(work, settings=settings, scratch=scratch)
             quiet, host = Stages(work.volume), Backend(threads=work.threads.count)
             basins = yield from Pipeline(other, host, quiet, []).run()
-            # markers in the void may lie outside it by another threshold
+            # no check of the markers, which may lie in the solid at another threshold
             merged, *_ = yield from _merge(basins, quiet)
             return Merged(basins.graph, merged, int(basins.void.sample.sum()))
 
@@ -355,7 +356,7 @@ def _find_certainty(
 
 
 def _check(volume: Volume) -> None:
-    """Refuse what cannot be segmented before any of it is read."""
+    """Raise InputError unless the axes and the shape of the volume allow segmentation."""
     if volume.axes not in SPATIAL_AXES:
         raise InputError(
             f"{volume.name} has axes {volume.axes!r}, but pores are segmented in one image at a "
@@ -372,10 +373,10 @@ def void_totals(
     graph: BasinGraph,
     volume: Volume,
 ) -> dict[str, Any]:
-    """Return the figures of the record that do not change when pores merge.
+    """Return the totals of the record that do not change when pores merge.
 
-    `walls`: between void and solid, see `hushpore.pores.tables.measures.walls_of`. `graph`: of all
-    the void that is asked for.
+    `walls`: walls between void and solid, see `hushpore.pores.tables.measures.walls_of`. `graph`:
+    basins of the void of the requested pore type.
     """
     sample = phases.sample
     void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
@@ -393,7 +394,7 @@ def void_totals(
 
 
 def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
-    """Return what the record says of local thickness, by phase."""
+    """Return the entries of the record about local thickness, by phase."""
     return {
         f"{name}_thickness{part}": value
         for name, found in thickness.items()
@@ -402,9 +403,9 @@ def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
 
 
 def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
-    """Return what the record says of what is around the sample.
+    """Return the entries of the record about the exterior.
 
-    `share`: which share of the volume that is.
+    `share`: fraction of the volume in the exterior.
     """
     return {
         "exterior": exterior.treatment,
@@ -416,7 +417,7 @@ def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
 
 
 class WarmUpKind(NamedTuple):
-    """What decides which kernels a job needs."""
+    """Kind of job, which decides what kernels it needs."""
 
     settings: PoreSettings
     is_void: bool
@@ -426,9 +427,9 @@ class WarmUpKind(NamedTuple):
 def warm_up_kind(
     settings: PoreSettings, is_void: bool = False, on_disk: bool = False
 ) -> WarmUpKind:
-    """Return what to warm up for a job of some settings.
+    """Return the kind of warm-up for a job with given settings.
 
-    `is_void`: whether its volume is the void itself.
+    `is_void`: whether the volume is the void itself (booleans).
     """
     threshold: str | float = 127.0
     if isinstance(settings.threshold, str) and settings.hysteresis is None:
@@ -440,26 +441,25 @@ def warm_up_kind(
         # void outside a mask is handled like air
         exterior="remove-slicewise" if settings.sample_mask else _as_decided(settings.exterior),
         ball_radius=1,
-        # markers and peaks are merged to alike
+        # merging to markers and to SNOW peaks calls the same kernels
         merging="snow" if settings.markers else settings.merging,
         connectivity=settings.connectivity,
-        # of one phase as of both
+        # one phase calls the same kernels as both
         local_thickness="solid" if settings.thickness_of else "none",
-        # on disk there is none
+        # not computed for slabs on disk
         tortuosity=settings.tortuosity and not on_disk,
     )
     return WarmUpKind(tiny, is_void, on_disk)
 
 
 def _as_decided(outside: str) -> str:
-    """Return what is made ready for what is not decided yet: the most that is likely."""
+    """Return the treatment of the exterior to warm up for; "auto": the one with most kernels."""
     return "remove-slicewise" if outside == "auto" else outside
 
 
 def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:
-    """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
-    # a row can find almost as many edges as there is room for first, so that the table of them has
-    # to grow; there is more than one slab
+    """Run a whole job on a tiny volume that calls all kernels of its kind."""
+    # the rows are long enough for the table of edges to grow; there is more than one slab
     yield from compile_beside(kind.settings.connectivity == "faces")
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 78), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
@@ -468,15 +468,15 @@ def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:
 
 
 def prepare(kind: WarmUpKind) -> Generator[Progress, None, None]:
-    """Wait until the kernels that a kind of job needs are compiled, or loaded from the disk."""
+    """Wait until the kernels of a kind of job are compiled, or loaded from the disk cache."""
     yield Progress("preparing", 0, 0, "", 0.0)
     with closing(WARM_UP.wait(kind)) as waiting:
         for is_compiling in waiting:
             yield Progress(FIRST_TIME if is_compiling else "preparing", 0, 0, "", 0.0)
 
 
-#: Makes kernels ready, once a process.
+#: The warm-ups of this process.
 WARM_UP = WarmUp(_warm_up)
 
-#: The stage in which kernels are compiled, not just loaded.
+#: Name of the stage while kernels are compiled, not only loaded.
 FIRST_TIME = "preparing, first time only"

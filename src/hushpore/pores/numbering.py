@@ -66,7 +66,7 @@ def overlapping_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_
 def number_by_markers(
     marks: Marks, graph: BasinGraph, settings: PoreSettings, volume: Volume
 ) -> tuple[Numbering, dict[str, Any]]:
-    """Merge basins to markers, see `Pores.remerge_to_markers`, and number the pores.
+    """Merge basins into one pore per marker, see `Pores.remerge_to_markers`, and number them.
 
     Returns: the numbering, and the entry of the record about the merging.
     """
@@ -105,7 +105,7 @@ def measured(
     settings: PoreSettings,
     volume: Volume,
 ) -> Pass[dict[str, Any]]:
-    """Measure the pores, and return their tables by the names that they have in `Pores`."""
+    """Measure the pores; returns their tables under the names of the fields of `Pores`."""
     throats = throat_columns(graph, numbering, volume)
     yield 0.5
     pores = pore_columns(graph, numbering, volume, throats, settings.minimum_shape_voxels)
@@ -192,7 +192,7 @@ def weighted_median(
         return None
     order = np.argsort(values, kind="stable")
     ends = np.cumsum(weights[order], dtype=np.int64)
-    # the two in the middle are one where the sum of the weights is odd
+    # the two middle values are the same one if the sum of the weights is odd
     middle = np.array([(ends[-1] - 1) // 2, ends[-1] // 2])
     return float(values[order][np.searchsorted(ends, middle, "right")].mean())
 

@@ -1,8 +1,9 @@
-"""Where the void, its basins and their graph are found: on a GPU as far as can be, else on the CPU.
+"""Choice of the device that finds the void, its basins and their graph: a GPU if possible.
 
-A GPU that holds a stack with its grey values finds all of it. Else the void is found on the host,
-and the rest on the GPU, in slabs that it holds; where even the thinnest is too much, on the CPU.
-The steps are the same ones (`hushpore.pores.slab_steps`), and what does them to slabs is an engine.
+A GPU with enough memory for a stack and its grey values does all steps. Otherwise the host finds
+the void, and the GPU does the other steps in slabs that fit into its memory; if even the thinnest
+slabs do not fit, the CPU does them. The steps are the same (`hushpore.pores.slab_steps`), and an
+engine does their computations.
 """
 
 from __future__ import annotations
@@ -57,22 +58,22 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Voxels of the volume a basin, of which and of fewer a volume may be noise.
+#: Voxels of the volume per basin, below which a volume may be noise.
 _FEW = 200
 
-#: Bytes that are given back to the system, though pages are taken anew then, which takes time.
+#: Bytes from which freed memory is returned to the system, although allocating it again takes time.
 _WORTH_GIVING = 1 << 24
 
 
 def is_noise(work: Work, basins: int) -> bool:
-    """Whether so many basins may be noise, of which tables take more room than voxels."""
+    """Whether a volume with so many basins may be noise, so that tables take more than voxels."""
     return basins * _FEW > math.prod(work.shape)
 
 
 class Stages:
-    """Runs the passes of a job as timed stages; says how far they are and shows what they do.
+    """Runs the passes of a job as timed stages, with progress and previews.
 
-    `timer`: times them; on the host's clock, until it is told of another.
+    `timer`: timer of the stages, on the host's clock until `StageTimer.run_on` changes it.
     """
 
     def __init__(self, volume: Volume, timer: StageTimer | None = None) -> None:
@@ -80,18 +81,18 @@ class Stages:
         self.timer.run_on(HostClock())
         self.slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
         self.voxels = math.prod(volume.shape)
-        # of two slices in the middle the first, as viewers open it
+        # the lower of two middle slices, as viewers open it
         self._looked_at = (self.slices - 1) // 2
         self._is_stack = volume.n_spatial == 3
         self._done = 0.05
-        # what has slices to show, and what was shown last
+        # the stack to preview, and the stack and slice of the last preview
         self._whole: Stack | None = None
         self._shown: tuple[Stack, int] | None = None
 
     def show(self, stack: Stack, share: float = 1.0) -> Generator[Preview, None, None]:
-        """Preview the slice that is being looked at, where that is new.
+        """Preview the slice that the viewer shows, if the preview has changed.
 
-        Until a pass comes to it, it is that of the stack of the pass before.
+        Until a pass reaches the slice, the stack of the previous pass is shown.
         """
         at = self._looked_at
         newest = stack if at < round(share * self.slices) else self._whole
@@ -103,12 +104,12 @@ class Stages:
             yield Preview("labels", image, (at,) if self._is_stack else ())
 
     def _heed(self, answer: object) -> None:
-        """Remember which slice is looked at, where that was the answer to a `Progress`."""
+        """Remember the slice that the viewer shows, if the answer to a `Progress` names one."""
         if isinstance(answer, Attention) and self._is_stack and len(answer.index) == 1:
             self._looked_at = min(max(answer.index[0], 0), self.slices - 1)
 
     def prepare(self, work: Generator[Progress, None, None]) -> Job:
-        """Make ready as a stage of its own."""
+        """Run the preparation of a job as the timed stage "preparing"."""
         with closing(work) as preparing:
             while True:
                 with self.timer.stage("preparing"):
@@ -120,14 +121,14 @@ class Stages:
     def run(
         self, stage: str, work: Pass[T], until: float, shown: Stack | None = None, nbytes: int = 0
     ) -> Generator[Event, Any, T]:
-        """Run a pass, up to some share of the whole job; without a stage it times its own.
+        """Run a pass as a timed stage; an empty stage name means that the pass times its own.
 
-        What is counted is `nbytes` where it moves some, else voxels.
-
-        Slices of the stack `shown`, which the pass writes in their order, are previewed.
+        `until`: fraction of the whole job that is done after the pass. `shown`: stack to preview,
+        whose slices the pass writes in order. `nbytes`: bytes that the pass moves, for its
+        throughput; by default voxels are counted.
         """
         start = self._done
-        # what was begun elsewhere, and could not be done there, goes on from where it was
+        # a pass that is repeated on another device does not move the progress back
         until = max(until, start)
         if stage:
             work = self.timer.timed(stage, work, nbytes, 0 if nbytes else self.voxels)
@@ -145,44 +146,44 @@ class Stages:
 
 
 class Segmented(NamedTuple):
-    """Basins and their graph, and where they were found."""
+    """Basins and their graph, and the device that found them."""
 
-    work: Work  # its volume in memory, where it was read into it
+    work: Work  # its volume is in memory if it was read
     backend: Backend
     threshold: Threshold
     void: VoidTotals
     basins: Stack
     graph: BasinGraph
-    distance: Stack | None  # in the void, where it is needed further
-    phase: Stack | None  # the void and the solid, likewise
+    distance: Stack | None  # squared distance in the void, if needed later
+    phase: Stack | None  # phase labels, if needed later
 
 
 class _Void(NamedTuple):
-    """The void, as an engine has found it."""
+    """The void that an engine has found."""
 
     phase: Stack
     counts: VoidCounts
     threshold: Threshold
-    grey: RoundedGrey | None  # what sums take of the grey values
+    grey: RoundedGrey | None  # rounded grey values for sums
 
 
 class Pipeline:
-    """Finds all that is measured of a volume, and says what is to be said.
+    """Finds the void, its basins and their graph on a GPU or the CPU.
 
-    `backend`: where to. Whoever made it releases it. `notes`: what was said; told what is.
+    `backend`: device to use; its owner releases it. `notes`: list to which notes are appended.
     """
 
     def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[Note]) -> None:
         self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
-        # once the host has found it: what is tried next begins with it
+        # the void if the host has found it, for each further attempt
         self._void: _Void | None = None
-        # the grey values, where a job before has left them on the GPU
+        # the grey values, if an earlier job has left them on the GPU
         self._resident: torch.Tensor | None = None
         if backend.resident is not None:
             self._resident = backend.resident.take(work.volume.data, backend.device)
 
     def run(self) -> Generator[Event, None, Segmented]:
-        """Find it, where that can be done."""
+        """Find the void, basins and graph on the GPU, or on the CPU if that fails."""
         if self._backend.is_cuda:
             reason = "the GPU's memory ran out"
             try:
@@ -197,13 +198,13 @@ class Pipeline:
         return (yield from self._find(Engine(self._work.threads), self._work.slabs))
 
     def _on_gpu(self) -> Generator[Event, None, Segmented | None]:
-        """Find it in thinner and thinner slabs; None where none was thin enough."""
+        """Try the GPU with thinner and thinner slabs; None if its memory is too small for all."""
         timer, threads = self._stages.timer, self._work.threads
         with timer.stage("preparing"):
             gpu, ways = open_gpu(self._backend, self._work)
             from_values = self._begins_on_gpu(ways[0])
             if self._resident is not None and not from_values:
-                # they would lie where there is work to do
+                # free the memory of the resident grey values, which this job does not use
                 self._resident = None
                 free_pools()
                 gpu, ways = open_gpu(self._backend, self._work)
@@ -231,12 +232,12 @@ class Pipeline:
                 if not is_out_of_memory(error):
                     raise
             del engine
-            # what one library holds and does not use, the other cannot have
+            # return unused memory of one library's pool, so that the other can allocate it
             free_pools()
         return None
 
     def _find(self, engine: Engine, slabs: Slabs) -> Generator[Event, None, Segmented]:
-        """Find it by an engine, which finds the void first where the host has not."""
+        """Run all steps on an engine, except for the void if the host has found it."""
         work = dataclasses.replace(self._work, engine=engine, slabs=slabs)
         timer, run, settings = self._stages.timer, self._stages.run, work.settings
         of_host = self._void
@@ -248,20 +249,20 @@ class Pipeline:
         closed = yield from run("void", find_closed(work, phase), 0.21)
         distance = yield from run("distance", find_distance(work, phase), 0.4)
         kept = self._void.phase if self._void is not None and settings.keeps_void else None
-        # where a GPU's memory runs out before the end, the void of the host is needed again
+        # keep the host's void until a GPU is done, in case its memory runs out
         is_last = type(engine) is Engine
         if is_last and kept is None:
             phase.close()
             if phase.nbytes >= _WORTH_GIVING:
-                # it may lie between what is in use, where what is freed stays with the process
+                # the freed block may lie between used ones, so that malloc would keep it
                 give_back_freed()
         unstitched = yield from run("basins", find_basins(work, distance), 0.6)
         count = unstitched.found.count
         check_tables(work.volume, settings, slabs, count)
-        # a viewer is shown what the host has
+        # preview only stacks in host memory
         shown = None if engine.holds_all else unstitched.stack
         measuring = measure_basins(work, unstitched, closed, distance, grey)
-        # tables of noise take more room than its voxels
+        # in noise, tables take more memory than voxels
         with arrays_apart() if is_noise(work, count) else nullcontext():
             tables = yield from run("measuring", measuring, 0.85, shown)
             closed.close()
@@ -277,14 +278,14 @@ class Pipeline:
             self._void.phase.close()
         phases = void_totals_of(work, counts)
         if of_host is None:
-            # not before, as it may be found once more
+            # not earlier, since another attempt may find the void again and repeat the warning
             yield from self._warn(threshold.problem)
         yield from self._warn(phases.problem)
         where = self._work, self._backend
         return Segmented(*where, threshold, phases, basins, graph, left, kept)
 
     def _find_void_on_host(self) -> Generator[Event, None, None]:
-        """Find the void on the host, where it is not found yet, of values read into memory."""
+        """Read the grey values into memory and find the void on the host, unless it is known."""
         if self._void is not None:
             return
         volume, slabs = self._work.volume, self._work.slabs
@@ -296,7 +297,7 @@ class Pipeline:
         yield from self._warn(self._void.threshold.problem)
 
     def _find_void(self, work: Work) -> Generator[Event, None, _Void]:
-        """Find the void, and tell open from closed."""
+        """Find the void and classify it as open or closed."""
         run = self._stages.run
         grey = yield from run("threshold", find_grey_value(work), 0.15)
         threshold, rounded = grey.threshold, grey.rounded
@@ -307,7 +308,7 @@ class Pipeline:
         return _Void(phase, counts, threshold, rounded)
 
     def _begins_on_gpu(self, slabs: Slabs) -> bool:
-        """Whether the void is found on the GPU, too; told with its reason."""
+        """Whether the GPU finds the void, too; the choice is recorded with its reason."""
         work, choices = self._work, self._backend.choices
         reason = why_on_host(work.volume, work.settings, work.padding)
         room = room_on(self._backend)
@@ -325,7 +326,7 @@ class Pipeline:
         return choices.record("void", not reason, reason or stay)
 
     def _read_stored(self) -> Generator[Event, None, None]:
-        """Read what is to cross into memory: of the integers of a scanner these alone."""
+        """Read the values to copy to the GPU into memory; rescaled values as stored integers."""
         volume = self._work.volume
         stored: Volume = volume.replace(held(volume.data))
         if isinstance(stored.data, np.ndarray):

@@ -41,10 +41,11 @@ def restored(
 ) -> Pores:
     """Return a stored segmentation, so that it can be merged again.
 
-    `labels`: as they were stored, in memory; its place and voxel size are those of the result.
-    `arrays`: as `Pores.merging_arrays` has them. `provenance`: the record of the job. `tables`:
-    ``pores`` and ``throats`` as they were stored, to compare with.
-    Raises InputError if they do not belong together.
+    `labels`: stored labels, in memory; the result takes its origin and voxel size from them.
+    `arrays`: stored arrays, as `Pores.merging_arrays` returns them. `provenance`: record of the
+    job. `tables`: stored tables ``pores`` and ``throats``, which are compared with the restored
+    ones.
+    Raises InputError if the files do not belong together.
     """
     try:
         graph = BasinGraph.of_arrays(arrays)

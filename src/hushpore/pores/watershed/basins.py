@@ -1,9 +1,9 @@
 """Watershed basins of the distance map: every void voxel ascends to a peak.
 
-Each voxel points to the highest of its 26 neighbours, or to itself (`steepest_ascent.py`);
-following the pointers leads to a peak, and all voxels that end at the same one are its basin: a
-watershed without a flood and without an order of visits. "Highest" is a total order, so that the
-result does not depend on threads or on cuts.
+Each voxel points to the highest of its 26 neighbours, or to itself (`steepest_ascent.py`).
+Following the pointers leads to a peak, and all voxels that lead to the same peak are its basin: a
+watershed without flooding. "Highest" is a total order, so that the result does not depend on the
+number of threads or slabs.
 
 References
 ----------
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
 
 _MOST = 2**31 - 2  # limit of int32 basin numbers
-_AT_A_TIME = 1 << 12  # voxels that are numbered before it is looked for exits among them
+_AT_A_TIME = 1 << 12  # voxels that are numbered at once, before exits among them are looked up
 
 
 class Watershed:
     """Basins of a distance map that is processed slab by slab.
 
-    Within a slab every pointer is followed to a peak, or to where it leaves the slab, an exit:
-    a voxel of the slice before or after. Exits are few; once all slabs are met, following them from
+    Within a slab every pointer is followed to a peak, or to an exit, the voxel of the slice before
+    or after at which it leaves the slab. Exits are few; after the last slab, following them from
     slab to slab leads to the peaks of all voxels.
 
     `watershed`: finds the basins of a slab; see `hushpore.pores.engine.Engine.watershed_slab`.
-    `faces_only`: whether voxels lead to the 6 neighbours that they share a face with only.
+    `faces_only`: whether voxels can only point to the 6 neighbours that share a face.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Watershed:
         self._faces_only = faces_only
         self.count = 0
         self._done = 0  # slices
-        self._exits = [0]  # how many there are before each slab
-        # where exits lead: to a basin, or with -1 - n on to exit n; first those back, then ahead
+        self._exits = [0]  # number of exits before each slab
+        # target of each exit: a basin, or -1 - n for exit n; first backward exits, then forward
         self._leads: list[npt.NDArray[np.int64]] = []
-        self._ahead = np.zeros(0, np.int64)  # places in the next slice, of the last slab's exits
-        self._last_slice = np.zeros(0, np.int32)  # where its voxels lead
+        self._ahead = np.zeros(0, np.int64)  # forward exits of the last slab, in the next slice
+        self._last_slice = np.zeros(0, np.int32)  # targets of the voxels of the last slice
         self._basin_of_exit = np.zeros(0, np.int32)
 
     def slices(self, first: int, last: int) -> tuple[int, int]:
@@ -64,13 +64,13 @@ class Watershed:
         return max(first - 2, 0), min(last + 2, self.depth)
 
     def find(self, distance: Any, pointers: Any, first: int, last: int) -> SlabWatershed:
-        """Find the basins of the next slab, which may not be written yet; `connect` is next.
+        """Find the basins of the next slab; call `connect` once a GPU has written them.
 
         `distance`: (z, y, x), float32, C order, fewer than 2**31 voxels: the squared distance, 0 in
-        the solid, of the `slices` around the slab. `pointers`: int32, of the same shape. In its
-        slices `first` to `last`, those of the slab, basins are written, 1 to n in the order in
-        which their peaks lie in memory, 0 in the solid; where a voxel leaves the slab, what
-        `relabel_exits` looks up.
+        the solid, of the `slices` around the slab. `pointers`: int32, of the same shape. Basins are
+        written to its slices `first` to `last`, those of the slab: 1 to n in the order of their
+        peaks in memory, 0 in the solid, and for a voxel that leaves the slab a negative number,
+        which `relabel_exits` replaces.
         Raises InputError if there are more basins than int32 can number.
         """
         how = {"faces_only": self._faces_only}
@@ -81,7 +81,7 @@ class Watershed:
     def relabel_exits(
         self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
     ) -> None:
-        """Look up in place, in slices of a slab, where exits lead; once all slabs are added."""
+        """Replace exits by their basins in slices of a slab, in place, after `join`."""
         if self._exits[slab + 1] > self._exits[slab]:
             table = self._basin_of_exit[self._exits[slab] : self._exits[slab + 1]]
             flat = basins.reshape(-1)
@@ -94,21 +94,21 @@ class Watershed:
             threads.over(flat.size, look_up, smallest=1 << 14, largest=1 << 20)
 
     def join(self) -> None:
-        """Follow all exits to their basins, once all slabs are added."""
+        """Follow all exits to their basins, after the last slab."""
         leads = np.concatenate([*self._leads, np.zeros(0, np.int64)])
         self._leads.clear()
-        # each time twice as far
+        # each round follows them twice as far
         while (onward := np.flatnonzero(leads < 0)).size:
             leads[onward] = leads[-1 - leads[onward]]
         self._basin_of_exit = leads.astype(np.int32)
 
     def connect(self, found: SlabWatershed) -> None:
-        """Note where exits between a slab and the last one lead, once its basins are written."""
+        """Connect the exits between a slab and the previous one, once its basins are written."""
         basins = found.basins
         slab, size = basins.reshape(-1), math.prod(basins.shape[1:])
         before, back = self._exits[-1], found.back
         if self._ahead.size or back.size:
-            # of the last slab ahead into this one
+            # forward exits of the previous slab, then backward exits of this one
             self._leads.append(_numbered(slab[self._ahead], before))
             self._leads.append(_numbered(self._last_slice[back], self._exits[-2]))
         self._ahead = found.ahead
@@ -123,8 +123,7 @@ class SlabWatershed(NamedTuple):
 
     # (n,), int64: flat index, in the slab, of the peak of each of its basins
     peaks: npt.NDArray[np.int64]
-    # int64: exits, the first of them in the slice before the slab and the others in the one after
-    # it, as flat indices in that slice
+    # int64: backward and forward exits, as flat indices in the slice before and after the slab
     back: npt.NDArray[np.int64]
     ahead: npt.NDArray[np.int64]
     basins: Any  # (z, y, x), int32: the slab itself
@@ -142,8 +141,8 @@ def watershed_slab(
 ) -> SlabWatershed:
     """Find the basins of a slab, with exits for voxels that ascend beyond it.
 
-    `distance`, `pointers`, `first`, `last`: as for `Watershed.find`. Where a voxel leaves the slab
-    by its exit n, ``-1 - n`` is written. `count`: basins that come before this slab's.
+    `distance`, `pointers`, `first`, `last`: as for `Watershed.find`. A voxel that leaves the slab
+    at its exit n gets ``-1 - n``. `count`: number of basins before this slab.
     `faces_only`: as for `Watershed`.
     Raises InputError if there are more basins than int32 can number.
     """
@@ -153,8 +152,8 @@ def watershed_slab(
     require_numbers(count + peaks.size)
     flat = pointers.reshape(-1)
     begin, end = first * size, last * size
-    # ends of ways are below zero: -1 in the solid, -1 - n in the peak of basin n of the slab, and
-    # from there on in the slices beside it, whose voxels lead nowhere else
+    # ends of paths are negative: -1 in the solid, -1 - n at the peak of basin n of the slab, and
+    # lower numbers in the slices beside it, whose voxels are ends, too
     flat[peaks] = -2 - np.arange(peaks.size, dtype=np.int32)
     lowest = -2 - peaks.size
     for beside, beyond, place in (
@@ -162,7 +161,7 @@ def watershed_slab(
         (end, min(end + size, flat.size), size),
     ):
         flat[beside:beyond] = np.arange(lowest - place, lowest - place - (beyond - beside), -1)
-    # a thread may read pointers that another one is writing: old or new, they lead the same way
+    # a thread may read pointers while another writes them: old and new ones have the same end
     threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
     exits = _find_exits(flat, begin, end, size, lowest)
     exit_at = np.zeros(2 * size if exits.size else 0, np.int32)
@@ -185,14 +184,14 @@ def require_numbers(count: int) -> None:
 def _find_exits(
     flat: npt.NDArray[np.int32], begin: int, end: int, size: int, lowest: int
 ) -> npt.NDArray[np.int64]:
-    """Return the voxels beside the slab to which voxels of it lead, of both slices.
+    """Return the exits of a slab: voxels of the slices beside it to which its voxels lead.
 
-    `lowest`: what is written in the first of them.
+    `lowest`: number written in the first voxel of these slices.
     """
     if begin == 0 and end == flat.size:
         return np.zeros(0, np.int64)
     marked = np.zeros(2 * size, np.bool_)
-    # a way out leads over the first slice or the last, whose voxels then end where it does
+    # every path out passes the first or last slice of the slab, whose voxels have the same end
     for slice_begin in {begin, end - size}:
         ends = flat[slice_begin : slice_begin + size]
         marked[lowest - ends[ends <= lowest]] = True
@@ -200,13 +199,13 @@ def _find_exits(
 
 
 def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
-    """Number exits throughout, of a slab that `before` exits come before."""
+    """Number the exits of a slab across all slabs; `before`: number of exits before the slab."""
     return np.where(found < 0, found.astype(np.int64) - before, found)
 
 
 @kernel
 def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
-    """Write what is at its end along the way of every voxel of a range, by path compression."""
+    """Replace the pointers of a range and along their paths by the ends, by path compression."""
     for start in range(np.uint64(offset + first), np.uint64(offset + last)):
         onward = pointers[start]
         if onward < 0:
@@ -231,10 +230,10 @@ def _number(
     first: int,
     last: int,
 ) -> None:
-    """Replace ends of ways by basin numbers, and by -1 - n where they lead to exit n.
+    """Replace ends of paths by basin numbers, or by -1 - n for exit n.
 
-    `before`, `count`: basins that come before this slab's, and its own. `exit_at`: what is written
-    for each voxel of the slices beside it.
+    `before`, `count`: number of basins before this slab, and in it. `exit_at`: value for each voxel
+    of the slices beside the slab.
     """
     none, most = np.int32(0), np.int32(count)
     for begin in range(offset + first, offset + last, _AT_A_TIME):
@@ -261,7 +260,7 @@ def relabel(
     last: int,
 ) -> None:
     """Write ``label_of[basins]`` for a range of a flat array."""
-    # without a sign indices are not asked whether they count from the end
+    # unsigned indices save the check for negative ones, which count from the end
     for i in range(np.uint64(first), np.uint64(last)):
         labels[i] = label_of[np.uint64(basins[i])]
 
@@ -272,9 +271,9 @@ def apply_labels(
     threads: KernelThreads,
     out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Return the label of every voxel: int32, of the shape of `basins`, which are in C order.
+    """Return the label of every voxel, int32, in the shape of `basins` (C order).
 
-    `label_of`: (n + 1,): label of each basin, 0 for what is not a pore.
+    `label_of`: (n + 1,): label of each basin; 0 for the solid and for excluded pores.
     """
     labels = np.empty(basins.shape, np.int32) if out is None else out
     table = np.ascontiguousarray(label_of, np.int32)

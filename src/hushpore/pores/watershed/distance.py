@@ -1,10 +1,10 @@
 """Exact squared Euclidean distance from every pore voxel to the nearest solid voxel.
 
-One dimension after the other: first the distance along z, one carried plane at a time, then in
-each slice the lower envelope of the parabolas that the voxels of a line put up. Distances are
-measured in voxels of the smallest spacing, so that for cubic voxels every squared distance is a
-whole number and float32 holds it exactly below 2**24. Where the solid is near, looking at all near
-voxels takes a fraction of the time of an envelope, and of cubes that needs 16 bits a voxel.
+The dimensions are processed one after the other: first the distance along z, carried plane by
+plane, then in each slice the lower envelope of the parabolas of the voxels in a line. Distances are
+in voxels of the smallest spacing, so that for cubic voxels every squared distance is an integer,
+exact in float32 below 2**24. Close to the solid, a search of all near voxels takes a fraction of
+the time of an envelope; for cubic voxels it needs 16 bits per voxel.
 
 References
 ----------
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from hushpore.pores.parallel import KernelThreads
 
-_REACH = 48  # voxels up to which looking at all of them is faster than an envelope
-_FAR = 61440  # with the square of the reach added it still has 16 bits
-_COLUMNS = 16  # columns of a slice that are turned into lines at a time: one cache line of them
+_REACH = 48  # distance in voxels up to which a search is faster than an envelope
+_FAR = 61440  # fits 16 bits even with the square of the reach added
+_COLUMNS = 16  # columns of a slice that are transposed at once: one cache line
 
 
 def squared_distance(
@@ -46,12 +46,12 @@ def squared_distance(
     """Return the squared distance from each void voxel to the nearest solid voxel's centre.
 
     `void`: (z, y, x), bool, C order. `spacing`: voxel size in z, y, x order. `solid_outside`: for
-    each axis, whether a layer of solid is taken to lie before its first and after its last voxel.
-    `within`: squared distance above which it is only told that it is above.
+    each axis, whether solid is assumed before its first and after its last voxel. `within`: squared
+    distance above which any larger value may be returned.
     Returns: (z, y, x), float32, in squared voxels of the smallest spacing; 0 in the solid, infinite
-    everywhere where there is no solid at all.
+    everywhere if there is no solid.
 
-    Linear in the number of voxels; needs no memory besides the result and one slice a thread.
+    Linear in the number of voxels; needs memory for the result and one slice per thread.
     """
     distance = np.empty(void.shape, np.float32)
     edge = edge_plane(void.shape, solid_outside[0])
@@ -62,7 +62,7 @@ def squared_distance(
 
 
 def edge_plane(shape: Sequence[int], solid_outside: bool) -> npt.NDArray[np.float32]:
-    """Return the distance along z, (y, x), of what lies before the first slice of a stack."""
+    """Return the initial distance along z, (y, x), at the first and last slice of a stack."""
     return np.full(shape[1:], 0.0 if solid_outside else np.inf, np.float32)
 
 
@@ -74,11 +74,11 @@ def carry(
     *,
     back: bool = False,
 ) -> npt.NDArray[np.float32]:
-    """Return the plain distance along z at the end of a slab, from that before its beginning.
+    """Carry the distance along z (not squared) through a slab, from its first slice to its last.
 
     `phase`, `highest`: as for `fill_distance`. `plane`: (y, x), float32: distance to the nearest
-    solid before the slab, in its adjacent slice. `back`: whether the slab is passed from its last
-    slice to its first.
+    solid before the slab, in its adjacent slice. `back`: whether to go from the last slice to the
+    first.
     """
     carried = plane.copy()
     threads.over(carried.shape[0], _carry, phase, carried, highest, back)
@@ -99,14 +99,14 @@ def fill_distance(
     """Write the squared distance of every voxel of a slab, see `squared_distance`.
 
     `phase`: (z, y, x), uint8, C order: 1 to `highest` is void, all else is solid. `distance`: (z,
-    y, x), float32: where to. `before`, `after`: (y, x), float32: the distance along z in the slices
-    that the slab lies between, to solid before the slab and to solid after it. Whatever the cuts,
-    the result is the same.
+    y, x), float32: output. `before`, `after`: (y, x), float32: the distance along z in the slices
+    before and after the slab, to the solid on the far side of the slab. The result does not depend
+    on the division into slabs.
     """
     smallest = min(spacing)
     weight_z, weight_y, weight_x = weights = [(step / smallest) ** 2 for step in spacing]
     if not all(weight.is_integer() for weight in weights[1:]):
-        # near and far are rounded in other ways, and it would show how far was looked
+        # search and envelope round differently, so that the result would depend on the limit
         within = math.inf
     most_y, most_x = (int(min(math.sqrt(within / weight) + 1, _REACH)) for weight in weights[1:])
     edge_y, edge_x = (np.float32(0.0 if solid else np.inf) for solid in solid_outside[1:])
@@ -117,7 +117,7 @@ def fill_distance(
         _along_z(phase, distance, before, after, highest, carried, first, last)
 
     threads.over(height, along_z)
-    # of near voxels all fits into 16 bits where voxels are squares in the slices, in whole numbers
+    # 16 bits are enough near the solid if voxels are square in the slices and weights are integers
     is_short = weight_z.is_integer() and weight_y == weight_x == 1
     far = np.array([_FAR], np.uint16) if is_short else np.array([np.inf], np.float32)
 
@@ -130,25 +130,25 @@ def fill_distance(
 
 
 class _Room(NamedTuple):
-    """The arrays of one thread for the distances in slices.
+    """The work arrays of one thread for the distances in slices.
 
-    The type of the first five is that in which near voxels are compared.
+    The first five have the type in which near voxels are compared.
     """
 
-    far: npt.NDArray[Any]  # (1,): what stands for all values from there on
+    far: npt.NDArray[Any]  # (1,): upper limit of the values
     along_z: npt.NDArray[Any]  # (y, x): squared distances along z
-    in_plane: npt.NDArray[Any]  # (y, x): in the plane of z and y
-    line: npt.NDArray[Any]  # of these one along x, with what is far on both sides
+    in_plane: npt.NDArray[Any]  # (y, x): squared distances in the plane of z and y
+    line: npt.NDArray[Any]  # one line of `in_plane` along x, padded with `far` on both sides
     best: npt.NDArray[Any]  # (x,)
-    exact: npt.NDArray[np.float32]  # one line along x, with what lies outside on both sides
-    columns: npt.NDArray[np.float32]  # some lines along y, likewise
+    exact: npt.NDArray[np.float32]  # one line along x, padded with the value outside
+    columns: npt.NDArray[np.float32]  # some lines along y, padded likewise
     result: npt.NDArray[np.float32]  # (y,)
-    site: npt.NDArray[np.int64]  # the parabolas of an envelope: where each is lowest
-    begin: npt.NDArray[np.int64]  # and where it begins
+    site: npt.NDArray[np.int64]  # vertex of each parabola of an envelope
+    begin: npt.NDArray[np.int64]  # first voxel at which each is the lowest
 
 
 def _room(height: int, width: int, far: npt.NDArray[Any]) -> _Room:
-    """Return the arrays with which one thread goes through slices."""
+    """Return the work arrays of one thread."""
     return _Room(
         far,
         np.empty((height, width), far.dtype),
@@ -171,7 +171,7 @@ def _carry(
     first: int,
     last: int,
 ) -> None:
-    """Carry the plain distance along z through rows `first` to `last` of every slice."""
+    """Carry the distance along z (not squared) through rows `first` to `last` of every slice."""
     depth, _, width = phase.shape
     for y in range(first, last):
         line = carried[y]
@@ -193,9 +193,9 @@ def _along_z(
     first: int,
     last: int,
 ) -> None:
-    """Write the plain distance along z of rows `first` to `last` of every slice.
+    """Write the distance along z (not squared) in rows `first` to `last` of every slice.
 
-    `carried`: room for a row.
+    `carried`: buffer for a row.
     """
     depth, _, width = phase.shape
     one = np.float32(1.0)
@@ -231,8 +231,8 @@ def _in_slices(
 ) -> None:
     """Turn distances along z into squared distances in space, in slices `first` to `last`.
 
-    `limits`: along y and x, the value of what lies outside; along y and x, the voxels beyond which
-    nothing is looked for.
+    `limits`: along y and x, the value outside the volume; along y and x, the reach of the search in
+    voxels.
     """
     edge_y, edge_x, most_y, most_x = limits
     far, along_z, in_plane, line, best, exact, columns, result, site, begin = room
@@ -269,9 +269,9 @@ def _in_slices(
 def _near_in_y(
     plane: npt.NDArray[Any], weight: float, edge: Any, most: int, out: npt.NDArray[Any]
 ) -> bool:
-    """Take the minimum along y over near rows, `most` at most, whole rows at a time.
+    """Take the minimum along y over rows up to `most` away, whole rows at a time.
 
-    Returns whether that was far enough: in most slices of most volumes it is, and then it takes a
+    Returns whether that was far enough. In most slices of most volumes it is, and then takes a
     fraction of the time of an envelope.
     """
     height, width = plane.shape
@@ -282,7 +282,7 @@ def _near_in_y(
         _copy(plane[y], best)
         away, goes_on = 0, True
         while goes_on:
-            # where one of them is outside the other is looked at twice
+            # if one of the two rows is outside, the other is used twice
             before = y - away if y >= away else (y + away if y + away < height else y)
             after = y + away if y + away < height else (y - away if y >= away else y)
             rise = kind(weight * away * away)
@@ -301,7 +301,7 @@ def _near_in_y(
 
 @inlined
 def _near_in_x(line: npt.NDArray[Any], weight: float, most: int, best: npt.NDArray[Any]) -> bool:
-    """Take the minimum along x over near voxels, `most` at most, of a line padded on both sides.
+    """Take the minimum along x over voxels up to `most` away, of a line padded on both sides.
 
     Returns whether that was far enough.
     """
@@ -324,7 +324,7 @@ def _near_in_x(line: npt.NDArray[Any], weight: float, most: int, best: npt.NDArr
 def _lower_to(
     before: npt.NDArray[Any], after: npt.NDArray[Any], rise: Any, best: npt.NDArray[Any]
 ) -> Any:
-    """Take the minimum with two lines and a rise; returns the highest value that is left."""
+    """Lower `best` to the minimum of two lines plus a rise; returns the highest value left."""
     kind = best.dtype.type
     highest = kind(0)
     for x in range(best.size):
@@ -336,7 +336,7 @@ def _lower_to(
 
 @inlined
 def _copy(values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """Write ``out[:] = values``, for which numba would take seconds to compile its own checks."""
+    """Copy values in a loop, since ``out[:] = values`` takes numba seconds to compile."""
     for x in range(values.size):
         out[x] = values[x]
 
@@ -376,9 +376,9 @@ def _lower_envelope(
 ) -> None:
     """Write ``min over i of line[i] + weight * (x - i)**2``, one run above zero at a time.
 
-    The first and last value of `line` stand for what lies outside and have no place in `out`.
+    The first and last value of `line` are those outside the volume and have no place in `out`.
     Within a run only its own voxels and the two zeros beside it count: every other parabola is
-    higher there. `site`, `begin`: room for as many as `line` has.
+    higher there. `site`, `begin`: buffers of the length of `line`.
     """
     size = line.size
     start = 1
