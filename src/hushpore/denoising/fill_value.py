@@ -1,6 +1,6 @@
-"""What is filled in around a scan with one value: it has no noise, and stays as it is.
+"""The fill value around a scan: it has no noise, and is left unchanged.
 
-A denoised scan with another value in each of these voxels could not be told from one in air.
+If each of these voxels had another value after denoising, padding would look like air.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Share of a slice that is filled in at the least, in squares of 3 x 3 pixels.
+#: Minimum share of a slice with the fill value, in squares of 3 x 3 pixels.
 _LEAST_SHARE = 0.01
 
-#: Pixels of a speck at most, and the share of what is filled in that specks may be: in dark noise,
-#: as of few counts, whole squares have one value, too, with others among them.
+#: Maximum number of pixels of a speck, and maximum share of specks in the padding: in dark noise of
+#: few counts, squares of one value are common too, but with other values among them.
 _SPECK, _SPECKS = 8, 1e-3
 
 #: Note on the padding; takes the fill value.
 PADDED = "Padding around the scan (value {:g}) was left unchanged."
 
-#: Pixels around a piece of a slice that decide what is filled in within it.
+#: Margin around a piece of a slice for finding the fill value in it, in pixels.
 MARGIN = 2
 
 
 def find_fill_value(volume: Volume) -> float | None:
-    """Return the value that a scan is filled in with; None where it is not.
+    """Return the fill value of a scan, or None.
 
-    `volume`: with any leading axes, of which the first image is looked at: four slices at most.
+    `volume`: with any leading axes; at most four slices of the first image are checked.
     """
     image = volume.at(**dict.fromkeys(volume.axes[: -volume.n_spatial], 0))
     if image.dtype.kind not in "iuf" or min(image.shape[-2:]) < 3:
         return None
     plane = np.asarray(image.data[image.shape[0] // 2] if image.n_spatial == 3 else image.data)
-    # a pore that is taken for it does no harm: it stays as it was scanned
+    # a pore that is taken for padding does no harm: it remains as scanned
     for value in possible_fill_values(plane, image.metadata, ends=True):
         enough = _squares(plane, value).mean() >= _LEAST_SHARE
         if enough and not _has_specks(plane, value) and is_fill_value(image, value):
@@ -50,7 +50,7 @@ def find_fill_value(volume: Volume) -> float | None:
 
 
 def _has_specks(plane: npt.NDArray[Any], value: float) -> bool:
-    """Whether other values lie singly among voxels of one."""
+    """Whether single voxels of other values lie among those of the fill value."""
     from scipy import ndimage
 
     others = plane != value
@@ -61,10 +61,10 @@ def _has_specks(plane: npt.NDArray[Any], value: float) -> bool:
 
 
 def fill_value_of(noisy: npt.NDArray[Any], padding: float) -> npt.NDArray[np.bool_]:
-    """Return where slices (..., y, x) are filled in.
+    """Return the mask of the padding in slices (..., y, x).
 
-    Not where a pixel has that value by chance: in squares of 3 x 3 pixels of it alone. At cut edges
-    `MARGIN` pixels may be wrong.
+    Only squares of 3 x 3 pixels with the fill value count, so that noise with that value by chance
+    does not. At cut edges `MARGIN` pixels may be wrong.
     """
     found = np.empty(noisy.shape, np.bool_)
     for index in np.ndindex(noisy.shape[:-2]):
@@ -75,9 +75,9 @@ def fill_value_of(noisy: npt.NDArray[Any], padding: float) -> npt.NDArray[np.boo
 def restore_fill_value(
     volume: Volume, denoised: Any, padding: float
 ) -> Generator[float, None, None]:
-    """Put the value that is filled in back where it was, and yield the share that is done.
+    """Restore the fill value in a result, and yield the completed share.
 
-    `volume`: as it was scanned. `denoised`: of its shape; read and written slice by slice.
+    `volume`: as scanned. `denoised`: of the same shape; both are processed slice by slice.
     """
     places = list(np.ndindex(volume.shape[:-2]))
     for number, place in enumerate(places, start=1):
@@ -90,11 +90,11 @@ def restore_fill_value(
 
 
 def _squares(plane: npt.NDArray[Any], value: float) -> npt.NDArray[np.bool_]:
-    """Return which pixels of a slice lie in a square of 3 x 3 that has one value."""
+    """Return the pixels of a slice that lie in a square of 3 x 3 pixels with one value."""
     from scipy import ndimage
 
     square = np.ones((3, 3), np.bool_)
-    # what is beyond the slice may be anything
+    # values outside the slice are unknown, and count as equal
     has_it = plane == value
     middles = ndimage.binary_erosion(has_it, square, border_value=1)
     found: npt.NDArray[np.bool_] = has_it & ndimage.binary_dilation(middles, square)

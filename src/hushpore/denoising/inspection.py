@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.patches.settings import PatchSettings
 
-#: Voxels that go through the network at once.
+#: Number of voxels for one pass of the network.
 _PIECE = 16 * 64 * 64
 
-#: How the denoiser hides pixels where its settings leave it open.
+#: Default replacement of masked pixels.
 _REPLACEMENT = Replacement()
 
 
 def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -> Job:
-    """Sample patches and hide pixels in them as the denoiser does; predict them under a model.
+    """Sample patches, mask pixels as in training, and predict the patches with a model, if given.
 
     Parameters, events and errors as `hushpore.patches.job.sample_patches`.
 
-    Returns: with blind spots; with predictions and losses where the settings name a model.
+    Returns: patches with blind spots; with predictions and losses if the settings name a model.
     """
     model = load_model(settings.model) if settings.model else None
     if model is not None:
@@ -73,7 +73,7 @@ def _inspect_blind_spots(
     generator: torch.Generator,
     timer: StageTimer,
 ) -> Job:
-    """Mask pixels of patches and predict them, as the network does in its training."""
+    """Mask pixels of patches and predict them, as in training."""
     if model is None:
         yield Note("Without a trained model there are no predictions, residuals or losses.")
     elif not model.network.architecture.hides_pixels:
@@ -113,7 +113,7 @@ def _predict(
     size: tuple[int, ...],
     positions: torch.Tensor,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Predict patches, with their pixels hidden where a training step does so."""
+    """Predict patches, with masked pixels if the model was trained so."""
     hides = model.network.architecture.hides_pixels
     count = len(drawn)
     arrangement, channels = model.arrange(volume), PlaneReader(volume, len(size)).channels
@@ -126,7 +126,7 @@ def _predict(
     raw = read_patches(volume.data, where, (1,) * len(leading) + size).reshape(-1, *size)
     inputs = model.scale.normalise(backend.put(raw), channels[planes.ravel()])
     inputs = inputs.view(count, -1, *size)
-    # a copy, for the hidden ones take its place
+    # a copy, since masked pixels are replaced in place
     noisy = inputs[:, first : first + outputs].flatten(0, 1).clone()
     if hides:
         hidden = mask_pixels(noisy, positions.repeat_interleave(outputs, 0), _REPLACEMENT)

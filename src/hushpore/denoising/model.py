@@ -33,8 +33,8 @@ MOST_LEVELS = 6
 #: Training methods.
 METHODS = ("r2r", "n2n", "n2v2", "n2v")
 
-#: Quantiles of `UNet.activity` at which the input share is fitted: closer together at large values,
-#: as at edges.
+#: Quantiles of `UNet.activity` at which the input share is fitted: more closely spaced at large
+#: values, as at edges.
 SHARE_QUANTILES = (
     0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998,
 )  # fmt: skip
@@ -52,20 +52,19 @@ class Architecture:
 
     # 2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x)
     dimensions: int = 2
-    # ``"n2v2"``; ``"r2r"`` and ``"n2n"``: the same, and the input beside the features of the top
-    # level, for a training that hides nothing; or ``"n2v"``: max-pooling and a skip connection at
-    # the top level as well, as in the original Noise2Void
-    # (https://doi.org/10.1109/CVPR.2019.00223)
+    # ``"n2v2"``; ``"r2r"`` and ``"n2n"``: the same with the input as a skip connection at the top
+    # level, for training without masked pixels; or ``"n2v"``: max-pooling and a skip connection at
+    # the top level, as in the original Noise2Void (https://doi.org/10.1109/CVPR.2019.00223)
     method: str = "n2v2"
-    # in 3D: no down-sampling along z, for stacks that are thin or whose slices lie far apart
+    # in 3D: no down-sampling along z, for thin stacks or large slice distances
     flat: bool = False
-    inputs: int = 1  # images that are seen together: channels, or neighbouring slices
-    outputs: int = 1  # how many of them are predicted
+    inputs: int = 1  # number of images seen together: channels, or neighbouring slices
+    outputs: int = 1  # number of them that are predicted
     features: int = 32  # channels of the top level
-    # for ``"r2r"`` in 2D: whether it starts from its input denoised by a local cosine transform,
-    # which it sees too, and predicts what is to be added to that
+    # for ``"r2r"`` in 2D: whether the input denoised by a local cosine transform is the initial
+    # estimate, which the network sees too, and to which it predicts a correction
     corrects_dct: bool = False
-    levels: int = LEVELS  # below the top level
+    levels: int = LEVELS  # number of levels below the top level
 
     def __post_init__(self) -> None:
         numbers = self.inputs, self.features, self.levels
@@ -83,7 +82,7 @@ class Architecture:
 
     @property
     def hides_pixels(self) -> bool:
-        """Whether its training masks pixels."""
+        """Whether the training masks pixels."""
         return self.method in ("n2v2", "n2v")
 
     @property
@@ -93,7 +92,7 @@ class Architecture:
 
     @property
     def multiples(self) -> tuple[int, ...]:
-        """Numbers of which the lengths of the axes must be multiples."""
+        """Multiples for the lengths of the axes."""
         return tuple(step**self.levels for step in self.steps)
 
     @property
@@ -106,7 +105,7 @@ class Architecture:
         # four convolutions of radius 1 on each level, two at the bottom, in pixels of that level
         edges = [int(step**level) for level in range(self.levels + 1)]
         convolutions = 4 * sum(edges[:-1]) + 2 * edges[-1]
-        # maximum and blur on the way down, interpolation on the way up
+        # maximum and blur in down-sampling, interpolation in up-sampling
         between = 4 * sum(edges[:-1]) if step == 2 else 0
         return convolutions + between
 
@@ -114,8 +113,8 @@ class Architecture:
 class MaxBlurPool(nn.Module):
     """Maximum over 2 pixels at stride 1, then the kernel [1, 2, 1] / 4 along each axis at stride 2.
 
-    (batch, channels, *size) to (batch, channels, *size / 2); along an axis whose step is 1 nothing
-    happens.
+    Input (batch, channels, *size), output (batch, channels, *size / 2). Axes whose step is 1 are
+    unchanged.
 
     `steps`: 1 or 2 for each axis.
     """
@@ -135,12 +134,13 @@ class MaxBlurPool(nn.Module):
 class UNet(nn.Module):
     """U-Net for R2R, N2V2 or N2V, in 2D or 3D.
 
-    `architecture`: what it is like; a number stands for so many dimensions and all else as by
-    default.
+    `architecture`: its parameters; a number means that many dimensions, with all other parameters
+    at their defaults.
     """
 
-    # where no pixels are hidden: what is added to the output, (outputs,), and shares of the input
-    # in it, (n_shares,), at values of its `activity`, (n_shares,); `Learner.fit_mean_and_shares`
+    # for training without masked pixels: correction of the output, (outputs,), and shares of the
+    # input in the result, (n_shares,), at values of `activity`, (n_shares,); see
+    # `Learner.fit_mean_and_shares`
     offset: torch.Tensor
     input_shares: torch.Tensor
     share_at: torch.Tensor
@@ -152,7 +152,7 @@ class UNet(nn.Module):
         self.architecture = a = architecture
         n, f = a.dimensions, a.features
         inputs = a.inputs + (a.outputs if a.corrects_dct else 0)
-        # what is beside the features that come up to the top level
+        # channels of the skip connection at the top level
         skipped = {"r2r": inputs, "n2n": inputs, "n2v2": 0, "n2v": f}[a.method]
         if a.method == "n2v":
             self.pool: nn.Module = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
@@ -163,7 +163,7 @@ class UNet(nn.Module):
         pairs = zip(ins, widths, strict=False)
         self.down = nn.ModuleList([_two_convolutions(n, i, own, own) for i, own in pairs])
         self.bottom = _two_convolutions(n, widths[-2], widths[-1], widths[-2])
-        # from the lowest on: what comes up, and beside it what went down
+        # from the bottom up: up-sampled features, concatenated with those of the skip connection
         inner = reversed(widths[1:-1])
         self.up = nn.ModuleList([_two_convolutions(n, 2 * w, w, w // 2) for w in inner])
         self.up_top = _two_convolutions(n, f + skipped, f, f)
@@ -190,47 +190,47 @@ class UNet(nn.Module):
         return output
 
     def start(self, x: torch.Tensor, noise: float = 1.0) -> torch.Tensor | None:
-        """Return what the network starts from, (batch, outputs, *size); None where from nothing.
+        """Return the initial estimate, (batch, outputs, *size), or None if the network has none.
 
-        `noise`: deviation of the noise of the inputs, over that of the scan.
+        `noise`: noise standard deviation of the inputs, relative to that of the scan.
         """
         return None if self.local_dct is None else self.local_dct(self.own(x), noise)
 
     def removed(self, own: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        """Return what is taken from inputs, (batch, outputs, *size), of what `output` returned."""
+        """Return the removed noise, (batch, outputs, *size), from predicted inputs and output."""
         output = self.shifted(output)
         difference = own - output
         return (1 - self._share_of(self.activity(difference, output))) * difference
 
     def shifted(self, output: torch.Tensor) -> torch.Tensor:
-        """Return the output, (batch, outputs, *size), with its mean where that of the scan is."""
+        """Return the output, (batch, outputs, *size), with the mean of the scan."""
         return output + self.offset.view(-1, *(1,) * self.dimensions)
 
     def activity(self, difference: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        """Return the logarithm of what the share of the input goes by, of the same shape.
+        """Return the logarithm of the local activity, which determines the share of the input.
 
-        The mean square, over 3 x 3 pixels, of what was removed, and with it the variance of what is
-        predicted: at edges and small pores the network errs most.
+        The activity is the mean square of the removed noise over 3 x 3 pixels, plus the variance of
+        the prediction: at edges and small pores the errors of the network are largest.
         """
         variance = local_mean(output.square()) - local_mean(output).square()
         energy = local_mean(difference.square()) + variance.clamp_min(0)
         return energy.clamp_min(_LEAST_ENERGY).log()
 
     def own(self, x: torch.Tensor) -> torch.Tensor:
-        """Return those of the inputs that are predicted: the others lie to either side."""
+        """Return the predicted ones of the inputs, which are in the middle."""
         first = (self.architecture.inputs - self.architecture.outputs) // 2
         return x[:, first : first + self.architecture.outputs]
 
     @property
     def input_share(self) -> float:
-        """The mean share of the input in the output; 0 where pixels are hidden."""
+        """The mean share of the input in the result; 0 if the training masks pixels."""
         if self.architecture.hides_pixels:
             return 0.0
         mass = np.diff([*SHARE_QUANTILES, 1.0])
         return float(mass @ self.input_shares.cpu().numpy())
 
     def _share_of(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the share of the input at values of `activity`, between those that are known."""
+        """Return the share of the input at values of `activity`, by linear interpolation."""
         at, shares = self.share_at, self.input_shares
         above = torch.bucketize(value, at, out_int32=True).clamp(1, len(at) - 1)
         low, high = at[above - 1], at[above]
@@ -238,16 +238,17 @@ class UNet(nn.Module):
         return torch.lerp(shares[above - 1], shares[above], part)
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what the output is a weighted sum of: (batch, features, *size).
+        """Return the features, whose weighted sum is the output: (batch, features, *size).
 
-        `x`: the inputs and, `beside` them, what the network starts from.
+        `x`: the inputs and the initial estimate, as from `beside`.
         """
         steps = self.architecture.steps
         top = self.down[0](x)  # (batch, f, y, x)
-        # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
+        # no skip connection at the top level in N2V2: it would carry noise of single pixels to the
+        # output
         skipped = {"n2v2": [], "n2v": [top]}.get(self.architecture.method, [x])
         low = top
-        del top  # the largest there is: where nothing is trained, memory is short for want of it
+        del top  # the largest tensor: without training, freeing it lowers the peak memory
         between = []
         for convolutions in list(self.down)[1:]:
             low = convolutions(self.pool(low))  # (batch, 2 f, y / 2, x / 2), and so on
@@ -261,9 +262,9 @@ class UNet(nn.Module):
         return result
 
     def output_at(self, features: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return the output at some pixels alone, of which a training needs no more.
+        """Return the output at some pixels only, which is enough for training.
 
-        `features`: as `features` returns them; channels last in memory, or they are copied.
+        `features`: as from `features`; copied unless channels are last in memory.
         `positions`: int64, shape (batch, n_positions, n_axes).
         Returns: float32, shape (batch, outputs, n_positions).
         """
@@ -296,7 +297,7 @@ class UNet(nn.Module):
     def output(self, features: torch.Tensor, start: torch.Tensor | None = None) -> torch.Tensor:
         """Return the output of features (batch, features, *size), at every pixel.
 
-        `start`: what the network starts from.
+        `start`: the initial estimate.
         """
         output = self._weighted_sum(features)
         return output if start is None else output + start
@@ -305,8 +306,8 @@ class UNet(nn.Module):
         if features.dtype != torch.bfloat16:
             result: torch.Tensor = self.out(features)
             return result
-        # the last sum in float32: rounded to bfloat16, grey values would come in coarse steps. In
-        # parts: the features of a whole tile in float32 would be the most that it takes
+        # the last sum is in float32: rounded to bfloat16, grey values would come in coarse steps.
+        # In parts: the features of a whole tile in float32 would set the peak memory
         rows = features.movedim(1, -1)
         with torch.autocast(features.device.type, enabled=False):
             weight, bias = self.out.weight.flatten(1), self.out.bias
@@ -316,22 +317,22 @@ class UNet(nn.Module):
 
 
 def beside(x: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
-    """Return what `UNet.features` takes: inputs, and what the network starts from."""
+    """Return the inputs concatenated with the initial estimate, for `UNet.features`."""
     return x if start is None else torch.cat([x, start.to(x.dtype)], 1)
 
 
 def local_mean(values: torch.Tensor) -> torch.Tensor:
-    """Return the mean over 3 x 3 pixels, of the same shape; at the border over what there is."""
+    """Return the mean over 3 x 3 pixels, of the same shape; at the border over fewer pixels."""
     planes = values.flatten(0, -3)[:, None]
     return F.avg_pool2d(planes, 3, 1, 1, count_include_pad=False).view_as(values)
 
 
 def build_network(architecture: Architecture | int, generator: torch.Generator) -> UNet:
-    """Return a network on the CPU whose weights come from `generator` alone."""
-    # PyTorch's constructors draw from the global random state, which is not ours to touch
+    """Return a network on the CPU whose weights depend only on `generator`."""
+    # PyTorch's constructors would change the global random state
     with torch.device("meta"):
         network = UNet(architecture)
-    # as `to_empty` does, which imports half a second of symbolic algebra for it
+    # like `to_empty`, which would import symbolic algebra for half a second
     weights = network.state_dict()
     empty = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in weights.items()}
     network.load_state_dict(empty, assign=True)
@@ -340,13 +341,13 @@ def build_network(architecture: Architecture | int, generator: torch.Generator) 
 
 
 def fuse_batch_norm(network: UNet) -> UNet:
-    """Return a network that computes the same with fewer operations, for prediction alone.
+    """Return an equivalent network with fewer operations, for prediction only.
 
-    In evaluation mode a normalisation multiplies each channel by a number and adds another, which
-    the convolution before it can do at once. The weights are put together in float64.
+    In evaluation mode, a batch normalisation is a factor and an offset for each channel, which the
+    preceding convolution can include. The weights are combined in float64.
 
-    `network`: in evaluation mode; stays as it is.
-    Returns: on the same device; of a Mac's GPU, which has no float64, on the CPU.
+    `network`: in evaluation mode; not changed. Returns: a network on the same device; for the GPU
+    of a Mac, which has no float64, on the CPU.
     """
     result = copy.deepcopy(network)
     if network.out.weight.device.type == "mps":
@@ -362,7 +363,7 @@ def fuse_batch_norm(network: UNet) -> UNet:
 
 
 class _Uncounted:
-    """Batch normalisation that does not count its batches, by one operation a layer, for nobody."""
+    """Batch normalisation without the unused batch counter, which costs an operation per layer."""
 
     def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
         return F.batch_norm(

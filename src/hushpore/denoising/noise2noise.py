@@ -1,8 +1,8 @@
-"""Noise2Noise: two scans of the same thing, each of which is learnt from the other.
+"""Noise2Noise: training on two scans of the same object, each predicted from the other.
 
-Where the noise of two scans is independent, a network that predicts the one from the other learns
-what they share, which is the image, whatever the noise is like: no model of it is needed. The two
-are a repeated scan, or reconstructions of two halves of the projections.
+If the noise of two scans is independent, a network that predicts one from the other learns what
+they have in common: the image. No noise model is needed. The two scans are a repeated scan, or
+reconstructions from two halves of the projections.
 
 After Lehtinen et al., Noise2Noise: Learning Image Restoration without Clean Data,
 https://doi.org/10.48550/arXiv.1803.04189; for halves of the projections Hendriksen et al.,
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from hushpore.denoising.images import Images
     from hushpore.denoising.settings import DenoiseSettings
 
-#: Correlation of averages over small squares above which two slices, or scans, look alike: that of
-#: neighbouring slices of a scan is above 0.9.
+#: Minimum correlation of averages over small squares for two slices or scans to count as similar;
+#: neighbouring slices of a scan have more than 0.9.
 ALIKE = 0.5
 
-#: Edge of the squares in which two scans are compared, in pixels.
+#: Edge of the squares for the comparison of two scans, in pixels.
 _EDGE = 8
-#: How many of these squares are compared.
+#: Number of squares in the comparison.
 _SQUARES = 4000
-#: Share of the squares, those with least of the image, that tell the noise.
+#: Share of the squares with the least image structure, in which the noise is compared.
 _FLATTEST = 0.05
 
-#: Correlation of the noise from which on it is the same.
+#: Minimum correlation of the noise of two scans for it to count as the same.
 _SAME = 0.99
 
-#: Difference of the mean grey values from which on it is worth a word, in deviations of the scan.
+#: Minimum difference of the mean grey values for a note, in standard deviations of the scan.
 _NOTABLE_SHIFT = 0.05
 
 
 class Noise2Noise:
-    """Takes the input of a pair from one of two scans, and the target from the other."""
+    """Makes training pairs with the input from one of two scans and the target from the other."""
 
-    #: Variance of the noise of an input and of a target, over that of a scan.
+    #: Noise variance of an input and of a target, relative to that of a scan.
     input_variance = target_variance = 1.0
-    #: It need not be known.
+    #: The noise need not be known.
     noise = None
 
     def pairs(
@@ -78,9 +78,9 @@ class Noise2Noise:
 
 
 def load_second_scan(volume: Volume, settings: DenoiseSettings) -> Volume | None:
-    """Return the second scan that settings name; None where they name none.
+    """Return the second scan that the settings name, or None.
 
-    Raises InputError if it has other voxels than the volume, or the volume has several channels.
+    Raises InputError if its shape differs from the volume's, or the volume has several channels.
     """
     values = volume.auxiliary_of(settings, "pair")
     if values is None:
@@ -103,19 +103,20 @@ def load_second_scan(volume: Volume, settings: DenoiseSettings) -> Volume | None
 
 @dataclass(frozen=True)
 class Agreement:
-    """How two scans of the same thing compare."""
+    """Comparison of two scans of the same object."""
 
-    # correlation of their averages over small squares: near 1 where they show the same thing in the
+    # correlation of their averages over small squares: near 1 if they show the same object in the
     # same place
     likeness: float
-    # correlation of their noise in flat places: near 0 where that of each is its own
+    # correlation of their noise in flat regions: near 0 if it is independent
     noise_in_common: float
-    # the mean grey value of the second less that of the first, and their deviation
+    # mean grey value of the second scan minus that of the first, and standard deviation of the
+    # first
     shift: float
     deviation: float
 
     def notes(self, volume: Volume, pair: Volume) -> Iterator[str]:
-        """Say what is not as it should be."""
+        """Yield notes on problems of the pair."""
         if self.likeness < ALIKE:
             yield (
                 f"{volume.name} and {pair.name} differ strongly (correlation {self.likeness:.2f} "
@@ -139,10 +140,10 @@ class Agreement:
 
 
 def compare_scans(volume: Volume, pair: Volume, seed: int = 0) -> Agreement:
-    """Compare two scans of the same thing in small squares, drawn at random.
+    """Compare two scans of the same object in small squares at random positions.
 
-    `volume`, `pair`: of the same axes and shape, at least 4 pixels in y and x.
-    Raises InputError if the second is the first once more.
+    `volume`, `pair`: of the same axes and shape, at least 4 pixels in y and x. Raises InputError if
+    both scans have the same noise.
     """
     rng = np.random.default_rng(seed)
     edges = [min(_EDGE, n) for n in volume.shape[-2:]]
@@ -153,11 +154,11 @@ def compare_scans(volume: Volume, pair: Volume, seed: int = 0) -> Agreement:
         read_boxes(each.data, corners, size).reshape(_SQUARES, *edges) for each in (volume, pair)
     )
     both = (first + second) / 2
-    # averages over quarters show edges and slopes through the noise
+    # averages over quarters show edges and gradients in spite of the noise
     halves = np.array_split(both, 2, axis=1)
     quarters = [part.mean((1, 2)) for half in halves for part in np.array_split(half, 2, axis=2)]
     variation = np.ptp(quarters, axis=0)
-    # where values are filled in there is no noise
+    # the fill value has no noise
     variation[np.ptp(both, axis=(1, 2)) == 0] = np.inf
     flat = np.argsort(variation, kind="stable")[: round(_FLATTEST * _SQUARES)]
     noise = [np.diff(each[flat], 2, axis=2) for each in (first, second)]
@@ -173,6 +174,6 @@ def compare_scans(volume: Volume, pair: Volume, seed: int = 0) -> Agreement:
 
 
 def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    """Return the correlation of values whose mean is zero; 0 where there are none but zeros."""
+    """Return the correlation of values with zero mean; 0 if all are zero."""
     power = np.sqrt(np.mean(a**2) * np.mean(b**2))
     return float(np.mean(a * b) / power) if power else 0.0

@@ -91,26 +91,27 @@ class Recorruption:
 
     @property
     def input_variance(self) -> float:
-        """Variance of the noise of an input, over that of the scan."""
+        """Noise variance of an input, relative to that of the scan."""
         return 1 + ADDED**2
 
     @property
     def target_variance(self) -> float:
-        """Variance of the noise of a target, over that of the scan."""
+        """Noise variance of a target, relative to that of the scan."""
         return 1 + 1 / ADDED**2
 
     @property
     def noise(self) -> tuple[float, float]:
-        """Deviation at the mean grey value, and by how much the variance grows from there."""
+        """Noise standard deviation at the mean grey value, and relative growth of the variance."""
         return self.deviation, self.slope
 
     def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
-        """Return normalised noise for some patches, as it is at the mean grey value.
+        """Draw normalised noise for some patches, with the strength at the mean grey value.
 
         Returns: float32, shape (count, *block).
         """
-        # random numbers as a spectrum, for the first half of the work: that of random numbers is
-        # random numbers. Axis by axis, so that what is cut off is not transformed any further
+        # random numbers are drawn as a spectrum, which saves half of the transforms: the transform
+        # of white noise is white noise. Axis by axis, so that the cut-off part is not transformed
+        # further
         shape = (count, *self.grid[:-1], self.root.shape[-1], 2)
         parts = torch.randn(shape, generator=generator, device=self.root.device)
         field = torch.view_as_complex(parts.mul_(self.root[..., None]))
@@ -127,7 +128,7 @@ class Recorruption:
         orientations: torch.Tensor,
         generator: torch.Generator | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read patches, and make an input and a target of each.
+        """Read patches, and make an input and a target from each.
 
         `images`, `corners`, `orientations`: as for `Images.windows`.
         Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
@@ -147,7 +148,7 @@ class Recorruption:
         orientations: torch.Tensor,
         generator: torch.Generator | None,
     ) -> torch.Tensor:
-        """Draw noise for each plane that is seen, turned as the patches are."""
+        """Draw noise for each plane that is seen, in the orientation of its patch."""
         count = len(corners)
         # in 3D a plane is a whole block
         field = self.draw(count, generator).view(count, -1, *size)
@@ -163,12 +164,12 @@ class Recorruption:
         return drawn.view(count, -1, *size)
 
     def _strength(self, noisy: torch.Tensor) -> torch.Tensor:
-        """Return the deviation of the noise at the grey values of patches, over that at the mean.
+        """Return the noise standard deviation at grey values, relative to that at the mean.
 
-        From an average over neighbours, that hardly depends on the noise itself.
+        The grey values are local averages, which hardly depend on the noise itself.
         """
         planes = noisy.flatten(0, -3)[None]
-        # PyTorch's own average of windows takes the CPU seven times as long
+        # PyTorch's own average pooling takes seven times as long on the CPU
         ones = torch.ones_like(planes[0, :1, None, :1, :1]).expand(-1, -1, _SMOOTH, _SMOOTH)
         sums = F.conv2d(
             planes, ones.expand(planes.shape[1], -1, -1, -1), padding=_SMOOTH // 2,
@@ -180,10 +181,9 @@ class Recorruption:
 
 
 def varies(noisy: torch.Tensor) -> torch.Tensor:
-    """Return where there is noise at all: not inside a place that is filled in with one value.
+    """Return the mask of voxels with noise: False inside regions of a single value (padding).
 
-    The outside of a round scan is, as a rule. `noisy`: shape (..., y, x).
-    Returns: bool; False where all of the 3 x 3 pixels about a pixel are equal.
+    `noisy`: shape (..., y, x). Returns: bool; False if all 3 x 3 pixels around a pixel are equal.
     """
     pairs = noisy[..., 1:] == noisy[..., :-1]
     rows = _both(pairs, (1, 0), (0, 1))
@@ -192,39 +192,39 @@ def varies(noisy: torch.Tensor) -> torch.Tensor:
 
 
 def _both(pairs: torch.Tensor, before: tuple[int, ...], after: tuple[int, ...]) -> torch.Tensor:
-    """Return which pixels are equal to the one before and to the one after; ends have but one."""
+    """Return the pixels that equal both neighbours along an axis; at the ends the only one."""
     return F.pad(pairs, before, value=True) & F.pad(pairs, after, value=True)
 
 
-#: The share of the counts that goes into the input: with more it is more like the scan, with less
-#: the target is.
+#: Share of the counts that goes into the input: a larger share makes the input more like the scan,
+#: a smaller one the target.
 KEPT = 0.8
 
 
 @dataclass(frozen=True)
 class Thinning:
-    """Shares the counts of a scan out between inputs and targets."""
+    """Divides the counts of a scan between inputs and targets."""
 
-    first: float  # the normalised value of no count
-    unit: float  # the normalised difference of one
+    first: float  # normalised grey value of zero counts
+    unit: float  # normalised difference of one count
 
-    #: Variance of the noise of an input and of a target, over that of the scan.
+    #: Noise variance of an input and of a target, relative to that of the scan.
     input_variance = 1 / KEPT
     target_variance = 1 / (1 - KEPT)
 
     @classmethod
     def of(cls, count: float, scale: Scale) -> Thinning:
-        """Return what shares counts out.
+        """Return the Poisson thinning for a scan.
 
-        `count`: the grey value of one. `scale`: of one channel.
+        `count`: the grey value of one count. `scale`: grey scale of one channel.
         """
         (mean,), (std,) = scale.mean, scale.std
         return cls(-mean / std, count / std)
 
     @property
     def noise(self) -> tuple[float, float]:
-        """Deviation at the mean grey value, and by how much the variance grows from there."""
-        # of counts the variance is the mean, and there are none at the first value
+        """Noise standard deviation at the mean grey value, and relative growth of the variance."""
+        # the variance of counts equals their mean, and is zero at the first value
         return math.sqrt(-self.first * self.unit), -1 / self.first
 
     def pairs(
@@ -235,13 +235,13 @@ class Thinning:
         orientations: torch.Tensor,
         generator: torch.Generator | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read patches, and share the counts of each out between an input and a target.
+        """Read patches, and divide the counts of each between an input and a target.
 
         `images`, `corners`, `orientations`: as for `Images.windows`.
         Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
         """
         noisy = images.windows(corners, size, orientations)
-        # where not all values were looked at, some may be below none
+        # if only part of the values was checked for counts, some may be negative
         counts = ((noisy - self.first) / self.unit).round().clamp_min(0)
         kept = torch.binomial(counts, torch.full_like(counts, KEPT), generator)
         own = slice(images.first, images.first + images.outputs)

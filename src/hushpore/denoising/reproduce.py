@@ -1,4 +1,4 @@
-"""The settings with which what was denoised, or sampled, comes out the same again."""
+"""Settings that reproduce an earlier denoising, or earlier patches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def repeated_denoising(
     values: Mapping[str, Any], made: Mapping[str, Any], file: Path
 ) -> dict[str, Any]:
-    """Return the settings with which a denoising that was done comes out the same again.
+    """Return the settings that reproduce an earlier denoising.
 
-    `values`: the settings that it was done with. `made`: its record. `file`: where that is.
-    Raises InputError if the model that was applied is gone, or another.
+    `values`: its settings. `made`: its record. `file`: path of the record. Raises InputError if the
+    applied model no longer exists, or has changed.
     """
     _require_same_model(values, made)
-    # trained anew, not gone on with; and where time has cut it, for as many steps at the same
-    # rates, which its provenance has
+    # trained anew instead of resumed; a training that reached its time limit is repeated with the
+    # number of steps and the learning rates in its provenance
     repeat = str(file) if made.get("training") else ""
     return {**values, "checkpoint": "", "repeat": repeat}
 
@@ -31,15 +31,15 @@ def repeated_denoising(
 def repeated_patches(
     values: Mapping[str, Any], made: Mapping[str, Any], file: Path
 ) -> dict[str, Any]:
-    """Return the settings with which the same patches are sampled again; as for a denoising."""
+    """Return the settings that sample the same patches again; see `repeated_denoising`."""
     _require_same_model(values, made)
     return dict(values)
 
 
 def _require_same_model(values: Mapping[str, Any], made: Mapping[str, Any]) -> None:
-    """Check that the model that settings name is there, and the one that a record tells of.
+    """Check that the model in the settings exists, and is the one in a record.
 
-    Raises InputError if it is not; says what to do.
+    Raises InputError with the remedy if not.
     """
     name = values.get("model")
     if not name:

@@ -1,4 +1,4 @@
-"""Tensors and JSON facts in one safetensors file, which runs no code when it is read."""
+"""Tensors and JSON facts in one safetensors file; reading it runs no code."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     import torch
 
 
-#: What comes of a header in which something else stands than is written there.
+#: Exceptions that a header with unexpected content may raise.
 ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
 
-#: Name of the entry of the header that holds the sum of everything else.
+#: Name of the header entry with the checksum of everything else.
 _SUM = "blake2b"
 
 
 def write_tensors(
     target: Path, tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]
 ) -> None:
-    """Write tensors and JSON facts to one safetensors file, which appears when it is complete.
+    """Write tensors and JSON facts to one safetensors file, atomically.
 
-    Raises OutputError if it cannot be written; an older file is then still there.
+    Raises OutputError if it cannot be written; an older file is then unchanged.
     """
     from safetensors.torch import save
 
@@ -40,7 +40,7 @@ def write_tensors(
 
 
 def sum_of_tensors(tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]) -> str:
-    """Return what tells tensors and JSON facts from others, as 32 hexadecimal digits."""
+    """Return the checksum of tensors and JSON facts, 32 hexadecimal digits."""
     from safetensors.torch import save
 
     header = {name: json.dumps(each) for name, each in facts.items()}
@@ -48,10 +48,10 @@ def sum_of_tensors(tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, 
 
 
 def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Check that a file can be written to a place, before hours of work go into it.
+    """Check that a file can be written, before hours of computing.
 
     `overwrite`: whether an existing file may be replaced.
-    Raises OutputError if it cannot be written there, or something is there already.
+    Raises OutputError if the file cannot be written, or if it exists and may not be replaced.
     """
     target = Path(path).expanduser()
     if not target.parent.is_dir():
@@ -66,8 +66,8 @@ def read_tensors(
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read tensors and the facts of one entry of a safetensors file.
 
-    `entry`: name of the facts in its header. `wanted`: says by its name whether a tensor is read.
-    Raises InputError if there is no such file, it is a pickle, or it is damaged or without these
+    `entry`: name of the facts in the header. `wanted`: selects the tensors to read by name. Raises
+    InputError if there is no such file, if it is a pickle, if it is damaged, or if it lacks these
     facts.
     """
     from safetensors import SafetensorError
@@ -80,14 +80,14 @@ def read_tensors(
         raise InputError(f"The model file {source} does not exist.")
     with source.open("rb") as file:
         start = file.read(9)
-    # a safetensors file begins with the length of its header, which may look like any of these
+    # the length of the header, at the start of a safetensors file, may look like either signature
     if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):
         raise InputError(
             f"{source.name} is a pickled PyTorch file, which can run code when it is read. "
             "Expected a .safetensors file written by hushpore."
         )
     try:
-        # read, and not mapped: a file that is shortened meanwhile would end the program
+        # not memory-mapped: if the file were shortened meanwhile, the program would crash
         content = source.read_bytes()
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         known = header["__metadata__"]
@@ -101,12 +101,12 @@ def read_tensors(
 
 
 def _values_of(content: bytes) -> memoryview:
-    """Return what follows the header of a safetensors file: the tensors."""
+    """Return the tensor data of a safetensors file, which follow the header."""
     return memoryview(content)[8 + int.from_bytes(content[:8], "little") :]
 
 
 def _sum_of(facts: dict[str, str], values: memoryview) -> str:
-    """Return the sum of facts and tensors, which is another where a bit of them is."""
+    """Return the checksum of facts and tensors."""
     told = json.dumps({name: text for name, text in facts.items() if name != _SUM}, sort_keys=True)
     digest = hashlib.blake2b(told.encode(), digest_size=16)
     digest.update(values)
@@ -114,7 +114,7 @@ def _sum_of(facts: dict[str, str], values: memoryview) -> str:
 
 
 def not_whole(path: str | os.PathLike[str], error: Exception) -> InputError:
-    """Return the error that a file is damaged, or of something else."""
+    """Return the error for a damaged file, or a file with unexpected content."""
     return InputError(
         f"{Path(path).name} is not a hushpore model, or it is damaged ({type(error).__name__}). "
         "Copy the original file again, or train a new model."

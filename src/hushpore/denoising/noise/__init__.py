@@ -1,1 +1,1 @@
-"""What the noise of a volume is like before, and what was removed after."""
+"""Noise of a volume before denoising, and the residual afterwards."""

@@ -1,7 +1,7 @@
-"""Many small boxes out of a volume: each by itself, or of what lies in chunks out of a few of them.
+"""Many small boxes read from a volume: one by one, or from a few chunks of chunked data.
 
-To decode a chunk takes milliseconds. Boxes drawn anywhere in a large volume would be thousands of
-them, of each of which a thousandth is looked at.
+Decoding a chunk takes milliseconds. Boxes at random positions in a large volume would need
+thousands of chunks, and use a thousandth of each.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Chunks that are read of each array, all over the volume.
+#: Number of chunks that are read of each array, spread over the volume.
 _WINDOWS = 64
 
 
 def move_into_chunks(
     corners: npt.NDArray[np.int64], size: Sequence[int], data: Any
 ) -> npt.NDArray[np.int64]:
-    """Return the corners of boxes, moved into a few chunks where the data lies in chunks.
+    """Return the corners of boxes; for chunked data they are moved into a few chunks.
 
     `corners`: shape (n, ndim), drawn at random from the whole volume.
     """
     if _chunk(data) is None or not len(corners):
         return corners
-    # the first corners, drawn like all, say where the windows are
+    # the windows are at the first corners, which are as random as all others
     start, stop = _window(corners[np.arange(len(corners)) % _WINDOWS], size, data)
     moved: npt.NDArray[np.int64] = start + corners % (stop - start - np.asarray(size) + 1)
     return moved
@@ -41,9 +41,9 @@ def read_boxes(
 ) -> npt.NDArray[np.float64]:
     """Return the boxes at some corners, (n, *size).
 
-    `corners`: shape (n, ndim); where the data lies in chunks as `move_into_chunks` returns them.
+    `corners`: shape (n, ndim); for chunked data as from `move_into_chunks`.
     """
-    # all at once: by itself each takes longer to cut out than all that is made of it
+    # all at once: cutting out single boxes takes longer than processing them
     cut = cut_boxes(data, corners, size)
     if cut is not None:
         return cut.astype(np.float64)
@@ -66,9 +66,9 @@ def read_boxes(
 def cut_boxes(
     data: Any, corners: npt.NDArray[np.int64], size: Sequence[int]
 ) -> npt.NDArray[Any] | None:
-    """Return the boxes of what lies in memory, all at once; None of what does not.
+    """Return boxes of data in memory, all at once; None for other data.
 
-    An array whose values are worked out from others has a method ``boxes`` that does it for it.
+    Arrays of calculated values have a method ``boxes`` for this purpose.
     """
     if type(data) is np.ndarray:
         windows = np.lib.stride_tricks.sliding_window_view(data, tuple(size))
@@ -78,7 +78,7 @@ def cut_boxes(
         stored = cut_boxes(data.stored, corners, size)
         if stored is None:
             return None
-        # one for all, or one for each position of the first axis
+        # one for all values, or one for each position along the first axis
         lines = (np.broadcast_to(each, data.shape) for each in (data.slope, data.intercept))
         slope, intercept = (
             np.lib.stride_tricks.sliding_window_view(each, tuple(size))[tuple(corners.T)]
@@ -90,18 +90,18 @@ def cut_boxes(
 
 
 def _chunk(data: Any) -> npt.NDArray[np.int64] | None:
-    """Return the shape of the chunks of an array that lies in chunks on disk, or is dask's."""
+    """Return the chunk shape of a chunked array on disk or a dask array; otherwise None."""
     chunks = getattr(data, "chunks", None)
     if not chunks:
         return None
-    # along an axis dask has the length of each
+    # dask has the length of each chunk along an axis
     return np.array([max(each) if isinstance(each, tuple) else each for each in chunks])
 
 
 def _window(
     corners: npt.NDArray[np.int64], size: Sequence[int], data: Any
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the chunk of each corner, as far as it has room for a box: its start and its end."""
+    """Return start and end of the chunk of each corner, within which a box fits."""
     chunk, shape = _chunk(data), np.asarray(data.shape)
     assert chunk is not None
     edge = np.minimum(np.maximum(chunk, size), shape)

@@ -1,4 +1,4 @@
-"""Whether grey values are counts of photons: then their noise is known without measuring it."""
+"""Detection of photon counts, whose noise is known without measuring it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: How far a value may lie from a whole number of counts, in counts.
+#: Maximum deviation of a value from a whole number of counts, in counts.
 _ROUNDING = 0.01
 
-#: Counts of a voxel beyond which noise is normal, and float32 too coarse.
+#: Number of counts above which the noise is normal, and float32 too coarse.
 _MOST = 20_000
 
-#: Variance over mean, in counts, at least, in dark and in bright flat places.
+#: Minimum ratio of variance and mean, in counts, in dark and in bright flat regions.
 _LEAST = 0.85
-#: The same at most: in places that are not quite flat there is more.
+#: Maximum of the same ratio: regions that are not quite flat have a higher variance.
 _LARGEST = 1.3
 
 
@@ -26,13 +26,13 @@ def find_count(
     means: npt.NDArray[np.float64],
     variances: npt.NDArray[np.float64],
 ) -> float | None:
-    """Return the grey value of one count, where values are counts with the noise of such.
+    """Return the grey value of one count, if the values are counts with Poisson noise.
 
-    Counts are whole multiples of one grey value, and their variance is their mean: in flat places,
-    be they dark or bright. Integers of a camera or a reconstruction fail the latter.
+    Counts are whole multiples of one grey value, and their variance equals their mean in dark and
+    in bright flat regions. Integers of a camera or a reconstruction do not fulfil the latter.
 
-    `values`: grey values from all over. `means`, `variances`: of flat places.
-    Returns: None where they are not.
+    `values`: grey values from the whole volume. `means`, `variances`: of flat regions. Returns:
+    None if the values are not counts.
     """
     count = _largest_unit(np.unique(values))
     if count is None:
@@ -45,13 +45,13 @@ def find_count(
 
 
 def _largest_unit(values: npt.NDArray[np.float64]) -> float | None:
-    """Return the least difference of values, where all are whole multiples of it."""
+    """Return the smallest difference of values, if all are whole multiples of it."""
     if len(values) < 2 or values[0] < 0:
         return None
     unit = float(np.diff(values).min())
     if values[-1] > _MOST * unit:
         return None
-    # the highest says most exactly what one is
+    # the highest value gives the most exact unit
     unit = float(values[-1]) / round(float(values[-1]) / unit)
     counts = values / unit
     return unit if np.abs(counts - counts.round()).max() < _ROUNDING else None

@@ -1,4 +1,4 @@
-"""The correlation and the spectrum of noise along each axis, to be plotted."""
+"""Curves of the correlation and the power spectrum of noise along each axis."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from hushpore.denoising.noise.model import NoiseModel
 
-#: Edge of the grid on which noise is drawn to look at it, and frequencies of a spectrum.
+#: Edge of the grid of simulated noise, and number of frequencies of a spectrum.
 _GRID, _FREQUENCIES = 32, 17
 
 
 def noise_curves(model: NoiseModel) -> pd.DataFrame:
-    """Return what there is to plot of noise: as it was measured, and as more of it is drawn.
+    """Return the curves of a noise model: measured, and from simulated noise.
 
     Returns: ``curve`` (``"correlation"`` or ``"spectrum"``), ``axis``, ``at`` (distance in voxels,
-    or frequency in cycles per voxel), ``measured``, ``drawn`` and ``error``, the standard error of
-    a measured correlation. A spectrum is that along one axis, the mean over the others; 1 all over
-    for noise that is independent from voxel to voxel.
+    or frequency in cycles per voxel), ``measured``, ``drawn`` (simulated) and ``error``, the
+    standard error of a measured correlation. A spectrum is along one axis, averaged over the
+    others; for white noise it is 1 everywhere.
     """
     import pandas as pd
 
@@ -52,7 +52,7 @@ def noise_curves(model: NoiseModel) -> pd.DataFrame:
 
 
 def _transform(correlation: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the spectrum of a correlation at distances from zero on, 1 where there is none."""
+    """Return the spectrum of a correlation at distances from zero on; 1 for white noise."""
     lags, frequencies = np.arange(1, len(correlation)), np.linspace(0, 0.5, _FREQUENCIES)
     waves = np.cos(2 * np.pi * np.multiply.outer(frequencies, lags))
     spectrum: npt.NDArray[np.float64] = correlation[0] + 2 * waves @ correlation[1:]

@@ -1,7 +1,7 @@
-"""The autocovariance of noise from small blocks, of which the image was taken out as polynomials.
+"""The autocovariance of noise from small blocks, after subtracting fitted polynomials.
 
-What is taken out of a block takes some of the noise along. How much of each lag is a linear
-function of the autocovariance itself, so that it can be solved for it.
+The polynomials also remove some of the noise. The loss at each lag is a linear function of the
+autocovariance, so that a linear solve corrects it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Blocks whose spectra are held at once.
+#: Number of blocks whose spectra are in memory at once.
 _AT_ONCE = 256
 
 
 class DetrendedBlocks:
-    """Blocks of one size, of which polynomials up to second degree are taken out.
+    """Blocks of one size, from which fitted polynomials of up to second degree are subtracted.
 
-    With Q the orthonormal polynomials on a block, M = I - QQ' takes them out, and the residual of
-    stationary noise of covariance C has the covariance MCM. Its sums over pairs of voxels at the
-    same lag are linear in the autocovariance c, as C is; `autocovariance` solves for c, taken for
-    zero beyond `reach`.
+    With Q the orthonormal polynomials on a block, M = I - QQ' subtracts their fit, and the residual
+    of stationary noise of covariance C has the covariance MCM. Its sums over pairs of voxels at the
+    same lag are linear in the autocovariance c, as C is; `autocovariance` solves for c, which is
+    assumed to be zero beyond `reach`.
 
-    Lags are held as vectors: one of each pair of opposite lags, zero first (see `unfold`).
+    Lags are stored as vectors: one of each pair of opposite lags, zero first (see `unfold`).
 
     Parameters
     ----------
@@ -57,15 +57,15 @@ class DetrendedBlocks:
                 for s in terms
             ]
         )
-        #: how many pairs of voxels there are at each lag
+        #: number of pairs of voxels at each lag
         self._counts = _outer(
             (n - np.abs(np.arange(-r, r + 1))).astype(float)
             for n, r in zip(size, reach, strict=True)
         )
         self._matrix = self._relation(lines, terms)
-        # once: that takes most of a solution's time
+        # factorised once, since that takes most of the time of a solution
         self._factors = linalg.lu_factor(self._matrix)
-        #: where the products of direct neighbours are, one an axis
+        #: indices of the products of direct neighbours, one for each axis
         self.neighbours = self._neighbours()
         pairs_of = self._counts[len(self._counts) // 2 :]
         self._finest = np.zeros(len(self._matrix))
@@ -75,7 +75,7 @@ class DetrendedBlocks:
     def split(
         self, blocks: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
-        """Return what blocks hold of each polynomial but the constant, and what is left of them.
+        """Return the coefficients of the non-constant polynomials, and the residual of blocks.
 
         `blocks`: shape (n, n_voxels).
         """
@@ -100,30 +100,30 @@ class DetrendedBlocks:
         return sums
 
     def autocovariance(self, products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the autocovariance that leads to such products, (..., n_half)."""
+        """Return the autocovariance for sums of products, (..., n_half)."""
         return np.asarray(linalg.lu_solve(self._factors, products.T).T, np.float64)
 
     def energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
-        """Return the sum of squares that is expected of a residual."""
+        """Return the expected sum of squares of a residual."""
         return float(self._matrix[0] @ autocovariance)
 
     def relative_variance(
         self, products: npt.NDArray[np.float64], autocovariance: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.float64]:
-        """Return the variance in each block over that of an autocovariance, (n,).
+        """Return the variance in each block, relative to that of an autocovariance, (n,).
 
-        From what is left of the variance without that of neighbours: it holds least of the image.
+        Only the part of the variance that neighbours do not share is used: it contains least image.
         """
         expected = self._finest @ self._matrix @ autocovariance
         relative: npt.NDArray[np.float64] = products @ self._finest / expected
         return relative
 
     def energy_spread(self, autocovariance: npt.NDArray[np.float64]) -> float:
-        """Return about the standard deviation of a residual's sum of squares, of normal noise."""
+        """Return the approximate spread of a residual's sum of squares, for normal noise."""
         return float(np.sqrt(2 * self._counts @ self.unfold(autocovariance).ravel() ** 2))
 
     def coarse_energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
-        """Return the sum of squares that noise is expected to have in the polynomials."""
+        """Return the expected sum of squares of the polynomials, for noise alone."""
         own = np.einsum("ttl->tl", self._overlaps)[1:].sum(0)
         return float(own @ self.unfold(autocovariance).ravel())
 
@@ -141,7 +141,7 @@ class DetrendedBlocks:
     def _relation(
         self, lines: list[npt.NDArray[np.float64]], terms: list[tuple[int, ...]]
     ) -> npt.NDArray[np.float64]:
-        """Return the matrix from an autocovariance to the products that it leads to."""
+        """Return the matrix from an autocovariance to the expected sums of products."""
         triples = [_triples(q, r) for q, r in zip(lines, self.reach, strict=True)]
         # the covariance of residuals, (I - QQ') C (I - QQ'), term by term: C, QQ'C and CQQ', ...
         once = sum(reduce(np.kron, [g[i] for g, i in zip(triples, t, strict=True)]) for t in terms)
@@ -157,7 +157,7 @@ class DetrendedBlocks:
 
 @lru_cache(maxsize=8)
 def detrended_blocks(size: tuple[int, ...], reach: tuple[int, ...]) -> DetrendedBlocks:
-    """Return `DetrendedBlocks`, made once: that takes longer than to use it."""
+    """Return `DetrendedBlocks`, cached because creating it takes longer than using it."""
     return DetrendedBlocks(size, reach)
 
 

@@ -36,59 +36,59 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Bytes of a volume up to which all of it is read: from disk, or through a correction, a block by
-#: itself takes about as long as thousands of them.
+#: Maximum size of a volume that is read as a whole, in bytes: from disk or through a correction,
+#: reading one block takes about as long as reading thousands.
 _READ_WHOLE = 2**26
 
-#: Flat blocks that say how the variance depends on the grey value, at least.
+#: Minimum number of flat blocks for fitting the variance against the grey value.
 _FEWEST_PAIRED = 60
 
-#: Growth of the variance over the grey values, in variances, from which on it is taken for real.
+#: Minimum growth of the variance over the grey values, relative to the variance, to be accepted.
 _STEEP = 0.25
 
-#: Relative standard error of the deviation from which on it is in doubt.
+#: Relative standard error of the noise standard deviation above which the estimate is doubtful.
 _UNSURE = 0.1
 
-#: Flat places below which the noise is in doubt.
+#: Number of flat regions below which the estimate is doubtful.
 _FEW = 10
 
-#: By how much the variance may differ between flat places, relatively.
+#: Maximum relative difference of the variance between flat regions.
 _UNLIKE = 0.4
 
-#: Counts of a voxel below which their noise is skewed too much to be drawn as normal noise.
+#: Number of counts per voxel below which the noise is too skewed to be simulated as normal.
 _FEW_COUNTS = 10
 
-#: Correlation at the largest lag along an axis from which on the noise goes on beyond it.
+#: Correlation at the largest lag along an axis above which the noise extends beyond it.
 _FAR = 0.2
 
-#: The noise of flat places is no more than so many times that of differences of neighbours, where
-#: these are independent: else what varies there is image.
+#: Maximum ratio of the noise in flat regions and that from differences of neighbours, if these are
+#: independent: a higher ratio means that image structure was included.
 _AGREEING = 1.5
 
-#: Share of the values that are the highest of all from which on it is worth a word.
+#: Minimum share of voxels with the maximum value for a note.
 _SATURATED = 0.01
 
-#: Share of the quarters of flat blocks by whose differences of neighbours the noise is diagnosed,
-#: and how many there are at least: of fewer, rings in a small scan are not found.
+#: Share of the quarters of flat blocks that are used for the diagnosis, and their minimum number:
+#: with fewer, rings in a small scan are not found.
 _CALMEST, _AT_LEAST = 0.25, 160
 
-#: Every how many of the blocks that were drawn is looked at for whole counts.
+#: One in this many of the drawn blocks is used to find counts.
 _EVERY = 4
 
 
 def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) -> NoiseModel:
-    """Estimate the noise of a volume from its flattest places.
+    """Estimate the noise of a volume from its flattest regions.
 
-    Blocks are drawn at random, and polynomials of second degree taken out of each. The blocks that
-    hold least of the polynomials are flat: what is left of them is nearly independent of that, so
-    that noise is found neither too strong (from edges) nor too weak (from the calmest noise). As
-    many are taken as hold no more of the polynomials than the noise so found would have there,
-    which depends on the noise and so is found by trying. What the polynomials took along of the
-    noise is made up for by a linear solve. Blocks that differ from the others in energy or in
-    correlation are left out on both sides of the median, by the spread of the lower half.
+    Blocks are drawn at random, and polynomials of second degree are fitted to each and subtracted.
+    Blocks with the smallest polynomials are flat: their residual is nearly independent of the
+    polynomials, so that the noise is neither overestimated (from edges) nor underestimated (from
+    the calmest noise). A block is flat if its polynomials are no larger than those of the noise
+    alone, which depends on the noise and is therefore found iteratively. The noise removed by the
+    polynomials is corrected by a linear solve. Outliers in energy or correlation are excluded on
+    both sides of the median, by the spread of the lower half.
 
-    That weakly textured patches tell the noise, and are found by a threshold that depends on the
-    noise, is from [1]_; there for independent noise and by gradients.
+    Selecting weakly textured patches by a threshold that depends on the noise is from [1]_, there
+    for white noise and with gradients.
 
     Parameters
     ----------
@@ -96,15 +96,15 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
         2D or 3D, with or without leading axes, of any real dtype and without NaN; at least 6
         pixels in y and x. Of a large one only blocks are read.
     seed : int, optional
-        Start of the random numbers that choose the blocks.
+        Seed of the random positions of the blocks.
     slicewise : bool, optional
-        Look within slices alone, for a stack whose slices have little to do with each other: of
-        the noise of neighbouring slices nothing is said then.
+        Use slices separately, for a stack of unrelated slices: the correlation between slices is
+        not estimated then.
 
     Returns
     -------
     NoiseModel
-        With `doubts` where there is too little noise or no flat place.
+        With `doubts` if there is too little noise or no flat region.
 
     Raises
     ------
@@ -138,11 +138,11 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
         doubts.append("Most neighbouring voxels have equal values: rounding hides the noise.")
     even = even_ones(kind, blocks, used)
     plain = blocks
-    # where there is hardly a flat block, image would be taken for noise that grows
+    # with few flat blocks, image structure could pass for noise that grows with the grey value
     sure = flatness <= flat_below(kind) and len(used) >= _FEWEST_PAIRED
     offset, slope = _variance_line(kind, used, even) if sure else (1.0, 0.0)
     if slope:
-        # where it is brighter, there is more noise in what is flat too
+        # brighter flat regions have more noise
         usual = offset + slope * drawn.mean
         weights = usual / np.maximum(offset + slope * blocks.means, 0.1 * usual)
         blocks = blocks.weighted(weights)
@@ -168,9 +168,9 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
 def _second_differences(
     values: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return those of blocks along y and along x, each (n, z, y, x).
+    """Return the second differences of blocks along y and along x, each (n, z, y, x).
 
-    They remove what is left of the image. White noise of variance v has some of 1 + 4 + 1 times v.
+    They remove the remaining image. White noise of variance v becomes noise of variance 6 v.
     """
     along_y, along_x = (np.diff(values.astype(np.float64), 2, axis=axis) for axis in (2, 3))
     return along_y, along_x
@@ -183,9 +183,9 @@ def _residuals(kind: DetrendedBlocks, blocks: FlatBlocks) -> npt.NDArray[np.floa
 def _calmest_quarters(
     kind: DetrendedBlocks, blocks: FlatBlocks
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Return the quarters of blocks that hold least of the image, (n, z, y, x), and where.
+    """Return the flattest quarters of blocks, (n, z, y, x), and their positions.
 
-    Where no block is flat, some of its quarters may be.
+    If no block is flat, some of its quarters may be.
     """
     values, middle = _residuals(kind, blocks), [n // 2 for n in kind.size[-2:]]
     shifts = [(y, x) for y in (0, middle[0]) for x in (0, middle[1])]
@@ -193,7 +193,7 @@ def _calmest_quarters(
         [values[:, :, y : y + middle[0], x : x + middle[1]] for y, x in shifts]
     )
     corners = np.concatenate([blocks.corners[:, -2:] + shift for shift in shifts])
-    # averages over parts show edges and slopes through the noise
+    # averages over parts show edges and gradients in spite of the noise
     parts = [
         part.mean((1, 2, 3))
         for half in np.array_split(quarters, 2, axis=2)
@@ -205,7 +205,7 @@ def _calmest_quarters(
 
 
 def _count_in(kind: DetrendedBlocks, blocks: FlatBlocks, drawn: Drawn) -> float | None:
-    """Return the grey value of one count, where values are counts; see `find_count`."""
+    """Return the grey value of one count, if the values are counts; see `find_count`."""
     flattest = blocks.take(slice(max(len(blocks) // 4, FEWEST)))
     along_y, along_x = _second_differences(_residuals(kind, flattest))
     variances = ((along_y**2).mean((1, 2, 3)) + (along_x**2).mean((1, 2, 3))) / 12
@@ -216,9 +216,9 @@ def _count_in(kind: DetrendedBlocks, blocks: FlatBlocks, drawn: Drawn) -> float 
 def _diagnosis(
     volume: Volume, kind: DetrendedBlocks, blocks: FlatBlocks, model: NoiseModel, drawn: Drawn
 ) -> NoiseDiagnosis:
-    """Return what differences of neighbours tell of the noise.
+    """Return the diagnosis of the noise from differences of neighbours.
 
-    The correlation along an axis is that of second differences across it: these keep it as it is.
+    The correlation along an axis is that of second differences across it, which preserve it.
     """
     values, corners = _calmest_quarters(kind, blocks)
     across_y, across_x = _second_differences(values)
@@ -245,7 +245,7 @@ def _when_binned(model: NoiseModel) -> float:
     y, x = (n // 2 for n in slices.shape)
     if min(y, x) < 3:
         return 1.0
-    # how often two voxels of two bins lie so far apart
+    # number of voxel pairs of two bins at each distance
     pairs = np.outer((1, 2, 1), (1, 2, 1))
     own, below, beside = (
         float((pairs * slices[y + v - 1 : y + v + 2, x + u - 1 : x + u + 2]).sum())
@@ -267,14 +267,14 @@ def _variance_line(
     span = np.subtract(*np.percentile(even.means, (95, 5)))
     if low <= 0 or slope * span < _STEEP * variance:
         return variance, 0.0
-    # through the middle of the blocks; the median of variances would be below their mean
+    # through the mean of the blocks; the median of variances would be below their mean
     return float(variances.mean() - slope * even.means.mean()), float(slope)
 
 
 def theil_sen(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median of the slopes between all pairs, and its lower limit, 99 % certain.
+    """Return the median slope between all pairs, and its lower 99 % confidence limit.
 
-    SciPy has it in a package that takes half a second to import.
+    SciPy's function is in a package that takes half a second to import.
     """
     first, second = np.triu_indices(len(x), 1)
     run = x[second] - x[first]
@@ -313,13 +313,13 @@ def _model(
     root = np.sqrt(len(blocks))
     deviation = np.sqrt(found[0])
     deviation_error = float(each[:, 0].std() / root / (2 * deviation))
-    # of a ratio, to first order
+    # error of a ratio, to first order
     error = (each - each[:, :1] * (found / found[0])).std(0) / root / found[0]
     if deviation_error > _UNSURE * deviation or len(blocks) < _FEW:
         doubts.append(
             f"The noise was estimated from only {readable_count(len(blocks), 'flat region')}."
         )
-    # a Poisson variable's variance over the square of what one count is
+    # for Poisson noise, variance divided by the square of the grey value of a count
     counts = found[0] / line[1] ** 2 if line[1] else np.inf
     if counts < _FEW_COUNTS:
         doubts.append(
@@ -358,21 +358,21 @@ def _model(
 
 
 def _is_of_few_counts(residual: npt.NDArray[np.float32]) -> bool:
-    """Return whether noise is as skewed as that of few counts, which is one over their root.
+    """Return whether the noise is as skewed as that of few counts: skewness 1 / sqrt(counts).
 
-    It tells them also where grey values in flat places differ too little for a line over them.
+    This also works if grey values in flat regions differ too little for fitting the variance.
     `residual`: shape (n, n_voxels).
     """
     values = residual.astype(np.float64)
     unit = np.mean(values**2) ** 1.5
     cubes = np.mean(values**3, axis=1) / unit
-    # beyond chance
+    # significantly more than by chance
     limit = max(1 / np.sqrt(_FEW_COUNTS), 3 * cubes.std() / np.sqrt(len(cubes)))
     return bool(cubes.mean() > limit)
 
 
 def _furthest(kind: DetrendedBlocks) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the place of the largest lag along each axis that has several."""
+    """Return the index of the largest lag along each axis with several lags."""
     axes = "zyx"[-len(kind.reach) :]
     places = []
     for number, (axis, reach) in enumerate(zip(axes, kind.reach, strict=True)):
@@ -389,7 +389,7 @@ def _rim(
     corners: npt.NDArray[np.int64],
     strength: npt.NDArray[np.float64],
 ) -> tuple[float, float]:
-    """Return the deviation in the outer half of flat places over the inner one, and its error."""
+    """Return the ratio of the noise in the outer and inner half of flat regions, and its error."""
     middles = corners[:, -2:] + np.array(kind.size[-2:]) / 2
     radius = np.hypot(*(middles - np.array(volume.shape[-2:]) / 2).T)
     is_outer = radius > np.median(radius) if len(radius) else np.zeros(0, bool)
@@ -404,9 +404,9 @@ def _rim(
 def _by_slice(
     volume: Volume, kind: DetrendedBlocks, blocks: FlatBlocks, variances: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the deviation in every slice, NaN where no block tells.
+    """Return the noise standard deviation in every slice, NaN for slices without flat blocks.
 
-    `variances`: of the blocks. Differences of neighbours say how the slices of each share them.
+    `variances`: of the blocks, divided among their slices by the differences of neighbours.
     """
     if volume.n_spatial == 2:
         return np.empty(0)
@@ -416,7 +416,7 @@ def _by_slice(
         return found
     residual = blocks.residual.reshape(len(blocks), *kind.size)
     fine = sum((np.diff(residual, axis=axis) ** 2).mean((2, 3)) for axis in (2, 3))
-    # the polynomials take more from the ends of a block
+    # the polynomials remove more of the noise at the ends of a block
     mean = fine.mean(0)
     fine *= np.divide(variances.mean(), mean, out=np.full_like(mean, np.nan), where=mean > 0)
     numbers = (blocks.corners[:, -3, None] + np.arange(depth)).ravel()
