@@ -29,26 +29,26 @@ _RUNS = ("row_start", "begin", "end", "part")
 class SlabParts(NamedTuple):
     """The connected components of the void in a slab, by the indices of their first voxels."""
 
-    faces: tuple[Runs, Runs]  # what they are in the first slice and in the last one
-    marked: npt.NDArray[np.int64]  # those that are marked
-    # of all that lie in these slices, in their order: which, how many voxels, whether marked
+    faces: tuple[Runs, Runs]  # components in the first and in the last slice
+    marked: npt.NDArray[np.int64]  # marked components
+    # components in the first or last slice, sorted: index, voxels, whether marked
     shared: npt.NDArray[np.int64]
     voxels: npt.NDArray[np.int64]
     is_marked: npt.NDArray[np.bool_]
-    totals: tuple[int, int, int]  # of all: how many, voxels of marked ones, of others
+    totals: tuple[int, int, int]  # number of components, voxels of marked and of other ones
 
 
 def first_voxels(runs: Runs) -> npt.NDArray[np.int64]:
-    """Return the number of the first voxel of each part, counted over the slab."""
+    """Return the flat index of the first voxel of each component in the slab."""
     first = np.empty(runs.count, np.int64)
-    # of the runs of a part the first stays
+    # assigned in reverse order, so that the first run of each component remains
     first[runs.part[::-1]] = np.arange(runs.part.size)[::-1]
     row = np.searchsorted(runs.row_start, first, side="right") - 1
     return row * runs.shape[2] + runs.begin[first]
 
 
 def parts_of(runs: Runs, marked: npt.NDArray[np.bool_]) -> SlabParts:
-    """Return the parts that the runs of a slab belong to, some of them marked."""
+    """Return the components of the runs of a slab, with `marked` for each component."""
     first: Any = first_voxels(runs)
     voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
     faces = [runs.face(last=last) for last in (False, True)]
@@ -73,10 +73,10 @@ def parts_on_gpu(
     where: tuple[int, int],
     threads: KernelThreads,
 ) -> SlabParts:
-    """Return the parts of a slab as a GPU has found and marked them.
+    """Return the components of a slab that were found and marked on a GPU.
 
-    `on_gpu`, `phase`: what they are the parts of, there and here; not of use afterwards there.
-    `where`: slices of the slab in it, outside of which there is no void.
+    `on_gpu`, `phase`: phase labels on the GPU (overwritten) and on the host. `where`: range of the
+    slab's slices in these; the other slices contain no void.
     """
     plane = phase[0].size
     before = where[0] * plane

@@ -345,7 +345,7 @@ def _predicted(
 
 
 def reduce_block(paths: Paths, where: tuple[int, Block]) -> tuple[None, Timing]:
-    """Compute a block of a coarser level."""
+    """Compute a block of a coarser pyramid level."""
     timer, (level, block) = StageTimer(), where
     with timer.stage("coarser levels"):
         if Path(paths.scratch).is_dir():
@@ -356,7 +356,7 @@ def reduce_block(paths: Paths, where: tuple[int, Block]) -> tuple[None, Timing]:
 def examine(
     paths: Paths, noise: NoiseDiagnosis, dimensions: int, seed: int, moments: tuple[float, float]
 ) -> tuple[Residual, Timing]:
-    """Examine the residual and the result."""
+    """Examine the residual, noisy minus denoised."""
     timer = StageTimer()
     with timer.stage("examination"):
         with trusting(paths.trust):
@@ -383,7 +383,7 @@ def _tell(file: Path, scans: list[npt.NDArray[Any]], denoised: Any) -> None:
         "count": noisy.size,
         "sum": total,
         "square": square,
-        # of each scan
+        # one digest for each scan
         "blake2b": [
             hashlib.blake2b(np.ascontiguousarray(each).data, digest_size=16).hexdigest()
             for each in scans

@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from hushpore.io.zarr.image import Block
     from hushpore.runs.scan_recipe import ScanRecipe
 
-    #: Tasks that are done and tasks in all.
+    #: Yields progress; returns the results of all tasks.
     Counted: TypeAlias = Generator[Event, None, list[Any]]
 
-#: Shares of the whole that are over after each part.
+#: Fraction of the job that is complete after each stage.
 _CONVERTED, _MEASURED, _LEARNT, _PREDICTED, _RESTORED = 0.05, 0.1, 0.4, 0.85, 0.9
 _COARSER = 0.97
 
@@ -83,24 +83,23 @@ def denoise_on(
 ) -> Job:
     """Denoise a scan on a cluster, as `hushpore.denoise` does on one machine.
 
-    The values are those that one machine predicts with the same model. Where the client dies or the
-    cluster is lost, the same call goes on from the blocks that are written.
+    The result has the values that one machine predicts with the same model. If the client dies or
+    the cluster is lost, the same call resumes from the blocks that were written.
 
-    `where`: see `hushpore.cluster.connection.connect`. `scan`: an OME-Zarr folder, by a path that
-    is the same on all workers; what is of another format is converted first, beside the result. So
-    is a second scan of the same thing, which the settings name by its path, or that lies beside the
-    volume.
-    `path`: where to write, a name that ends in ``.zarr``, on a disk that all workers see. The
-    record of the job is written beside it as JSON. `settings`: how to denoise; to restore detail
-    takes 4 bytes a voxel more of that disk until it is complete. `device`: as for
-    `hushpore.denoise`, on each worker. `series`: which of several image stacks, as for
-    `hushpore.read`. `memory`: GB for each process, where they are started here. `overwrite`:
-    replace an OME-Zarr folder of that name. `trust`: as for `hushpore.read`, of the scan and of
-    files that the settings name.
+    `where`: see `hushpore.cluster.connection.connect`. `scan`: an OME-Zarr folder under a path that
+    is the same on all workers; other formats are converted first, beside the result. The same holds
+    for a repeat scan, which the settings name by path or which is attached to the volume.
+    `path`: path of the result, ending in ``.zarr``, on a disk that all workers see. The record of
+    the job is written beside it as JSON. `settings`: settings of the denoising; detail restoration
+    needs 4 more bytes per voxel on this disk while the job runs. `device`: device of each worker,
+    as for `hushpore.denoise`. `series`: which of several image stacks, as for `hushpore.read`.
+    `memory`: memory limit in GB of each process that is started here. `overwrite`: replace an
+    existing OME-Zarr folder. `trust`: as for `hushpore.read`, for the scan and the files named in
+    the settings.
     Yields: as on one machine; timings are those of the workers.
-    Returns: its volume lies on disk.
+    Returns: the result, with its volume as a lazy array.
     Raises InputError, OutputError, MemoryLimitError: as on one machine; DeviceError if the cluster
-    cannot be reached, or is lost; the same call then goes on; MissingPackageError if
+    cannot be reached or is lost, and the same call then resumes the job; MissingPackageError if
     dask.distributed or zarr is not installed.
     """
     import_zarr()
@@ -167,14 +166,14 @@ class _Denoising:
         """Run the job and return its result, still with the noisy volume."""
         name = f"{self.volume.name} denoised"
         empty = np.broadcast_to(np.float32(0), self.volume.shape)
-        # blocks come one by one: no layer of them is ever in memory
+        # no memory limit for a layer of blocks, since blocks are written one by one
         self.image = ZarrImage.begin(
             self.paths.content,
             self.volume.replace(empty, name=name),
             are_labels=False,
             memory=math.inf,
         )
-        # what cannot be used is said before anything is computed
+        # report unusable inputs before anything is computed
         self.volume = self.paths.attach(self.volume, self.settings)
         PlaneReader(
             self.volume, self.settings.dimensions, load_second_scan(self.volume, self.settings)
@@ -185,7 +184,7 @@ class _Denoising:
             )
         self.devices = ", ".join(sorted({name for name, _ in arithmetic.values()}))
         dtypes = {dtype for _, dtype in arithmetic.values()}
-        # blocks in different arithmetic would show where they meet
+        # blocks computed in different precisions would show seams
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
         padding = find_fill_value(self.volume)
         if padding is not None:
@@ -254,10 +253,10 @@ class _Denoising:
             self.notes += notes
             return TrainingResult(outcome, noise, notes, where)
         settings = self.settings
-        # of values that are not finite nothing can be made, with a model neither
+        # measured with a given model too, since values that are not finite are an error
         scale = yield from self._measure()
         if settings.model:
-            # the workers may not see the file of the user
+            # workers may not be able to read the user's file
             given = file.with_name("given.safetensors")
             trained = load_model(settings.model)
             trained.save(given, overwrite=True)
@@ -295,7 +294,7 @@ class _Denoising:
         tasks = spread(self.client, remote.measure_block, blocks, self.paths)
         found: list[list[remote.Measured]] = yield from self._timed(tasks, _MEASURED)
         scans = [self.volume, self.paths.second(self.volume)]
-        # the first gives the scale of both; of the second it is looked at alone
+        # the first scan gives the scale of both; the second is only checked
         scale, *_ = [
             scale_of(measured, volume or self.volume)
             for measured, volume in zip(zip(*found, strict=True), scans, strict=False)
@@ -309,7 +308,7 @@ class _Denoising:
             return
         folder = Path(self.paths.scratch, "unrestored.ome.zarr")
         empty = self.volume.replace(np.broadcast_to(np.float32(0), self.volume.shape))
-        # of the blocks of the result
+        # with the same blocks as the result
         ZarrImage.begin(folder, empty, are_labels=False, memory=math.inf)
         self.paths = dataclasses.replace(self.paths, unrestored=str(folder))
 
@@ -352,7 +351,8 @@ class _Denoising:
         options = PredictionOptions(self.device, self.dtype, core, augment)
         self.progress = Progress("denoising", written, len(blocks), "blocks", _LEARNT)
         with loss_explained():
-            # by its file, so that it can be read again; each worker gets it once
+            # loaded from its file, so that a lost worker's copy can be loaded again; each worker
+            # receives it once
             file = str(Path(self.paths.scratch, "model.safetensors"))
             shared = self.client.submit(load_model, file, pure=False)
         tasks = spread(self.client, remote.denoise_block, missing, self.paths, options, shared)
@@ -388,7 +388,7 @@ class _Denoising:
                 share = len(found) / max(begin.total - begin.done, 1)
                 fraction = begin.fraction + (end - begin.fraction) * min(share, 1.0)
                 self.progress = dataclasses.replace(begin, done=done, fraction=fraction)
-            # also while waiting, so that a cancel is noticed
+            # yield while waiting too, so that a cancel takes effect
             yield self.progress
         return found
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Gpus(NamedTuple):
-    """What workers have for a segmentation."""
+    """The GPUs of all workers, as used by a segmentation."""
 
-    device: str = ""  # as each of them names its own; empty where the CPU does all
-    names: tuple[str, ...] = ()  # of the devices, one a worker
-    slices: int | None = None  # that the smallest holds
-    problem: str = ""  # why the CPU does all, though a GPU was asked for
+    device: str = ""  # device name, the same on each worker; empty: CPU only
+    names: tuple[str, ...] = ()  # names of the GPUs, one per worker
+    slices: int | None = None  # slices that fit into the smallest GPU
+    problem: str = ""  # why the CPU is used although a GPU was requested
 
 
 class _Found(NamedTuple):
@@ -35,7 +35,7 @@ class _Found(NamedTuple):
 
 @contextmanager
 def _opened(device: str) -> Iterator[Gpu]:
-    """Open the GPU of this worker, for as long as a ``with`` block lasts."""
+    """Open the GPU of this worker for the duration of a ``with`` block."""
     backend = choose_backend(device)
     try:
         yield Gpu.of(backend)
@@ -44,10 +44,10 @@ def _opened(device: str) -> Iterator[Gpu]:
 
 
 def on_gpu_or_cpu(device: str, work: Callable[[Gpu | None], dict[str, Any]]) -> dict[str, Any]:
-    """Do a task on the GPU of this worker, and where its memory runs out on the CPU.
+    """Run a task on the GPU of this worker; on the CPU if GPU memory runs out.
 
-    `device`: empty where there is no GPU. `work`: given a GPU, or None for the CPU.
-    Returns what it reports; with ``ran_out`` where memory did.
+    `device`: name of the GPU; empty: CPU. `work`: the task, called with the GPU or None (CPU).
+    Returns its report, with ``ran_out`` if GPU memory ran out.
     """
     if not device:
         return work(None)
@@ -55,7 +55,7 @@ def on_gpu_or_cpu(device: str, work: Callable[[Gpu | None], dict[str, Any]]) -> 
         with _opened(device) as gpu:
             return work(gpu)
     except HushporeError:
-        # too little memory of the host, which the CPU has not more of
+        # host memory ran out, so the CPU would fail too
         raise
     except Exception as error:
         if not is_out_of_memory(error):
@@ -64,9 +64,9 @@ def on_gpu_or_cpu(device: str, work: Callable[[Gpu | None], dict[str, Any]]) -> 
 
 
 def gpus_of(client: Client, device: str, plane: int) -> Gpus:
-    """Return the GPUs of all workers, where they are asked for and can be used.
+    """Return the GPUs of all workers, if they were requested and can be used.
 
-    `device`: as a user names it; only a GPU that is asked for is used. `plane`: voxels of a slice.
+    `device`: device name from the user; GPUs are used only on request. `plane`: voxels per slice.
     Raises DeviceError if a worker has no GPU.
     """
     if not device.startswith("cuda"):
@@ -83,7 +83,7 @@ def gpus_of(client: Client, device: str, plane: int) -> Gpus:
 
 
 def _look(device: str) -> _Found:
-    """Look at the GPU of this worker."""
+    """Return name and free memory of the GPU of this worker, or why it cannot be used."""
     backend = choose_backend(device)
     try:
         Gpu.of(backend)

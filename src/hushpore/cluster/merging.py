@@ -1,34 +1,32 @@
-"""Merging basins into pores, up a tree of ranges of slabs, and what every basin became.
+"""Merging of basins into pores along a binary tree of slab ranges, and the SNOW peaks of slabs.
 
-It stays small: what can be decided within a range of slabs is, and the rest goes up.
+Each range of slabs decides all merges that it can. Only undecided groups and edges are passed up
+the tree, so that the data stay small.
 
-One machine goes through all edges between basins, from the widest neck to the narrowest, and merges
-two where the lower of their peaks rises above the neck by no more than h
-(`hushpore.pores.watershed.merging`). A range of slabs knows of a basin that does not reach its
-faces all that will ever be known, and can go through its edges in the same order. Two groups of
-basins are then
+On one machine, all edges between basins are processed from the widest neck to the narrowest, and
+two basins merge if the lower of their peaks rises above the neck by at most h
+(`hushpore.pores.watershed.merging`). A basin that does not reach the faces of a range is completely
+known there, so its edges can be processed in the same order. Two groups of basins are then
 
-- both *closed*, all of their basins known: decided as on one machine;
-- one closed (A) and one open (B). If A rises above the neck by no more than h, they merge, whatever
-  B turns out to be: the lower of the two can rise no higher. If A rises higher, and B by what is
-  known of it does too, they never merge, since peaks only rise and necks only narrow. Else it
-  depends on what lies beyond the faces: the edge is kept, and A is open from here on;
-- both open: never, if both are known to rise higher; else the edge is kept.
+- both *closed* (all of their basins are completely known): decided as on one machine;
+- one closed (A) and one open (B). If A rises above the neck by at most h, they merge, whatever the
+  final height of B, since the lower of the two rises no higher. If A rises higher, and the known
+  part of B does too, they never merge, since peaks only rise and necks only narrow. Otherwise the
+  decision depends on voxels beyond the faces: the edge is kept, and A is open from then on;
+- both open: never merged if both are known to rise higher; otherwise the edge is kept.
 
-What is open goes up, with the edges that are kept, and two ranges side by side become one, in which
-fewer reach a face. That A and B are one from the beginning, and not from that neck on, changes no
-other decision: let A rise above the neck e by no more than h. An edge f before e (its neck is no
-narrower) that leads from A elsewhere was decided against, for good, and a higher A decides no
-otherwise. One that leads from B to C merged them if B or C rises above f by no more than h. With A
-in B that can differ only where A is the higher; but A rises above e by no more than h, so above f
-too, and so did B: they merge both with A and without. After e they are one anyway.
+Open groups and kept edges are passed up, where two neighbouring ranges become one and fewer groups
+reach a face. Treating A and B as one from the beginning, instead of from their neck e on, changes
+no other decision. Let A rise above e by at most h. An edge f before e (with a neck at least as
+wide) from A to another group was rejected for good, and a higher A would not change that. An edge f
+from B to C merges them if B or C rises above f by at most h. Joining A to B can change this only if
+A is the higher one; but A rises above e, and so above f, by at most h, and B then did too: B and C
+merge with and without A. After e, A and B are one group anyway.
 
-The comparisons hold as they are rounded, since rounding keeps the order of differences.
+Rounding does not change the comparisons, since it preserves the order of differences.
 
-A merging from markers is the same with peaks of infinite height where there is a marker, and of
-none elsewhere.
-
-The peaks of slabs by the rule of SNOW, of which some lie in the middle between slabs.
+Merging from markers works in the same way, with peaks of infinite height in marked basins and of
+minus infinite height elsewhere.
 """
 
 from __future__ import annotations
@@ -52,19 +50,19 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.watershed.graph import Peaks
 
-#: Columns of edges beside the groups that they join.
+#: Columns of edges besides the groups that they join.
 _OF_EDGES = ("a", "b", "saddle", "contacts", "partial")
 
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """What a range of slabs leaves undecided: groups of basins, and edges between them."""
+    """Undecided merges of a range of slabs: groups of basins, and edges between them."""
 
-    # (n,), int64: sorted numbers of groups; where a basin of it reaches a face that basin's
+    # (n,), int64: sorted numbers of groups; the number of its basin at a face, if it has one
     group: npt.NDArray[np.int64]
-    root: npt.NDArray[np.int64]  # (n,), int64: the highest basin of a group, as far as it is known
+    root: npt.NDArray[np.int64]  # (n,), int64: the highest known basin of a group
     radius: npt.NDArray[np.float64]  # (n,), float64: the distance at its peak
-    # (n,), bool: whether the basin reaches the first face, and the last one
+    # (n,), bool: whether the basin reaches the first face, and the last face
     low: npt.NDArray[np.bool_]
     high: npt.NDArray[np.bool_]
     # (edges,), int64: groups
@@ -76,7 +74,7 @@ class Reduced:
     # (edges,), float32 and int64: squared distance at the neck; contacts of voxels
     saddle: npt.NDArray[np.float32]
     contacts: npt.NDArray[np.int64]
-    # (edges,), bool: whether there may be more of an edge elsewhere: both basins reach a face
+    # (edges,), bool: whether the edge may continue in another range: both basins reach a face
     partial: npt.NDArray[np.bool_]
 
     @property
@@ -86,11 +84,11 @@ class Reduced:
 
 
 def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
-    """Decide what can be decided.
+    """Decide all merges that the known part of a range allows.
 
-    `whole`: of a range of slabs, all that is not decided. `h`: merge height in voxels.
-    Returns: what is still open; (n,), int64: for each group the group of `left` that it belongs to;
-    or where that is decided for good, the root of its pore.
+    `whole`: undecided groups and edges of a range of slabs. `h`: merge height in voxels.
+    Returns: the groups and edges that are still open; (n,), int64: for each group its group among
+    these, or the root of its pore if that is decided for good.
     """
     is_face = whole.low | whole.high
     ready = np.flatnonzero(~whole.partial & (whole.saddle >= 0))
@@ -98,7 +96,7 @@ def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
     order = ready[np.lexsort(by_rank)]
     parent = np.arange(whole.group.size)
     radius, root, opened = whole.radius.copy(), whole.root.copy(), is_face.copy()
-    # of a merged group the one of its groups that reaches a face
+    # the group that reaches a face, for each merged group; -1: none
     anchor = np.where(is_face, parent, -1)
     neck = np.sqrt(whole.saddle[order].astype(np.float64))
     u, v = (np.searchsorted(whole.group, ends[order]) for ends in (whole.u, whole.v))
@@ -121,13 +119,13 @@ def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
 
 
 def combine(first: Reduced, second: Reduced) -> Reduced:
-    """Put two ranges together, the second of which follows on the first; nothing is decided yet."""
+    """Combine two ranges of slabs, the second following the first, without deciding merges."""
     both = (first, second)
     group, row = np.unique(np.concatenate([each.group for each in both]), return_inverse=True)
     root, radius = (
         np.concatenate([getattr(each, name) for each in both]) for name in ("root", "radius")
     )
-    # of what both know the higher peak, and of equal ones the first
+    # for groups in both ranges take the higher peak, at equal height the first
     order = np.lexsort((root, -radius, row))
     best = order[np.searchsorted(row[order], np.arange(group.size))]
     low, high = np.zeros((2, group.size), np.bool_)
@@ -141,7 +139,7 @@ def combine(first: Reduced, second: Reduced) -> Reduced:
     partial = edges.pop("partial")
     whole = {name: column[~partial] for name, column in edges.items()}
     some = {name: column[partial] for name, column in edges.items()}
-    # parts of the same edge
+    # combine the parts of each edge
     key, which = number_keys((some["a"] << 32) | some["b"])
     a, b = key >> 32, key & 0xFFFFFFFF
     saddle, contacts = np.full(key.size, -1, np.float32), np.zeros(key.size, np.int64)
@@ -158,7 +156,7 @@ def look_up(
     numbers: npt.NDArray[np.int64],
     maps: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
 ) -> npt.NDArray[np.int64]:
-    """Replace numbers by what they become in one map, sorted keys and values, after another."""
+    """Replace numbers by a sequence of maps, each of sorted keys and their values."""
     for keys, values in maps:
         if keys.size:
             place = np.minimum(np.searchsorted(keys, numbers), keys.size - 1)
@@ -169,7 +167,7 @@ def look_up(
 def _first_between(
     whole: Reduced, edges: npt.NDArray[np.int64], becomes: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return of several edges between the same groups, in the order of their ranks, the first."""
+    """Return the first edge, in order of rank, between each two groups."""
     ends = np.stack(
         [becomes[np.searchsorted(whole.group, each[edges])] for each in (whole.u, whole.v)]
     )
@@ -201,7 +199,7 @@ def _contract(
             continue
         if opened[a]:
             a, b = b, a
-        # if one of them is open, b is
+        # from here on, b is open if either group is
         a_merges = radius[a] - neck[edge] <= h
         b_merges = radius[b] - neck[edge] <= h
         if not (a_merges or b_merges):
@@ -218,8 +216,8 @@ def _contract(
         parent[i] = _root(parent, i)
 
 
-# the same as in `hushpore.pores.watershed.merging`: numba takes up a kept kernel by the date of its
-# own file, and would not notice a change there
+# a copy of the function in `hushpore.pores.watershed.merging`: numba's cache checks only the date
+# of the kernel's own file and would miss a change there
 @kernel
 def _root(parent: npt.NDArray[np.int64], i: int) -> int:
     while parent[i] != i:
@@ -232,7 +230,7 @@ def _root(parent: npt.NDArray[np.int64], i: int) -> int:
 
 _REDUCED = tuple(each.name for each in fields(Reduced))
 
-#: What slabs tell of the peaks of their basins; of those at their faces other slabs may know more.
+#: Report entries on the peaks of a slab's basins; those at its faces may be higher in other slabs.
 _OF_PEAKS = ("inner", "inner_apart", "at_face", "at_face_squared", "at_face_apart")
 
 
@@ -243,11 +241,11 @@ def begin_merging(
     reaches: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
     table: dict[str, npt.NDArray[Any]],
 ) -> Report:
-    """Store what there is to merge within a slab, and tell of its peaks which lie apart.
+    """Store the groups and edges of a slab; returns its peaks and whether each is isolated.
 
     `basin`, `reaches`: sorted numbers of basins, and whether each reaches the first slice and the
-    one after the last. `table`: columns ``peak`` and ``peak_squared_distance`` of these, and ``a``,
-    ``b``, ``saddle``, ``contacts`` of their edges.
+    slice after the last. `table`: columns ``peak`` and ``peak_squared_distance`` of the basins, and
+    ``a``, ``b``, ``saddle``, ``contacts`` of their edges.
     """
     a, b, saddle = table["a"], table["b"], table["saddle"]
     peak_squared_distance = table["peak_squared_distance"]
@@ -278,7 +276,7 @@ def begin_merging(
 
 
 def peaks_of(reports: Sequence[Report]) -> Peaks:
-    """Do as `hushpore.pores.watershed.graph.count_peaks` does, of what slabs tell of peaks."""
+    """Count peaks as `hushpore.pores.watershed.graph.count_peaks`, from the reports of slabs."""
     told = {name: np.concatenate([each[name] for each in reports]) for name in _OF_PEAKS}
     number, row = np.unique(told["at_face"], return_inverse=True)
     squared = np.zeros(number.size, np.float32)
@@ -293,10 +291,10 @@ def peaks_of(reports: Sequence[Report]) -> Peaks:
 def merge_slab(
     blocks: Blocks, slab: int, h: float, marked: npt.NDArray[np.int64] | None, purpose: str
 ) -> Report:
-    """Merge what can be merged within a slab.
+    """Decide the merges within a slab.
 
-    `h`: merge height in voxels. `marked`: numbers of basins to merge to, whatever the height.
-    `purpose`: what tells this merging from others.
+    `h`: merge height in voxels. `marked`: numbers of marked basins; all others are merged into
+    these, whatever the height. `purpose`: name that distinguishes this merging from others.
     """
     whole = Reduced(*blocks.load("undecided", slab, *_REDUCED))
     if marked is not None:
@@ -306,7 +304,7 @@ def merge_slab(
 
 
 def union_ranges(blocks: Blocks, number: int, level: int, h: float, purpose: str) -> Report:
-    """Merge what two ranges of slabs left open, `number` and the next one of the level below."""
+    """Decide the merges between ranges ``2 * number`` and ``2 * number + 1`` of the level below."""
     below = f"{purpose}-open-{level - 1}"
     parts = [Reduced(*blocks.load(below, 2 * number, *_REDUCED))]
     if (blocks.folder / f"{below}-{2 * number + 1}.arrays").is_file():
@@ -323,7 +321,7 @@ def union_ranges(blocks: Blocks, number: int, level: int, h: float, purpose: str
 def roots(
     blocks: Blocks, slab: int, levels: int, numbers: npt.NDArray[np.int64], purpose: str
 ) -> npt.NDArray[np.int64]:
-    """Return the basin that stands for the pore of each basin of a slab, 0 for 0."""
+    """Return the root basin of the pore of each basin of a slab, 0 for 0."""
     names = ("keys", "values")
     maps = [blocks.load(f"{purpose}-map-{level}", slab >> level, *names) for level in range(levels)]
     return look_up(numbers, maps)
@@ -358,10 +356,11 @@ class _Distance:
 def find_slab_peaks(
     blocks: Blocks, slab: int, basins_before: Sequence[int], levels: int, purpose: str
 ) -> Report:
-    """Find the peaks of a slab, and the basins in which they lie.
+    """Find the SNOW peaks of a slab, and the basins that contain them.
 
-    `basins_before`: how many basins lie in the slabs before each slab; the last is the sum of all.
-    `levels`, `purpose`: of the merging at height 0, which tells how high each basin leads.
+    `basins_before`: number of basins in the slabs before each slab; the last entry is the total.
+    `levels`, `purpose`: those of the merging at height 0, which gives the peak height that each
+    basin leads to.
     """
     numbers = blocks.load("numbers", slab, "numbers")
     root = roots(blocks, slab, levels, numbers, purpose)

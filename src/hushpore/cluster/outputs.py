@@ -1,6 +1,6 @@
-"""From merged basins to a result: measures of pores slab by slab, labels in blocks, tables.
+"""Output of a segmentation: measures of pores from all slabs, labels in blocks, and tables.
 
-Tables of basins and of the edges between them are added up where rows are of the same ones.
+Tables of basins and of their edges are combined by adding up the rows of the same basin or edge.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ if TYPE_CHECKING:
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.io.zarr.image import Block
 
-#: Columns of the tables: of basins, of which the first are of their peaks, and of the edges between
-#: them; see `BasinGraph`.
+#: Columns of the tables: of the peaks of basins, of basins, and of edges; see `BasinGraph`.
 PEAKS = ("peak_squared_distance", "peak")
 BASINS = (*PEAKS, "closed_voxels", "sums", "crossings", "bounds")
 EDGES = ("a", "b", "saddle", "saddle_at", "contacts")
 
-#: A peak that lies in no slab: exits have theirs elsewhere.
+#: Placeholder for the peak of an exit, which lies in another slab.
 ELSEWHERE = np.iinfo(np.int64).max
 
 
 class Finished(NamedTuple):
-    """A segmentation that was written: its record and the text of the result."""
+    """A finished segmentation: its record and the text of the result."""
 
     provenance: dict[str, Any]
     headline: str
@@ -50,10 +49,11 @@ class Finished(NamedTuple):
 def join_tables(
     pieces: list[tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]],
 ) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
-    """Add up tables whose rows are of the same basins, by their numbers; row 0 is left out.
+    """Combine tables of basins by the numbers of the basins, without row 0.
 
-    `pieces`: number of each row of a table of basins, and the columns of it and of its edges.
-    Returns: (n,), int64, sorted; as given, but that edges join numbers (not rows), ``a < b``.
+    `pieces`: for each table the basin number of each row, and the columns of basins and edges.
+    Returns: sorted basin numbers (n,), int64, and the columns; edges join basin numbers instead of
+    rows, with ``a < b``.
     """
     basin, row = np.unique(
         np.concatenate([numbers[1:] for numbers, _ in pieces]), return_inverse=True
@@ -63,7 +63,7 @@ def join_tables(
     for name in BASINS:
         parts = [columns[name][1:] for _, columns in pieces]
         if name == "peak":
-            # of the rows of a basin the peak of the highest, and of these the first
+            # the highest peak of each basin; at equal height the first
             heights = [columns["peak_squared_distance"][1:] for _, columns in pieces]
             parts = [
                 np.where(height == joined["peak_squared_distance"][row], part, ELSEWHERE)
@@ -74,7 +74,7 @@ def join_tables(
     for numbers, columns in pieces:
         a, b = numbers[columns["a"]], numbers[columns["b"]]
         same = a == b
-        # what was two numbers of one basin has no surface in between
+        # two rows of the same basin have no surface between them
         inner = np.searchsorted(basin, a[same])
         add_rows(-columns["contacts"][same], inner, joined["crossings"])
         apart = ~same
@@ -91,7 +91,7 @@ def join_edges(
     saddle_at: npt.NDArray[np.int64],
     contacts: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Join edges between the same two: the highest saddle, the first place of it, all contacts."""
+    """Combine edges between the same basins: highest saddle, its first position, all contacts."""
     key, which = number_keys((a << 32) | b)
     highest = np.full(key.size, -1, np.float32)
     np.maximum.at(highest, which, saddle)
@@ -106,7 +106,7 @@ def join_edges(
 def _add_up(
     name: str, columns: list[npt.NDArray[Any]], rows: list[npt.NDArray[np.intp]], count: int
 ) -> npt.NDArray[Any]:
-    """Add up a column of several tables by rows."""
+    """Combine a column of several tables by rows: sum, minimum or maximum."""
     kind = np.dtype(np.int64) if name == "crossings" else columns[0].dtype
     total = np.zeros((count, *columns[0].shape[1:]), kind)
     if name == "peak":
@@ -116,7 +116,7 @@ def _add_up(
     joins = {"peak": np.minimum, "peak_squared_distance": np.maximum}
     for row, column in zip(rows, columns, strict=True):
         if name == "bounds":
-            # NumPy does that fast in one dimension alone
+            # NumPy has a fast path only for one dimension
             for axis in range(6):
                 (np.minimum if axis < 3 else np.maximum).at(total[:, axis], row, column[:, axis])
         elif column.ndim > 1:
@@ -126,11 +126,11 @@ def _add_up(
     return total
 
 
-# ---- tasks, and what the client makes of their tables
+# ---- tasks, and how the client combines their tables
 
 
 def finish(blocks: Blocks, slab: int, levels: int) -> Report:
-    """Add up the measures of the basins of a slab by the pores that they belong to.
+    """Combine the measures of the basins of a slab into those of their pores.
 
     Stores the table ``pores``.
     """
@@ -150,13 +150,13 @@ def finish(blocks: Blocks, slab: int, levels: int) -> Report:
 def collect(
     folder: Path, slabs: int, border_crossings: npt.NDArray[np.int64]
 ) -> tuple[BasinGraph, npt.NDArray[np.int64]]:
-    """Return the graph of all pores, as if each were one basin, and the number of its root."""
+    """Return the graph of all pores, each as one basin, and the number of each root basin."""
     pieces = []
     for slab in range(slabs):
         names = ("pore", *BASINS, *EDGES)
         pore, *columns = load_arrays(folder / f"pores-{slab}.arrays", *names)
         table = dict(zip(names[1:], columns, strict=True))
-        # edges join numbers; here rows are wanted, counted from 1
+        # convert the basin numbers of edges to rows, counted from 1
         for end in ("a", "b"):
             table[end] = np.searchsorted(pore, table[end]) + 1
         for name in BASINS:
@@ -164,7 +164,7 @@ def collect(
         pieces.append((np.concatenate([[0], pore]), table))
     pore, joined = join_tables(pieces)
     for name in BASINS:
-        # with a row 0, which tables of basins have
+        # tables of basins start with an empty row 0
         column = joined[name]
         nothing = np.zeros((1, *column.shape[1:]), column.dtype)
         joined[name] = np.concatenate([nothing, column])
@@ -175,14 +175,14 @@ def collect(
 
 
 def open_labels(content: Path, volume: Volume) -> ZarrImage:
-    """Return the labels of a volume, made empty where there are none; to be written in blocks."""
+    """Open the label image of a volume for writing in blocks; created empty if missing."""
     empty = np.broadcast_to(np.zeros(1, np.int32), volume.shape)
     labels = volume.as_labels(empty, f"{volume.name} pores")
     return ZarrImage.begin(content / LABELS_IN_BLOCKS, labels, are_labels=True)
 
 
 def write_labels(blocks: Blocks, layer: int, thickness: int) -> Report:
-    """Write the labels of a layer of blocks; returns the voxels of pores in each of its slices."""
+    """Write the labels of a layer of blocks; returns the pore voxels of each of its slices."""
     image = ZarrImage.open(Path(blocks.plan.content, LABELS_IN_BLOCKS))
     pores = np.zeros(min(thickness, blocks.plan.shape[0] - layer * thickness), np.int64)
     first = layer * thickness
@@ -203,7 +203,7 @@ def write_labels(blocks: Blocks, layer: int, thickness: int) -> Report:
     labels = parts[0] if len(parts) == 1 else np.concatenate(parts)
     for block in blocks_of(image, 0, layer):
         if not blocks.folder.is_dir():
-            # cancelled: zarr would make the folders of the result anew
+            # cancelled: zarr would create the folders of the result again
             break
         image.levels[0][block] = labels[(slice(None), *block[1:])]
     pores[:] = [np.count_nonzero(plane) for plane in labels]
@@ -212,7 +212,7 @@ def write_labels(blocks: Blocks, layer: int, thickness: int) -> Report:
 
 
 def write_coarser(blocks: Blocks, layer: int, level: int) -> Report:
-    """Write a layer of blocks of a coarser level of the labels."""
+    """Write a layer of blocks of a coarser pyramid level of the labels."""
     image = ZarrImage.open(Path(blocks.plan.content, LABELS_IN_BLOCKS))
     for block in blocks_of(image, level, layer):
         image.reduce(level, block)
@@ -226,7 +226,7 @@ def blocks_of(image: ZarrImage, level: int, layer: int) -> Sequence[Block]:
 
 
 def count_layers(image: ZarrImage, level: int) -> int:
-    """Return how many layers of blocks a level has."""
+    """Return the number of layers of blocks of a pyramid level."""
     array = image.levels[level]
     return int(-(-array.shape[0] // array.shards[0]))
 
@@ -234,10 +234,10 @@ def count_layers(image: ZarrImage, level: int) -> int:
 def profile_of(
     volume: Volume, sample: npt.NDArray[np.int64], pore_voxels: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the porosity of each slice.
+    """Return the columns of the porosity profile along z.
 
-    `volume`: the input, for the places of its slices. `sample`, `pore_voxels`: (z,), int64: voxels
-    of each slice that are of the sample, and that are pore.
+    `volume`: the input, for the positions of its slices. `sample`, `pore_voxels`: (z,), int64:
+    sample voxels and pore voxels of each slice.
     """
     slices = np.arange(sample.size)
     porosity = np.full(sample.shape, np.nan)

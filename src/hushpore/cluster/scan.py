@@ -1,4 +1,4 @@
-"""The scan of a job on a cluster: an OME-Zarr image, of which workers read blocks."""
+"""The scan of a job on a cluster: an OME-Zarr image that workers read in blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event
     from hushpore.base.settings import Settings
 
-    #: A file or folder, perhaps with how it is read, or a volume.
+    #: A file or folder, as a path or with its reading options, or a volume.
     Scan: TypeAlias = str | os.PathLike[str] | ScanRecipe | Volume
 
 
@@ -48,12 +48,11 @@ def as_zarr(
 ) -> Generator[Event, None, Volume]:
     """Return the scan as OME-Zarr, converted first if it has another format.
 
-    `scan`: what is to be read; or a volume, which lies on disk already where it was opened from
-    OME-Zarr; what is known of it now may be other than what is there. `scratch`: where to convert
-    to, on a disk that all workers see. `copy`: what it is called there. `trust`: as for
-    `hushpore.read`, of a volume.
-    Yields: of the conversion.
-    Returns: it, with nothing beside it.
+    `scan`: recipe of a file, or a volume. A volume opened from OME-Zarr is not converted; its
+    metadata may differ from the file. `scratch`: folder for the converted scan, on a disk that all
+    workers see. `copy`: name of the converted scan. `trust`: as for `hushpore.read`, for volumes.
+    Yields: events of the conversion.
+    Returns: the scan, without attached images.
     Raises InputError if it cannot be read.
     """
     with trusting(trust or (isinstance(scan, ScanRecipe) and scan.trust)):
@@ -84,10 +83,10 @@ def open_beside(
 ) -> Volume:
     """Return a scan with the files named in the settings attached, all readable by workers.
 
-    `volume`: as `as_zarr` returns it. `auxiliary`: what lies beside the scan already; else settings
-    name files. `scratch`: where masks and labels go that do not lie in OME-Zarr. Points stay as
-    they are. `trust`: as for `hushpore.read`.
-    Raises InputError if there is nothing of that name, or it does not fit.
+    `volume`: the scan from `as_zarr`. `auxiliary`: arrays attached to the scan, by name; other
+    names in the settings are those of files. `scratch`: folder for masks and labels that are not
+    OME-Zarr yet. Points are kept in memory. `trust`: as for `hushpore.read`.
+    Raises InputError if a name is not found, or if its shape does not fit the scan.
     """
     volume = dataclasses.replace(volume, auxiliary=dict(auxiliary))
     volume = attach_files(volume, settings, ScanRecipe("", trust=trust))
@@ -97,7 +96,7 @@ def open_beside(
         if found is None:
             continue
         if option.name == "markers" and found.dtype == np.bool_:
-            # parts of a mask are told before it is cut
+            # number the components of a mask before it is cut into slabs
             found = whole_markers(found)
         if tuple(found.shape) == volume.shape and getattr(found, "folder", None) is None:
             copy = scratch / f"{option.name}.ome.zarr"
@@ -120,28 +119,28 @@ def inputs_of(scan: ScanRecipe | Volume, settings: Settings) -> list[str]:
 
 
 def _on_disk(scan: ScanRecipe | Volume) -> Volume | None:
-    """Return a scan that is OME-Zarr already, else None."""
+    """Return the scan if it is OME-Zarr already, else None."""
     if isinstance(scan, Volume):
         return None if _in_folder(scan) is None else dataclasses.replace(scan, auxiliary={})
     path = Path(scan.path).expanduser().resolve()
     if kind_of(path) != "zarr":
         return None
     found = scan.arrange(choose(open_zarr(path), scan.series))
-    # what is resampled is made, and lies in no file
+    # resampled values are computed and are not in the file
     return found if isinstance(found.data, ZarrStack) else None
 
 
 def _own(copy: Path) -> Volume:
-    """Open a copy made here, trusted even if it is compressed extremely."""
+    """Open a copy written by this job, even if it is extremely compressed."""
     with trusting(True):
         (volume,) = open_zarr(copy)
     return volume
 
 
 def _in_folder(volume: Volume) -> tuple[Path, int, Volume] | None:
-    """Return the OME-Zarr folder of a volume, which of its images it is, and that; None if in none.
+    """Return the OME-Zarr folder of a volume, the number of its image, and the image in the file.
 
-    Images are numbered from 1.
+    Images are numbered from 1. Returns None if the volume is not from OME-Zarr.
     """
     if not isinstance(volume.data, ZarrStack) or volume.data.folder is None:
         return None
@@ -169,7 +168,7 @@ def source_of(scan: ScanRecipe | Volume) -> ScanRecipe | None:
 def stamp_of(scan: ScanRecipe | Volume) -> dict[str, Any]:
     """Return the identity of a scan as JSON values, without reading it.
 
-    An array in memory has none: no later run goes on with what was made of it.
+    An array in memory has no lasting identity, so a later run does not resume its partial result.
     """
     source = source_of(scan)
     return {"volume": uuid.uuid4().hex} if source is None else source.to_dict()

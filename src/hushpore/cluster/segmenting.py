@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hushpore.io.output_target import Unfinished
     from hushpore.pores.settings import PoreSettings
 
-# share of the task that is over when pores are found
+# fraction of the task that is complete once pores are found
 _FOUND = 0.9
 
 
@@ -88,8 +88,8 @@ def segment_whole(
 ) -> Job:
     """Segment a volume and write images and tables of the result; a job for a worker.
 
-    `content`: folder of the result. `memory`: bytes that it may take. `device`: the worker's GPU;
-    empty: none. `threads`: on which it runs.
+    `content`: folder of the result. `memory`: memory limit in bytes. `device`: GPU of the worker;
+    empty: none. `threads`: number of threads.
     Yields: as `hushpore.pores.job.segment_pores`.
     Returns: `Finished`.
     """
@@ -107,7 +107,7 @@ def segment_whole(
     done = _FOUND
     for name, image in files.images.items():
         until = done + (1 - _FOUND) / len(files.images)
-        # the file is found again by this name
+        # the result refers to the file by this name
         named = image.replace(image.data, name=name)
         yield from part_of(_write(folder / f"{name}.ome.zarr", named), done, until)
         done = until
@@ -150,17 +150,17 @@ def segment_pores(
     Parameters
     ----------
     scan : str, path-like, ScanRecipe or Volume
-        What `hushpore.read` takes, perhaps with how it is read. What is not OME-Zarr is
-        converted first. All workers must see it under this path, and the folder of the result.
+        A scan that `hushpore.read` opens, or its recipe. Other formats than OME-Zarr are converted
+        first. All workers must see the scan and the result folder under the same path.
     folder : str or path-like
-        Where to: ``labels.ome.zarr``, ``pores.csv``, ``throats.csv``, ``totals.csv``,
-        ``profile.csv`` and ``result.json``. It appears when all is complete.
+        Result folder, with ``labels.ome.zarr``, ``pores.csv``, ``throats.csv``, ``totals.csv``,
+        ``profile.csv`` and ``result.json``. It appears once the result is complete.
     settings : PoreSettings
-        How to; its ``memory_budget`` is that of each task.
+        Settings of the segmentation; ``memory_budget`` is the limit of each task.
     where, memory
         See `hushpore.cluster.connection.connect`.
     threads : int, optional
-        On which each task runs; more than one where a worker of one thread has a machine to itself.
+        Threads of each task; use more than 1 if a single-threaded worker has a machine to itself.
     thickness : int, optional
         Slices of a block; by default as many as the memory of a worker allows.
     series : str, optional
@@ -168,34 +168,34 @@ def segment_pores(
     overwrite : bool, optional
         Replace an earlier result.
     device : str, optional
-        ``"cuda"``: each worker finds void and basins on a GPU of its own; by default where
-        there is a worker for each, ``where="cuda:all"``, and else on the CPU.
+        ``"cuda"``: each worker computes void and basins on its own GPU; this is the default for
+        ``where="cuda:all"``. Otherwise the default is the CPU.
     trust : bool, optional
-        As for `hushpore.read`, where the scan is converted.
+        As for `hushpore.read`.
 
     Yields
     ------
     Progress, Timing, Note
-        With the time that workers took; of each stage the sum.
+        Timings are sums of the times of all workers for each stage.
 
     Returns
     -------
     Written
-        Where the result is, and what it says.
+        Path of the result, its headline, remarks and record.
 
     Raises
     ------
     InputError
         If the volume or a setting cannot be used.
     DeviceError
-        If the workers are lost. What they have written is kept, and the same call goes on from it;
-        any other error, and a cancel, removes it.
+        If the workers are lost. The partial result is kept, and the same call resumes it; any other
+        error, or a cancel, removes it.
     MemoryLimitError
         If workers have too little memory for the thinnest block.
 
     Notes
     -----
-    Labels, tables and totals are those of `hushpore.segment_pores`, bit for bit, whatever the
+    Labels, tables and totals are bit-identical to those of `hushpore.segment_pores`, whatever the
     number of workers and the thickness of blocks.
     """
     target = check_target(folder, overwrite)
@@ -236,7 +236,7 @@ def segment_pores(
             )
         try:
             found: Finished = yield from job
-            # a record names itself
+            # the list includes the record itself, which is written next
             files = sorted([*(each.name for each in work.content.iterdir()), PROVENANCE])
             whole = {
                 **result_text(found.headline, found.remarks),
@@ -277,7 +277,7 @@ def _stop_tasks(scratch: Path) -> None:
     """Remove the folder of tasks that still run somewhere, so that they fail."""
     until = time.monotonic() + 1
     while scratch.exists() and time.monotonic() < until:
-        # one of them may write a file meanwhile
+        # repeated, since a task may write a file during the removal
         shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -287,6 +287,6 @@ def _origin(scan: ScanRecipe | Volume, settings: PoreSettings) -> dict[str, Any]
         return origin_of(scan, [settings])
     source = source_of(scan)
     if source is None or scan.auxiliary:
-        # an array has no stamp that tells whether it has changed
+        # changes of an array in memory cannot be detected
         return {"volume": scan.facts, "id": id(scan)}
     return origin_of(source, [settings])

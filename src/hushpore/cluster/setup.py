@@ -1,7 +1,7 @@
-"""How a volume is cut for the workers of a cluster, so that each stays within its memory.
+"""Setup of a segmentation on a cluster: slabs that fit into the memory of the workers.
 
-And how a segmentation begins: the scan is read, what lies around the sample is seen, slabs are cut;
-or as an earlier run has begun, whose tasks are gone on with.
+The scan is read, the exterior of the sample is detected, and the slabs are planned; or the plan of
+an interrupted run is resumed.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ if TYPE_CHECKING:
     from hushpore.io.output_target import Unfinished
     from hushpore.pores.settings import PoreSettings
 
-#: Bytes a voxel of a slab that a task holds at most, besides grey values: phase 1, distance 4,
+#: Maximum memory of a task per voxel of a slab in bytes, besides grey values: phase 1, distance 4,
 #: basins 4, runs of a noisy void and tables 4.
 BYTES_IN_SLAB = 13
 
-#: Bytes a voxel of one slice for what comes with a slab: slices beside it, planes that are carried,
-#: exits and their tables, and both faces in whole numbers of 64 bits where slabs meet.
+#: Additional memory of a slab per voxel of one slice in bytes: neighbouring slices, carried planes,
+#: exits and their tables, and both faces as 64-bit integers where slabs meet.
 BYTES_IN_SLICE = 160
 
-#: Bytes a voxel of the room in which a ball moves: distance 4, where it fits 2.
+#: Memory per voxel of the padded volume of the rolling ball in bytes: distance 4, fitting balls 2.
 _BYTES_IN_ROOM = 6
 
-#: Bytes of a worker's process before it has any work, with all libraries.
+#: Memory of an idle worker process in bytes, with all libraries loaded.
 PROCESS = 400_000_000
 
-#: Share of its limit that a worker may use: dask gives it nothing new to do at 0.8.
+#: Share of its memory limit that a worker may use: dask assigns no new tasks at 0.8.
 _SHARE = 0.75
 #: Share of that for tables, which grow with the number of basins.
 _TABLES = 0.3
-#: Slices of a slab below which its faces cost more than they save.
+#: Thickness in slices below which thinner slabs cost more for their faces than they save.
 _THIN = 16
 
 
@@ -76,7 +76,7 @@ class Cut(NamedTuple):
 def check_settings(volume: Volume, settings: PoreSettings, thickness: int | None) -> None:
     """Check before reading that a volume can be segmented on a cluster.
 
-    `thickness`: of blocks, where that is asked for.
+    `thickness`: requested thickness of the blocks; None: automatic.
     Raises InputError: with what to change.
     """
     if volume.axes != "zyx":
@@ -115,10 +115,10 @@ def memory_for_one(
 ) -> float | None:
     """Return the memory of one task for the whole volume, or None to work in slabs.
 
-    One task is enough where one slab is, and needed where slabs do not give what is asked for.
-    `workers`, `threads`: as for `cut_volume`. `all_gpus`: whether the GPUs of all workers are to
-    work, which one task would leave idle.
-    Raises MemoryLimitError if such figures are asked for, and no worker holds the volume.
+    One task is used if the volume fits into one slab, or if a requested measure needs the whole
+    volume. `workers`, `threads`: as for `cut_volume`. `all_gpus`: whether to use the GPUs of all
+    workers, of which one task would use only one.
+    Raises MemoryLimitError if a requested measure needs the whole volume and no worker can hold it.
     """
     available = _memory_of_tasks(workers, settings)
     needed = bytes_in_memory(volume, settings) / (1 - _TABLES)
@@ -148,8 +148,8 @@ def cut_volume(
 ) -> Cut:
     """Return slabs as thick as the memory of the workers allows, several for each worker.
 
-    `workers`: what dask knows of each, see `hushpore.cluster.task_runner.workers_of`.
-    `on_gpu`: slices that the smallest GPU holds, where workers have one.
+    `workers`: facts of each worker, see `hushpore.cluster.task_runner.workers_of`.
+    `on_gpu`: slices that fit into the smallest GPU of the workers; None: no GPU.
     Raises MemoryLimitError if the thinnest slabs do not fit.
     """
     depth, *plane = volume.shape
@@ -164,7 +164,7 @@ def cut_volume(
         ball = ball_around(volume.shape, volume.spacing, settings.ball_radius, slicewise=False)
         room = math.prod(ball.shape[1:]) * _BYTES_IN_ROOM
         a_slice = max(a_slice, room)
-        # as many slices on both sides as the ball reaches
+        # slices within reach of the ball on both sides
         beside = max(beside, room * (ball.shape[0] - depth))
     most = int(((1 - _TABLES) * available - beside) / a_slice)
     least = min(2, depth)
@@ -187,13 +187,13 @@ def cut_volume(
         most = min(most, max(on_gpu, least))
     together = sum(int(worker["nthreads"]) for worker in workers)
     count = -(-depth // most)
-    # some for each worker, as far as slabs do not get too thin
+    # several slabs per worker, unless slabs would become too thin
     count = max(count, min(-(-count // together) * together, depth // _THIN))
     return Cut(max(least, -(-depth // count)), basins)
 
 
 def _memory_of_tasks(workers: Sequence[dict[str, Any]], settings: PoreSettings) -> float:
-    """Return the memory for a task on the smallest worker, without that of the process itself."""
+    """Return the memory for a task on the smallest worker, minus that of the process itself."""
     limit = min(_memory(worker) for worker in workers)
     if settings.memory_budget is not None:
         limit = min(limit, settings.memory_budget * 1e9)
@@ -201,7 +201,7 @@ def _memory_of_tasks(workers: Sequence[dict[str, Any]], settings: PoreSettings) 
 
 
 def _with_process(available: float) -> float:
-    """Return the memory that a worker needs for a task of so many bytes."""
+    """Return the memory limit that a worker needs for a task of `available` bytes."""
     return (available + PROCESS) / _SHARE
 
 
@@ -211,17 +211,17 @@ def _memory(worker: dict[str, Any]) -> float:
     return float(total) / int(worker["nthreads"])
 
 
-# ---- beginning
+# ---- start of a segmentation
 
-#: Bytes a voxel on disk at most while the work goes on: phase twice, basins and labels, as if none
-#: could be packed (of a foam a tenth is left); and of what lies beside the grey values, before.
+#: Maximum temporary disk space per voxel in bytes: phase twice, basins and labels, as if they were
+#: incompressible (a foam shrinks to a tenth); and besides the grey values, while these are needed.
 _BYTES_ON_DISK, _BESIDE_GREY = 8, 3
 
-#: Bytes a voxel of the distance, which lies there where peaks are sought in it.
+#: Temporary disk space of the distance per voxel in bytes, for SNOW peaks only.
 _BYTES_OF_DISTANCE = 4
 
 
-#: Name of the file that says how a volume is cut.
+#: Name of the file with the plan of the slabs.
 _PLAN = "plan.json"
 
 
@@ -230,13 +230,13 @@ class Setup(NamedTuple):
 
     runner: StageRunner  # with the plan
     exterior: Exterior
-    most_basins: int  # that a slab may have
-    digest: dict[str, str]  # what tells the input from others
-    earlier: int  # tasks that an earlier run has left done
+    most_basins: int  # maximum number of basins in a slab
+    digest: dict[str, str]  # fingerprint of the input
+    earlier: int  # tasks finished by an earlier run
 
 
 def has_slab_results(work: Unfinished) -> bool:
-    """Whether an earlier run has left results of slabs."""
+    """Whether an interrupted run has left results of slabs."""
     return (work.scratch / _PLAN).is_file()
 
 
@@ -251,7 +251,7 @@ def set_up(
 ) -> Generator[Event, Any, Setup]:
     """Read the scan layer by layer, decide automatic settings, and plan the slabs.
 
-    Raises InputError for workers that do not see the files; OutputError if the disk is too small;
+    Raises InputError if a worker does not see the files; OutputError if the disk is too small;
     MemoryLimitError if the thinnest slabs do not fit.
     """
     scratch, file = work.scratch, work.scratch / _PLAN
@@ -266,7 +266,7 @@ def set_up(
     most = cut_volume(volume, settings, workers, threads, None).thickness
     applied = around.apply(settings) if around else settings
     cut = cut_volume(volume, applied, workers, threads, thickness, gpus.slices)
-    # more workers may have less memory each
+    # the earlier plan may not fit the memory of the workers of this run
     fits = known.get("layer", 0) <= most and (
         around is None
         or known["thickness"] == cut.thickness
@@ -283,7 +283,7 @@ def set_up(
         most_bytes = max(of_work, _BESIDE_GREY + volume.dtype.itemsize)
         _check_disk(scratch, math.prod(volume.shape) * most_bytes)
     if not known:
-        # whole chunks, each of which is unpacked once
+        # whole chunks, so that each is decompressed only once
         chunk = volume.data.chunks[0]
         known = {"layer": most // chunk * chunk or most}
         _write(file, known)
@@ -300,7 +300,7 @@ def set_up(
             around = find_exterior(blocks.work.volume, settings)
         applied = around.apply(settings)
         cut = cut_volume(volume, applied, workers, threads, thickness, gpus.slices)
-        # a band for each worker that carries planes along z
+        # one band for each worker, for the pass along z
         bands = min(len(workers), height)
         known |= {"thickness": cut.thickness, "bands": bands, "around": list(around)}
         _write(file, known)

@@ -1,4 +1,4 @@
-"""One stage after another of a segmentation, each task on some worker, and what they report."""
+"""Runs the stages of a segmentation one after another on the workers and collects their reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event
     from hushpore.cluster.blocks import Plan, Report
 
-#: What tasks do, by names that their records have.
+#: Functions of the tasks, by the names of their stages.
 TASKS: dict[str, Callable[..., Report]] = {
     "reading": void.copy_scan,
     "survey": void.survey,
@@ -57,20 +57,20 @@ TASKS: dict[str, Callable[..., Report]] = {
 
 @dataclass(frozen=True, eq=False)
 class FinishedTask:
-    """What a finished task says."""
+    """The outcome of a finished task."""
 
-    number: int  # which one of its stage
-    report: Report  # its result, few numbers
-    seconds: float  # how long it took
-    moved: int  # bytes it read and wrote, of values and of tables
-    memory: int  # the most bytes that its process has held
+    number: int  # number of the task in its stage
+    report: Report  # result, a few numbers
+    seconds: float  # duration
+    moved: int  # bytes of values and tables read and written
+    memory: int  # peak memory of its process in bytes
 
 
 def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> FinishedTask:
-    """Do one task on a worker, and leave a record of it when all that it writes is there."""
+    """Run one task on a worker, and write its record after all its output is written."""
     begun, memory = time.perf_counter(), PeakMemory()
     number, arguments = key
-    # dask has workers give back all that is freed; to take it anew was a quarter of their time
+    # dask makes workers return freed memory at once; allocating it again took 25 % of the time
     with Blocks(plan) as blocks, freed_memory_kept():
         report = TASKS[stage.partition(" ")[0]](blocks, number, **arguments)
         moved = blocks.moved
@@ -83,14 +83,14 @@ def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> Finishe
 
 @dataclass
 class StageRunner:
-    """The workers of a job, as its stages use them."""
+    """Runs the stages of a job on its workers."""
 
     client: Client  # connected
-    plan: Plan  # of the job
-    # tasks that an earlier run has left, and those of this one
+    plan: Plan  # plan of the job
+    # tasks taken from an earlier run, and tasks of this run
     reused: int = 0
     computed: int = 0
-    # of each stage its tasks that this run has finished
+    # tasks finished in this run, by stage
     finished: dict[str, list[FinishedTask]] = field(default_factory=lambda: defaultdict(list))
     _begun: float = field(default_factory=time.perf_counter)
     _done: float = 0.0
@@ -99,11 +99,11 @@ class StageRunner:
     def run(
         self, stage: str, shown: str, until: float, keys: Iterable[tuple[int, dict[str, Any]]]
     ) -> Generator[Event, Any, list[Report]]:
-        """Run the tasks of a stage that are not done, and return what all of them tell, in order.
+        """Run the unfinished tasks of a stage, and return the reports of all its tasks in order.
 
-        `stage`: a key of `TASKS`, perhaps with a number after a space. `shown`: the stage in the
-        user's words. `until`: share of the job that is done after it. `keys`: of each task its
-        number, and further arguments by name.
+        `stage`: a key of `TASKS`, optionally followed by a space and a suffix. `shown`: name of the
+        stage for users. `until`: fraction of the job that is complete after the stage. `keys`: for
+        each task its number and further arguments by name.
         """
         keys = list(keys)
         found = {}
@@ -129,7 +129,7 @@ class StageRunner:
         return [found[number] for number, _ in keys]
 
     def timing(self) -> Timing:
-        """Return what the workers' time went into: of each stage the sum of all its tasks."""
+        """Return the workers' time by stage, each the sum over all tasks of the stage."""
         spans, self._spans = tuple(self._spans), []
         voxels = self.plan.shape[0] * self.plan.shape[1] * self.plan.shape[2]
         stages = {shown: _stage_time(tasks, voxels) for shown, tasks in self.finished.items()}

@@ -88,12 +88,12 @@ if TYPE_CHECKING:
 class _Basins(NamedTuple):
     """Combined reports of the slabs after the search for basins."""
 
-    crossings: npt.NDArray[np.int64]  # ways out of the void, by direction
-    border_crossings: npt.NDArray[np.int64]  # of these the cuts
+    crossings: npt.NDArray[np.int64]  # void surface crossings, by direction
+    border_crossings: npt.NDArray[np.int64]  # those at the border of the volume
     euler_number: int
     merge_height: float
-    merged_by: dict[str, Any]  # what the record says of it
-    # basins that have a marker, sorted, and the lowest of each; None where there are no markers
+    merged_by: dict[str, Any]  # entry in the record on how basins were merged
+    # sorted basins with a marker, and the lowest marker of each; None: no markers
     marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
 
 
@@ -168,7 +168,7 @@ class _Segmentation:
             self.scratch / "labels-0.arrays", {"root": root, "label": numbering.label_of[1:]}
         )
         with ThreadPoolExecutor(1, "hushpore-tables") as pool:
-            # while workers write the labels
+            # in a thread, while workers write the labels
             tables = pool.submit(self._write_tables, graph, numbering)
             pore_voxels = yield from self._write_labels()
             pores, throats = tables.result()
@@ -207,7 +207,7 @@ class _Segmentation:
     def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
         """Separate void and solid.
 
-        Returns the threshold, the stack, and of slabs what they tell of it.
+        Returns the threshold, the name of the stack of phases, and the reports of the slabs.
         """
         settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
         is_void, method = dtype.kind == "b", settings.threshold
@@ -240,7 +240,7 @@ class _Segmentation:
         if not grey_power():
             self._remove("grey-*.slab")
         all_void = all(bool(part["is_all_void"]) for part in reports)
-        # of each slice, where there is such
+        # voxels of fill value per slice; empty if there is none
         self.padded = np.concatenate(
             [part.get("padded", np.zeros(0, np.int64)) for part in reports]
         )
@@ -259,9 +259,9 @@ class _Segmentation:
     def _classify_void(
         self, phase: str, reports: list[Report]
     ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
-        """Separate open and closed void; returns both, and the sample voxels of each slice.
+        """Separate open and closed void; returns sample voxels of each slice and the components.
 
-        `reports`: what slabs told of the void.
+        `phase`: name of the stack of phases. `reports`: reports of the slabs on the void.
         """
         sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
         settings = self.settings
@@ -342,7 +342,7 @@ class _Segmentation:
             "reduce", "merging", 0.74, basins_before=basins.tolist(), **grey
         )
         self._remove("grey-*.slab")
-        # known before anything is merged
+        # the merge height is the same in all slabs, so it must be known before merging
         height = find_height(self.settings.merge_height, *peaks_of(reduced), self.volume.n_spatial)
         merged_by, marks = height.to_dict(), None
         if self.settings.markers:
