@@ -43,7 +43,7 @@ class Field(BaseValueWidget):
     name, label and tooltip come from the setting.
     """
 
-    #: Whether it lists layers and needs the ``viewer``.
+    #: Whether the field lists layers and needs the argument ``viewer``.
     lists_layers: ClassVar[bool] = False
 
     def __init__(self, option: Option, value: Any = Undefined, **given: Any) -> None:
@@ -148,9 +148,10 @@ class NumberField(Field):
         self.native.setValue(self.native.minimum() if value is None else value)
 
     def suit(self, step: float, unit: str, limits: tuple[float, float]) -> None:
-        """Set the step, unit and limits, for a setting that is a grey value.
+        """Set the step, unit and limits of a grey value.
 
-        Limits of the setting itself are kept, and so is the current value, even beyond the limits.
+        Limits of the setting itself take precedence. The current value is kept, even beyond the
+        limits.
         """
         value, (low, high) = self.value, limits
         with QSignalBlocker(self.native):
@@ -158,7 +159,7 @@ class NumberField(Field):
             if self.option.optional and self.option.minimum is None:
                 if value is not None:
                     low, high = min(low, value), max(high, value)
-                # the value below the minimum stands for None
+                # one step below the minimum stands for None
                 self.native.setRange(low - step, high)
                 self.set_value(value)
 
@@ -202,7 +203,7 @@ class WordOrNumberField(Field):
             self._choose(VALUE)
 
     def start_clean(self) -> None:
-        """Go back to the last chosen method: a number is for one scan only."""
+        """Return to the last chosen method, because a number is valid for one scan only."""
         if self._box.currentData() == VALUE:
             self._choose(self._word)
 
@@ -232,7 +233,7 @@ def type_of(option: Option) -> Any:
 
 
 class _NumberBox(QDoubleSpinBox):
-    """A spin box for a setting, which shows 0.002 instead of 0.002000, and 4e-4 not as 0."""
+    """A spin box that shows 0.002 without trailing zeros and does not round 4e-4 to 0."""
 
     def __init__(self, option: Option) -> None:
         # the same format as on the command line and in records
@@ -269,13 +270,13 @@ class _NumberBox(QDoubleSpinBox):
         self.setSuffix(f" {unit}" if unit else "")
 
     def textFromValue(self, value: float) -> str:  # noqa: N802
-        """Write a number without the zeros at its end."""
+        """Return a number as text without trailing zeros."""
         text = f"{value:.{self.decimals()}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 class _WheelLeaver(QObject):
-    """Lets the wheel scroll the form instead of changing a value without focus."""
+    """Makes the mouse wheel scroll the form unless the field has the focus."""
 
     def __init__(self, widget: QWidget) -> None:
         super().__init__(widget)
@@ -303,7 +304,7 @@ def choices_of(option: Option) -> tuple[Any, ...]:
 
 
 def keep_narrow(box: QComboBox, name: str) -> None:
-    """Keep a combo box narrow despite long entries, and let the wheel pass over it.
+    """Keep a combo box narrow despite long entries, and let the mouse wheel scroll past it.
 
     `name`: its name for screen readers.
     """
@@ -326,7 +327,7 @@ def compact_file_edit(edit: FileEdit, name: str, hint: str = "") -> None:
 
 
 def _decimals(option: Option, step: float) -> int:
-    """Return the decimals needed for default, limits and a tenth of the step; 0 for integers."""
+    """Return the number of decimals for default, limits and a tenth of the step; 0 for integers."""
     if float not in option.types:
         return 0
     needed = [_places(step) + 1]
@@ -343,7 +344,7 @@ def _places(number: float) -> int:
 
 
 def default_in_words(option: Option) -> str:
-    """Return the default of a setting as its field shows it."""
+    """Return the default of a setting as shown in its field."""
     if option.default is None:
         return option.none
     if isinstance(option.default, float):

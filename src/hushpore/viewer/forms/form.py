@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 
 class SettingsForm(PlacedContainer):
-    """The settings of a job: the important ones, the rest under 'More'.
+    """The settings of a job: the important ones first, the others under 'More'.
 
-    A magicgui container with a field for each setting, by its name: ``form.threshold.value``.
-    magicgui also makes it for a type hint that is a `Settings` class, so that functions decorated
+    A magicgui container with one field per setting, under its name: ``form.threshold.value``.
+    magicgui also creates it for a type hint that is a `Settings` class, so that functions decorated
     with ``@magicgui`` can take settings.
 
-    Fields under 'More' are made once they are unfolded or accessed, announced by `completed`; until
-    then their settings have their defaults.
+    Fields under 'More' are created when the section is unfolded or a field is accessed; then
+    `completed` is emitted. Until then their settings have their defaults.
 
     `annotation`: the Settings class. `value`: initial settings; by default the defaults. `viewer`:
-    has the layers that settings can name; by default the current one. `fields`: classes of fields
-    that differ from those of `field_class`, by name. ``**given``: as for
-    `magicgui.widgets.Container`. `made`: the fields made so far.
+    the viewer with the layers for settings that name one; by default the current viewer. `fields`:
+    field classes that replace those of `field_class`, by name. ``**given``: as for
+    `magicgui.widgets.Container`. `made`: the fields created so far.
     """
 
-    #: The fields under 'More' were made: a list of them.
+    #: Emitted with the list of fields under 'More' once they are created.
     completed = Signal(object)
 
     def __init__(
@@ -99,13 +99,13 @@ class SettingsForm(PlacedContainer):
         self.update(settings.to_dict())
 
     def begin_with(self, settings: Settings | None) -> None:
-        """Show the last used settings; None: the defaults."""
+        """Show the last used settings, or the defaults if None."""
         if settings is not None:
             values, default = settings.to_dict(), self._class().to_dict()
             self.update({name: one for name, one in values.items() if one != default[name]})
 
     def complete(self) -> None:
-        """Make the fields under 'More'."""
+        """Create the fields under 'More'."""
         self.more.add_now()
 
     def reset(self) -> None:
@@ -128,12 +128,12 @@ class SettingsForm(PlacedContainer):
         return left
 
     def changed_from(self, values: Mapping[str, Any]) -> str:
-        """Return which of these values, by names of settings, the form no longer has, in words."""
+        """Return in words the values, given by names of settings, that differ from the form."""
         lost = [field for field in self.made if field.value != values.get(field.name, field.value)]
         return ", ".join(f"{f.option.label} ({_in_words(f.option, values[f.name])})" for f in lost)
 
     def layers(self, scans: bool) -> list[Any]:
-        """Return the layers named by settings, each once: either further scans or all others."""
+        """Return the layers named by settings, without duplicates: further scans, or all others."""
         chosen = [
             field.layer
             for field in self
@@ -180,17 +180,18 @@ class SettingsForm(PlacedContainer):
         return widget
 
     def _make_field(self, option: Option) -> Any:
-        """Return the field of a setting, as magicgui makes it from `annotation_of`."""
+        """Return the field of a setting, the same as magicgui creates from `annotation_of`."""
         kind = self._field_classes.get(option.name) or field_class(option)
-        # made directly: magicgui takes as long to resolve the hint as to make the field
+        # created directly, because magicgui takes as long to resolve the hint as to create the
+        # field
         field = kind(option, **({"viewer": self._viewer} if kind.lists_layers else {}))
         if isinstance(field, CheckField):
-            # the label is shown beside it
+            # the label is shown beside the field
             field.text = ""
         return field
 
     def _mark(self) -> None:
-        """Mark settings that differ from their defaults, and count those under 'More'."""
+        """Mark changed settings, and show their number in the title of 'More'."""
         for field in self.made:
             changed = "" if field.is_default else " •"
             self._titles[field.name].setText(field.option.label + changed)
@@ -227,7 +228,7 @@ class SettingsForm(PlacedContainer):
 
 
 def annotation_of(option: Option, field: type[Field] | None = None) -> Any:
-    """Return a type hint from which magicgui makes the field of a setting.
+    """Return a type hint from which magicgui creates the field of a setting.
 
     For ``create_widget(annotation=...)`` and the signature of a function decorated with
     ``@magicgui``.
@@ -239,7 +240,7 @@ def annotation_of(option: Option, field: type[Field] | None = None) -> Any:
 
 
 def field_class(option: Option) -> type[Field]:
-    """Return the class of field for a setting."""
+    """Return the field class for a setting."""
     if option.auxiliary:
         return LayerField
     if bool in option.types and not option.optional:

@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 
-#: Shown if there is no layer.
+#: Text shown if there is no layer.
 _BEGIN = "Drop a CT stack on the window, or open a sample: File > Open Sample > hushpore."
 
-#: Link that opens the field for the voxel size.
+#: Link that opens the fields for the voxel size.
 VOXEL_SIZE = "voxel size"
 
-#: Changes of a layer that the combo box and the facts line show.
+#: Attributes of a layer that affect the combo box or the line of facts.
 _SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
 
 
 class LayerChoice(BaseValueWidget):
-    """A box with the layers that suit a job, kept up to date with the viewer.
+    """A box with the valid input layers of a job, kept up to date with the viewer.
 
-    Its value is the layer, or None if no layer suits. ``changed`` is also emitted when the layer
-    itself changes.
+    Its value is the layer, or None if there is no valid one. ``changed`` is also emitted when the
+    layer itself changes.
 
-    It begins with the active layer and moves to each new layer that the job prefers (a file just
-    opened, the result of the previous step) until the user chooses one.
+    It starts with the active layer and switches to each new layer that the job prefers (a file just
+    opened, the result of the previous step) until the user chooses a layer.
 
     `accepts`: whether a layer can be chosen. `prefers`: whether a layer is chosen automatically.
     """
@@ -76,13 +76,13 @@ class LayerChoice(BaseValueWidget):
         self._refresh()
 
     def get_value(self) -> Any:
-        """Return the chosen layer, or None if no layer suits."""
+        """Return the chosen layer, or None if there is no valid one."""
         return self._layer
 
     def set_value(self, layer: Any) -> None:
         """Choose a layer, as the user does.
 
-        Raises InputError if the layer does not suit.
+        Raises InputError if the layer is not a valid input.
         """
         if layer not in self._listed:
             names = ", ".join(repr(one.name) for one in self._listed) or "none"
@@ -114,7 +114,7 @@ class LayerChoice(BaseValueWidget):
         if event.type == "name" or self._suits(layer) != (layer in self._listed):
             self._refresh()
         elif layer == self._layer or event.type == "units":
-            # with the unit of any layer a scale bar may come or go
+            # the unit of any layer may add or remove the scale bar
             self.changed.emit(self._layer)
 
     def _choose(self, position: int) -> None:
@@ -127,7 +127,7 @@ class LayerChoice(BaseValueWidget):
         self._take(self._best([layer for layer in self._listed if layer not in before]))
 
     def _best(self, new: list[Any]) -> Any:
-        """Return the layer to take now that others are listed, some of them new."""
+        """Return the layer to select after the list has changed; `new`: layers added to it."""
         if self._layer in self._listed:
             better = [layer for layer in new if self._prefers(layer) and not self._chosen]
             return (better or [self._layer])[0]
@@ -154,11 +154,11 @@ class LayerFacts(RichLabel):
 
     Its voxel size is a link, `VOXEL_SIZE`.
 
-    `describe`: returns the line about a volume. `links`: words in the line that are links, with
-    their targets. `volume`: of the layer, or None if there is no suitable layer.
+    `describe`: returns the line about a volume. `links`: link texts in the line, with their
+    targets. `volume`: volume of the layer, or None if there is no valid layer.
     """
 
-    #: The line is out of date.
+    #: Emitted when the line is out of date.
     outdated = Signal()
 
     def __init__(
@@ -177,7 +177,7 @@ class LayerFacts(RichLabel):
         return self._plain
 
     def show_layer(self, layer: Any) -> str:
-        """Show a layer, and return why it cannot be used; empty if it can."""
+        """Show a layer, and return the reason why it cannot be used; empty if it can."""
         self.volume = None
         suits = layer is not None
         if not suits:
@@ -204,7 +204,7 @@ class LayerFacts(RichLabel):
         return reason
 
     def _missing_scale_bar(self) -> str:
-        """Return why a layer with a unit has no scale bar; empty if it has one."""
+        """Return the reason why a layer with a unit has no scale bar; empty if it has one."""
         unknown = [one.name for one in self._viewer.layers if not is_length(one.units[-1])]
         if not unknown:
             return ""
@@ -221,7 +221,7 @@ class LayerFacts(RichLabel):
         return text.replace("\n", "<br>")
 
     def labels_of_axes(self, ndim: int) -> tuple[str, ...]:
-        """Return the viewer's labels of the last axes."""
+        """Return the viewer's labels of the last `ndim` axes."""
         return tuple(self._viewer.dims.axis_labels[-ndim:])
 
 
@@ -237,7 +237,7 @@ UNITS = ("um", "mm", "nm", "cm", "m")
 class VoxelSizeField(QWidget):
     """Fields for the voxel size in y and x, and in z if it differs; hidden at first."""
 
-    #: The size that was given, as `hushpore.runs.scan_recipe.with_voxel_size` takes it.
+    #: Emitted with the entered size, as an argument of `hushpore.runs.scan_recipe.with_voxel_size`.
     given = Signal(str)
 
     def __init__(self) -> None:
@@ -273,7 +273,7 @@ class VoxelSizeField(QWidget):
         fill(QVBoxLayout(self), first, second, self._problem, spacing=4, margin=0)
 
     def ask(self, volume: Volume) -> None:
-        """Open the fields with the voxel size of a volume; empty if it has no unit."""
+        """Open the fields with the voxel size of a volume, or empty if it has no unit."""
         is_known = volume.unit in UNITS
         self._has_z = volume.n_spatial == 3
         across, along = volume.spacing[-1], volume.spacing[0]
@@ -290,7 +290,7 @@ class VoxelSizeField(QWidget):
         self._across.selectAll()
 
     def refuse(self, error: InputError) -> None:
-        """Show why the input was refused."""
+        """Show the reason why the input is invalid."""
         self._problem.setText(str(error))
         self._problem.show()
 
@@ -305,7 +305,7 @@ class VoxelSizeField(QWidget):
             fields.insert(0, self._along)
         elif self._has_z:
             fields.insert(0, self._across)
-        # a decimal comma is common
+        # accept a decimal comma
         numbers = [field.text().strip().replace(",", ".") for field in fields]
         try:
             text = voxel_size_text(numbers, UNITS[self._unit.currentIndex()])
@@ -316,7 +316,7 @@ class VoxelSizeField(QWidget):
 
 
 def voxel_size_text(numbers: list[str], unit: str) -> str:
-    """Return a voxel size as settings take it, from one number for each axis.
+    """Return a voxel size as text for settings, from one number for each axis.
 
     Raises InputError if a number is not above 0.
     """

@@ -51,7 +51,7 @@ class ScrolledColumn(QScrollArea):
             widgetResizable=True,
             frameShape=QFrame.Shape.NoFrame,
             horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
-            # it follows the focus of its contents and needs none itself
+            # the contents take the focus
             focusPolicy=Qt.FocusPolicy.NoFocus,
         )
         content = QWidget()
@@ -77,21 +77,21 @@ class ScrolledColumn(QScrollArea):
 
 
 class PinnedColumn(QWidget):
-    """A scrolling column above another that stays in sight.
+    """A scrolling column above another that always stays visible.
 
-    The lower one is as high as its contents, up to the share `MOST` of the whole or the space that
-    the upper one leaves; beyond that it scrolls, too.
+    The lower column is as high as its contents, up to the share `MOST` of the height or the space
+    that the upper column leaves free; if it is higher, it scrolls, too.
 
-    `upper`, `lower`: both columns.
+    `upper`, `lower`: the two columns.
     """
 
-    #: Share of the height that the lower column may take from the upper one.
+    #: Maximum share of the height that the lower column takes from the upper one.
     MOST = 0.6
 
     def __init__(self, upper: ScrolledColumn, lower: ScrolledColumn) -> None:
         super().__init__()
         self.upper, self.lower, self._rule = upper, lower, rule()
-        # placed by hand: a layout would ask for the full height and make the window grow
+        # placed without a layout, which would request the full height and enlarge the window
         for part in (upper, self._rule, lower):
             part.setParent(self)
         policy = QSizePolicy.Policy.Expanding
@@ -140,7 +140,7 @@ def rule() -> QFrame:
 class ArrowButton(QToolButton):
     """A button with an arrow that points down while its section is unfolded.
 
-    ``**properties``: of the button.
+    ``**properties``: Qt properties of the button.
     """
 
     def __init__(self, **properties: Any) -> None:
@@ -154,7 +154,7 @@ class ArrowButton(QToolButton):
 class Fold(QWidget):
     """A section that folds: a title with an arrow, hidden while the section is empty.
 
-    `corner`: shown at the end of the title's line. `button`: the title; checked while unfolded.
+    `corner`: widget at the end of the title line. `button`: the title; checked while unfolded.
     """
 
     def __init__(self, title: str, corner: QWidget | None = None) -> None:
@@ -189,23 +189,23 @@ class Fold(QWidget):
         self.button.show()
 
     def add_later(self, make: Callable[[], QWidget]) -> None:
-        """Make and add a widget once the section is unfolded or `add_now` is called.
+        """Create and add a widget when the section is unfolded or `add_now` is called.
 
-        Folded fields take as long to make as all others of a form.
+        Creating the folded fields takes as long as creating all others of a form.
         """
         self._later.append(make)
         self.button.show()
 
     def add_now(self) -> None:
-        """Make and add the widgets of `add_later` now."""
+        """Create and add the widgets of `add_later` now."""
         later, self._later = self._later, []
         for widget in [make() for make in later]:
             self.add(widget)
-            # widgets that are added late would come last in the order of the Tab key
+            # widgets added later would otherwise come last in the Tab order
             before: QWidget = self.button if self._corner is None else self._corner
             for each in widget.findChildren(QWidget):
                 takes_tab = bool(each.focusPolicy() & Qt.FocusPolicy.TabFocus)
-                # the list of a combo box is a window of its own
+                # skip the lists of combo boxes, which are separate windows
                 if takes_tab and each.focusProxy() is None and each.window() is self.window():
                     QWidget.setTabOrder(before, each)
                     before = each

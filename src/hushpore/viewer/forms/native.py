@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class _Shown(QBaseWidget):
-    """Qt backend of a magicgui widget, made from any Qt widget."""
+    """Qt backend of a magicgui widget for any Qt widget."""
 
     def __init__(self, make: Callable[[], QWidget], parent: QWidget | None = None) -> None:
         super().__init__(lambda parent: make(), parent=parent)
 
     def _mgui_set_tooltip(self, value: str | None) -> None:
-        # an empty tooltip of magicgui must not replace that of the Qt widget
+        # magicgui's empty tooltip must not replace the tooltip of the Qt widget
         if value:
             super()._mgui_set_tooltip(value)
 
@@ -46,7 +46,7 @@ class _Placed(QtContainer):
 
 
 def shown_by(make: Callable[[], QWidget]) -> dict[str, Any]:
-    """Return the keywords of a magicgui widget whose Qt widget is returned by `make`."""
+    """Return the keywords of a magicgui widget for the Qt widget returned by `make`."""
     return {"widget_type": _Shown, "backend_kwargs": {"make": make}}
 
 
@@ -76,12 +76,12 @@ class ValueOf(BaseValueWidget):
 
 
 class PlacedContainer(Container):
-    """A magicgui container that lays its widgets out itself.
+    """A magicgui container with a layout made by the caller.
 
-    They are its items and attributes as in any container, and are laid out by the caller in the
+    The widgets are items and attributes as in any container; the caller lays them out in the
     column of its ``native`` widget.
 
-    A subclass may make some widgets late; access to one of them, or to all, makes them.
+    A subclass may create some widgets on demand: at access to one of them, or to all items.
 
     ``**given``: as for `magicgui.widgets.Container`.
     """
@@ -92,16 +92,16 @@ class PlacedContainer(Container):
         self.margins = (0, 0, 0, 0)
 
     def __repr__(self) -> str:
-        """Return the container as magicgui shows a function: its parameters and values."""
+        """Return the parameters and values as a function call, as magicgui shows a function."""
         return f"<{type(self).__name__} {self.__signature__}>"
 
-    # ---- items made late
+    # ---- items created on demand
 
     def complete(self) -> None:
-        """Make the items that are not made yet."""
+        """Create the items that do not exist yet."""
 
     def _is_pending(self, name: str) -> bool:
-        """Whether an item of this name is not made yet."""
+        """Whether the item of this name has not been created yet."""
         return False
 
     def __len__(self) -> int:

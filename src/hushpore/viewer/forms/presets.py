@@ -44,9 +44,9 @@ class _FreshBox(QComboBox):
 
 
 class PresetBox(_FreshBox):
-    """The presets of a job, listed anew whenever the box opens.
+    """A box with the presets of a job; the list is refreshed when the box opens.
 
-    `job`: the job, as `hushpore.jobs` names it.
+    `job`: a key of `hushpore.jobs.JOBS`.
     """
 
     changed = Signal()
@@ -105,20 +105,20 @@ class PresetRow(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the presets again; another window or a command may have saved some."""
+        """Read the presets again, because another window or a command may have saved some."""
         self._known = {}
         for name in names_to_choose(self._job):
             try:
                 self._known[name] = load_preset(name, self._job)
             except HushporeError:
-                # gone or damaged since it was listed
+                # deleted or damaged since it was listed
                 continue
         self._box.clear()
         self._box.addItems([*self._known, CUSTOM])
         self._show_which()
 
     def save(self, name: str) -> None:
-        """Save the settings of the form as a preset; one of the same name is replaced."""
+        """Save the settings of the form as a preset; a preset of the same name is replaced."""
         try:
             save_preset(name, self._job, self._form.value)
         except HushporeError as error:
@@ -132,7 +132,7 @@ class PresetRow(QWidget):
         self._show_which()
 
     def _show_which(self) -> None:
-        """Show the name of the preset whose settings the form has."""
+        """Show the name of the preset that matches the settings of the form."""
         try:
             now: Any = self._form.value
         except HushporeError:

@@ -41,7 +41,7 @@ _UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[%·✓⚠…])(?!\
 
 
 class RichLabel(QLabel):
-    """A wrapped line of text that can be copied; hidden while it is empty."""
+    """A wrapped text with links that can be copied; hidden while it is empty."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(
@@ -55,20 +55,20 @@ class RichLabel(QLabel):
         viewer.events.theme.connect(self._paint)
 
     def say(self, text: str) -> None:
-        """Show a text in HTML, with parts made by `link` and `sign`."""
+        """Show a text in HTML, which may contain results of `link` and `sign`."""
         self._html = text
         self._paint()
         self.setVisible(bool(text))
 
     @property
     def html(self) -> str:
-        """The text in HTML, as it was given."""
+        """The text as HTML, before the colours are inserted."""
         return self._html
 
     def _paint(self, event: Any = None) -> None:
         theme = get_theme(self._viewer.theme)
         error = QColor(theme.error.as_hex())
-        # napari's red is meant for surfaces and too dark for a sign on a dark background
+        # napari's red is too dark for a sign on a dark background
         colours = {
             _TEXT: theme.text.as_hex(),
             _WARNING: theme.warning.as_hex(),
@@ -86,7 +86,7 @@ def unbroken(text: str) -> str:
 
 
 def link(target: str, text: str) -> str:
-    """Return a link in the colour of the text: Qt's own blue is unreadable on a dark background."""
+    """Return a link in the text colour, because Qt's blue is unreadable on a dark background."""
     return f'<a href="{target}" style="color: {_TEXT}">{unbroken(text)}</a>'
 
 
@@ -128,7 +128,7 @@ class ResultMessage(RichLabel):
 
 
 class RemarkList(QWidget):
-    """The remarks of a job as a list: the most important one in sight, the others folded away.
+    """The remarks of a job as a list: the most important one visible, the others folded.
 
     Links choose a remedy or open a web address. Hidden while there are no remarks. `reword`: turns
     names of settings in a text into those of the form.

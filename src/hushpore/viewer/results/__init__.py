@@ -1,1 +1,1 @@
-"""Results in the window: tables, filter, colours, plots, comparison, record."""
+"""Widgets for results: tables, filter, colours, plots, comparison and record."""

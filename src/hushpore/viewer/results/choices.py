@@ -56,13 +56,13 @@ def phases_of(layer: Any) -> Phases | None:
 class ResultChoice(NameBox):
     """A box with the layers of pores and phases, newest first, and result folders.
 
-    It follows the newest layers until the user chooses: layers of pores or of phases, whichever
-    kind has at least two.
+    Until the user chooses, it shows the newest layers: those of pores or of phases, whichever kind
+    has at least two.
 
-    `name`: its letter. `age`: the layer to begin with; 0 is the newest.
+    `name`: letter of the box, A or B. `age`: age rank of the initial layer; 0 is the newest.
     """
 
-    #: Another result is chosen, or its numbers have changed.
+    #: Emitted when another result is chosen, or its numbers have changed.
     changed = Signal()
 
     def __init__(self, viewer: Any, name: str, age: int) -> None:
@@ -80,7 +80,7 @@ class ResultChoice(NameBox):
         self._chosen: Any = None
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.activated.connect(self._choose)
-        # these include the events of the layers themselves
+        # the events of the list include those of its layers
         self._all.events.connect(self._follow)
         self._refresh()
 
@@ -99,7 +99,7 @@ class ResultChoice(NameBox):
         self._refresh()
 
     def disconnect_layers(self) -> None:
-        """Stop to follow the layers."""
+        """Disconnect from the layers."""
         self._all.events.disconnect(self._follow)
 
     def _choose(self, position: int) -> None:
@@ -132,7 +132,7 @@ class ResultChoice(NameBox):
             self.changed.emit()
 
     def _follow(self, event: Any) -> None:
-        """Refresh the list: a preview may become a result, a result may be merged again."""
+        """Refresh the list, because a preview may become a result, or pores may be merged again."""
         if event.type in ("inserted", "removed", *_SHOWN):
             self._refresh(event)
         if event.type in _SHOWN and unwrapped(self._all[event.index]) is self._chosen:
@@ -140,7 +140,7 @@ class ResultChoice(NameBox):
 
 
 def _of_one_kind(known: list[Any]) -> list[Any]:
-    """Return the layers of pores or of phases: the kind with two, otherwise the newest kind."""
+    """Return the layers of pores or of phases: the kind with at least two, or the newest kind."""
     phases = [layer for layer in known if phases_of(layer)]
     pores = [layer for layer in known if layer not in phases]
     kinds = [phases, pores] if known[:1] == phases[:1] else [pores, phases]
@@ -150,7 +150,7 @@ def _of_one_kind(known: list[Any]) -> list[Any]:
 #: Entry for random colours.
 RANDOM = "random"
 
-#: Tooltip of the colour map while none is used.
+#: Tooltip of the colour map without a column to colour by.
 _NO_COLUMN = "Choose a column to colour by first."
 
 
@@ -165,7 +165,7 @@ class ColourChoice(QWidget):
         self._view: PoreView | None = None
         self.by = ColumnBox(toolTip="Colour the pores by a column of the table.")
         self.map = compact_combo_box(toolTip=_NO_COLUMN, accessibleName="Colour map")
-        # leaves space for 'Equivalent diameter' beside it
+        # leave space for 'Equivalent diameter' beside it
         self.map.setMinimumContentsLength(3)
         self.map.addItems(COLORMAPS)
         for box in (self.by, self.map):
@@ -187,7 +187,7 @@ class ColourChoice(QWidget):
         grid.addWidget(self.legend, 2, 0, 1, 2)
 
     def show_view(self, view: PoreView | None) -> None:
-        """List the columns of a view with numbers or categories; None changes nothing."""
+        """List the numeric and categorical columns of a view; None leaves the list unchanged."""
         self._view = view
         if view is not None:
             table = view.tables.pores
@@ -198,7 +198,7 @@ class ColourChoice(QWidget):
             self.show_colours()
 
     def show_colours(self) -> None:
-        """Show the meaning of the colours."""
+        """Show the chosen column and colour map, and the legend of the colours."""
         view = self._view
         assert view is not None
         kinds, column = view.categories(), view.column
@@ -243,7 +243,7 @@ def compact_combo_box(**properties: Any) -> QComboBox:
 class ColumnBox(QComboBox):
     """A combo box of columns, with titles and meanings.
 
-    ``**properties``: of the box.
+    ``**properties``: Qt properties of the box.
     """
 
     def __init__(self, **properties: Any) -> None:
@@ -253,7 +253,7 @@ class ColumnBox(QComboBox):
     def list_columns(self, names: list[str], chosen: str) -> None:
         """List columns by their names in a table, without a signal."""
         with signals_blocked(self):
-            # nearly always unchanged: called at each step of a drag
+            # skip an unchanged list, because this is called at each step of a drag
             if names != [self.itemData(row) for row in range(self.count())]:
                 self._list(names)
             self.choose(chosen)

@@ -104,7 +104,7 @@ class Compared:
 
     @property
     def pores(self) -> tuple[PoreResult, PoreResult] | None:
-        """Both results, if they are of pores; else None."""
+        """Both pore results, or None if the results are of phases."""
         if isinstance(self.first, PoreResult) and isinstance(self.second, PoreResult):
             return self.first, self.second
         return None
@@ -113,8 +113,8 @@ class Compared:
 class CompareWidget(WorkerContainer):
     """Compares two results: overlaid distributions (of phases: bars) and a table of differences.
 
-    It is a magicgui container of the two results (layers or folders) and of the plot settings. It
-    compares automatically when another result is chosen; a script runs it to wait for the end::
+    A magicgui container of the two results (layers or folders) and the plot settings. The
+    comparison starts when another result is chosen; a script calls `run` and waits for the end::
 
         compare.a.value, compare.b.value = viewer.layers["before"], "results/after"
         compare.run()
@@ -125,7 +125,7 @@ class CompareWidget(WorkerContainer):
         super().__init__(name="compare")
         SharesSide(self.native, "Compare")
         self._viewer = napari_viewer
-        # one comparison for several changes: both boxes, and tables replaced one by one
+        # collects changes of both boxes and of several tables into one comparison
         self._wait = QTimer(self.native, singleShot=True, interval=0, timeout=self._compare)
         self._build()
         napari_viewer.events.theme.connect(self.draw)
@@ -149,7 +149,7 @@ class CompareWidget(WorkerContainer):
             raise InputError(NO_RESULT)
         sources = [_result_of(each) if hasattr(each, "metadata") else each for each in given]
         worker = JobWorker(partial(calling, _compared, *sources), "hushpore compares")
-        # only the last of several workers counts
+        # results of earlier workers are ignored
         worker.returned.connect(partial(self._returned, worker))
         worker.failed.connect(partial(self._failed, worker))
         self._workers.append(worker)
@@ -198,7 +198,7 @@ class CompareWidget(WorkerContainer):
     def _quantities(self, box: Any = None) -> list[tuple[str, str]]:
         """Return titles and names of the quantities that can be plotted.
 
-        napari asks for them at any change of the layers.
+        Called by napari at any change of the layers.
         """
         found = self.result
         if found is None or found.pores is not None:
@@ -333,7 +333,7 @@ class CompareWidget(WorkerContainer):
             self.table,
             save,
         )
-        # scrolled, so that the widget does not take height from a table below the canvas
+        # scrolls, so that the widget takes no height from a table below the canvas
         scrolled = ScrolledColumn(*parts, wide=self.canvas)
         scrolled.column.setStretchFactor(self.table, 1)
         fill(self.native.layout(), scrolled)
@@ -359,7 +359,7 @@ def _result_of(layer: Any) -> PoreResult | Phases:
     throats = tables.throats
     if throats is None:
         throats = pd.DataFrame({"inscribed_diameter": [], "area": []}, dtype=np.float64)
-    # no copy: tables of a layer are replaced, never changed
+    # not copied, because tables of a layer are replaced, never changed in place
     return PoreResult(
         unwrapped(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
     )
@@ -368,7 +368,7 @@ def _result_of(layer: Any) -> PoreResult | Phases:
 class DifferenceTable(QTableWidget):
     """The table of `hushpore.runs.compare.compare`, one row for each quantity."""
 
-    #: A row was chosen: name of the quantity.
+    #: Emitted with the name of the quantity when a row is chosen.
     chosen = Signal(str)
 
     def __init__(self) -> None:

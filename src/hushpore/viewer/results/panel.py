@@ -57,7 +57,7 @@ PAUSE = 250
 #: Width in pixels from which the controls are beside the table instead of above it.
 WIDE = 760
 
-#: Width in pixels of the controls beside the table, with their scroll bar.
+#: Width in pixels of the controls beside the table, including their scroll bar.
 NARROW = 360
 
 #: Qt's maximum width of a widget without a limit.
@@ -147,14 +147,14 @@ class ResultsWidget(LayerTrackingWidget):
         }
 
     def _let_go(self) -> None:
-        """Also leave 3D, because the button to do so goes with the widget."""
+        """Also leave 3D, because the button to leave it disappears with the widget."""
         self.scene.leave()
         super()._let_go()
 
     # ---- actions
 
     def apply_filter(self) -> None:
-        """Show the pores that pass filter and range, or an error in the filter."""
+        """Show the pores that pass the filter and the range, or the error in the filter."""
         self._pause.stop()
         if self.view is None:
             return
@@ -214,14 +214,14 @@ class ResultsWidget(LayerTrackingWidget):
         self._save_3d.setEnabled(is_shown and self.scene.is_ready)
 
     def _show_filmed(self, frames: int) -> None:
-        """Show the progress of a film."""
+        """Show the number of recorded frames of a film."""
         self._save_3d.setText(f"Filming {100 * frames // FRAMES} %" if frames else "Save 3D …")
 
     def _save_in_3d(self) -> None:
         if self.view is not None and self.scene.is_shown:
             kinds = "Picture (*.png);;Film of one turn (*.gif)"
             path = ask_for_file(self, "Save 3D", f"{self.view.layer.name} 3D.png", kinds)
-            # the view may have been left while the dialog was open
+            # 3D may have been left while the dialog was open
             if path is not None and self.scene.is_shown:
                 self.scene.save(path)
 
@@ -274,7 +274,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._tabs = QTabWidget(minimumHeight=110, accessibleName="Tables")
         self._tabs.addTab(self.pores, "&Pores")
         self._tabs.addTab(self.throats, "&Throats")
-        # visible there in a low panel, too
+        # a corner of the tabs is visible even in a low panel
         self._tabs.setCornerWidget(self._build_buttons())
         self._controls = QWidget()
         fill(QVBoxLayout(self._controls), self._build_grid(), self._limit, spacing=4)
@@ -284,7 +284,7 @@ class ResultsWidget(LayerTrackingWidget):
         head = fill(QHBoxLayout(), self._title, self._in_3d, self._save_3d, wide=self._title)
         self._left = ScrolledColumn(head, self._summary, self._fold, self._controls, margin=0)
         self._left.column.setSpacing(4)
-        # first in one column: a wider layout would widen the dock at the side
+        # one column at first, because a wider layout would widen the dock at the side
         self._box = fill(QVBoxLayout(self), self._left, self._tabs, margin=6, wide=self._tabs)
 
     def _build_grid(self) -> QGridLayout:
@@ -325,7 +325,7 @@ class ResultsWidget(LayerTrackingWidget):
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 7)
         grid.setColumnStretch(2, 4)
-        # colours first, so that messages of the others do not move them out of view
+        # colours first, so that messages of the other controls do not push them out of view
         lines = (
             ("&Colour", self.colours.by),
             ("&Filter", self._filter),
@@ -394,7 +394,7 @@ class ResultsWidget(LayerTrackingWidget):
         window = dock.parent() if dock is not None else None
         if isinstance(window, QMainWindow):
             coalesce_redraws(self)
-            # the list of layers keeps its height beside the dock
+            # the layer list keeps its full height beside the dock
             window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
             tabs: int = self._tabs.tabBar().sizeHint().height()

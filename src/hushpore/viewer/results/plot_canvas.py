@@ -1,6 +1,6 @@
 """A matplotlib plot in the colours of the window, which can be saved as PNG or SVG.
 
-matplotlib is used for reports already and has a canvas for every Qt binding.
+matplotlib is already used for reports and has a canvas for every Qt binding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAVE_TIP = "Save the plot as PNG or SVG, or its numbers as CSV."
 
 
 class PlotCanvas(FigureCanvasQTAgg):
-    """Shows a figure, and saves it black on white, or its data.
+    """Shows a figure, and saves it in black on white or its data as CSV.
 
     `numbers`: the plotted data.
     """
@@ -40,8 +40,8 @@ class PlotCanvas(FigureCanvasQTAgg):
         super().__init__(Figure(figsize=(3.4, 2.8)))  # type: ignore[no-untyped-call]
         self._viewer = viewer
         self.numbers = pd.DataFrame()
-        # not set in the figure, which would compute the layout at every drawing (25 ms); here it is
-        # computed only when needed, in its own turn of the event loop
+        # the figure does not get the layout engine, because it would compute the layout at every
+        # drawing (25 ms); here it is computed only when needed, in its own turn of the event loop
         self._layout, self._is_laid_out = ConstrainedLayoutEngine(), False
         self._drawn = 0, 0  # size in pixels of the drawn plots
         self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._take_turn)
@@ -90,7 +90,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         super().resizeEvent(event)  # type: ignore[no-untyped-call]
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Paint the plots; scaled until they are drawn in the new size."""
+        """Paint the plots, scaled to the new size until they are drawn again."""
         if self._drawn == self.get_width_height(physical=True):
             super().paintEvent(event)  # type: ignore[no-untyped-call]
             return
@@ -99,7 +99,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         if any(self._drawn):
             pixels = np.asarray(self.buffer_rgba())  # type: ignore[no-untyped-call]
             height, width = pixels.shape[:2]
-            values = pixels.tobytes()  # QImage does not hold them
+            values = pixels.tobytes()  # kept alive here: QImage does not copy them
             picture = QImage(values, width, height, QImage.Format.Format_RGBA8888)
             painter.drawImage(self.rect(), picture)
         painter.end()

@@ -59,7 +59,7 @@ class PlotsWidget(LayerTrackingWidget):
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
         SharesSide(self, "Plots")
-        self._selector: Any = None  # matplotlib holds it weakly
+        self._selector: Any = None  # matplotlib keeps only a weak reference
         self._mark: Any = None
         show = self.show_view
         self._draw_timer = QTimer(self, singleShot=True, interval=SETTLED, timeout=show)
@@ -92,7 +92,7 @@ class PlotsWidget(LayerTrackingWidget):
         self.draw()
 
     def _show_tables(self) -> None:
-        """Plot changed data of the layer once it settles: pores may be merged by the slider."""
+        """Plot the changed data of the layer after a pause, because the slider may go on."""
         self._draw_timer.start()
 
     def draw(self, event: Any = None) -> None:
@@ -174,7 +174,7 @@ class PlotsWidget(LayerTrackingWidget):
         add_legend(self.axes, labelcolor="linecolor")
 
     def _draw_rev(self, view: PoreView, figure: str, title: str) -> None:
-        """Draw a quantity of cubes of the sample against their edge length."""
+        """Draw a quantity of cubic subvolumes against their edge length."""
         table = view.tables.rev
         if table is None or figure not in table:
             self._say(
@@ -195,7 +195,7 @@ class PlotsWidget(LayerTrackingWidget):
         self.canvas.numbers = data = view.tables.pores.loc[
             view.shown, list(dict.fromkeys(["label", x, y]))
         ]
-        # markers of an invisible line are drawn much faster than a scatter
+        # a line plot of markers only is drawn much faster than a scatter plot
         self.axes.plot(data[x], data[y], ".", color=_LINE, markersize=3, alpha=0.6)
         (self._mark,) = self.axes.plot([], [], "o", color=_MARK, markersize=4)
         if self._log.isChecked():
@@ -227,7 +227,7 @@ class PlotsWidget(LayerTrackingWidget):
     # ---- actions
 
     def _brushed(self, press: Any, release: Any) -> None:
-        """Select the pores in a rectangle; a click beside all selects none."""
+        """Select the pores in a rectangle; a click on empty space selects none."""
         if self.view is None or None in (press.xdata, release.xdata):
             return
         table = self.view.tables.pores

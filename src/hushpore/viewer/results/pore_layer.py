@@ -1,8 +1,8 @@
 """The layer of a pore result: labels with their tables and totals.
 
 The table of pores is in the features of the layer, from which napari shows the pore under the
-pointer; everything else is in its metadata. So layers that were just made, merged again or read
-from a result folder are all shown in the same way.
+pointer; everything else is in its metadata. So new layers, merged layers and layers read from
+a result folder are all shown in the same way.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def thickness_layers(
 ) -> list[tuple[Any, dict[str, Any], str]]:
     """Return the local thickness of each phase as an image, transparent elsewhere.
 
-    They are above the labels, hidden at first.
+    The layers are above the labels and hidden at first.
     """
     return [
         thickness_layer(
@@ -135,7 +135,7 @@ def thickness_layer(
     """Return a local thickness as an image, transparent outside the phase.
 
     `largest`: its maximum, in the unit of the volume. `provenance`: the record of the job.
-    ``**more``: as `layer_data` takes it.
+    ``**more``: as for `layer_data`.
     """
     colours = Colormap(
         AVAILABLE_COLORMAPS["viridis"].colors, name="thickness", low_color=(0, 0, 0, 0)
@@ -151,7 +151,7 @@ def thickness_layer(
 def with_tables(result: Pores) -> Pores:
     """Return a result after computing all tables that its layer needs.
 
-    For a worker's thread: the porosity of each slice needs a pass over all labels.
+    Call it in a worker's thread, because the porosity of each slice needs a pass over all labels.
     """
     features_of(result.pores)
     _tables_metadata(result)
@@ -159,7 +159,7 @@ def with_tables(result: Pores) -> Pores:
 
 
 def update_pore_layer(layer: Any, result: Pores) -> None:
-    """Show another result of the same volume in a layer, for example merged again."""
+    """Show another result of the same volume in a layer, for example after merging."""
     known = {
         **layer.metadata[METADATA_KEY],
         "provenance": result.provenance,
@@ -172,7 +172,7 @@ def update_pore_layer(layer: Any, result: Pores) -> None:
 
 
 def name_in_words(layer: Any) -> None:
-    """Make napari's status line use the titles of the table instead of names of columns.
+    """Make napari's status line use the titles of columns instead of their names.
 
     Layers without tables are not changed.
     """

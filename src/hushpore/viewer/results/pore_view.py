@@ -1,6 +1,6 @@
 """The view of a pore layer: filter, selection and colours of its pores.
 
-One object per layer, shared by tables, plots and canvas, which therefore always agree.
+One object per layer is shared by tables, plots and canvas, so that they always agree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ DIMMED = 0.18
 #: Colour maps offered for columns, all suitable for colour-blind readers.
 COLORMAPS = ("viridis", "plasma", "inferno", "cividis", "gray")
 
-#: Colours that colour-blind readers can distinguish (Okabe and Ito, 2008, https://jfly.uni-koeln.de/color).
+#: Colours that colour-blind readers can distinguish (Okabe and Ito, 2008,
+#: https://jfly.uni-koeln.de/color).
 PALETTE = (
     "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
 )  # fmt: skip
@@ -46,7 +47,7 @@ MISSING = "#60606080"
 #: Maximum movement of the pointer in a click, in pixels.
 _CLICK = 4
 
-#: Modes of a layer in which a click has no other meaning.
+#: Layer modes in which a click selects a pore.
 _LOOKING = ("pan_zoom", "pick")
 
 
@@ -62,13 +63,13 @@ class PoreView(QObject):
     """Filter, selection and colours of one pore layer.
 
     `shown`, `selected`: (pores,), bool, in the order of the table of pores. `column`, `colormap`:
-    of the colours; an empty column means random colours.
+    column and colour map of the colours; an empty column means random colours.
     """
 
-    #: The layer has another result; filter and selection were cleared.
+    #: Emitted when the layer has another result; filter and selection were cleared.
     tables_changed = Signal()
     shown_changed = Signal()
-    #: With the sender, which can ignore it.
+    #: Emitted with the sender, which can ignore the signal.
     selected_changed = Signal(object)
     colours_changed = Signal()
 
@@ -108,7 +109,7 @@ class PoreView(QObject):
         viewer.mouse_drag_callbacks.append(self._clicked)
 
     def attach(self, user: object) -> None:
-        """Register a user of the view, which keeps it alive."""
+        """Register a user of the view; the view exists while it has users."""
         self._users.add(id(user))
 
     def detach(self, user: object) -> None:
@@ -143,7 +144,7 @@ class PoreView(QObject):
         self.shown_changed.emit()
 
     def select(self, mask: npt.NDArray[np.bool_], by: object = None) -> None:
-        """Select pores: the others are dimmed, or in 3D hidden, where they would cover these."""
+        """Select pores; the others are dimmed, or hidden in 3D, where they would cover these."""
         if np.array_equal(mask, self.selected):
             return
         self.selected = mask
@@ -267,7 +268,7 @@ class PoreView(QObject):
             and len(now.colors) == len(colours)
             and np.dtype(layer.dtype).itemsize > 2
         ):
-            # keeps the texture of the labels, which takes most of the time in 3D
+            # does not rebuild the texture of the labels, which takes most of the time in 3D
             now.colors = colours
             layer.events.colormap()
             layer.refresh(data_displayed=False, highlight=False, extent=False)
@@ -279,7 +280,7 @@ class PoreView(QObject):
         )
 
     def _colormap_changed(self, event: Any = None) -> None:
-        """Keep a colour map that the user gave the layer, for example by shuffling."""
+        """Keep a colour map that the user has set, for example by shuffling."""
         given = self.layer.colormap
         if isinstance(given, CyclicLabelColormap) and (given.colors[1:, 3] < 1).any():
             # napari has shuffled our colours, including transparent ones
@@ -339,7 +340,7 @@ class PoreView(QObject):
 
 
 class LayerTrackingWidget(QWidget):
-    """Base of widgets for the selected pore layer, or the last selected one."""
+    """Base of widgets that show the pore layer selected last."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
@@ -354,7 +355,7 @@ class LayerTrackingWidget(QWidget):
             event.connect(self.follow)
 
     def show_view(self) -> None:
-        """Show the current view, or none."""
+        """Show the current view; clear the widget if there is none."""
         raise NotImplementedError
 
     def slots(self) -> dict[str, Callable[..., None]]:
@@ -398,9 +399,9 @@ class LayerTrackingWidget(QWidget):
 
 
 def ends_as_click(event: Any) -> Generator[None, None, bool]:
-    """Wait in a mouse callback of napari for the release; return whether it was a click.
+    """Wait for the mouse release in a napari callback; return whether it was a click.
 
-    It was not if the pointer moved by more than `_CLICK` pixels.
+    A movement of the pointer by more than `_CLICK` pixels is a drag.
     """
     start, away = np.array(event.pos), 0.0
     yield
@@ -430,7 +431,7 @@ def categories_of(column: pd.Series) -> list[Category]:
     import pandas as pd
 
     codes, values = pd.factorize(column, sort=True)
-    # fixed colours of True and False, even if only one of them occurs
+    # True and False have fixed colours, even if only one of them occurs
     places = values.astype(int) if column.dtype.kind == "b" else np.arange(len(values))
     kinds = [
         Category(_word(str(column.name), value), PALETTE[place], codes == code)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Parts that are unfolded at first.
 _OPEN = ("result", "settings", "notes", "input")
 
-#: Titles of the parts of a record whose JSON names would not be understood.
+#: Titles for parts of a record with JSON names that are hard to understand.
 _TITLES = {
     "hushpore": "hushpore version",
     "blake2b": "fingerprint",
@@ -50,7 +50,7 @@ class RecordWidget(QWidget):
         self._layers = napari_viewer.layers
         self._title = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self._why = plain_label()
-        # text that is too long for the dock is shown in full in its tooltip
+        # a text too long for the dock is shown in full in its tooltip
         self.tree = QTreeWidget(
             columnCount=2, headerHidden=True, accessibleName="Record of the layer",
             horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
@@ -72,11 +72,11 @@ class RecordWidget(QWidget):
         self._show()
 
     def provenance(self) -> dict[str, Any]:
-        """Return the record that is shown, as JSON values; empty if there is none."""
+        """Return the displayed record as JSON values; empty if there is none."""
         return {} if self._layer is None else provenance_of(self._layer)
 
     def _follow(self, event: Any) -> None:
-        # a preview becomes a result, and keeps its place in the list
+        # a preview can become a result without leaving the list
         is_shown = event.type in ("metadata", "name")
         if is_shown and unwrapped(self._layers[event.index]) is unwrapped(self._layer):
             self._show()
@@ -107,7 +107,7 @@ class RecordWidget(QWidget):
 
 
 def provenance_of(layer: Any) -> dict[str, Any]:
-    """Return the record of a layer: of the job that made it, or of the file that it was read from.
+    """Return the record of a layer, from the job that made it or from its file.
 
     Empty for layers of other programs and for previews.
     """
@@ -139,7 +139,7 @@ def _why_no_record(layer: Any) -> str:
 
 
 def _in_words(job: str, title: str, value: Any) -> Any:
-    """Return a part of a record with the labels and units of the window, where it has any."""
+    """Return a part of a record with labels and units as in the window, if available."""
     match title:
         case "job":
             return JOBS[job].title if job in JOBS else value

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hushpore.viewer.layers.layer_files import SavedLayer
 
-    #: The unit of a column, and its meaning.
+    #: Unit and meaning of a column.
     Column = tuple[str, str]
 
 
@@ -50,9 +50,10 @@ def ask_for_file(
 
 
 def with_ending(path: Path, known: Iterable[str], ending: str) -> Path:
-    """Return a path with a known ending.
+    """Return a path with a known ending, adding one if needed.
 
-    `known`: the endings, without a dot. `ending`: added otherwise, for example to ``foam v1.2``.
+    `known`: the endings, without a dot. `ending`: added to a path without a known ending, for
+    example ``foam v1.2``.
     """
     is_known = path.suffix.lower().lstrip(".") in set(known)
     return path if is_known else path.with_name(f"{path.name}.{ending}")
@@ -72,8 +73,8 @@ def save_table(path: Path, table: pd.DataFrame) -> None:
 def save_measures(path: Path, table: pd.DataFrame, describe: Callable[[str], Column]) -> None:
     """Write a table as CSV, and a description of its columns beside it: ``NAME columns.csv``.
 
-    Columns keep the names used in filters, scripts and other files; their units are in the second
-    file, so that the first can be read without further processing.
+    Columns keep the names used in filters, scripts and other files. Units are in the second file,
+    so that the first file needs no processing before it is read.
 
     `describe`: returns the unit and the meaning of a column.
     """
@@ -88,7 +89,8 @@ def save_measures(path: Path, table: pd.DataFrame, describe: Callable[[str], Col
 def save_with(path: Path, write: Callable[[Path], object]) -> JobWorker:
     """Write a file atomically in a thread; notifies of the outcome.
 
-    `path`: an existing file is replaced. `write`: writes to the given path; called in the thread.
+    `path`: the file, replaced if it exists. `write`: writes to the given path; called in the
+    thread.
     """
     worker = JobWorker(partial(calling, _write, path, write), f"Saving {path.name}")
     worker.returned.connect(lambda path: show_info(f"Saved: {path}"))
@@ -108,7 +110,7 @@ def _write(path: Path, write: Callable[[Path], object]) -> Path:
     return path
 
 
-#: Title of button and link.
+#: Text of the button and the link.
 SAVE_RESULT = "Save result …"
 
 

@@ -32,7 +32,7 @@ SIZE = "equivalent_diameter"
 #: Initial angles of napari's camera, in degrees.
 ANGLES = (10.0, -30.0, 140.0)
 
-#: Voxels of the transparent sample along its longest axis; coarse is enough.
+#: Voxels of the transparent sample along its longest axis; a coarse shape is sufficient.
 GHOST_SIDE = 128
 
 #: Opacity of the transparent sample.
@@ -41,7 +41,7 @@ GHOST_OPACITY = 0.14
 #: Frames of a film: one for each 10 degrees of a turn.
 FRAMES = 36
 
-#: Milliseconds that each frame is shown: a turn takes 4 s.
+#: Milliseconds per frame, so that a turn takes 4 s.
 FRAME_TIME = 110
 
 #: Maximum width of a film in pixels, for a small file.
@@ -50,21 +50,21 @@ FILM_WIDTH = 640
 #: Pixels between the legend and the corner of a picture.
 _MARGIN = 14
 
-#: Pixels of the bar of colours in the legend, across and down.
+#: Width and height of the colour bar in the legend, in pixels.
 _BAR = (180, 10)
 
 
 class Scene3D(QObject):
     """Shows the pores of a view in 3D, and restores the window afterwards.
 
-    `is_shown`: whether it is shown, or will be once the transparent sample is computed.
+    `is_shown`: whether the scene is shown, or will be when the transparent sample is computed.
     """
 
-    #: Whether 3D was switched on or off.
+    #: Emitted when 3D is switched on (True) or off (False).
     changed = Signal(bool)
-    #: The scene is visible.
+    #: Emitted when the scene is visible.
     shown = Signal()
-    #: Number of frames recorded; 0 if no film is being recorded.
+    #: Emitted with the number of recorded frames; 0 when recording has ended.
     filmed = Signal(int)
 
     def __init__(self, viewer: Any) -> None:
@@ -81,7 +81,7 @@ class Scene3D(QObject):
 
     @property
     def is_shown(self) -> bool:
-        """Whether the scene is shown."""
+        """Whether the scene is shown, or will be when the transparent sample is computed."""
         return self._view is not None
 
     @property
@@ -121,7 +121,7 @@ class Scene3D(QObject):
         for layer in viewer.layers:
             layer.visible = unwrapped(layer) is view.layer
         if ghost is not None:
-            # before 3D: napari cannot handle labels there until the pointer has moved
+            # added in 2D, because napari cannot handle labels in 3D until the pointer has moved
             self._add_ghost(sample, *ghost)
         view.layer.opacity = 1.0
         # a selection would hide all other pores
@@ -175,7 +175,7 @@ class Scene3D(QObject):
         return image
 
     def save(self, path: Path) -> None:
-        """Save a picture, or, to a path that ends in ``.gif``, a film of one turn."""
+        """Save a picture, or a film of one turn if the path ends in ``.gif``."""
         if path.suffix.lower() != ".gif":
             kinds = [bytes(kind.data()).decode() for kind in QImageWriter.supportedImageFormats()]
             path = with_ending(path, kinds, "png")
@@ -215,7 +215,7 @@ class Scene3D(QObject):
     # ---- the sample
 
     def _sample(self, view: PoreView) -> Any:
-        """Return the image of the pores, or None if no image fits."""
+        """Return the image layer of the scan of the pores, or None if no image fits."""
         shape = view.layer.data.shape
         images = [
             layer
@@ -224,7 +224,7 @@ class Scene3D(QObject):
             if layer.data.shape == shape and not is_preview(layer)
         ]
         named = [layer for layer in images if view.layer.name.startswith(layer.name)]
-        # prefer the image whose name the pores have
+        # prefer the image with the name at the start of the name of the pores
         return max(named or images[:1], key=lambda layer: len(layer.name), default=None)
 
     def _add_ghost(self, sample: Any, values: npt.NDArray[np.float32], step: int) -> None:

@@ -84,7 +84,7 @@ def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one f
     """Return the value of a part of the expression: a number, or an array over the rows."""
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
-            # as float, because powers of large integers could take for ever
+            # as float, because powers of large integers could take very long
             try:
                 return np.asarray(value, np.bool_ if isinstance(value, bool) else np.float64)
             except OverflowError:
@@ -124,9 +124,9 @@ def _column(name: str, table: pd.DataFrame) -> npt.NDArray[Any]:
 
 
 def near_names(name: str, names: Sequence[str], most: int = 3) -> list[str]:
-    """Return the names that may have been meant, the most likely first.
+    """Return the names that the user may have meant, the most likely first.
 
-    Names with a similar spelling, and names that contain the given one.
+    These are names with a similar spelling and names that contain the given one.
 
     Examples
     --------
@@ -157,7 +157,7 @@ _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 #: Minimum width of a column in pixels: four digits with an exponent.
 NARROW = 72
 
-#: Columns of labels, whose numbers are not quantities.
+#: Columns of labels; their numbers are not quantities.
 NAMES = ("label", "pore_1", "pore_2")
 
 
@@ -166,8 +166,8 @@ class TableModel(QAbstractTableModel):
 
     Positions are row numbers of the whole table; Qt counts the visible rows.
 
-    `whole`: the whole table. `positions`: (visible rows,): position of each visible row. `on_top`:
-    (positions,), bool: rows to put first at the next `arrange`.
+    `whole`: the whole table. `positions`: shape (visible rows,): position of each visible row.
+    `on_top`: shape (positions,), bool: rows to put first at the next `arrange`.
     """
 
     def __init__(self, measures: Sequence[Measure[Any]]) -> None:
@@ -242,7 +242,7 @@ class TableModel(QAbstractTableModel):
         return measure_of(column, self._measures)
 
     def arrange(self) -> None:
-        """Order the rows: those on top first."""
+        """Order the rows, with the rows of `on_top` first."""
         self.beginResetModel()
         rows = self._order[self._mask[self._order]]
         top = self.on_top[rows]
@@ -277,10 +277,10 @@ def two_lines(heading: str, unit: str) -> str:
 class TableView(QTableView):
     """A table view of a `TableModel`, with selection of rows and Ctrl+C to copy them.
 
-    `measures`: of the columns; by default those of pores.
+    `measures`: measures of the columns; by default those of pores.
     """
 
-    #: The user has selected rows: (positions,), bool.
+    #: Emitted when the user has selected rows: shape (positions,), bool.
     chosen = Signal(object)
 
     def __init__(self, name: str, measures: Sequence[Measure[Any]] = PORES) -> None:
@@ -324,8 +324,8 @@ class TableView(QTableView):
     def select(self, mask: npt.NDArray[np.bool_]) -> None:
         """Select the rows with True in `mask`, (positions,), without a signal.
 
-        Scrolls to a single row. Several rows are moved to the top: scattered over thousands of rows
-        they would not be visible, and slow to draw.
+        Scrolls to a single row. Several rows are moved to the top, because rows scattered over
+        thousands would not be visible, and slow to draw.
         """
         self._mask = mask
         self.rows.on_top = mask

@@ -1,1 +1,1 @@
-"""The widget that segments pores: threshold, preview of the void, merge height."""
+"""The widget for segmenting pores: threshold, void preview and merge height."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from hushpore.pores.preview import GreySurvey
 
-#: Names of the lines: those of the settings.
+#: Names of the lines, which are those of the settings.
 THRESHOLD, STRICT = "threshold", "hysteresis"
 
-#: Colours of void that passes the threshold only, and the stricter one too; also in the preview.
+#: Colours of void by the threshold only, and by the stricter threshold; also in the preview.
 WEAK_COLOUR, VOID_COLOUR = SCREEN[:2]
 
 #: Height of the widget in pixels.
@@ -34,13 +34,13 @@ MARGIN = 8.0
 #: Minimum width of a bar in pixels.
 _BAR = 2
 
-#: Share of the voxels beyond either end of the shown range.
+#: Share of the voxels cut off at either end of the displayed range.
 _BEYOND = 5e-4
 
-#: Milliseconds between two signals of a dragged line; slices are not drawn more often.
+#: Milliseconds between two signals of a dragged line, and so between two drawn slices.
 DRAG_INTERVAL = 40
 
-#: Steps of an arrow key with Shift or Ctrl.
+#: Number of steps per arrow key with Shift or Ctrl.
 _LEAP = 10
 
 
@@ -63,7 +63,7 @@ def bars_of(
 
 
 def limits_of(greys: GreySurvey) -> tuple[float, float]:
-    """Return the grey values between which nearly all voxels lie."""
+    """Return the range of grey values that contains nearly all voxels."""
     centers, counts = greys.histogram.centers, greys.histogram.counts
     share = np.cumsum(counts) / counts.sum()
     low = float(centers[np.searchsorted(share, _BEYOND)])
@@ -77,13 +77,13 @@ class GreyHistogram(QWidget):
 
     Lines are moved by dragging, by clicking at the new position, or with the arrow keys.
 
-    A subclass may colour the bars and name the lines in its own way.
+    A subclass may change the colours of the bars and the names of the lines.
 
     `lines`: grey values by the names of the lines. `limits`: the grey values at both ends. `step`:
     the step of an arrow key.
     """
 
-    #: Name of a line, and the grey value that the user moves it to; during a drag at most every
+    #: Emitted with the name of a moved line and its new grey value; during a drag at most every
     #: `DRAG_INTERVAL`, and at its end.
     moved = Signal(str, float)
 
@@ -110,7 +110,7 @@ class GreyHistogram(QWidget):
     # ---- contents
 
     def show_greys(self, greys: GreySurvey | None) -> None:
-        """Show the grey values of another volume, or none."""
+        """Show the grey values of another volume; None clears the histogram."""
         self._greys = greys
         self.limits = (0.0, 1.0) if greys is None else limits_of(greys)
         self._refresh()
@@ -124,11 +124,12 @@ class GreyHistogram(QWidget):
         band: tuple[float, float] | None = None,
         reason: str = "",
     ) -> None:
-        """Draw other lines.
+        """Set the lines and marks.
 
         `lines`: grey values by the names of the lines; `STRICT` only together with `THRESHOLD`.
         `bright`: whether void is bright. `mark`: label and grey value of the automatic threshold,
-        for comparison. `band`: range of equally plausible thresholds. `reason`: why there are none.
+        for comparison. `band`: range of equally plausible thresholds. `reason`: why no lines are
+        shown.
         """
         self.lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
         self._band = band
@@ -141,19 +142,19 @@ class GreyHistogram(QWidget):
         return round(round(value / self.step) * self.step, 9)
 
     def set_log(self, is_log: bool) -> None:
-        """Draw the logarithm of the counts, or the counts."""
+        """Set whether the counts are drawn on a logarithmic scale."""
         self._is_log = is_log
         self.update()
 
     def _named(self, word: str, value: float) -> str:
-        """Return a grey value with its unit, after a word."""
+        """Return a word followed by a grey value with its unit."""
         unit = "" if self._greys is None else self._greys.unit
         return f"{word} {readable_grey(value)} {unit}".strip()
 
     # ---- input
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802
-        """Grab the nearest line and move it here."""
+        """Grab the nearest line and move it to the pointer."""
         if event.button() == Qt.MouseButton.LeftButton and self.lines:
             x = event.position().x()
             self._grabbed = min(self.lines, key=lambda name: abs(self._x(self.lines[name]) - x))
@@ -172,7 +173,7 @@ class GreyHistogram(QWidget):
         self._grabbed = None
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
-        """Move the active line with left and right; activate another with up and down."""
+        """Move the active line with left and right; activate another line with up and down."""
         way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
         if way is not None and self._active in self.lines:
             leap = event.modifiers() & (
@@ -188,7 +189,7 @@ class GreyHistogram(QWidget):
             super().keyPressEvent(event)
 
     def _drag_to(self, x: float) -> None:
-        """Move the grabbed line here; `moved` is emitted now or at the next interval."""
+        """Move the grabbed line to `x`; `moved` is emitted now or at the next interval."""
         assert self._grabbed is not None
         low, high = self.limits
         self._dragged_to = min(max(self._value_at(x), low), high)
@@ -236,7 +237,7 @@ class GreyHistogram(QWidget):
             painter.drawText(over, centre | up, self._reason)
         if self.hasFocus():
             painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
-            # the triangle of a mark sets one
+            # the triangle of the mark has set a brush
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
         painter.end()
@@ -247,7 +248,7 @@ class GreyHistogram(QWidget):
         counts, edges = bars_of(self._greys, max(1, int(area.width()) // _BAR), self.limits)
         heights = np.log1p(counts) if self._is_log else counts
         heights = heights * (area.height() / max(float(heights.max()), 1e-9))
-        # every level that occurs is visible
+        # bars of at least one pixel, so that every level that occurs is visible
         heights = np.where(counts > 0, np.maximum(heights, 1.0), 0.0)
         pale = QColor(text)
         pale.setAlphaF(0.45)
@@ -306,7 +307,7 @@ class GreyHistogram(QWidget):
         width = metrics.horizontalAdvance(label)
         left = x - width / 2
         if STRICT in self.lines:
-            # on its own side of the line
+            # the label of each line on its own side
             left = x - width - 2 if (name == THRESHOLD) == self._bright else x + 2
         left = min(max(left, 2.0), self.width() - width - 2.0)
         painter.setPen(text)
@@ -342,7 +343,7 @@ class GreyHistogram(QWidget):
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
 
     def _word(self, name: str) -> str:
-        """Return the name of a line for the user."""
+        """Return the name of a line as displayed."""
         return {THRESHOLD: "threshold", STRICT: "hysteresis threshold"}[name]
 
     def _area(self) -> QRectF:

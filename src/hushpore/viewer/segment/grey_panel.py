@@ -1,4 +1,4 @@
-"""Base of the panels with a histogram of the input layer and a preview on the slice."""
+"""Base of the panels with a grey value histogram and a preview on the slice."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def _find(
 
 
 def prepare_kernels(settings: PoreSettings | None = None) -> Job:
-    """Compile or load the kernels that settings need, by default those of a form just opened."""
+    """Compile or load the kernels for settings, by default those of a newly opened form."""
     from hushpore.pores.settings import PoreSettings
 
-    # other threads load libraries now, and kernels need those of Numba
+    # other threads may be loading libraries now, and kernels need Numba
     load_torch_libraries()
     from hushpore.pores.job import prepare, warm_up_kind
 
@@ -74,11 +74,11 @@ def prepare_kernels(settings: PoreSettings | None = None) -> Job:
 
 
 class GreyPanel(QWidget):
-    """A histogram of the input layer, computed in a thread, once for each layer.
+    """A grey value histogram of the input layer, computed in a thread once per layer.
 
-    `form`: determines lines and preview. `preview`: result of the form in the slice on the screen,
-    shown and hidden with the panel. `shown`: the box that switches the preview on. `greys`: the
-    survey of the grey values, or None.
+    `form`: the form that determines lines and preview. `preview`: preview of the settings in the
+    slice on the screen, shown and hidden with the panel. `shown`: the check box for the preview.
+    `greys`: the survey of the grey values, or None.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class GreyPanel(QWidget):
         self.histogram, self.preview, self.shown = histogram, preview, shown
         self.greys: GreySurvey | None = None
         self._target: Target | None = None
-        # by layer: the values that were counted, and their survey
+        # counted values and their survey, by layer
         self._surveys: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
         self._log = QCheckBox(
             "Log", toggled=histogram.set_log,
@@ -110,7 +110,7 @@ class GreyPanel(QWidget):
         self._counting.failed.connect(self._failed)
         histogram.moved.connect(self._moved)
         shown.toggled.connect(self._shown_toggled)
-        # 0 would be in the current turn
+        # an interval of 0 would end in the current turn
         self._removal_timer = QTimer(self, singleShot=True, interval=1)
         self._removal_timer.timeout.connect(partial(shown.setChecked, False))
         preview.dismissed.connect(partial(shown.setChecked, False))
@@ -124,18 +124,18 @@ class GreyPanel(QWidget):
         return bool(self._counting.is_busy or self.preview.is_busy)
 
     def follow(self) -> None:
-        """Count the grey values of the chosen layer."""
+        """Show the chosen layer; its grey values are counted in a thread if needed."""
         layer = self._layers.value
         is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
         if not is_grey or self.parent() is not None:
-            # shown before it is laid out, it would be a window of its own
+            # shown before layout, the panel would open as a separate window
             self.setVisible(is_grey)
         self._tell_form(layer)
         labels = tuple(self._viewer.dims.axis_labels[-layer.ndim :]) if is_grey else ()
         try:
             target = capture(layer, labels) if is_grey else None
         except HushporeError:
-            # reported in the line of facts
+            # the error is reported in the line of facts
             target = None
         if target is not None and self._shows(target.volume):
             # only its name or position has changed
@@ -154,7 +154,7 @@ class GreyPanel(QWidget):
         self._counting.submit(partial(count_greys, target.volume), (layer, target.volume))
 
     def remove_preview(self) -> None:
-        """Switch the preview off in the next turn of the event loop: that takes time."""
+        """Switch the preview off in the next turn of the event loop, because it takes time."""
         self._removal_timer.start()
 
     def _shows(self, volume: Volume) -> bool:
@@ -174,7 +174,7 @@ class GreyPanel(QWidget):
             self._say(problem.message)
 
     def _set_survey(self, greys: GreySurvey | None) -> None:
-        """Show the survey of a volume, or None before it is there."""
+        """Show the survey of a volume; None until it is computed."""
         self.greys = greys
         self.histogram.show_greys(greys)
         self._say("")
