@@ -88,8 +88,8 @@ def require_plain(context: int, channels: int, outputs: int) -> None:
     """Check that the inputs of a network can be described in the format of the zoo.
 
     `context`: number of neighbouring slices on either side. `channels`: of the images. `outputs`:
-    number of channels that are seen and predicted together. Raises InputError if the network needs
-    neighbouring slices, or treats channels separately.
+    number of channels that are seen and predicted together.
+    Raises InputError if the network needs neighbouring slices, or treats channels separately.
     """
     if context:
         raise InputError(

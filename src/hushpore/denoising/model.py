@@ -346,8 +346,8 @@ def fuse_batch_norm(network: UNet) -> UNet:
     In evaluation mode, a batch normalisation is a factor and an offset for each channel, which the
     preceding convolution can include. The weights are combined in float64.
 
-    `network`: in evaluation mode; not changed. Returns: a network on the same device; for the GPU
-    of a Mac, which has no float64, on the CPU.
+    `network`: in evaluation mode; not changed.
+    Returns: a network on the same device; for the GPU of a Mac, which has no float64, on the CPU.
     """
     result = copy.deepcopy(network)
     if network.out.weight.device.type == "mps":

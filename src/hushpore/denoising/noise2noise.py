@@ -142,8 +142,8 @@ class Agreement:
 def compare_scans(volume: Volume, pair: Volume, seed: int = 0) -> Agreement:
     """Compare two scans of the same object in small squares at random positions.
 
-    `volume`, `pair`: of the same axes and shape, at least 4 pixels in y and x. Raises InputError if
-    both scans have the same noise.
+    `volume`, `pair`: of the same axes and shape, at least 4 pixels in y and x.
+    Raises InputError if both scans have the same noise.
     """
     rng = np.random.default_rng(seed)
     edges = [min(_EDGE, n) for n in volume.shape[-2:]]

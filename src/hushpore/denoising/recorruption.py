@@ -183,7 +183,8 @@ class Recorruption:
 def varies(noisy: torch.Tensor) -> torch.Tensor:
     """Return the mask of voxels with noise: False inside regions of a single value (padding).
 
-    `noisy`: shape (..., y, x). Returns: bool; False if all 3 x 3 pixels around a pixel are equal.
+    `noisy`: shape (..., y, x).
+    Returns: bool; False if all 3 x 3 pixels around a pixel are equal.
     """
     pairs = noisy[..., 1:] == noisy[..., :-1]
     rows = _both(pairs, (1, 0), (0, 1))

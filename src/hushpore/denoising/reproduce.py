@@ -18,8 +18,8 @@ def repeated_denoising(
 ) -> dict[str, Any]:
     """Return the settings that reproduce an earlier denoising.
 
-    `values`: its settings. `made`: its record. `file`: path of the record. Raises InputError if the
-    applied model no longer exists, or has changed.
+    `values`: its settings. `made`: its record. `file`: path of the record.
+    Raises InputError if the applied model no longer exists, or has changed.
     """
     _require_same_model(values, made)
     # trained anew instead of resumed; a training that reached its time limit is repeated with the

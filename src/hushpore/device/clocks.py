@@ -79,5 +79,5 @@ class CudaClock:
         self._free.append(mark)
 
 
-#: A source of marks on a device's time line; `at` tells when as `time.perf_counter` counts.
+#: A clock of a device; `at` returns the time of a mark on the scale of `time.perf_counter`.
 Clock: TypeAlias = HostClock | CudaClock

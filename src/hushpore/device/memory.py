@@ -153,14 +153,14 @@ def free_workspaces() -> None:
     PyTorch keeps them until it is told otherwise. Matrix products that come later make new ones.
     """
     torch = sys.modules.get("torch")
-    # a private function, and the only one there is; PyTorch's own CUDA graph trees call it, too
+    # a private function, since there is no public one; PyTorch's own CUDA graph trees call it too
     clear = getattr(torch and torch._C, "_cuda_clearCublasWorkspaces", None)
     if clear is not None:
         clear()
 
 
 def free_pools() -> None:
-    """Give back to the device what PyTorch and CuPy hold and do not use.
+    """Return the unused memory of PyTorch and CuPy to the device.
 
     Never raises: a failure here must not lose a result.
     """

@@ -1,7 +1,7 @@
-"""What plots have in common: colours, axes, titles, distributions of sizes, and how they are saved.
+"""Common parts of plots: colours, axes, titles, size distributions and file formats.
 
-Functions that draw take axes: those of a picture on paper, or of a canvas in the window, which
-gives ink and ground the colours of its theme.
+Drawing functions take axes: those of a picture on paper, or of a canvas in the window, where ink
+and ground have the colours of its theme.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Words and lines, and what is less important, on paper.
+#: Colour of text and lines, and of minor elements, on paper.
 INK, FAINT = "#1f2933", "#7b8794"
 
-#: Colours on paper, the first two for what is compared; the colour-blind tell them apart.
+#: Colours on paper, the first two for comparisons; distinguishable by the colour-blind.
 PAPER = ("#3b7ea1", "#c2703d", "#5b8c5a", "#8b6bb1", "#b0535f", "#7a7a7a")
 
-#: Colours in the window; seen on dark and light, and told apart by the colour-blind.
+#: Colours in the window: visible on dark and light ground, distinguishable by the colour-blind.
 SCREEN = ("#4c9be8", "#f5a623", "#9aa5b1")
 
-#: Bins of a distribution where nothing else is asked for.
+#: Default number of bins of a distribution.
 BINS = 30
 
 #: Height of the characters of a title, in points.
 _TITLE = 12
 
-#: Mean width of a character by its height: of sentences 0.62, of a line with many capitals 0.7
-#: (DejaVu Sans, bold).
+#: Mean width of a character relative to its height: 0.62 in sentences, 0.7 in lines with many
+#: capitals (DejaVu Sans, bold).
 _WIDTH = 0.72
 
 #: Dots per inch of a picture.
@@ -56,14 +56,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def add_plots(figure: Figure, count: int) -> list[Axes]:
-    """Add plots side by side."""
+    """Add a number of plots side by side."""
     return list(figure.subplots(1, count, squeeze=False)[0])
 
 
 def add_title(figure: Figure, text: str) -> None:
-    """Write a title above all plots, in as many lines as it takes; the figure grows by them."""
+    """Write a title above all plots, in several lines if needed; the figure grows with them."""
     room = int(72 * figure.get_figwidth() / (_WIDTH * _TITLE))
-    # a number stays with its unit
+    # keep a number and its unit on one line
     lines = textwrap.wrap(re.sub(r"(?<=\d) (?=\S)", "\N{NO-BREAK SPACE}", text), max(room, 20))
     figure.set_figheight(figure.get_figheight() + (len(lines) - 1) * 1.25 * _TITLE / 72)
     figure.suptitle("\n".join(map(in_figure, lines)), fontsize=_TITLE, color=INK, weight="bold")
@@ -78,7 +78,7 @@ def frame(axes: Axes, across: str, up: str = "") -> None:
 
 
 def add_legend(axes: Axes, **more: Any) -> None:
-    """Name what is drawn; ``**more``: as matplotlib's legend takes it."""
+    """Add a legend; ``**more``: as for matplotlib's legend."""
     axes.legend(**{"frameon": False, "fontsize": 8, "title_fontsize": 8, **more})
 
 
@@ -90,7 +90,7 @@ def png(figure: Figure, dpi: int = DPI) -> bytes:
 
 
 def svg(figure: Figure) -> str:
-    """Return a figure as SVG, to stand in a page."""
+    """Return a figure as SVG, for embedding in a page."""
     buffer = io.StringIO()
     # no date: the same result gives the same page
     figure.savefig(buffer, format="svg", metadata={"Date": None})
@@ -99,7 +99,7 @@ def svg(figure: Figure) -> str:
 
 
 def round_step(size: float) -> float:
-    """Return the largest of 1, 2 or 5 times a power of ten that is not above a size.
+    """Return the largest of 1, 2 or 5 times a power of ten that is at most `size`.
 
     >>> round_step(49), round_step(0.0123)
     (20.0, 0.01)
@@ -112,7 +112,7 @@ def round_step(size: float) -> float:
 
 
 def bins_for(count: int) -> int:
-    """Return in how many bins so many values are counted."""
+    """Return the number of bins for so many values."""
     return int(np.clip(round(2 * math.cbrt(count)), 5, 40))
 
 
@@ -122,7 +122,7 @@ def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDAr
     if low == high:
         low, high = (low * 0.9, low * 1.1) if low else (0.0, 1.0)
     edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
-    # rounding must not leave out the smallest and the largest
+    # rounding must not exclude the smallest and the largest value
     edges[0], edges[-1] = low, high
     return edges
 
@@ -133,13 +133,13 @@ def size_table(
     log: bool = False,
     bins: int = BINS,
 ) -> pd.DataFrame:
-    """Return which share of each of some samples is of which size.
+    """Return the size distributions of some samples.
 
-    `samples`: sizes by a name, and how much each counts: 1 to count, volumes to weigh. Sizes that
-    are not finite, and on a logarithmic axis not above zero, are left out. `log`: bins of equal
-    width on a logarithmic axis.
-    Returns: ``from`` and ``to`` of each bin, the same for all; of each sample its share by its
-    name, and ``NAME_cumulative``, the share up to the end of the bin.
+    `samples`: sizes by name, with their weights: 1 for distributions by number, volumes for those
+    by volume. Sizes that are not finite, or not positive on a logarithmic axis, are left out.
+    `log`: bins of equal width on a logarithmic axis.
+    Returns: ``from`` and ``to`` of each bin, the same for all samples; for each sample its shares
+    under its name, and ``NAME_cumulative``, the share up to the end of the bin.
     """
     import pandas as pd
 
@@ -169,8 +169,8 @@ def draw_sizes(
 ) -> None:
     """Draw shares by size in per cent, as steps or as the share up to each size.
 
-    `edges`: of bins. `shares`: of each. `fill`: how opaque the area below the steps is; 1 has no
-    outline.
+    `edges`: of the bins. `shares`: one for each bin. `fill`: opacity of the area below the steps;
+    with 1 there is no outline.
     """
     percent, label = 100 * np.asarray(shares), in_figure(label)
     if cumulative:
@@ -195,7 +195,7 @@ def draw_rising(
     colour: str,
     label: str,
 ) -> None:
-    """Draw which share, in per cent, is up to each size, without bins."""
+    """Draw the cumulative share by size, in per cent, without bins."""
     order = np.argsort(sizes)
     share = 100 * np.cumsum(weights[order]) / (weights.sum() or 1)
     axes.step(sizes[order], share, color=colour, label=in_figure(label), where="post")
@@ -210,10 +210,10 @@ def draw_rev(
     settled: float | None,
     colours: tuple[str, ...],
 ) -> None:
-    """Draw a figure of cubes of the sample by their edge, and where the porosity settles.
+    """Draw a quantity of cubes of the sample against their edge, and the REV edge length.
 
-    `name`: of the column of the table; a porosity is drawn in per cent. `settled`: from which edge;
-    None where it does not.
+    `name`: column of the table; a porosity is drawn in per cent. `settled`: the REV edge length;
+    None if there is none.
     """
     factor = 100 if name == "porosity" else 1
     low, mean, high = (factor * table[f"{name}{end}"] for end in ("_low", "", "_high"))

@@ -1,4 +1,4 @@
-"""Pictures of a result: slices before and after, with labels in colour, and the sizes of pores."""
+"""Pictures of a result: slices before and after, with coloured labels, and pore sizes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Percentiles of the grey values that are black and white.
+#: Percentiles of the grey values for black and white.
 _PERCENTILES = (0.5, 99.5)
 
-#: By which hues go on from label to label: it spreads them evenly however many there are.
+#: Step in hue from label to label: it spreads any number of hues evenly.
 _GOLDEN = 0.618033988749895
 
-#: Inches of a picture, and height of all but the plots.
+#: Edge of a plot, and height of everything else, in inches.
 _SIDE, _AROUND = 3.6, 1.1
 
 
@@ -84,9 +84,8 @@ def phase_picture(
 ) -> bytes:
     """Draw the report picture of phases: a slice, its phases in their colours, and their shares.
 
-    `before`: the scan, 2D or 3D. `labels`: the phases, of the same shape: 1 to n, 0 is not of the
-    sample. `names`, `shares`: of each. `colours`: at least as many, as
-    ``#rrggbb``.
+    `before`: the scan, 2D or 3D. `labels`: the phases, of the same shape: 1 to n; 0 is outside the
+    sample. `names`, `shares`: one for each phase. `colours`: at least as many, as ``#rrggbb``.
     Returns: a PNG file, as `pore_picture`.
     """
     from matplotlib.colors import to_rgb
@@ -111,7 +110,7 @@ def phase_picture(
 
 
 def middle_plane(volume: Volume) -> npt.NDArray[Any]:
-    """Return the plane that stands for a volume: its middle slice, first time and channel."""
+    """Return the plane that represents a volume: its middle slice, first time and channel."""
     first = (0,) * len(volume.leading_shape)
     return np.asarray(volume.data[(*first, *_middle(volume))])
 
@@ -125,8 +124,8 @@ def show_plane(
 ) -> None:
     """Show a slice in grey.
 
-    `plane`: what to show in the place of the volume's middle slice. `limits`: what is black and
-    white; by default so that one value in a hundred is beyond.
+    `plane`: shown instead of the volume's middle slice. `limits`: grey values of black and white;
+    by default, one value in a hundred is outside.
     """
     values = np.asarray(middle_plane(volume) if plane is None else plane, np.float32)
     low, high = limits or limits_of(values)
@@ -137,19 +136,19 @@ def show_plane(
 
 
 def limits_of(plane: npt.NDArray[Any]) -> tuple[float, float]:
-    """Return the grey values that are black and white."""
+    """Return the grey values for black and white."""
     finite = plane[np.isfinite(plane)]
     low, high = np.percentile(finite, _PERCENTILES) if finite.size else (0.0, 1.0)
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
 def _middle(volume: Volume) -> tuple[int, ...]:
-    # of two in the middle the first, as viewers open a stack
+    # the first of two middle slices, as in viewers
     return ((volume.spatial_shape[0] - 1) // 2,) if volume.n_spatial == 3 else ()
 
 
 def _figure_for(labels: Volume, columns: int, title: str) -> tuple[Figure, list[Axes], float]:
-    """Return a figure for slices side by side, its plots, and how high each is by its width."""
+    """Return a figure for slices side by side, its plots, and the aspect ratio of a plot."""
     height, width = labels.shape[-2:]
     ratio = min(max(height * _aspect(labels) / width, 0.5), 1.6)
     figure = new_figure(_SIDE * columns, _SIDE * ratio + _AROUND)
@@ -175,7 +174,7 @@ def _entitle(axes: Axes, title: str) -> None:
 
 
 def _coloured(labels: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return RGBA colours, neighbours distinct and 0 transparent."""
+    """Return RGBA colours: neighbouring labels are distinct, and 0 is transparent."""
     found, index = np.unique(labels, return_inverse=True)
     table = np.zeros((len(found), 4), np.float32)
     for row, label in enumerate(found):
@@ -210,7 +209,7 @@ def _scale_bar(axes: Axes, volume: Volume) -> None:
 
 
 def _counts(axes: Axes, sizes: npt.NDArray[Any], unit: str) -> None:
-    """Draw how many pores are of which size."""
+    """Draw the histogram of pore sizes."""
     from matplotlib.ticker import MaxNLocator
 
     shown, title = readable_unit(unit), "no pores"

@@ -1,1 +1,1 @@
-"""A trained network applied: on tiles, volumes, and blocks of volumes."""
+"""Prediction with a trained network: tiles, whole volumes, and blocks of volumes."""

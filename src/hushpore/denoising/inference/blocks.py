@@ -1,7 +1,7 @@
-"""A trained network applied to one block of a volume, with the tiles of the whole.
+"""Prediction of one block of a volume, with the same tiles as for the whole volume.
 
-Tiles are cut in the same places as where the whole volume is predicted at once, and so the values
-are the same: blocks can be predicted on any machine, and leave no seams.
+Tiles have the same positions as in the prediction of the whole volume, so that the values are the
+same: blocks can be predicted on any machine, and leave no seams.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BlockPredictor:
-    """Predicts any block of a volume."""
+    """Predicts any block of a volume with a trained network."""
 
-    model: Model  # what was trained
-    volume: Volume  # the noisy one; its values may lie on disk, and only what a block needs is read
+    model: Model  # the trained model
+    volume: Volume  # the noisy volume; of a lazy array only what a block needs is read
     backend: Backend  # where to compute
-    timer: StageTimer  # told what takes how long
-    # largest core of a tile, (images, y, x) or (images, z, y, x); the memory goes with it. Other
-    # cores give other roundings.
+    timer: StageTimer  # counts the time of each stage
+    # largest core of a tile, (images, y, x) or (images, z, y, x), which determines the memory;
+    # other cores give other rounding errors
     core: tuple[int, ...] | None = None
     dtype: torch.dtype = torch.float32  # arithmetic of the network
     augment: bool = False  # average over 8 mirrored and turned copies
-    pair: Volume | None = None  # a second scan of the same thing, as the volume
+    pair: Volume | None = None  # a second scan of the same object, as the volume
 
     def predict(
         self, block: Sequence[int | slice]
     ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[Any]]]:
-        """Return a block, denoised and as it was.
+        """Return a block of the result, and the same block of each scan.
 
-        `block`: one an axis of the volume; in space it begins where a tile does, at multiples of
-        512 (2D) or of 32, 128 and 128 (3D) unless other cores were asked for.
-        Returns: float32, of the shape of the block; axes that are numbers are dropped; the same
-        voxels, as they were read, of each scan.
+        `block`: index for each axis of the volume; along spatial axes it must start at the edge of
+        a tile, a multiple of 512 (2D) or of 32, 128 and 128 (3D) with the default cores. Returns:
+        float32, in the shape of the block, without axes that are indexed by a number; the noisy
+        voxels of each scan, in the same shape.
         """
         dimensions = self.model.network.dimensions
         within = [each for each in block[-dimensions:] if isinstance(each, slice)]
@@ -99,7 +99,7 @@ class BlockPredictor:
         return self.core or CORES[self.model.network.dimensions]
 
     def _planes(self, leading: Sequence[int | slice]) -> npt.NDArray[np.int64]:
-        """Return the numbers of the planes that a block holds, in order."""
+        """Return the numbers of the planes in a block, in order."""
         shape = self.volume.shape[: len(leading)]
         numbers = np.arange(math.prod(shape)).reshape(shape)
         chosen: npt.NDArray[np.int64] = np.atleast_1d(numbers[tuple(leading)]).ravel()
@@ -108,10 +108,10 @@ class BlockPredictor:
     def _images_for(
         self, arrangement: Arrangement, wanted: npt.NDArray[np.int64]
     ) -> list[npt.NDArray[np.int64]]:
-        """Return the images that predict some planes, in the groups in which tiles take them.
+        """Return the images that predict some planes, in the groups that tiles process together.
 
-        A group may reach beyond the planes, into the next time point; and an image of several
-        channels predicts more than one. Only whole groups give the same values to the last bit.
+        A group may include other planes, of the next time point for example, and an image of
+        several channels predicts several planes. Only whole groups give bit-identical values.
         """
         together, count = self._core[0], len(arrangement.members)
         needed = np.flatnonzero(np.isin(arrangement.predicted, wanted).any(1))
@@ -121,7 +121,7 @@ class BlockPredictor:
         ]
 
     def _pieces(self, within: Sequence[slice]) -> list[list[Piece]]:
-        """Return the pieces of each axis that begin in the block, as `cut_axis` makes them."""
+        """Return the pieces of each axis that start in the block, as from `cut_axis`."""
         architecture = self.model.network.architecture
         sizes = self.volume.shape[-len(within) :]
         axes = zip(
@@ -133,7 +133,7 @@ class BlockPredictor:
         ]
 
     def _source(self, region: Sequence[slice]) -> PlaneReader:
-        """Return a source of the region alone, but for its first axis, of which rows are read."""
+        """Return a reader of the region with its whole first axis, from which rows are read."""
         dimensions = len(region)
         ends = [
             slice(each.start, min(each.stop, n))
@@ -189,7 +189,7 @@ class BlockPredictor:
 
 
 class _Window:
-    """An array of which the last axes are cut, when it is read."""
+    """An array whose last axes are cropped when it is read."""
 
     def __init__(self, data: Any, ends: tuple[slice, ...]) -> None:
         self._data, self._ends = data, ends

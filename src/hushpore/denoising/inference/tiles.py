@@ -1,8 +1,8 @@
-"""Prediction in tiles that leave no seams.
+"""Prediction in tiles without seams.
 
-Every tile is read with a margin as wide as the network sees and only its core is kept; at the
-border of the image a tile ends where the image ends. So each output pixel is computed from the
-same input as in one piece.
+Every tile is read with a margin as wide as the receptive field, and only its core is kept; at the
+border of the image a tile ends with the image. So each output pixel is computed from the same input
+as in one piece.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
     from hushpore.denoising.images import Images
 
-#: Cores of tiles: (images, y, x) in 2D and (images, z, y, x) in 3D. Between two tiles a job can be
-#: cancelled: more images at once are a few percent faster on the CPU, and let a user wait longer.
+#: Cores of tiles: (images, y, x) in 2D and (images, z, y, x) in 3D. A job can be cancelled only
+#: between two tiles: more images at once would be a few percent faster on the CPU, but delay that.
 CORES = {2: (2, 512, 512), 3: (1, 32, 128, 128)}
 
-#: And on a GPU, which is through with them as soon: fewer margins, and fewer launches.
+#: Cores on a GPU, which is faster: larger ones have fewer margins, and need fewer launches.
 CORES_ON_GPU = {2: (8, 1024, 1024), 3: (1, 64, 256, 256)}
 
-#: Features of the top level that are in memory together at most, those of lower levels counted by
-#: their share of the pixels; with a skip connection there more are.
+#: Maximum number of top-level feature maps in memory at once, with those of lower levels counted by
+#: their share of the pixels; more with a skip connection.
 _TOGETHER = {"r2r": 5.0, "n2n": 5.0, "n2v2": 3.25, "n2v": 6.25}
 
-#: What the C library and convolutions take beside the features, measured on a CPU; and bytes a
-#: pixel of each plane that is read or predicted.
+#: Memory of the C library and of convolutions, relative to the features, as measured on a CPU; and
+#: bytes per pixel of each plane that is read or predicted.
 _BESIDE, _PLANE = 1.6, 64
 
-#: No edge of a tile is smaller where memory is short: most of it would be its margins.
+#: Minimum edge of a tile if memory is short: a smaller tile would be mostly margins.
 _SHORTEST = 32
 
 #: Axes along which a tile is mirrored for test-time augmentation.
@@ -50,9 +50,9 @@ _MIRRORS: tuple[tuple[int, ...], ...] = ((), (-1,), (-2,), (-2, -1))
 class Tile:
     """One piece of a prediction."""
 
-    source: tuple[slice, ...]  # what is read from the padded image, margin included
+    source: tuple[slice, ...]  # region that is read from the padded image, with its margin
     kept: tuple[slice, ...]  # the part of the tile's output that is kept
-    target: tuple[slice, ...]  # where that part goes in the result
+    target: tuple[slice, ...]  # place of that part in the result
 
 
 def plan_tiles(
@@ -60,10 +60,9 @@ def plan_tiles(
 ) -> list[Tile]:
     """Cut images into tiles.
 
-    `shape`: shape of the images, (n, y, x) or (n, z, y, x). `core`: largest core of a tile; a
-    multiple along the spatial axes of what `architecture` says; it says how far the network sees,
-    too.
-    Returns: their targets cover `shape` exactly once.
+    `shape`: shape of the images, (n, y, x) or (n, z, y, x). `core`: largest core of a tile; along
+    spatial axes a multiple of `architecture.multiples`. `architecture`: determines the margins.
+    Returns: tiles whose targets cover `shape` exactly once.
     """
     network = architecture or Architecture(len(shape) - 1)
     radii, multiples = (0, *network.radii), (1, *network.multiples)
@@ -75,9 +74,9 @@ def plan_tiles(
 
 
 def halve_core(core: tuple[int, ...], multiple: int = MULTIPLE) -> tuple[int, ...] | None:
-    """Return a smaller core, fewer images first, or None where it is as small as it gets.
+    """Return a smaller core, with fewer images first, or None if it cannot be smaller.
 
-    `multiple`: what its edges stay multiples of.
+    `multiple`: divisor of the new edges.
     """
     if core[0] > 1:
         return (core[0] // 2, *core[1:])
@@ -95,10 +94,10 @@ def tile_bytes(
     dtype: torch.dtype,
     size: Sequence[int] | None = None,
 ) -> float:
-    """Return how much memory a tile takes on its way through a fused network, at most.
+    """Return the maximum memory for a tile in a fused network, in bytes.
 
-    `core`: as for `plan_tiles`. `dtype`: arithmetic of the network. `size`: of an image: beyond it
-    there is no margin.
+    `core`: as for `plan_tiles`. `dtype`: arithmetic of the network. `size`: of an image, beyond
+    which there are no margins.
     """
     edges = [
         edge + 2 * math.ceil(radius / multiple) * multiple
@@ -112,7 +111,7 @@ def tile_bytes(
     features = _TOGETHER[architecture.method] * architecture.features * dtype.itemsize
     features *= _BESIDE
     if architecture.corrects_dct:
-        # one after the other
+        # the two are computed one after the other
         features = max(features, architecture.outputs * local_dct.BYTES)
     a_pixel = features + _PLANE * (architecture.inputs + architecture.outputs)
     return a_pixel * core[0] * math.prod(edges)
@@ -121,9 +120,9 @@ def tile_bytes(
 def core_within(
     memory: float, architecture: Architecture, dtype: torch.dtype, size: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Return the largest core of a tile that takes no more than some memory, in bytes.
+    """Return the largest core of a tile that needs at most `memory` bytes.
 
-    The others are as for `tile_bytes`. The smallest there is may take more.
+    Other parameters as for `tile_bytes`. The smallest core may need more.
     """
     core = CORES[architecture.dimensions]
     while tile_bytes(core, architecture, dtype, size) > memory:
@@ -137,10 +136,10 @@ def core_within(
 def core_on_gpu(
     memory: float, architecture: Architecture, dtype: torch.dtype, size: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Return the core of a tile on a GPU, larger than on the CPU where some memory allows it.
+    """Return the core of a tile on a GPU, larger than on the CPU if `memory` allows it.
 
-    The parameters are as for `core_within`. A GPU says where its memory is short: no less is taken
-    beforehand than on the CPU.
+    The parameters are as for `core_within`. A GPU reports when its memory is short, so the core is
+    never smaller than the default on the CPU.
     """
     core: tuple[int, ...] | None = CORES_ON_GPU[architecture.dimensions]
     usual = CORES[architecture.dimensions]
@@ -152,16 +151,16 @@ def core_on_gpu(
 
 
 def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.Tensor:
-    """Mirror the far end of every spatial axis of planes (n, *size) up to a multiple.
+    """Extend the far end of every spatial axis of planes (n, *size) to a multiple, by mirroring.
 
-    `planes`: shape (n, y, x) or (n, z, y, x). `multiples`: one a spatial axis; by default
+    `planes`: shape (n, y, x) or (n, z, y, x). `multiples`: one for each spatial axis; by default
     `MULTIPLE`.
     """
     for axis in range(1, planes.ndim):
         length = planes.shape[axis]
         missing = -length % (multiples[axis - 1] if multiples else MULTIPLE)
         if missing:
-            # an axis of one voxel has nothing to mirror, and repeats it
+            # an axis of one voxel cannot be mirrored, and is repeated
             back = torch.arange(length - 2, length - 2 - missing, -1, device=planes.device)
             index = torch.arange(length, device=planes.device)
             planes = planes.index_select(axis, torch.cat([index, back.clamp_min(0)]))
@@ -178,12 +177,12 @@ def predict_tile(
 ) -> torch.Tensor:
     """Return the network's output for the core of one tile, (images, outputs, *core).
 
-    Where there are two scans of the same thing, it is the mean of what comes out of each.
+    With two scans of the same object, this is the mean of both predictions.
 
     `network`: (batch, inputs, *size) to (batch, outputs, *size), in evaluation mode. `padded`: with
-    planes as `pad` returns them. `tile`: one of `plan_tiles` for the images before padding.
-    `dtype`: float32, or bfloat16 for mixed precision. `augment`: average over the tile mirrored and
-    turned in y and x, 8 times in all.
+    planes as from `pad`. `tile`: one of `plan_tiles` for the images before padding. `dtype`:
+    float32, or bfloat16 for mixed precision. `augment`: average over the 8 mirrored and rotated
+    copies of the tile in y and x.
     """
     regions = [scan.region(tile.source) for scan in padded.each_scan()]
     shape = (len(regions[0]), padded.outputs, *regions[0].shape[2:])
@@ -228,8 +227,8 @@ def cut_axis(
 ) -> list[tuple[slice, slice, slice]]:
     """Cut one axis into pieces of at most `edge`, each as (source, kept, target).
 
-    `length`: of the axis, before it is padded to a multiple. `edge`: a multiple of `multiple`, on
-    which every source starts and ends. `margin`: what is read around a piece; rounded up to a
+    `length`: of the axis, before padding to a multiple. `edge`: a multiple of `multiple`, at which
+    every source starts and ends. `margin`: width that is read around a piece, rounded up to a
     multiple.
     """
     padded = -(-length // multiple) * multiple
@@ -244,5 +243,5 @@ def cut_axis(
 
 
 def shift(part: slice, start: int) -> slice:
-    """Return a part of an axis as it is counted from `start`."""
+    """Return a range along an axis, counted from `start`."""
     return slice(part.start - start, part.stop - start)

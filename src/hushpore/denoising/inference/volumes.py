@@ -1,4 +1,4 @@
-"""A trained network applied to a whole volume: slab by slab where it does not fit into memory."""
+"""Prediction of a whole volume with a trained network, in slabs if memory is short."""
 
 from __future__ import annotations
 
@@ -42,46 +42,45 @@ if TYPE_CHECKING:
     from hushpore.device.graphs import GraphReplays
     from hushpore.device.transfers import PendingUpload
 
-#: Shares of the memory for images, and for a tile on its way through the network.
+#: Shares of the memory for images, and for the processing of a tile.
 IMAGES_SHARE, TILE_SHARE = 5 / 9, 4 / 9
 
-#: Share of what is free that all may take together, where nothing else is asked for: libraries are
-#: in it too.
+#: Maximum share of the free memory for everything, libraries included, unless the user set a limit.
 FREE_SHARE = 0.9
 
-#: Bytes a voxel of a plane takes in float32: normalised, padded, and as a result.
+#: Bytes per voxel of a plane in float32: normalised, padded, and as a result.
 _WORKING = 12
 
 
 @dataclass(frozen=True)
 class Slab:
-    """A part of the volume that is held at once."""
+    """A part of the volume that is in memory at once."""
 
-    images: slice  # which images
-    rows: slice  # which rows along their first axis, margins included
-    # sources are counted from the start of the slab, targets from that of the volume
+    images: slice  # range of images
+    rows: slice  # range of rows along their first axis, with margins
+    # sources are counted from the start of the slab, targets from the start of the volume
     tiles: tuple[Tile, ...]
 
     @property
     def kept(self) -> slice:
-        """The rows that it predicts."""
+        """The rows that the slab predicts."""
         first = min(tile.target[1].start for tile in self.tiles)
         return slice(first, max(tile.target[1].stop for tile in self.tiles))
 
 
 @dataclass
 class VolumePredictor:
-    """Predicts whole volumes with a trained network; `predict` does it."""
+    """Predicts whole volumes with a trained network, by `predict`."""
 
     network: UNet  # in evaluation mode
-    arrangement: Arrangement  # what it sees as one image
-    scale: Scale  # between grey values and those of the network
-    budget: float  # bytes that images and tiles may take together; on a GPU the images alone
+    arrangement: Arrangement  # assignment of planes to images
+    scale: Scale  # conversion between grey values and network values
+    budget: float  # maximum bytes for images and tiles together; on a GPU for the images alone
     dtype: torch.dtype = torch.float32  # arithmetic of the network
-    augment: bool = False  # whether to average over mirrored and turned copies
-    progress_start: float = 0.0  # share of the whole job that is over before, for progress
-    timer: StageTimer = field(default_factory=StageTimer)  # told what takes how long
-    # all that was predicted, in grey values and of the shape of the volume, where a GPU holds it
+    augment: bool = False  # whether to average over mirrored and rotated copies
+    progress_start: float = 0.0  # completed share of the whole job at the start, for progress
+    timer: StageTimer = field(default_factory=StageTimer)  # counts the time of each stage
+    # the result in grey values, in the shape of the volume, if it is in GPU memory
     whole: torch.Tensor | None = field(default=None, init=False)
     _replays: GraphReplays | None = field(default=None, init=False)
     _fused: UNet = field(init=False)
@@ -89,12 +88,12 @@ class VolumePredictor:
     def predict(
         self, source: PlaneReader, out: Any, backend: Backend, images: Images | None = None
     ) -> Job:
-        """Predict every plane of a volume, in smaller tiles where memory runs out.
+        """Predict every plane of a volume, in smaller tiles if memory runs out.
 
-        `out`: of the shape of the volume; written slab by slab. `backend`: where to compute; the
-        CPU where its memory does not hold even the smallest tile. `images`: the whole volume,
-        normalised and on the device already.
-        Returns: where it was computed in the end.
+        `out`: in the shape of the volume; written slab by slab. `backend`: the device; the CPU is
+        used if even the smallest tile does not fit into its memory. `images`: the whole volume, if
+        it is on the device already, normalised.
+        Returns: the device that was used in the end.
         Raises MemoryLimitError if the smallest tile does not fit on the CPU.
         """
         first = self._first_core(backend, source)
@@ -103,7 +102,7 @@ class VolumePredictor:
         while core is not None:
             try:
                 self._fused = fuse_batch_norm(self.network).to(backend.device)
-                # those of larger tiles would need the memory that has just run out
+                # graphs of larger tiles would need the memory that has just run out
                 self._replays = backend.graph_replays("tiles")
                 with freed_memory_kept():
                     yield from self._predict_slabs(source, out, backend, images, core)
@@ -138,7 +137,8 @@ class VolumePredictor:
         return core_within(self._tile_memory(backend), *how)
 
     def _tile_memory(self, backend: Backend) -> float:
-        # a GPU says where its memory is short; a computer ends programs instead
+        # a GPU reports when its memory is short; without this limit, the system would kill the
+        # process
         if backend.is_cuda:
             return math.inf
         return TILE_SHARE * min(self.budget, FREE_SHARE * backend.free_memory())
@@ -146,7 +146,7 @@ class VolumePredictor:
     def _warn_of_memory(
         self, core: tuple[int, ...], backend: Backend, source: PlaneReader
     ) -> Iterator[Note]:
-        """Say so where even the smallest tile takes more than it may."""
+        """Warn if even the smallest tile needs more memory than allowed."""
         least = tile_bytes(core, self.network.architecture, self.dtype, source.size)
         if least > self._tile_memory(backend):
             yield Note(
@@ -171,11 +171,12 @@ class VolumePredictor:
             return
         slabs = self.plan(source, core)
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
-        # one slab is read while another is predicted, so each has half of the memory
+        # one slab is read while another is predicted, so each gets half of the memory
         read = partial(self._read, source, backend)
         with read_ahead(read, slabs, backend.choices) as upcoming:
             for slab in slabs:
-                # what counts is how long the next slab is waited for; a timer is of one thread
+                # only the time spent waiting for the next slab counts; a timer belongs to one
+                # thread
                 with self.timer.stage("reading") as run:
                     pending, planes = next(upcoming)
                     run.nbytes = sum(each.nbytes for each in pending)
@@ -184,7 +185,7 @@ class VolumePredictor:
                 done += len(slab.tiles)
 
     def plan(self, source: PlaneReader, core: tuple[int, ...]) -> list[Slab]:
-        """Cut the volume into slabs that fit into the memory, at least one tile's worth each."""
+        """Cut the volume into slabs that fit into the memory, with at least one tile in each."""
         architecture, arrangement = self.network.architecture, self.arrangement
         n_images, size = len(arrangement.members), source.size
         per_row = math.prod(size[1:]) * source.bytes_a_voxel(_WORKING) * arrangement.inputs
@@ -277,7 +278,7 @@ def write_planes(
     rows: slice,
     values: npt.NDArray[np.float32],
 ) -> None:
-    """Write rows of some planes into an array of the shape of the volume."""
+    """Write rows of some planes into an array in the shape of the volume."""
     if source.volume.ndim == len(source.size) + 1 and is_in_a_row(planes):
         out[int(planes[0]) : int(planes[-1]) + 1, rows] = values
         return
@@ -286,7 +287,7 @@ def write_planes(
 
 
 def _grouped(tiles: list[Tile], axis: int, chunks: int) -> list[Slab]:
-    """Put the tiles of `chunks` neighbouring pieces of an axis together; of one image for rows."""
+    """Return slabs of `chunks` neighbouring pieces of an axis, for rows in one image each."""
     groups: dict[tuple[int, int], list[Tile]] = {}
     edges = sorted({tile.target[axis].start for tile in tiles})
     number = {start: position // chunks for position, start in enumerate(edges)}

@@ -1,4 +1,4 @@
-"""The flattest places of a scan: what is left of them without their polynomials is noise."""
+"""The flattest regions of a scan: their residual after subtracting polynomials is noise."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.denoising.noise.detrended import DetrendedBlocks
 
-#: Edges of blocks in z and in y and x, the first that finds enough flat ones is taken: a large
-#: block says more, a small one fits between edges.
+#: Edges of blocks in z and in y and x; the first size with enough flat blocks is used. Large blocks
+#: give more accurate estimates, small ones fit between edges.
 _STACK_SIZES = ((6, 12), (6, 10), (5, 8), (4, 6))
 _SLICE_SIZES = ((1, 16), (1, 12), (1, 8))
 
-#: The largest lags in z and in y and x.
+#: Largest lags in z and in y and x.
 _REACH = (3, 5)
 
-#: Blocks that are drawn, and how many of them are held at once.
+#: Number of random blocks, and of blocks in memory at once.
 _DRAWN, _AT_ONCE = 16_000, 2000
 
-#: About how many of the flattest there is another look, at how many blocks about each, and how many
-#: voxels away.
+#: Number of the flattest blocks around which more are tried, number of tries around each, and their
+#: maximum distance in voxels.
 _REFINED, _TRIES, _NEARBY = 500, 8, 2
 
-#: Flat blocks that are used: at least, at most, and by which factor more are tried.
+#: Minimum and maximum number of flat blocks, and growth factor of the number that is tried.
 FEWEST, _MOST, _GROWTH = 40, 1600, 1.4
 
-#: How much a flat block may hold of the polynomials, in multiples of what noise has there on
-#: average; in a slice, where polynomials are fewer, chance makes more of the blocks seem flat.
+#: Maximum energy of the polynomials in a flat block, relative to that expected for noise alone;
+#: lower within slices, where there are fewer polynomials, so that more blocks seem flat by chance.
 _FLAT, _FLAT_IN_SLICE = 0.6, 0.35
 
-#: How much more noise than flat blocks a block may have, in deviations, that says how noise differs
-#: with place and grey value.
+#: Blocks with up to this many times the noise of flat blocks are used to fit the noise against
+#: position and grey value.
 _NOISIEST = 2.0
 
-#: Deviations from the median from which on a block is not typical.
+#: Distance from the median, in standard deviations, from which a block is an outlier.
 _TYPICAL = 2.0
 
-#: By how much the share of neighbours of one value may be above the usual in a block.
+#: Maximum share of equal neighbours in a block, in excess of the typical share.
 _FILLED = 0.2
-#: The usual share of neighbours of one value where values hardly vary.
+#: Typical share of equal neighbours if the values hardly vary.
 _CLEAN = 0.5
 
-#: By how much the share of values that are the lowest or the highest of all may be above the usual.
+#: Maximum share of values at the minimum or maximum of all, in excess of the typical share.
 _CUT_OFF = 0.01
 
 
@@ -60,24 +60,24 @@ class FlatBlocks:
 
     corners: npt.NDArray[np.int64]  # (n, ndim)
     means: npt.NDArray[np.float64]
-    coarse: npt.NDArray[np.float64]  # the energy of their polynomials
-    residual: npt.NDArray[np.float32]  # (n, n_voxels), what is left without these
+    coarse: npt.NDArray[np.float64]  # energy of their polynomials
+    residual: npt.NDArray[np.float32]  # (n, n_voxels), residual after subtracting the polynomials
     products: npt.NDArray[np.float64]  # (n, n_half), of the residual at each lag; or not known yet
 
     def __len__(self) -> int:
         return len(self.means)
 
     def take(self, chosen: Any) -> FlatBlocks:
-        """Return some of them: numbers, or a slice."""
+        """Return some of the blocks, by numbers or a slice."""
         arrays = (self.corners, self.means, self.coarse, self.residual, self.products)
         return FlatBlocks(*(each[chosen] for each in arrays))
 
     def with_products(self, kind: DetrendedBlocks) -> FlatBlocks:
-        """Return the same with the products of their residuals."""
+        """Return the blocks with the products of their residuals."""
         return replace(self, products=kind.products(self.residual))
 
     def weighted(self, weights: npt.NDArray[np.float64]) -> FlatBlocks:
-        """Multiply all energies of blocks, and sort them again."""
+        """Multiply the energies of the blocks by weights, and sort the blocks again."""
         scaled = FlatBlocks(
             self.corners,
             self.means,
@@ -90,17 +90,17 @@ class FlatBlocks:
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Blocks that were drawn at random, flat or not."""
+    """Statistics of all random blocks, flat or not."""
 
     values: npt.NDArray[np.float64]  # grey values
     unit: float  # what those of `FlatBlocks` are divided by: squares fit into float32 then
     mean: float  # in units
-    is_rounded: bool  # whether most neighbours have the same value
-    saturated: float  # share of the values that are the highest of all
+    is_rounded: bool  # whether most neighbours have equal values
+    saturated: float  # share of voxels with the maximum value
 
 
 def block_sizes(volume: Volume, slicewise: bool) -> list[tuple[int, ...]]:
-    """Return sizes of blocks, large ones first, that fit the volume."""
+    """Return the block sizes that fit the volume, large ones first."""
     is_stack = volume.n_spatial == 3 and volume.shape[-3] > 1 and not slicewise
     spatial = volume.shape[-volume.n_spatial :]
     sizes = []
@@ -113,7 +113,7 @@ def block_sizes(volume: Volume, slicewise: bool) -> list[tuple[int, ...]]:
 
 
 def largest_lags(size: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the largest lags: half of a block at most, or little could be told apart."""
+    """Return the largest lags: at most half a block, since larger ones cannot be resolved."""
     most = (_REACH[0], _REACH[1], _REACH[1])[-len(size) :]
     return tuple(min(m, n // 2) for m, n in zip(most, size, strict=True))
 
@@ -121,16 +121,16 @@ def largest_lags(size: tuple[int, ...]) -> tuple[int, ...]:
 def read_flattest(
     volume: Volume, kind: DetrendedBlocks, rng: np.random.Generator
 ) -> tuple[FlatBlocks, Drawn]:
-    """Read blocks at random, then more about the flattest of them.
+    """Read random blocks, then more blocks around the flattest.
 
-    Returns: the flattest; and what there is to know of all.
+    Returns: the flattest blocks; statistics of all random blocks.
     """
     data: Any = volume.data
     size = (1,) * (len(volume.shape) - len(kind.size)) + kind.size
     room: npt.NDArray[np.int64] = np.array(volume.shape) - np.array(size)
     count = min(_DRAWN, 4 * math.prod((room + 1).tolist()))
     corners = move_into_chunks(rng.integers(0, room + 1, (count, len(room))), size, data)
-    # in the order in which they lie in a file
+    # in the order of the file
     corners = corners[np.lexsort(corners.T[::-1])]
     some = read_boxes(data, corners[:: -(-count // _AT_ONCE)], size)
     equal = _share_of_equal(some)
@@ -162,10 +162,10 @@ def _look(
     limits: tuple[float, float, float, float],
     unit: float,
 ) -> FlatBlocks:
-    """Read the blocks at some corners, and keep the flattest that hold all of their noise.
+    """Read the blocks at some corners, and keep the flattest without padding or clipped values.
 
-    `limits`: the lowest and the highest value, and which share of neighbours may be equal and of
-    values be one of these. `unit`: what values are divided by.
+    `limits`: minimum and maximum value, maximum share of equal neighbours, and maximum share of
+    values at the minimum or maximum. `unit`: divisor of the values.
     """
     lowest, highest, most_equal, most_cut = limits
     found = []
@@ -173,7 +173,7 @@ def _look(
         places = corners[start : start + _AT_ONCE]
         boxes = read_boxes(data, places, size)
         values = boxes.reshape(len(boxes), int(np.prod(size)))
-        # where values were filled in or cut off there is no noise, or not all of it
+        # padding has no noise, and clipped values have too little
         whole = _share_of_equal(boxes) <= most_equal
         whole &= _share_of_extremes(boxes, lowest, highest) <= max(most_cut, 2 / values.shape[1])
         values, places = values[whole] / unit, places[whole]
@@ -187,7 +187,7 @@ def _look(
 
 
 def _joined(parts: list[FlatBlocks]) -> FlatBlocks:
-    """Return all blocks of several sets, the flattest first."""
+    """Return the blocks of several sets, the flattest first."""
     names = ("corners", "means", "coarse", "residual", "products")
     whole = FlatBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
     return whole.take(np.argsort(whole.coarse, kind="stable")[:_MOST])
@@ -212,17 +212,17 @@ def _share_of_extremes(
 def _one_a_place(
     corners: npt.NDArray[np.int64], energy: npt.NDArray[np.float64], size: tuple[int, ...]
 ) -> npt.NDArray[np.int64]:
-    """Return the numbers of the flattest blocks, one in each place of their size."""
+    """Return the numbers of the flattest blocks, one in each cell of the size of a block."""
     order = np.argsort(energy, kind="stable")
     _, first = np.unique(corners[order] // np.array(size), axis=0, return_index=True)
     return order[np.sort(first)][:_MOST]
 
 
 def flat_ones(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[FlatBlocks, float]:
-    """Return as many blocks as are flat beside the noise that they show.
+    """Return the blocks that are flat compared with the noise in them.
 
-    Returns: the blocks; what the last of them holds of the polynomials, as a multiple of what
-    noise has there on average.
+    Returns: the blocks; energy of the polynomials in the last of them, relative to that expected
+    for noise alone.
     """
     count = min(FEWEST, len(blocks))
     used = blocks.take(_typical(kind, blocks.take(slice(count))))
@@ -239,7 +239,7 @@ def flat_ones(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[FlatBlocks, fl
 
 
 def flat_below(kind: DetrendedBlocks) -> float:
-    """Return how much a flat block may hold of the polynomials, beside what noise has there."""
+    """Return the maximum energy of the polynomials in a flat block, relative to noise alone."""
     return _FLAT if kind.size[0] > 1 and len(kind.size) == 3 else _FLAT_IN_SLICE
 
 
@@ -249,10 +249,10 @@ def _flatness(kind: DetrendedBlocks, blocks: FlatBlocks, coarse: float) -> float
 
 
 def _typical(kind: DetrendedBlocks, blocks: FlatBlocks) -> npt.NDArray[np.int64]:
-    """Return the numbers of the blocks that are like the others in energy and correlation.
+    """Return the numbers of the blocks that are no outliers in energy or correlation.
 
-    The lower half of the blocks says how much noise differs; what differs more is left out on both
-    sides alike, so that the mean stays where it is.
+    The spread is that of the lower half. Outliers are excluded on both sides, so that the mean is
+    not biased.
     """
     energy = blocks.products[:, 0]
     neighbours = blocks.products[:, kind.neighbours].mean(1)
@@ -264,7 +264,7 @@ def _typical(kind: DetrendedBlocks, blocks: FlatBlocks) -> npt.NDArray[np.int64]
 
 
 def even_ones(kind: DetrendedBlocks, blocks: FlatBlocks, used: FlatBlocks) -> FlatBlocks:
-    """Return the blocks that are flat beside their own noise, be that more or less than usual."""
+    """Return the blocks that are flat compared with their own noise, strong or weak."""
     autocovariance = kind.autocovariance(used.products.mean(0))
     noise = kind.relative_variance(blocks.products, autocovariance)
     flat = blocks.coarse <= flat_below(kind) * noise * kind.coarse_energy(autocovariance)

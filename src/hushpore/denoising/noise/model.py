@@ -1,7 +1,7 @@
-"""A model of the noise of a scan: how strong, how correlated, how certain.
+"""Model of the noise of a scan: strength, correlation and their uncertainty.
 
-A reconstruction's noise is correlated between neighbours in every direction: by the detector's
-blur, by interpolation and by the filter of the reconstruction. What denoises it has to know how.
+The noise of a reconstruction is correlated between neighbours in every direction, by the blur of
+the detector, by interpolation and by the reconstruction filter. A denoiser needs that correlation.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Correlation of any two voxels up to which noise is independent.
+#: Maximum correlation of two voxels in white noise.
 _INDEPENDENT = 0.05
 
-#: By how much the deviation far from the middle differs from that near it, where it is said.
+#: Minimum relative difference of the noise far from the centre and near it, for a note.
 _NOTABLE_RIM = 0.1
 
-#: Of noise that is known otherwise.
+#: Diagnosis of noise that is known without measuring.
 _NOT_LOOKED_AT = NoiseDiagnosis({}, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseModel:
-    """What the noise of a scan is like, as far as flat places tell.
+    """The noise of a scan, as estimated from flat regions.
 
     Attributes
     ----------
@@ -46,25 +46,25 @@ class NoiseModel:
     deviation_error : float
         The standard error of `deviation`.
     offset, slope : float
-        The variance is ``offset + slope * value`` at a grey value; the slope is zero where none
-        can be told.
+        The variance is ``offset + slope * value`` at a grey value; the slope is zero if it cannot
+        be determined.
     slices : numpy.ndarray
-        The standard deviation in each slice, float64, NaN where no flat place tells; empty in 2D.
+        The standard deviation in each slice, float64, NaN without flat regions; empty in 2D.
     rim : float
-        The standard deviation far from the middle of the slices over that near it.
+        The standard deviation far from the centre of the slices, relative to that near it.
     rim_error : float
         The standard error of `rim`.
     blocks : int
-        How many flat places it comes from.
+        Number of flat regions in the estimate.
     is_uneven : bool
-        Whether flat places differ by more than chance: the noise changes much with place, or some
-        of what is found is image.
+        Whether flat regions differ by more than chance: the noise varies strongly with position, or
+        image structure was included.
     doubts : tuple of str
-        Why it may be wrong, each in a sentence; empty where nothing speaks against it.
+        Reasons why the estimate may be wrong, each in a sentence; empty if there are none.
     diagnosis : NoiseDiagnosis
-        The noise of neighbours, by differences in the same flat places.
+        The diagnosis from differences of neighbours in the same flat regions.
     count : float or None
-        The grey value of one photon, where values are counts with the noise of such.
+        The grey value of one photon, if the values are counts with Poisson noise; otherwise None.
     """
 
     autocovariance: npt.NDArray[np.float64]
@@ -93,7 +93,7 @@ class NoiseModel:
 
     @property
     def correlation(self) -> npt.NDArray[np.float64]:
-        """The autocovariance over the variance; of no noise, one at lag zero and zero else."""
+        """The autocovariance over the variance; without noise, 1 at lag zero and 0 elsewhere."""
         variance = self.autocovariance[self.reach]
         if variance:
             scaled: npt.NDArray[np.float64] = self.autocovariance / variance
@@ -104,14 +104,14 @@ class NoiseModel:
 
     @property
     def is_independent(self) -> bool:
-        """Whether no two voxels have noise in common, at any lag that is looked at."""
+        """Whether the noise is white, at all measured lags."""
         others = np.abs(self.correlation)
         others[self.reach] = 0.0
         return bool(others.max() <= _INDEPENDENT)
 
     @property
     def unevenness(self) -> str:
-        """What to know where the noise changes with place, in a sentence; else empty."""
+        """A sentence on noise that varies with position; empty otherwise."""
         if not self.is_uneven:
             return ""
         where = ""
@@ -126,7 +126,7 @@ class NoiseModel:
         )
 
     def scaled(self, unit: float) -> NoiseModel:
-        """Return that of the values times a number."""
+        """Return the noise model of the values times `unit`."""
         return replace(
             self,
             autocovariance=self.autocovariance * unit**2,
@@ -137,21 +137,21 @@ class NoiseModel:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values, for the record."""
+        """Return the model as plain JSON values, for the record."""
         facts = dataclasses.asdict(self) | {"deviation": self.deviation}
-        # which has its own place there
+        # it has its own place in the record
         del facts["diagnosis"]
         if self.count is None:
             del facts["count"]
         kept = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
-        # of slices where no flat place tells, and of a rim that none does
+        # NaN of slices without flat regions, and of an unknown rim
         kept["slices"] = [None if np.isnan(each) else each for each in kept["slices"]]
         kept["rim_error"] = None if np.isinf(self.rim_error) else self.rim_error
         return kept
 
     @property
     def nearest_correlation(self) -> float:
-        """The largest correlation of direct neighbours along an axis."""
+        """The largest correlation of direct neighbours over all axes."""
         steps = np.eye(len(self.reach), dtype=int) + self.reach
         near = [
             float(self.correlation[tuple(s)]) for s, r in zip(steps, self.reach, strict=True) if r
@@ -161,10 +161,10 @@ class NoiseModel:
     def spectrum(self, shape: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the power spectrum on the grid of `scipy.fft.rfftn` of an array.
 
-        `shape`: of the array, one number a spatial axis.
+        `shape`: of the array, one number for each spatial axis.
         Returns: not negative; its mean over all frequencies of the full grid is the variance. White
-        noise of unit variance whose transform is multiplied by the root of it is such noise. Large
-        lags, which are known least, count a little less.
+        noise of unit variance, multiplied by the square root of the spectrum in Fourier space,
+        becomes such noise. Large lags, which are the least certain, have a little less weight.
         """
         return power_spectrum(self.autocovariance, shape)
 
@@ -176,10 +176,10 @@ def power_spectrum(
     reach = tuple(n // 2 for n in autocovariance.shape)
     around = np.zeros(tuple(shape))
     places = np.ix_(*(np.arange(-r, r + 1) % n for r, n in zip(reach, shape, strict=True)))
-    # lags beyond half of a short axis fall on one another
+    # lags beyond half of a short axis overlap
     np.add.at(around, places, autocovariance * taper(reach))
     power = np.maximum(fft.rfftn(around).real, 0.0)
-    # what was cut off at zero is made up for
+    # correct the variance for the negative values that were set to zero
     variance = fft.irfftn(power, tuple(shape)).flat[0]
     scaled: npt.NDArray[np.float64] = (
         power * (autocovariance[reach] / variance) if variance > 0 else power
@@ -188,7 +188,7 @@ def power_spectrum(
 
 
 def taper(reach: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Return the root of a cosine along each axis, one in the middle: it leaves least ripple."""
+    """Return the square root of a cosine along each axis, 1 in the middle, for least ripple."""
     window = np.ones(())
     for r in reach:
         line = np.sqrt(np.cos(np.pi / 2 * np.arange(-r, r + 1) / (r + 1)))

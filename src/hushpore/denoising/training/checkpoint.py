@@ -1,7 +1,8 @@
-"""The state of a training in a file, from which a run that was broken off goes on.
+"""The state of a training in a file, from which an interrupted run is resumed.
 
-It is a model file with more in it: beside the averaged weights the network's own, the moments of
-the optimiser and the state of the random numbers, and what the training was of. No code is in it.
+A checkpoint is a model file with additional contents: besides the averaged weights, those of the
+network, the moments of the optimiser, the state of the random numbers, and a key of the training.
+It contains no code.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
 
     from hushpore.denoising.training.step import Learner
 
-#: Seconds of training between two checkpoints: what a broken run loses at most.
+#: Seconds of training between two checkpoints: the maximum loss of an interrupted run.
 SAVE_INTERVAL = 30.0
 
-#: Name of the entry in the header that says what the training was of.
+#: Name of the header entry that identifies the training.
 _ENTRY = "training"
 
-#: What differs on another device.
+#: Parts of the key that differ on another device.
 _OF_DEVICE = ("device", "arithmetic")
 
-#: Settings that change neither weights nor schedule; or of which what they change is known: the
-#: values that are learnt from.
+#: Settings that a resumed training may change: they affect neither weights nor schedule, or only
+#: the values to train on, which the key contains.
 FREE = (
     "checkpoint", "model", "test_time_augmentation", "restore_detail", "denoise_memory", "pair",
     "correct_rings",
@@ -43,22 +44,22 @@ FREE = (
 
 @dataclass
 class TrainingState:
-    """All that a training step depends on, and what came out of the steps so far."""
+    """All that a training step depends on, and the results of the steps so far."""
 
     learner: Learner  # network, average and optimiser
     generator: torch.Generator  # source of the random numbers of the steps
     total: torch.Tensor  # sum of the losses since step `logged_steps`, on the device
-    # steps done; and steps whose loss has been handed out
+    # number of completed steps; and number of steps whose loss has been reported
     step: int = 0
     logged_steps: int = 0
     elapsed: float = 0.0  # seconds of training so far
-    # step and value of each metric
+    # step and value for each metric
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    # what was over before each step, see `hushpore.denoising.training.schedule.Schedule`
+    # completed shares before each step, see `hushpore.denoising.training.schedule.Schedule`
     shares: list[int] = field(default_factory=list)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return everything that is a tensor, by name."""
+        """Return all tensors by name."""
         learner = self.learner
         found = {f"network.{k}": v for k, v in learner.network.state_dict().items()}
         for (name, parameter), moments in zip(
@@ -77,9 +78,9 @@ class TrainingState:
         average: Mapping[str, torch.Tensor],
         is_moved: bool = False,
     ) -> None:
-        """Take over the values of `tensors`, and of the average, in place.
+        """Set the values from `tensors`, and those of the average, in place.
 
-        `is_moved`: whether they are of another device, whose random numbers are others.
+        `is_moved`: whether they come from another device, with other random numbers.
         """
         learner = self.learner
         learner.average.load_state_dict(average)
@@ -96,10 +97,10 @@ class TrainingState:
 
 
 class Checkpoint:
-    """The file that a training is kept in.
+    """The file of a training state.
 
-    `path`: the file; there may be none yet. `key`: what the training depends on, as JSON values: a
-    file with another key is refused.
+    `path`: the file, which need not exist yet. `key`: all that the training depends on, as JSON
+    values: a file with another key is refused.
     Raises OutputError if no file can be written there.
     """
 
@@ -110,22 +111,22 @@ class Checkpoint:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file already."""
+        """Whether the file exists."""
         return self._path.exists()
 
     @property
     def due(self) -> bool:
-        """Whether it is time to write the next."""
+        """Whether the next checkpoint is due."""
         return time.monotonic() - self._last >= SAVE_INTERVAL
 
     @property
     def batch_size(self) -> int:
-        """How many patches the steps of the file have: fewer than asked for if memory ran out."""
+        """Batch size in the file: smaller than requested if memory ran out."""
         facts, _ = self._read(lambda name: False)
         return int(facts.get("batch_size", self._key["batch_size"]))
 
     def save(self, state: TrainingState, model: Model, batch_size: int) -> None:
-        """Write the state; an older one stays until this one is complete."""
+        """Write the state, atomically: an older file remains until this one is complete."""
         weights = dict(model.network.state_dict())
         weights |= {TRAINING + name: value for name, value in state.tensors().items()}
         on_host = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
@@ -142,11 +143,11 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def load(self, state: TrainingState, is_moved: bool = False) -> None:
-        """Go on from the file.
+        """Resume from the file.
 
-        `is_moved`: whether the training began on another device, and goes on here.
-        Raises InputError if it is not a checkpoint, or of another volume, other settings or another
-        device.
+        `is_moved`: whether the training began on another device.
+        Raises InputError if the file is not a checkpoint, or belongs to another volume, other
+        settings or another device.
         """
         facts, tensors = self._read()
         self._require_same(facts.get("key", {}), _OF_DEVICE if is_moved else ())
@@ -197,7 +198,7 @@ class Checkpoint:
 def _require_sound(
     state: TrainingState, tensors: Mapping[str, torch.Tensor], steps: int | None
 ) -> None:
-    """Raise ValueError where a training, of so many `steps`, could not have come to a state."""
+    """Raise ValueError if a training of `steps` steps cannot have reached this state."""
     if not all(value.isfinite().all() for value in tensors.values()):
         raise ValueError("values that are no finite numbers")
     if not (0 <= state.logged_steps <= state.step and 0 <= state.elapsed < math.inf):
