@@ -70,7 +70,7 @@ class PreferencesWidget(QWidget):
         self.look()
 
     def look(self) -> None:
-        """Look for devices and temporary files in threads, because it takes seconds."""
+        """Find devices and temporary files in threads, because it takes seconds."""
         self._device.setText("Looking for a GPU …")
         self._finder = JobWorker(partial(calling, find_devices), "hushpore looks for devices")
         self._finder.returned.connect(self._show_devices)
@@ -157,7 +157,7 @@ class PreferencesWidget(QWidget):
 
 
 class _DeviceField(ChoiceField):
-    """A device, available now or not."""
+    """A combo box of devices, which also accepts unavailable ones."""
 
     def __init__(self, option: Option, **given: Any) -> None:
         self._listed = ["auto", "cpu", "cuda"]

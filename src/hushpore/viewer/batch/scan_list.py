@@ -26,11 +26,11 @@ _ALLOW = f"If you trust its source, tick '{ALLOW_COMPRESSED}'."
 
 
 class ScanList(QTreeWidget):
-    """List of scans, each once and under the name of its result."""
+    """The list of scans without duplicates, named as their results."""
 
-    #: Scans were added or removed.
+    #: Emitted when scans were added or removed.
     changed = Signal()
-    #: The user opens the scan of a row, by a double click or Enter.
+    #: Emitted with the row of a scan that the user opens by a double click or Enter.
     wanted = Signal(int)
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class ScanList(QTreeWidget):
         self.wanted.emit(self.indexOfTopLevelItem(item))
 
     def _name_rows(self) -> None:
-        """Name each row as its result."""
+        """Name each row after its result."""
         for row, name in enumerate(names_of([Path(path) for path in self.value()])):
             self.topLevelItem(row).setText(NAME, name)
         self.changed.emit()

@@ -65,7 +65,7 @@ _TRUST = (
 
 @dataclass(frozen=True)
 class BatchOptions(Settings):
-    """The options that the widget remembers; never scans or the folder of results."""
+    """The options that the widget remembers; scans and result folder are never remembered."""
 
     denoise: bool = option(
         True,
@@ -105,7 +105,7 @@ class BatchOptions(Settings):
 class BatchWidget(WorkerContainer):
     """Lists scans, runs them one by one or several at once, and opens their results.
 
-    It is a magicgui container of scans, settings and the folder of the results::
+    A magicgui container of scans, settings and the result folder::
 
         batch.scans.value = ["one.tif", "two.tif"]
         batch.output.value = "results"
@@ -201,7 +201,7 @@ class BatchWidget(WorkerContainer):
         fill(QVBoxLayout(panel), canvas, fill(QHBoxLayout(), None, save), margin=6, wide=canvas)
         canvas.show_figure()
         dock = self._viewer.window.add_dock_widget(panel, name="Scans of the batch", area="bottom")
-        # three plots beside each other leave no room for the form
+        # three plots side by side need a separate window
         dock.setFloating(True)
         dock.resize(760, 320)
         return canvas
@@ -317,7 +317,7 @@ class BatchWidget(WorkerContainer):
             name="trust", text=ALLOW_COMPRESSED, annotation=bool,
             tooltip=_TRUST,
         )  # fmt: skip
-        # never shown: it finds out which device "auto" is
+        # hidden; it only determines the device of "auto"
         self._device = DeviceChoice()
         self._device.setParent(self.native)
         self._device.hide()
@@ -350,7 +350,7 @@ class BatchWidget(WorkerContainer):
         )
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
-        # it scrolls: with Results open, a low window is too small for all of it
+        # scrolls, because a low window with Results open is too small for the form
         upper = ScrolledColumn(purpose, scans, buttons, form)
         upper.column.setStretchFactor(scans, 1000)
         lower = ScrolledColumn(
@@ -364,7 +364,7 @@ class BatchWidget(WorkerContainer):
                      self.groups, self.jobs, self.overwrite, self.trust])  # fmt: skip
 
     def _why_not(self) -> str:
-        """Return what is missing for a run; empty if nothing is."""
+        """Return the reason why a batch cannot start; empty if it can."""
         if not self.scans.value:
             return "Add scans first: files, or folders with one scan each."
         has_folder = self.output.line_edit.value.strip()

@@ -80,7 +80,7 @@ def words(model: NoiseModel) -> str:
 
 
 def plot(figure: Any, curves: pd.DataFrame) -> None:
-    """Plot what `noise_curves` returns."""
+    """Plot the curves returned by `noise_curves`."""
     kinds = {"correlation": "Distance, voxels", "spectrum": "Cycles per voxel"}
     for axes, (kind, label) in zip(add_plots(figure, 2), kinds.items(), strict=True):
         for axis, curve in curves[curves["curve"] == kind].groupby("axis", sort=True):

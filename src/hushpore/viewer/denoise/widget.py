@@ -54,7 +54,7 @@ _LOW = 0.04
 #: Approximate number of voxels along each axis from which the contrast is estimated.
 _SAMPLED = 64
 
-#: Links that are offered after a cancel.
+#: Links shown after a cancel.
 _APPLY, _RESUME = "apply", "resume"
 
 #: Links in the line about the noise, and their texts.
@@ -73,14 +73,14 @@ class DenoiseWidget(JobWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         self._noise = NoiseLine()
-        # training of the last run, as long as it can be resumed
+        # training of the last run while it can be resumed
         self._kept: Training | None = None
         self._again: DenoiseSettings | None = None
         super().__init__(napari_viewer)
         self.noise = NoisePanel(napari_viewer)
         upper = self._upper.column
         upper.insertWidget(upper.indexOf(self._voxel_size), self.noise)
-        # via a widget of the window: a thread may finish after the window has closed
+        # connected to a widget, because a thread may finish after the window has closed
         self._noise.found.connect(self._facts.outdated)
         self._facts.outdated.connect(self._show_noise)
         self.layer.changed.connect(self._show_noise)
@@ -92,7 +92,7 @@ class DenoiseWidget(JobWidget):
         self.rings.dismissed.connect(self._dismiss_rings)
         self.form.changed.connect(self._show_rings)
         self.layer.changed.connect(self._show_rings)
-        # settings and device of the last local run, and the kind of run whose time is shown
+        # settings and device of the last local run, and the kind of run of the displayed time
         self._ran_as: tuple[DenoiseSettings, str] | None = None
         self._timed_as = ""
         self.form.changed.connect(self._show_time)
@@ -102,25 +102,25 @@ class DenoiseWidget(JobWidget):
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Any greyscale image."""
+        """Whether a layer can be the input: any greyscale image."""
         return isinstance(layer, Image) and not layer.rgb and layer.dtype != bool
 
     @classmethod
     def result_layers(cls, result: Denoised, target: Target) -> list[LayerData]:
         """Return the denoised image, with the contrast of the noisy one, and the hidden residual.
 
-        The residual (noisy minus denoised) should look like noise and nothing else.
+        The residual (noisy minus denoised) should contain only noise.
         """
         (denoised,) = super().result_layers(result, target)
         denoised[1]["name"] = f"{target.volume.name} denoised"
-        # for the predictions in the widget of patches
+        # for predictions in the widget for patches
         denoised[1]["metadata"][METADATA_KEY]["model"] = result.model
         has_residual = "residual" in result.provenance
         return [denoised, _residual(result, target)] if has_residual else [denoised]
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
-        """Run the job and pass its training batches to the widget of patches."""
+        """Run the job and pass its training batches to the widget for patches."""
         return LatestBatch.watch(super().work(target, settings, device), target)
 
     def facts(self, volume: Volume) -> str:
@@ -132,7 +132,7 @@ class DenoiseWidget(JobWidget):
         self.noise.show_model(self._noise.model(self.layer.value))
 
     def run(self) -> JobWorker:
-        """Start, and remove the ring preview: the preview of the job replaces it."""
+        """Start the job, and remove the ring preview, which the preview of the job replaces."""
         worker = super().run()
         self._ran_as = self._runs_as()
         self._show_rings()
@@ -153,14 +153,14 @@ class DenoiseWidget(JobWidget):
         return cast("DenoiseSettings", self.form.value), self.device.value
 
     def _show_time(self) -> None:
-        """Show the expected time, if a similar run was done here before."""
+        """Show the expected time, if a similar run was done on this computer before."""
         try:
             runs_as = self._runs_as()
             kind = "" if runs_as is None else device_timing_key(*runs_as)
         except InputError:
             # shown when Run is pressed
             kind = ""
-        # most changes of the form do not change it, and it is read from a file
+        # the time is read from a file, so only when the kind of run changes
         if kind != self._timed_as:
             self._timed_as = kind
             self.form.know(timings=SPEEDS.numbers(kind) if kind else {})
@@ -173,7 +173,7 @@ class DenoiseWidget(JobWidget):
             wanted = asked and layer is not None and not self.is_running
             target = capture(layer, self._facts.labels_of_axes(layer.ndim)) if wanted else None
         except HushporeError:
-            # the reason is shown beside the setting or layer
+            # the error is shown beside the setting or layer
             asked, target = False, None
         self._no_rings = self._no_rings and asked
         if target is None or self._no_rings:
@@ -259,8 +259,8 @@ class DenoiseWidget(JobWidget):
 class Training:
     """A training that can be resumed after a cancel.
 
-    `settings`: of the run, with its checkpoint; a temporary file, deleted with this object, if the
-    user has not named one. `layer`: `identity` of the layer trained on.
+    `settings`: settings of the run, with its checkpoint. If the user has not named one, it is a
+    temporary file that is deleted with this object. `layer`: `identity` of the layer trained on.
     """
 
     def __init__(self, settings: DenoiseSettings, layer: str) -> None:
@@ -293,14 +293,14 @@ def _residual(result: Denoised, target: Target) -> LayerData:
         visible=False,
         contrast_limits=(-spread, spread),
     )
-    # only to look at: not offered to jobs
+    # for display only, so not offered as an input of jobs
     keywords["metadata"][METADATA_KEY]["preview"] = True
     return data, keywords, kind
 
 
 @dataclass(frozen=True, eq=False)
 class _Estimate:
-    """The noise of some values; without text and model while it is being estimated."""
+    """The noise estimate of an array; text and model are missing during the estimation."""
 
     values: Any = None
     text: str = ""
@@ -308,18 +308,18 @@ class _Estimate:
 
 
 class NoiseLine(QObject):
-    """Estimates the noise of layers, once each, in a thread.
+    """Estimates the noise of layers in a thread, once per layer.
 
-    Lazy arrays are left out: too much would be read for one line in a form.
+    Lazy arrays are skipped, because too much data would be read for one line in a form.
     """
 
-    #: A layer has been analysed.
+    #: Emitted when a layer has been analysed.
     found = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self._estimates: weakref.WeakKeyDictionary[Any, _Estimate] = weakref.WeakKeyDictionary()
-        # one layer at a time: each takes 0.1 GB
+        # one layer at a time, because each takes 0.1 GB
         self._one_at_a_time = threading.Lock()
         self._waiting: list[threading.Thread] = []
         self._until_drawn = QTimer(self, singleShot=True, interval=UNTIL_DRAWN)
@@ -348,7 +348,7 @@ class NoiseLine(QObject):
             self._waiting.pop(0).start()
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
-        # it needs SciPy, and other threads may be loading libraries now
+        # the estimate needs SciPy, and other threads may be loading libraries now
         load_torch_libraries()
         with self._one_at_a_time:
             # the layer may have been removed meanwhile

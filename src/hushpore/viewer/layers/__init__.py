@@ -1,1 +1,1 @@
-"""Between files, volumes and napari layers: readers, writers, conversion."""
+"""Readers, writers and conversion between files, volumes and napari layers."""

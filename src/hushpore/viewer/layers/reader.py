@@ -1,6 +1,6 @@
-"""The reader plugin: reads large files in a thread.
+"""The reader plugin; it reads large files in a thread.
 
-Also the commands to resample uneven slices, and to always open files with hushpore.
+The module also has the commands that resample uneven slices and make hushpore the default reader.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ NO_LAYERS: list[Any] = [(None,)]
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] | None:
     """Return hushpore's reader for a file or folder, or None if there is none at that path.
 
-    A file that cannot be read is not refused here, where napari would show an error of its own
-    without the reason: the reader says why, and what to do. Several paths, which napari gives if a
-    user opens files as a stack, are taken if each can be a slice of one.
+    An unreadable file is accepted here, because napari would otherwise show an error without the
+    reason; the reader then reports the reason and the remedy. Several paths (files opened as a
+    stack) are accepted if each can be a slice.
     """
     if isinstance(path, str):
         return read_layers if os.path.exists(path) else None
@@ -92,7 +92,7 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
 
 
 def read_layers(path: str | list[str]) -> list[Any]:
-    """Read a file, a folder or the slices of a stack into one layer a series.
+    """Read a file, a folder or the slices of a stack into one layer per series.
 
     Large files and single slices are read in a thread with progress in the activity dock; slices
     dropped together become one volume. Several series are listed in a dock, where the user chooses.

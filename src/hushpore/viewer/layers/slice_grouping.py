@@ -1,4 +1,4 @@
-"""Grouping of slices that are dropped together, which napari opens one by one, into volumes."""
+"""Grouping of slices dropped together into volumes; napari would open them one by one."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ if TYPE_CHECKING:
 #: Milliseconds to wait for further slices of a drop.
 DROP_PAUSE = 250
 
-#: TIFF files or pictures that are named alike but for a number, from which they are taken for
-#: one stack.
+#: Minimum number of TIFF files or pictures with numbered names that are treated as one stack.
 MIN_NUMBERED = 8
 
 _LOOKED_AT = 200  # maximum number of names checked in a folder
 
-#: By viewer: the timer that waits for further slices, and the slices so far.
+#: The timer that waits for further slices, and the slices so far, by viewer.
 _pending: dict[Any, tuple[QTimer, list[str]]] = {}
 
 
 def is_slice(viewer: Any, path: str) -> bool:
-    """Whether a file is likely one slice of many, and so worth waiting for others.
+    """Whether a file is probably a slice of a stack, so that the reader waits for others.
 
-    DICOM files are; TIFF files and pictures are where others in their folder are named alike but
-    for a number.
+    True for DICOM files, and for TIFF files and pictures if the names of enough others in their
+    folder differ only by a number.
     """
     by = slices_by(path)
     return by == "header" or (by == "name" and (viewer in _pending or _has_alike(path)))
@@ -55,7 +54,7 @@ def collect_slice(viewer: Any, path: str, read: Read) -> None:
 
 
 def grouped(paths: Sequence[str]) -> list[list[str]]:
-    """Group files that belong together: all with slice headers, and numbered series."""
+    """Group files into stacks: all files with slice headers, and each numbered series."""
     by_pattern: dict[str, list[str]] = {}
     for path in paths:
         pattern = _pattern(path) if slices_by(path) == "name" else ""
@@ -74,7 +73,7 @@ def _read_all(viewer: Any, read: Read) -> None:
 
 
 def slices_by(path: str | Path) -> str:
-    """Return what brings files like this one in order as slices; empty where nothing does."""
+    """Return how slices in this file format are ordered: "header", "name", or empty."""
     kind = kind_of(path) if Path(path).is_file() else None
     return READERS[kind].slices_by if kind else ""
 

@@ -20,7 +20,7 @@ def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
 
     With layers without a unit, napari would show a number without a unit.
 
-    `units`: of layers that are added next.
+    `units`: units of layers that are added next.
     """
     of_all = [*units, *(layer.units[-1] for layer in viewer.layers)]
     known = [is_length(unit) for unit in of_all]
@@ -39,7 +39,7 @@ def _show_added(viewer: Any, before: Sequence[Any]) -> None:
 
 
 def show_new_scans(viewer: Any, new: Sequence[Any]) -> None:
-    """Show opened scans, and hide those opened before.
+    """Show newly opened scans, and hide those opened before.
 
     Two scans rarely share a coordinate system: the current slice may be outside the new one, and
     its size different.
@@ -64,12 +64,12 @@ def show_new_scans(viewer: Any, new: Sequence[Any]) -> None:
 
 
 def slice_of(viewer: Any, layer: Any) -> list[float]:
-    """Return the position on the screen in a layer, in voxels."""
+    """Return the viewer's position in a layer, in voxels."""
     return [float(at) for at in layer.world_to_data(viewer.dims.point[-layer.ndim :])]
 
 
 def go_to_slice(viewer: Any, layer: Any, place: Sequence[float]) -> None:
-    """Show a position in a layer, in voxels."""
+    """Move the viewer to a position in a layer, in voxels."""
     first = viewer.dims.ndim - layer.ndim
     world = layer.data_to_world(place)
     for axis in range(layer.ndim):

@@ -66,8 +66,8 @@ def parse_voxel_size(volume: Volume, text: str) -> NewSize:
 def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
     """Set the voxel size of a scan and of all layers made from it.
 
-    `text`: as `hushpore.runs.scan_recipe.with_voxel_size` takes it.
-    Returns: names of layers with measurements that the new voxel shape makes out of date.
+    `text`: as for `hushpore.runs.scan_recipe.with_voxel_size`.
+    Returns: names of layers with measurements that are out of date with the new voxel shape.
     Raises InputError if the text is invalid or does not fit the volume.
     """
     volume = volume_of(layer, tuple(viewer.dims.axis_labels[-layer.ndim :]))
@@ -86,7 +86,7 @@ def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
 def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
     """Set the voxel size of a layer; return whether its measurements, if any, were updated.
 
-    `volume`: of the scan, with the previous voxel size and position.
+    `volume`: volume of the scan, with the previous voxel size and position.
     """
     n_spatial = len(volume.spacing)
     if layer.ndim < n_spatial or known_of(layer).get("sheet") is not None:
@@ -159,7 +159,7 @@ def _resize_pores(layer: Any, tables: PoreTables, volume: Volume, size: NewSize)
 
 
 def update_voxel_size(viewer: Any, made: Sequence[Any], target: Target) -> None:
-    """Apply a voxel size that the input layer was given during the job to its results."""
+    """Apply a voxel size that was set on the input layer during the job to its results."""
     layer = layer_with(viewer, target.layer)
     text = "" if layer is None else known_of(layer).get(VOXEL_SIZE, "")
     volume = target.volume

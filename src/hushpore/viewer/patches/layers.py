@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Target
 
 
-#: Patches in the contact sheet: as many as are discernible beside the image.
+#: Number of patches in the contact sheet, small enough to discern them beside the image.
 TILES = 24
 
 #: Maximum number of masked pixels shown as points.
@@ -149,7 +149,7 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
         ),
         "metadata": _keywords(result, target, SHEET, name="")["metadata"],
     }
-    # only to look at: not offered to jobs
+    # for display only, so not offered as an input of jobs
     keywords["metadata"][METADATA_KEY] |= {"sheet": sheet, "preview": SHEET}
     return sheet.image, keywords, "image"
 
@@ -176,7 +176,7 @@ def _masked_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64
         face_colormap="PiYG",
         face_contrast_limits=(-most, most),
         border_width=0,
-        # many and small: shown on demand
+        # many small points, hidden at first
         visible=False,
     )  # fmt: skip
     where = [result.hidden_voxels(int(patch)) for patch in shown]
@@ -224,7 +224,7 @@ class LatestBatch:
 
     @classmethod
     def watch(cls, job: Job, target: Target) -> Job:
-        """Run a job, and keep its newest batch."""
+        """Return a job that also keeps its newest batch."""
 
         def kept(event: Event) -> Event:
             if isinstance(event, Batch):

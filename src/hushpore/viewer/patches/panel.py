@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _BINS = 60
 _MARGIN = 6.0
 
-#: Pixels of a drag that selects a range; less is a click, which clears it.
+#: Minimum length of a drag in pixels; a shorter one is a click, which clears the range.
 _DRAG = 3.0
 
 
@@ -77,29 +77,29 @@ class PatchHistogram(QWidget):
         self.update()
 
     def choose(self, low: float, high: float) -> None:
-        """Select a range, as dragging does."""
+        """Select a range of the feature, the same as dragging."""
         self.range = (min(low, high), max(low, high))
         self.update()
         self.chosen.emit(self.range)
 
     def clear(self) -> None:
-        """Clear the range, which selects all."""
+        """Clear the range, so that all patches are selected."""
         self.range = None
         self.update()
         self.chosen.emit(None)
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802
-        """Start a range."""
+        """Start to select a range at the pointer."""
         if event.button() == Qt.MouseButton.LeftButton:
             self._start = event.position().x()
 
     def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
-        """Extend the range."""
+        """Extend the selected range to the pointer."""
         if self._start is not None and abs(event.position().x() - self._start) > _DRAG:
             self.choose(self._value_at(self._start), self._value_at(event.position().x()))
 
     def mouseReleaseEvent(self, event: Any) -> None:  # noqa: N802
-        """End the range; a click clears it."""
+        """Finish selecting the range; a click clears it."""
         if self._start is not None and abs(event.position().x() - self._start) <= _DRAG:
             self.clear()
         self._start = None
@@ -261,7 +261,7 @@ class PatchesPanel(QWidget):
     # ---- following the viewer
 
     def _follow_layers(self, event: Any = None) -> None:
-        """Use the newest boxes."""
+        """Switch to the newest layer of boxes."""
         found = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
         boxes = found[-1] if found else None
         if boxes is self.boxes:
@@ -301,7 +301,7 @@ class PatchesPanel(QWidget):
             self.click(np.array(event.position, float))
 
     def click(self, world: npt.NDArray[np.float64]) -> None:
-        """Handle a click in world coordinates: mark the patch, and go to that of a tile."""
+        """Mark the patch at a click in world coordinates; go to the patch of a clicked tile."""
         if self.result is None:
             return
         layer = self._sheet_layer()
@@ -371,7 +371,7 @@ class PatchesPanel(QWidget):
         if self._marked is not None and self._marked not in tiles:
             tiles = np.concatenate([[self._marked], tiles[: TILES - 1]])
         known = layer.metadata[METADATA_KEY]
-        # mostly unchanged after a run
+        # the tiles are mostly unchanged after a run
         if not np.array_equal(tiles, known["sheet"].patches):
             high = layer.scale[0] * layer.data.shape[0]
             known["sheet"] = sheet = self.result.sheet(tiles)

@@ -34,7 +34,7 @@ class PatchesWidget(JobWidget):
     fields: ClassVar = {"model": ModelField}
 
     def __init__(self, napari_viewer: Any) -> None:
-        # held during a run, because its file is deleted with it
+        # kept during a run, because the file of a model is deleted with the model
         self._model_in_use: Any = None
         super().__init__(napari_viewer)
         self.panel = PatchesPanel(napari_viewer)
@@ -65,7 +65,7 @@ class PatchesWidget(JobWidget):
         return settings
 
     def run(self) -> JobWorker:
-        """Start, and hold the model, whose layer may be removed meanwhile."""
+        """Start the job, and keep the model, because its layer may be removed meanwhile."""
         model = self.form.model.model
         worker = super().run()
         if self._model_in_use is None:

@@ -1,1 +1,1 @@
-"""Phases in the window: their thresholds, names and colours, and what was measured of them."""
+"""Phases in the window: thresholds, names, colours and measurements."""

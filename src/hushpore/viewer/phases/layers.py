@@ -54,10 +54,10 @@ def phase_layers(result: Phases, target: Target) -> list[LayerData]:
 def labels_layer(labels: Volume, phases: pd.DataFrame, **more: Any) -> LayerData:
     """Return labels of phases in their colours, with their names.
 
-    ``**more``: as of `hushpore.viewer.layers.conversion.layer_data`; so below.
+    ``**more``: as for `hushpore.viewer.layers.conversion.layer_data`; also in the functions below.
     """
     features = features_of(phases)
-    # not a DirectLabelColormap: napari compiles code for it, 1.5 s in every session
+    # not a DirectLabelColormap, for which napari compiles code for 1.5 s in every session
     colours = CyclicLabelColormap(colors=["transparent", *COLOURS])
     return layer_data(
         labels, "labels", colormap=colours, opacity=OPACITY, features=features, **more
@@ -154,7 +154,7 @@ class PhasePreview(SlicePreview):
     ) -> None:
         """Start to show the phases of a volume in the slice on the screen.
 
-        Without surrounding air, which is found as in `hushpore.pores.preview.SliceVoid`.
+        Surrounding air is excluded as in `hushpore.pores.preview.SliceVoid`.
         """
         from hushpore.pores.preview import SliceVoid
 

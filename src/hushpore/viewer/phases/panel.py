@@ -53,7 +53,7 @@ class PhaseHistogram(GreyHistogram):
     )
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Draw everything; values of lines only where there is space."""
+        """Draw the histogram; values of lines only where there is space."""
         self._written: list[tuple[float, float]] = []
         super().paintEvent(event)
 
@@ -71,7 +71,7 @@ class PhaseHistogram(GreyHistogram):
         width = metrics.horizontalAdvance(label)
         left = min(max(x - width / 2, 2.0), self.width() - width - 2.0)
         if any(left < end and start < left + width for start, end in self._written):
-            # the table has the value, too
+            # the value is also in the table
             return
         self._written.append((left - 4, left + width + 4))
         painter.setPen(text)
@@ -88,7 +88,7 @@ _SWATCH = 12
 class PhasePanel(GreyPanel):
     """The histogram of the input layer; moving a line sets the thresholds in the form.
 
-    `form`: of `PhaseSettings`. `thresholds`: those of the next run, if known.
+    `form`: the form of `PhaseSettings`. `thresholds`: thresholds of the next run, if known.
     """
 
     def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:

@@ -45,7 +45,7 @@ class PhasesWidget(JobWidget):
         column.insertWidget(column.indexOf(self._result) + 1, self.tables)
 
     def run(self) -> JobWorker:
-        """Start, and remove the preview: the phases replace it."""
+        """Start the job, and remove the preview, which the phases replace."""
         worker = super().run()
         self.panel.remove_preview()
         self.tables.hide()
@@ -53,12 +53,12 @@ class PhasesWidget(JobWidget):
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Any greyscale image, or labels of phases."""
+        """Whether a layer can be the input: any greyscale image, or labels of phases."""
         return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Images: labels are mostly results."""
+        """Images; labels are not preferred, because they are mostly results."""
         return isinstance(layer, Image) and super().prefers(layer)
 
     @classmethod

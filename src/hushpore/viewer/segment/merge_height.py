@@ -1,4 +1,4 @@
-"""The slider that merges the pores of a result by another merge height."""
+"""The slider that merges the pores of a result with another merge height."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _PAINTED = (
 
 
 class MergeHeight(QWidget):
-    """Merges the result of a layer by another merge height; hidden until there is a result.
+    """Merges the pores of a layer with another merge height; hidden until there is a result.
 
-    Works on the last selected layer with a result. Merging runs in a thread, one height at a time
-    and always the newest, and replaces labels, tables and record of the layer.
+    Works on the last selected layer with a result. Merging runs in a thread, one height at a
+    time, with only the last request kept, and replaces labels, tables and record of the layer.
 
     `layer`: the layer whose pores are merged, or None.
     """
 
-    #: The result that is now shown.
+    #: Emitted with the newly shown result.
     merged = Signal(object)
-    #: The result that the user settled on: slider released, undo or redo.
+    #: Emitted with the final result after the slider is released, or after undo or redo.
     settled = Signal(object)
 
     def __init__(self, viewer: Any) -> None:
@@ -137,7 +137,7 @@ class MergeHeight(QWidget):
             self._timer.stop()
             self.hide()
         elif event.type == "metadata" and (result := self._other_result()) is not None:
-            # it was given another voxel size
+            # the voxel size was changed
             self._take(self.layer, result)
         elif event.type in ("metadata", "name"):
             # a preview may have become a result
@@ -207,7 +207,7 @@ class MergeHeight(QWidget):
             self._show_result(result)
             self._record_height()
         elif self._wanted is None:
-            # the layer was given another voxel size meanwhile: merge again
+            # the voxel size of the layer was changed meanwhile: merge again
             self._wanted = _height_of(result)
             self._merge()
 
@@ -217,7 +217,7 @@ class MergeHeight(QWidget):
 
     def _show_result(self, result: Pores) -> None:
         self._result = result
-        # tables are updated in the next turn: draw once, after them
+        # draw once, after the tables are updated in the next turn
         coalesce_redraws(self)
         update_pore_layer(self.layer, result)
         self._show_state()

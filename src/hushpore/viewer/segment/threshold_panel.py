@@ -39,7 +39,7 @@ class ThresholdPanel(GreyPanel):
 
     Thresholds are computed in a thread.
 
-    `form`: of `PoreSettings`.
+    `form`: the form of `PoreSettings`.
     """
 
     def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:
@@ -66,9 +66,10 @@ class ThresholdPanel(GreyPanel):
         return super().is_busy or self._finding.is_busy
 
     def show_band(self, volume: Volume, totals: Mapping[str, Any]) -> None:
-        """Shade the thresholds that are as plausible as that of a result, while it is set.
+        """Shade the equally plausible thresholds of a result, while its threshold is set.
 
-        `volume`: of the result. `totals`: of its record; without intervals nothing is shaded.
+        `volume`: volume of the result. `totals`: totals of its record; without uncertainty
+        intervals nothing is shaded.
         """
         self._band = None
         if "threshold_low" in totals:
@@ -88,7 +89,7 @@ class ThresholdPanel(GreyPanel):
         is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
         self._form.know(is_void=layer is not None and not is_grey)
         if is_grey and layer not in self._surveys:
-            # until the histogram is there
+            # initial value until the histogram is computed
             self._threshold.suggest(sum(layer.contrast_limits) / 2)
 
     def _found(self, tag: object, found: object) -> None:
@@ -102,7 +103,7 @@ class ThresholdPanel(GreyPanel):
             self._form[STRICT].suit(self.histogram.step, self.greys.unit, ends)
         self._form.know(greys=self.greys)
 
-    # ---- in step with the form
+    # ---- synchronized with the form
 
     def _show(self) -> None:
         """Update lines, check boxes and preview from the form."""
@@ -163,7 +164,7 @@ class ThresholdPanel(GreyPanel):
         self._form[name].value = self.histogram.rounded(value)
 
     def _choose_two(self, are_two: bool) -> None:
-        """Add a stricter threshold, or remove it."""
+        """Add or remove the stricter threshold."""
         lines, settings = self.histogram.lines, self._settings()
         if self.greys is None or settings is None or THRESHOLD not in lines:
             return
@@ -179,7 +180,7 @@ class ThresholdPanel(GreyPanel):
             return None
 
     def _say(self, text: str) -> None:
-        """Show a message; by default that the histogram is of a part of the voxels."""
+        """Show a message; if empty, whether the histogram covers only part of the voxels."""
         if not text and self.greys is not None and self.greys.share < 1:
             text = (
                 f"Histogram of {readable_percent(self.greys.share)} of the voxels, in slices from "

@@ -41,7 +41,7 @@ _SERIES = {"t": "time points", "c": "channels"}
 class PoresWidget(JobWidget):
     """Segments the pores of an image; the result is a labels layer with a table.
 
-    `result`: the one that the layer shows, after merging again or with another voxel size.
+    `result`: the displayed result, also after merging again or a change of the voxel size.
     """
 
     job = "pores"
@@ -61,25 +61,25 @@ class PoresWidget(JobWidget):
         column.insertWidget(column.indexOf(self._result), self._kernel_warmup)
 
     def run(self) -> JobWorker:
-        """Start, and remove the void preview: the pores replace it."""
+        """Start the job, and remove the void preview, which the pores replace."""
         worker = super().run()
-        # after the start: garbage collection is frozen then, and a layer is removed faster
+        # after the start, when garbage collection is frozen and a layer is removed faster
         self.greys.remove_preview()
         return worker
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Any greyscale image, or labels of the void."""
+        """Whether a layer can be the input: any greyscale image, or labels of the void."""
         return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Images: labels are mostly results."""
+        """Images; labels are not preferred, because they are mostly results."""
         return isinstance(layer, Image) and super().prefers(layer)
 
     @classmethod
     def prepare(cls, target: Target) -> Volume:
-        """Return labels as a mask of the void."""
+        """Return the input volume, with labels converted to a mask of the void."""
         if target.kind == "labels":
             return target.volume.replace(np.asarray(target.volume.data) != 0)
         return target.volume
@@ -181,6 +181,6 @@ class KernelWarmup(QLabel):
             self.setVisible(progress.stage != "preparing")
 
     def _end(self, *_: object) -> None:
-        # an error is reported by the job
+        # the job reports errors
         self._timer.stop()
         self.hide()
