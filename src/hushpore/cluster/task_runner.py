@@ -1,7 +1,7 @@
-"""Many independent tasks on the workers of a cluster, or one long job; and losses in words.
+"""Runs independent tasks, or one long job, on the workers of a cluster; reports lost workers.
 
-Tasks are given some at a time. A job on one worker is watched from here: its events come, and
-answers go there.
+Tasks are submitted a few at a time. A long job on one worker sends its events to the client and
+receives answers from it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
 
-#: Tasks that are with the workers at a time, for each thread of theirs: one at work, one waiting.
+#: Submitted tasks per thread of the workers: one running, one waiting.
 _AHEAD = 2
-#: Seconds after which one looks up from waiting, to hear of a cancel.
+#: Seconds between two checks for a cancel while waiting.
 LOOK = 0.2
-#: How often one asks for workers, with that time in between, until there is one.
+#: Maximum number of attempts to find a worker, `LOOK` seconds apart.
 _ASKED = 50
 
 
@@ -42,13 +42,14 @@ def spread(
 ) -> Generator[Any, None, None]:
     """Run a task for each key and yield results as they arrive; None while waiting.
 
-    A task whose worker dies is run again on another. Closing the generator takes back what has not
-    begun.
+    A task is run again on another worker if its worker dies. Closing the generator cancels tasks
+    that have not started.
 
-    `client`: connected, see `hushpore.cluster.connection.connect`. `task`: a function of a module:
-    ``task(*shared, key)``. ``*shared``: what all tasks are given; futures come to each worker once.
-    Raises HushporeError: what a task raised; DeviceError if the scheduler is lost, or a task has
-    cost too many workers their lives.
+    `client`: connected, see `hushpore.cluster.connection.connect`. `task`: a module-level function,
+    called as ``task(*shared, key)``. ``*shared``: arguments of all tasks; futures are sent to each
+    worker once.
+    Raises HushporeError: the error of a task; DeviceError if the scheduler is lost, or if a task
+    has killed too many workers.
     """
     distributed = require_distributed()
     waiting: set[Future] = set()
@@ -61,7 +62,7 @@ def spread(
                     waiting.add(client.submit(task, *shared, key, pure=False))
             if not waiting:
                 return
-            # cancelled by the end of the scheduler: `outcome` says so
+            # a lost scheduler cancels the futures: `outcome` reports that
             with contextlib.suppress(TimeoutError, distributed.CancelledError), client.as_current():
                 distributed.wait(waiting, timeout=LOOK, return_when="FIRST_COMPLETED")
             done = [future for future in waiting if future.status != "pending"]
@@ -71,9 +72,9 @@ def spread(
                 waiting.discard(future)
                 yield outcome(future)
     finally:
-        # the first error is the one to tell
+        # errors while cancelling must not hide the first error
         with contextlib.suppress(Exception):
-            # of none it would wait for the scheduler all the same
+            # even an empty list would wait for the scheduler
             if waiting:
                 client.cancel(list(waiting))  # type: ignore[no-untyped-call]
 
@@ -102,7 +103,7 @@ def outcome(future: Future) -> Any:
 def loss_explained() -> Iterator[None]:
     """Report a lost scheduler in plain words.
 
-    Raises DeviceError: for any error of that kind.
+    Raises DeviceError: in place of the errors of dask.
     """
     distributed = require_distributed()
     gone = (distributed.CancelledError, distributed.comm.CommClosedError, TimeoutError)
@@ -132,7 +133,7 @@ def in_words(client: Client) -> str:
 def workers_of(client: Client) -> list[dict[str, Any]]:
     """Return the facts of each worker; raises an error if there is none.
 
-    To be asked once for what has to fit together: workers come and go.
+    Call this once for values that must be consistent, since workers come and go.
     Raises DeviceError if there is none, or the scheduler is lost.
     """
     for _ in range(_ASKED):
@@ -140,7 +141,7 @@ def workers_of(client: Client) -> list[dict[str, Any]]:
             known = _workers(client)
         if known:
             return known
-        # dask itself asks for none now and then, and may give that answer
+        # dask itself sometimes requests information on 0 workers, and may return that answer
         time.sleep(LOOK)
     raise DeviceError("The cluster has no workers. Start workers and run the same command again.")
 
@@ -148,7 +149,7 @@ def workers_of(client: Client) -> list[dict[str, Any]]:
 def _workers(client: Client) -> list[dict[str, Any]]:
     known = client.scheduler_info(n_workers=-1)
     if "workers" not in known:
-        # the client knows of the end before anything is asked of the scheduler
+        # the client already knows that the scheduler is gone
         raise require_distributed().comm.CommClosedError("The scheduler was lost.")
     return list(known["workers"].values())
 
@@ -161,7 +162,7 @@ def _threads(client: Client) -> int:
 
 #: Seconds between two bundles of events.
 _PAUSE = 0.25
-#: Of these the newest of a bundle is enough.
+#: Kinds of events of which a bundle keeps only the newest.
 _DROPPED = (Progress, Preview, Batch)
 _STOP = "stop"
 
@@ -169,12 +170,12 @@ _STOP = "stop"
 def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
     """Run a job on one worker and yield its events as they arrive.
 
-    Where that worker is lost, the job begins anew on another, which a `Note` says. Closing this
-    ends the job there too, at its next event.
+    If the worker is lost, the job restarts on another one, and a `Note` reports it. Closing the
+    generator ends the job on the worker at its next event.
 
-    `task`: a function of a module that returns a job.
-    Returns: what the job returned.
-    Raises HushporeError: what the job raised; `DeviceError` where the cluster is lost.
+    `task`: a module-level function that returns a job.
+    Returns: the result of the job.
+    Raises HushporeError: the error of the job; DeviceError if the cluster is lost.
     """
     distributed = require_distributed()
     name = f"hushpore-{uuid.uuid4().hex}"
@@ -191,7 +192,7 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
             if bundle is None and done:
                 return outcome(future)
             if bundle is None:
-                # the end is heard of at once
+                # wait for the job itself, so that its end is noticed at once
                 end = contextlib.suppress(TimeoutError, distributed.CancelledError)
                 with end, client.as_current():
                     distributed.wait([future], timeout=LOOK)
@@ -217,10 +218,10 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
 
 def _next_of(queue: Any) -> tuple[str, list[Event]] | None:
     """Return the next bundle of events and its sender; None if there is none yet."""
-    # to wait in the queue is told by the scheduler as an error each time
+    # not `get` with a timeout: the scheduler would log each timeout as an error
     if not queue.qsize():
         return None
-    # of workers that run what this program sends them: dask itself speaks in pickles
+    # safe here: the workers run code of this program, and dask itself uses pickle
     bundle: tuple[str, list[Event]] = pickle.loads(queue.get())
     return bundle
 
@@ -229,8 +230,8 @@ def _run(name: str, task: Callable[..., Job], args: tuple[Any, ...]) -> Any:
     """Run a job on a worker."""
     distributed = require_distributed()
     worker = distributed.get_worker()
-    # a worker's own client would become the default of its process, which may be the user's, for
-    # all that is computed with dask there
+    # not the worker's own client: it would become the dask default of the process, which may be
+    # the user's
     place, security = worker.scheduler.address, worker.security
     with distributed.Client(place, security=security, set_as_default=False) as client:
         events = distributed.Queue(name, client=client)
@@ -253,7 +254,7 @@ def _drive(worker: Any, events: Any, answers: Any, job: Job) -> Any:
             events.put(pickle.dumps((worker.address, told)))
             told = []
             known = worker.state.tasks.get(key)
-            # the one who asked is gone, or has taken it back
+            # the client is gone or has cancelled the job
             if known is None or known.state not in ("executing", "long-running"):
                 return None
             answer = _newest(answers)

@@ -1,12 +1,12 @@
-"""The void of each slab: threshold, air outside, open and closed, and what is passed along z.
+"""The void of each slab: threshold, exterior air, open and closed void, and distances along z.
 
-Tasks report few numbers, which the client puts together in a moment.
+Tasks report a few numbers, which the client combines.
 
-Of the air around the sample: whether a ball fits at a voxel depends on the slices as far away as
-its radius, and no farther; and so does what it covers there. So slabs are read with that many
-slices beside them. In between is found where the ball gets to: parts of where it fits, joined over
-the faces of slabs. The room in which it moves is larger than the volume, and is cut into slabs of
-its own.
+Air around the sample: whether the rolling ball fits at a voxel depends only on slices within its
+radius, and so does the region that it covers from there. Slabs are therefore read with as many
+neighbouring slices. The region that the ball reaches consists of connected components of the
+voxels where it fits, joined across the faces between slabs. The ball moves in a padded volume,
+larger than the scan, which has its own slabs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 def copy_scan(blocks: Blocks, layer: int) -> Report:
-    """Read a layer of the scan, and write it as it is: it is unpacked no second time.
+    """Copy a layer of the scan to the scratch folder, so that it is decompressed only once.
 
     Writes the stack ``grey``.
     """
@@ -79,7 +79,7 @@ def copy_scan(blocks: Blocks, layer: int) -> Report:
 
 
 def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
-    """Look at the grey values of a slab: their range, or where that is one reading all levels."""
+    """Return the grey range of a slab, or its histogram if one pass over the values is enough."""
     grey = blocks.read("grey", *blocks.plan.slabs[slab])
     counted = counted_once(grey.dtype) if with_histogram else None
     own = measured(grey, blocks.plan.padding)
@@ -96,7 +96,7 @@ def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
 
 
 def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
-    """Count the grey values of a slab between the ends of all."""
+    """Return the histogram of a slab over the grey range of the whole volume."""
     grey = blocks.read("grey", *blocks.plan.slabs[slab])
     among = Range(low, high)
     report = _counts(measured(grey, blocks.plan.padding), blocks, among)
@@ -104,7 +104,7 @@ def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
 
 
 def _counts(values: npt.NDArray[Any], blocks: Blocks, among: Range) -> Report:
-    """Count the grey values of a slab, of which there may be none."""
+    """Return the histogram of grey values, of zeros if there are no values."""
     if not values.size:
         return {"counts": np.zeros(bins_of(values.dtype, among)[0].size, np.int64)}
 
@@ -124,9 +124,10 @@ def find_void(
     local: LocalThreshold | None,
     strict: float | None,
 ) -> Report:
-    """Write the phases of a slab; with a stricter value, which parts hold that too.
+    """Write the phases of a slab, and find the components of its void.
 
-    Else the parts are found as by `find_parts`, where that takes no air beside the slab.
+    `strict`: hysteresis threshold; components that contain such voxels are marked. Without it,
+    components are found as by `find_parts`, unless that needs the air in neighbouring slabs.
     """
     first, last = blocks.plan.slabs[slab]
     bright = blocks.plan.settings.pores_are == "bright"
@@ -146,7 +147,7 @@ def find_void(
         report: Report = {}
         padding = blocks.plan.padding
         if padding is not None:
-            # to the void it is the same, and thickness is not measured here
+            # fill value counts as air: for the void both are alike, and thickness is not measured
             phase[find_filled_in(own, padding, blocks.threads)] = AIR
             report["padded"] = np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)
         blocks.write(target, slab, phase)
@@ -169,7 +170,10 @@ def find_void(
 def apply_hysteresis(
     blocks: Blocks, slab: int, source: str, target: str, kept: npt.NDArray[np.bool_]
 ) -> Report:
-    """Leave the parts of the void that hold a stricter value; `kept` says it of shared parts."""
+    """Keep the components of the void that pass the hysteresis threshold.
+
+    `kept`: whether each component shared with other slabs is kept.
+    """
 
     def apply(gpu: Gpu | None) -> Report:
         phase = blocks.read(source, *blocks.plan.slabs[slab])
@@ -181,7 +185,7 @@ def apply_hysteresis(
 
 
 def find_parts(blocks: Blocks, slab: int, source: str) -> Report:
-    """Find the connected parts of the void in a slab, and which of them reach what is outside."""
+    """Find the connected components of the void in a slab, and mark those open to the outside."""
     first, last = blocks.plan.slabs[slab]
     around = (first - 1, last + 1) if blocks.work.has_air else (first, last)
 
@@ -192,7 +196,7 @@ def find_parts(blocks: Blocks, slab: int, source: str) -> Report:
 
 
 def _find_parts(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8], gpu: Gpu | None) -> Report:
-    """Find them in the phases of a slab, where there is air with a slice on both sides of it."""
+    """Find the components in the phases of a slab; with air, also given one slice on each side."""
     first, last = blocks.plan.slabs[slab]
     has_air = blocks.work.has_air
     begin = min(first, 1) if has_air else 0
@@ -207,7 +211,7 @@ def _find_parts(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8], gpu: Gp
             near = face_neighbours(phase == AIR)[begin:][: last - first]
             marked |= runs.holding(np.ascontiguousarray(near))
         return store_parts(blocks, slab, parts_of(runs, marked))
-    # of the slices beside it the air counts, and not the void
+    # in the slices beside the slab, only air counts
     for each in (phase[:begin], phase[begin + last - first :]):
         each[each != AIR] = SOLID
     on_gpu = gpu.put(phase)
@@ -221,12 +225,12 @@ def _find_parts(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8], gpu: Gp
 
 
 def paints_late(blocks: Blocks) -> bool:
-    """Whether open void is told from closed where its basins are found: no void is left out."""
+    """Whether open and closed void are separated only in the search for basins (all pores)."""
     return blocks.plan.settings.pore_type == "all"
 
 
 def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bool_]) -> Report:
-    """Tell open void from closed in the phase labels of a slab, and pass along z through it.
+    """Separate open and closed void in the phases of a slab, and start its distances along z.
 
     Writes the stack ``void``.
     """
@@ -243,10 +247,10 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
 
 
 def _begin_along_z(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8]) -> None:
-    """Write four planes: the distance along z to the solid in the slab, inf where there is none.
+    """Write four planes with the distance along z to the solid in the slab; inf if there is none.
 
-    Forward at two slices before its end, and on from there at its end; backward at two slices after
-    its beginning, and from there at its beginning.
+    Forward: from the first slice to two slices before the end, and from there to the end. Backward:
+    from the last slice to two slices after the start, and from there to the start.
     """
     nothing = edge_plane(phase.shape, False)
     after, before = min(2, len(phase)), max(len(phase) - 2, 0)
@@ -261,8 +265,8 @@ def _begin_along_z(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8]) -> N
 def pass_along_z(blocks: Blocks, band: int) -> Report:
     """Carry the distance along z through all slabs, in a band of rows.
 
-    Writes for each slab what comes from before its first slice but two, and in the order of their
-    ends what comes from after its last but two.
+    Writes for each slab the distance that arrives two slices before its first slice; then, in
+    reverse order of slabs, the distance that arrives two slices after its last slice.
     """
     plan = blocks.plan
     rows, slabs = plan.rows(band), plan.slabs
@@ -286,7 +290,7 @@ def pass_along_z(blocks: Blocks, band: int) -> Report:
 
 
 def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return what `pass_along_z` found before and after a slab, (y, x) each."""
+    """Return the distances along z that arrive before and after a slab, (y, x) each."""
     plan = blocks.plan
     found: tuple[list[Any], list[Any]] = ([], [])
     count = len(plan.slabs)
@@ -300,15 +304,15 @@ def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDA
 
 
 def digest_of(reports: Sequence[Report]) -> dict[str, str]:
-    """Return what tells the input from others: the fingerprint of those of all slices."""
+    """Return the fingerprint of the input, from the fingerprints of all slices."""
     digest = fingerprint_of_slices(each["slices"].tobytes() for each in reports)
     return {"blake2b": digest}
 
 
 def range_of(reports: Sequence[Report], dtype: np.dtype[Any]) -> tuple[Range, Histogram | None]:
-    """Return the range of all values, and their histogram where one reading was enough for it."""
+    """Return the range of all grey values, and their histogram if one pass was enough for it."""
     if "counts" not in reports[0]:
-        # slabs that are filled in throughout have none
+        # slabs with only fill value have no range
         ends = np.array([each["range"] for each in reports if len(each["range"])])
         bad = sum(int(each["bad"]) for each in reports)
         return Range(ends[:, 0].min(), ends[:, 1].max(), bad), None
@@ -321,12 +325,12 @@ def range_of(reports: Sequence[Report], dtype: np.dtype[Any]) -> tuple[Range, Hi
 
 
 def histogram_of(reports: Sequence[Report]) -> Histogram:
-    """Return the histogram of all values from those of slabs."""
+    """Return the histogram of the volume from those of the slabs."""
     return Histogram(np.sum([each["counts"] for each in reports], axis=0), reports[0]["centers"])
 
 
 def _device(blocks: Blocks, values: npt.NDArray[Any]) -> str:
-    """Return the GPU on which grey values are looked at; empty for types that it does not know."""
+    """Return the GPU to process grey values on; empty for types that it does not support."""
     return "" if kind_of(Volume(values)) is None else blocks.plan.device
 
 
@@ -334,13 +338,13 @@ def _on(gpu: Gpu, values: npt.NDArray[Any]) -> GpuGrey:
     return GpuGrey(gpu, Volume(values))
 
 
-# ---- what is not of the sample: air around it, or outside a mask
+# ---- exterior of the sample: surrounding air, or voxels outside the sample mask
 
 _NO_WALLS = (False, False, False)
 
 
 def mark_slices(blocks: Blocks, slab: int, source: str, target: str) -> Report:
-    """Mark the air outside the sample in every slice of a slab."""
+    """Mark the air around the sample in each slice of a slab, slice by slice."""
     first, last = blocks.plan.slabs[slab]
     spacing, radius = blocks.work.spacing, blocks.plan.settings.ball_radius
 
@@ -357,13 +361,13 @@ def mark_slices(blocks: Blocks, slab: int, source: str, target: str) -> Report:
         blocks.write(target, slab, phase)
         return {"air": np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)}
 
-    # balls take room around the slices
+    # the rolling ball needs padding around the slices
     voxels = math.prod(blocks.work.ball((last - first, *blocks.plan.shape[1:])).shape)
     return on_gpu_or_cpu(blocks.plan.device if voxels < 2**31 else "", find)
 
 
 def mark_masked(blocks: Blocks, slab: int, source: str, target: str) -> Report:
-    """Take the void of a slab outside the mask of the sample as air."""
+    """Mark the void of a slab outside the sample mask as air."""
     first, last = blocks.plan.slabs[slab]
     phase = blocks.read(source, first, last)
     outside = apply_mask(blocks.work, phase, first, last)
@@ -373,9 +377,9 @@ def mark_masked(blocks: Blocks, slab: int, source: str, target: str) -> Report:
 
 @contextmanager
 def room_of(blocks: Blocks) -> Iterator[tuple[Blocks, Ball]]:
-    """Open the blocks of the room in which the ball moves, in slabs as thick; yields the ball too.
+    """Open the blocks of the padded volume of the rolling ball; yields these and the ball.
 
-    What they move is added to what `blocks` have moved.
+    Its slabs are as thick as those of the volume. Bytes moved are added to those of `blocks`.
     """
     ball = blocks.work.ball(blocks.plan.shape)
     depth, height, width = ball.shape
@@ -385,7 +389,7 @@ def room_of(blocks: Blocks) -> Iterator[tuple[Blocks, Ball]]:
 
 
 def fit_balls(blocks: Blocks, slab: int, source: str) -> Report:
-    """Find where in a slab of the room the ball fits, and which parts of it reach what is outside.
+    """Find where the ball fits in a slab of the padded volume, and mark the outer components.
 
     Writes the stack ``balls``.
     """
@@ -407,13 +411,13 @@ def fit_balls(blocks: Blocks, slab: int, source: str) -> Report:
 
 
 def stitch_balls(blocks: Blocks, slab: int) -> Report:
-    """Find which parts of where the ball fits are connected over the face after a slab."""
+    """Find the pairs of components of the ball's positions that touch across a slab's last face."""
     with room_of(blocks) as (room, _):
         return stitch_parts(room, slab)
 
 
 def reach_balls(blocks: Blocks, slab: int, shared_outside: npt.NDArray[np.bool_]) -> Report:
-    """Write the stack ``reached``: where in a slab of the room the ball gets to from outside."""
+    """Write the stack ``reached``: the positions in a slab that the ball reaches from outside."""
     with room_of(blocks) as (room, _):
         fits = room.read("balls", *room.plan.slabs[slab])
         paint_parts(room, slab, fits, shared_outside, (OPEN, SOLID), None)
@@ -422,7 +426,7 @@ def reach_balls(blocks: Blocks, slab: int, shared_outside: npt.NDArray[np.bool_]
 
 
 def mark_covered(blocks: Blocks, slab: int, source: str, target: str) -> Report:
-    """Mark as air what of a slab the ball covers where it gets to."""
+    """Mark the void of a slab that the ball covers at the positions it reaches as air."""
     first, last = blocks.plan.slabs[slab]
     with room_of(blocks) as (room, ball):
         before, *inner = ball.inner[0].start, *ball.inner[1:]

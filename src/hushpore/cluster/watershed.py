@@ -1,9 +1,9 @@
-"""The basins of each slab and their measures, and how slabs hang together over their faces.
+"""The basins of each slab and their measures, and the connections across faces between slabs.
 
-Numbers of basins are at first those of a slab: its own from 1 on, in the order of their peaks,
-and after them its exits, the voxels beside it to which its own lead. Once all slabs have theirs,
-the number of a basin in the whole volume is known, the same that one machine gives it; exits count
-on after all basins until it is known where they lead.
+Basins are first numbered within their slab: its own basins from 1 on, in the order of their peaks,
+then its exits, the voxels in neighbouring slabs that its own voxels lead to. Once all slabs are
+done, basins are numbered through the whole volume as on one machine; exits have the numbers after
+all basins until their basins are known.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def watershed(
     most_basins: int,
     grey_range: tuple[float, float],
 ) -> Report:
-    """Find the distance and the basins of a slab, and measure them but for its last slice.
+    """Compute distance and basins of a slab, and measure the basins without its last slice.
 
-    `source`: the stack of the void. `shared_open`: which of its parts that are shared with other
-    slabs are open. `grey_range`: the lowest and the highest of all grey values.
+    `source`: name of the stack of void phases. `shared_open`: whether each component shared with
+    other slabs is open. `grey_range`: the grey range of the whole volume.
     """
 
     def work(gpu: Gpu | None) -> Report:
@@ -89,7 +89,7 @@ def _watershed(
     crossings = np.zeros(13, np.int64)
     if work.has_air:
         engine.clear_air(distance, phase)
-        # with those between the slab and the slice after it
+        # including crossings between the slab and the slice after it
         after_it = phase[own.stop : own.stop + 1]
         crossings += engine.air_crossings(phase[own.start : own.stop + 1])
         crossings -= engine.air_crossings(after_it)
@@ -147,10 +147,10 @@ def _number_exits(basins: npt.NDArray[np.int32], count: int, first: int, last: i
 def stitch(
     blocks: Blocks, slab: int, basins_before: Sequence[int], exits_before: Sequence[int]
 ) -> Report:
-    """Follow the exits between a slab and the next one; tell which lead further on, to others.
+    """Resolve the exits between a slab and the next one; returns those that lead to other slabs.
 
-    `basins_before`, `exits_before`: how many basins and exits lie in the slabs before each slab;
-    the last is the sum of all.
+    `basins_before`, `exits_before`: number of basins and exits in the slabs before each slab; the
+    last entry is the total.
     """
     end = blocks.plan.slabs[slab][1]
     last_slice, first_slice = blocks.read("basins", end - 1, end + 1).reshape(2, -1)
@@ -161,7 +161,7 @@ def stitch(
     backs = (exits_before[slab + 1] - exits_before[slab] - ahead.size, back.size)
 
     def numbered(found: npt.NDArray[np.int32], at: int) -> npt.NDArray[np.int64]:
-        """Number throughout; exits over this face with -1 - n, first those ahead, then back."""
+        """Number in the whole volume; exits across this face are -1 - n, ahead first, then back."""
         own = found.astype(np.int64)
         leaves = own > counts[at]
         exit_ = own - counts[at] - 1
@@ -187,10 +187,10 @@ def follow_through(
     exits_before: npt.NDArray[np.int64],
     back: npt.NDArray[np.int64],
 ) -> None:
-    """Find out where exits lead that lead through a whole slab, and store it; they are few.
+    """Resolve the few exits that lead through a whole slab, and store their basins.
 
-    `through`: int64: sorted numbers of such exits. `exits_before`, `back`: how many exits lie
-    before each slab, and how many of its own lead back.
+    `through`: int64: sorted numbers of such exits. `exits_before`, `back`: number of exits before
+    each slab, and of its own exits that lead back.
     """
     leads = np.empty(through.size, np.int64)
     exit_ = through - basins - 1
@@ -211,7 +211,7 @@ def follow_through(
 def numbers_in_volume(
     blocks: Blocks, slab: int, basins_before: Sequence[int]
 ) -> npt.NDArray[np.int64]:
-    """Return the number in the whole volume of what has a number in a slab, 0 for 0."""
+    """Return the number in the whole volume for each basin and exit of a slab, 0 for 0."""
     count = basins_before[slab + 1] - basins_before[slab]
     parts = [np.zeros(1, np.int64), np.arange(1, count + 1) + basins_before[slab]]
     if slab > 0:
@@ -232,10 +232,10 @@ def reduce_basins(
     basins_before: Sequence[int],
     grey_range: tuple[float, float],
 ) -> Report:
-    """Put together the measures of a slab, its last slice included, by basins of the volume.
+    """Combine the measures of a slab, including its last slice, by basins of the whole volume.
 
-    Stores the table ``slab``, of basins sorted by number, and ``numbers``, of what has one in the
-    slab; and ``undecided``, what there is to merge.
+    Stores the tables ``slab`` (basins sorted by number), ``numbers`` (numbers in the whole volume
+    of the slab's basins and exits) and ``undecided`` (groups and edges to merge).
     """
     plan, is_last = blocks.plan, slab == len(blocks.plan.slabs) - 1
     first, last = plan.slabs[slab]
@@ -269,7 +269,7 @@ def reduce_basins(
     reaches = (np.isin(basin, low[low > 0]), np.isin(basin, high[high > 0]))
     blocks.save("slab", slab, basin=basin, **joined)
     blocks.save("numbers", slab, numbers=numbers)
-    # the peaks of some lie in other slabs
+    # some basins have their peak in another slab
     home = np.searchsorted(basins_before, basin) - 1
     for other in np.unique(home[home != slab]).tolist():
         theirs = home == other
@@ -281,7 +281,7 @@ def reduce_basins(
 
 
 def _find_marks(blocks: Blocks, slab: int, numbers: npt.NDArray[np.int64]) -> Report:
-    """Find the basins of the volume that have a marker in a slab, and the lowest of each."""
+    """Find the basins with a marker in a slab, and the lowest marker number of each."""
     first, last = blocks.plan.slabs[slab]
     markers = blocks.work.volume.auxiliary_of(blocks.plan.settings, "markers")
     if tuple(markers.shape) == blocks.plan.shape:
@@ -308,9 +308,9 @@ def _find_marks(blocks: Blocks, slab: int, numbers: npt.NDArray[np.int64]) -> Re
 def join_marks(
     reports: Sequence[Report],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the basins that have a marker, sorted, and the lowest that each has.
+    """Return the sorted basins with a marker, and the lowest marker number of each.
 
-    Raises InputError where there is none, or one outside the void.
+    Raises InputError if there is no marker, or if a marker is outside the void.
     """
     voxels, in_solid = (
         sum(int(each[name]) for each in reports) for name in ("marked_voxels", "in_solid")
@@ -335,7 +335,7 @@ def _measure(
     engine: Engine | None = None,
     air_crossings: npt.NDArray[np.int64] | int = 0,
 ) -> BasinGraph:
-    """Return the measures of the slices in `cut`; of closed void those of all that have a phase."""
+    """Return the measures of the slices in `cut`; closed void is counted in all slices given."""
     engine = engine or blocks.work.engine
     tables = engine.tables(blocks.plan.shape, peaks, faces_only=blocks.work.faces_only)
     if phase is not None:
@@ -350,7 +350,7 @@ def _measure(
 
 
 def _sums_of(graph: BasinGraph) -> Report:
-    """Return what the surface of the whole void is made of."""
+    """Return the surface crossings of the whole void, in all and at the border of the volume."""
     return {
         "crossings": graph.crossings.sum(axis=0, dtype=np.int64)
         - graph.contacts.sum(axis=0, dtype=np.int64),
