@@ -1,4 +1,4 @@
-"""What a form is made of, and how it becomes a table."""
+"""Entries of a form, and their conversion to a table."""
 
 from __future__ import annotations
 

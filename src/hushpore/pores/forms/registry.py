@@ -1,4 +1,4 @@
-"""The forms that there are, by the names that settings have for them."""
+"""Registry of the forms, by the values of the setting ``form``."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Edges(NamedTuple):
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """All but the table."""
+        """The columns of the edges, without the hash table."""
         return self[1:]
 
     def first(self, used: int) -> Edges:
@@ -147,7 +147,7 @@ class Edges(NamedTuple):
         return Edges(table=self.table[:0].copy(), contacts=contacts.astype(kind), **kept)
 
     def clear(self, used: int) -> None:
-        """Leave the room for others."""
+        """Return the buffers for reuse by another range of rows."""
         self.table.fill(-1)
         self.place[:used] = 0
         self.contacts[:used] = 0

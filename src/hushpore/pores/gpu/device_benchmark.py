@@ -49,13 +49,13 @@ class Rates(NamedTuple):
 
     @classmethod
     def of(cls, kept: Mapping[str, float]) -> Rates | None:
-        """Return what was kept; None where nothing was."""
+        """Return the stored timings, or None if there are none."""
         if not {"gpu", "cpu", "same"} <= set(kept) or not kept["cpu"]:
             return None
         return cls(kept["gpu"], kept["cpu"], bool(kept["same"]))
 
     def to_dict(self) -> dict[str, float]:
-        """Return it as it is kept."""
+        """Return the timings as a JSON record."""
         return {"gpu": self.gpu, "cpu": self.cpu, "same": float(self.is_same)}
 
 

@@ -1,4 +1,4 @@
-"""The void on a GPU: its connected parts, and the air outside.
+"""The void on a GPU: its connected components, and the air around the sample.
 
 Parts are joined by pointers to voxels that come before, so that each ends in its first voxel,
 whatever the order of threads. All is as on the host, bit for bit.

@@ -178,7 +178,7 @@ class GpuWhole(Engine):
         return SlabWatershed(found.peaks, _NO_EXITS, _NO_EXITS, found.basins)
 
     def tables(self, shape: Sequence[int], peaks: Any, *, faces_only: bool = False) -> _Tables:
-        """Return what the graph is made of."""
+        """Return the tables from which the graph of basins is made."""
         return _Tables(self, peaks, faces_only)
 
     def graph(

@@ -1,1 +1,1 @@
-"""How sure the figures of a segmentation are: thresholds, merge heights, and parts of the scan."""
+"""Uncertainty intervals from thresholds, merge heights and sub-volumes, and the REV edge length."""

@@ -26,7 +26,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: How well the place of a surface is known at best, in voxels.
+#: Smallest uncertainty of the position of a surface, in voxels.
 SURFACE = 0.1
 
 #: Share of the way between both phases that a threshold keeps from either.

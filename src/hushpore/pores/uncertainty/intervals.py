@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.merging import Numbering
     from hushpore.pores.work import Work
 
-#: What a progress bar calls it.
+#: Name of the stage in the progress bar.
 STAGE = "intervals"
 
 #: Voxels at most by which it is found which thresholds cannot be told apart.
 SAMPLE = 1 << 24
 
-#: How much of what is likely lies inside, in all and of what is as likely as anything beside it.
+#: Coverage of the intervals, also used for uniformly distributed contributions.
 LEVEL = 0.9
 
 #: Merge heights that are compared: multiples of the one that was taken.
