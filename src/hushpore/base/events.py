@@ -1,4 +1,4 @@
-"""What a job says while it runs, and what it returns: a few frozen classes of host values."""
+"""Events that a job yields while it runs, and the protocol of its result."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Progress:
     Attributes
     ----------
     stage : str
-        What is being done, in the user's words: ``"training"``.
+        Name of the current stage for users: ``"training"``.
     done, total : int
         Completed and total work in `unit`; ``total == 0`` means that the total is unknown.
     unit : str
-        What is counted: ``"steps"``, ``"slices"``.
+        Unit of `done` and `total`: ``"steps"``, ``"slices"``.
     fraction : float
         Share of the whole job that is complete, 0 to 1.
     """
@@ -46,12 +46,12 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class Preview:
-    """A picture of the result as it is now: one slice, worth showing and safe to drop.
+    """Preview of one slice of the current result; receivers may drop it.
 
     Attributes
     ----------
     name : str
-        Which result it previews: ``"denoised"``.
+        Name of the previewed result: ``"denoised"``.
     image : numpy.ndarray
         2D array (y, x), owned by the receiver.
     index : tuple of int
@@ -65,7 +65,7 @@ class Preview:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The patches that a training step learnt from, worth showing and safe to drop.
+    """Training batch of one step; receivers may drop it.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class Batch:
     corners : numpy.ndarray
         int64, shape (n_patches, ndim): first voxel of each patch, on every axis of the volume.
     patch_shape : tuple of int
-        (y, x) or (z, y, x) of a patch.
+        Shape of a patch, (y, x) or (z, y, x).
     losses : numpy.ndarray
-        float64, shape (n_patches,): mean squared error of each at its hidden pixels.
+        float64, shape (n_patches,): mean squared error of each patch at its masked pixels.
     """
 
     step: int
@@ -96,28 +96,28 @@ class Metric:
 
 @dataclass(frozen=True)
 class StageTime:
-    """Accumulated time of one stage, in seconds on the device's clock where there is one.
+    """Accumulated time of one stage in seconds, by the clock of the device if it has one.
 
     Attributes
     ----------
     count : int
-        How many times the stage ran.
+        Number of runs of the stage.
     seconds : float
         Total time.
     worst : float
-        The longest single run.
+        Longest single run.
     first, last : float
-        The first run, in which memory is taken and kernels are made ready, and the newest.
+        First run, which includes memory allocation and compilation, and newest run.
     p50, p95 : float
-        Median and 95th percentile, to within 4 %, of all runs but the first where there are more.
+        Median and 95th percentile of the runs to within 4 %, without the first if there are more.
     host : float
-        Total time on the host's clock: on a GPU what it took to ask for the work.
+        Total time on the host's clock; on a GPU the time to launch the work.
     nbytes, voxels : int
-        How much was moved, and how many voxels were worked on, as far as the stage says.
+        Bytes moved and voxels processed, as reported by the stage.
     syncs : int
-        How often the host waited for the device.
+        Number of times that the host waited for the device.
     bytes_per_second, voxels_per_second : float
-        Of all runs but the first where there are more; 0 where it is not known.
+        Throughput, without the first run if there are more; 0 if unknown.
     """
 
     count: int
@@ -136,7 +136,7 @@ class StageTime:
 
     @property
     def mean(self) -> float:
-        """Mean of all runs but the first where there are more."""
+        """Mean time of a run, without the first if there are more."""
         if self.count > 1:
             return (self.seconds - self.first) / (self.count - 1)
         return self.seconds
@@ -144,7 +144,7 @@ class StageTime:
 
 @dataclass(frozen=True)
 class Span:
-    """One run of a stage: its start as `time.perf_counter` counts, and its length, in seconds."""
+    """One run of a stage: its start by `time.perf_counter` and its duration, in seconds."""
 
     stage: str
     start: float
@@ -153,7 +153,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Timing:
-    """Where the time went so far.
+    """Time of a job so far, by stage.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class Timing:
 
     @property
     def syncs(self) -> int:
-        """How often the host waited for the device in all stages."""
+        """Number of times that the host waited for the device, in all stages."""
         return sum(stage.syncs for stage in self.stages.values())
 
 
@@ -233,7 +233,7 @@ class Note:
 
     @property
     def with_flags(self) -> str:
-        """The sentence with its remedy as the command line has it."""
+        """The message with its remedy as flags of the command line."""
         remedy = self.remedy
         return self.message if remedy is None else f"{self.message} {remedy.label}: {remedy.flags}"
 
@@ -260,7 +260,7 @@ class Note:
 
 
 def by_importance(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Return notes without duplicates: warnings first, and of each kind the result's first.
+    """Return notes without duplicates: warnings first, within each kind those on the result.
 
     >>> slabs, noise = Note("Computed in 4 slabs."), Note("5 pores may be noise.", True, "result")
     >>> [note.message for note in by_importance([slabs, noise])]
@@ -275,19 +275,19 @@ Event: TypeAlias = Progress | Preview | Batch | Metric | Timing | Note
 
 
 class StopEarly(Exception):  # noqa: N818 - a request, not an error
-    """Thrown into a job (``job.throw(StopEarly())``) to have it end soon with what it has by then.
+    """Request to finish early with the current result, thrown into a job.
 
-    A job that gets better with time, like training, goes straight to its last step and returns a
-    result. Any other lets it through, which is a cancel.
+    Use ``job.throw(StopEarly())``. A job that improves with time, like training, goes straight to
+    its last step and returns a result. Any other job does not catch it, and is cancelled.
     """
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Sent into a job (``job.send(Attention((12,)))``) to tell it which slice is being looked at.
+    """Slice that the user is looking at, sent into a job (``job.send(Attention((12,)))``).
 
-    It is the answer to a `Progress`; other events are not answered. A job that makes previews makes
-    them of that slice from then on, at its next chance; any other takes no notice.
+    It is the answer to a `Progress`; other events are not answered. A job with previews switches
+    them to that slice as soon as possible; other jobs ignore it.
 
     Attributes
     ----------
@@ -305,22 +305,22 @@ def result_text(headline: str, remarks: Iterable[Note]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class ResultFiles:
-    """What a result is on disk, whoever writes it."""
+    """Files of a result, independent of how they are written."""
 
-    images: Mapping[str, Volume]  # ``<name>.tif``; of these the fingerprints are kept
+    images: Mapping[str, Volume]  # ``<name>.tif``; their fingerprints are recorded
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # ``<name>.csv``
     figures: Mapping[str, bytes] = field(default_factory=dict)  # ``<name>.png``
-    # sets of arrays by their names, compressed: ``<name>.npz``
+    # compressed sets of named arrays: ``<name>.npz``
     arrays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # further entries of ``result.json``
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Result(Protocol):
-    """What every job returns; most results hold more.
+    """Result of any job; most results have more attributes.
 
-    A job whose entry in `hushpore.jobs.JOBS` says that it `gives` an image has that image as
-    ``volume``, too: the next job of a chain works on it.
+    If the entry of a job in `hushpore.jobs.JOBS` declares an image (`gives`), the result also has
+    this image as ``volume``, the input of the next job in a chain.
     """
 
     @property
@@ -337,14 +337,14 @@ class Result(Protocol):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What was done, to what and with what: see `hushpore.base.provenance.make_provenance`."""
+        """Record of input and settings, see `hushpore.base.provenance.make_provenance`."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes from the run, in their order."""
 
     def files(self) -> ResultFiles:
-        """Return what is written of it."""
+        """Return the files to write."""
 
 
 #: A job yields events and returns its result; ``close()`` cancels it. It may be sent `Attention`.
@@ -352,16 +352,16 @@ Job: TypeAlias = Generator[Event, Any, Any]
 
 
 class Driver(Generic[E, T]):
-    """Drives a job event by event, and closes it however the loop ends.
+    """Runs a job event by event, and closes it however the loop ends.
 
     ``with Driver(job) as driver:``, then ``for event in driver:``.
 
     Attributes
     ----------
     answer : object
-        Sent to the job with the next step, once; a `StopEarly` is thrown into it.
+        Sent to the job once, with the next step; a `StopEarly` is thrown into it.
     result : object
-        What the job returned, after the loop.
+        Result of the job, available after the loop.
     """
 
     result: T
@@ -391,14 +391,14 @@ class Driver(Generic[E, T]):
 
 
 def result_of(job: Generator[E, Any, T], on_event: Callable[[E], object] | None = None) -> T:
-    """Drive a job to its end and return its result.
+    """Run a job to its end and return its result.
 
     Parameters
     ----------
     job : generator
-        What to drive; closed whatever happens.
+        The job; always closed at the end.
     on_event : callable, optional
-        Called with everything that it yields, in this thread. What it returns is the answer.
+        Called in this thread with each event. Its return value is sent to the job as the answer.
     """
     with Driver(job) as driver:
         for event in driver:
@@ -408,7 +408,7 @@ def result_of(job: Generator[E, Any, T], on_event: Callable[[E], object] | None 
 
 
 def mapped(job: Generator[E, Any, T], change: Callable[[E], F]) -> Generator[F, Any, T]:
-    """Drive a job, and yield what a function makes of its events; answers are for the job."""
+    """Run a job and yield its events, changed by a function; answers are passed to the job."""
     with Driver(job) as driver:
         for event in driver:
             try:
@@ -419,14 +419,14 @@ def mapped(job: Generator[E, Any, T], change: Callable[[E], F]) -> Generator[F, 
 
 
 def part_of(job: Generator[E, Any, T], first: float, last: float) -> Generator[E, Any, T]:
-    """Drive a job as the part of a longer one that is done from one fraction to another.
+    """Run a job as a part of a longer one, mapping its progress to a range of fractions.
 
     Parameters
     ----------
     job : generator
-        Yields events, or plain fractions of what is done.
+        Yields events, or plain fractions of its completed work.
     first, last : float
-        Fractions of the longer job.
+        Fractions of the longer job at the start and at the end of this job.
     """
 
     def within(event: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Readers, exporters and jobs of other installed packages, found by their entry points."""
+"""Registries of readers, exporters and jobs, extended by the entry points of other packages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
-    """Entries by name: those of hushpore, and those that other installed packages add.
+    """Registry of named entries: those of hushpore and those added by other installed packages.
 
-    A package names its entries in its ``pyproject.toml``: the name of an entry point of `group` is
-    the key, its object the value. They are imported when the registry is first used, since their
-    modules import hushpore themselves. An entry that fails to import, takes a name in use, or is of
-    another type is left out with a warning in the log: the rest of hushpore works without it.
+    A package declares its entries in its ``pyproject.toml``: the name of an entry point of `group`
+    is the key, its object the value. They are imported when the registry is first used, since their
+    modules import hushpore themselves. An entry is skipped with a warning in the log if its import
+    fails, its name is in use, or its type is wrong; the rest of hushpore works without it.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len(self._all())
 
     def _all(self) -> dict[str, T]:
-        """Return all entries, with those of other packages imported."""
+        """Return all entries, importing those of other packages at the first call."""
         if not self._is_complete:
-            self._is_complete = True  # first, since a package may look at the registry
+            self._is_complete = True  # set first: an imported package may use the registry
             for point in entry_points(group=self._group):
                 try:
                     problem = self._add(point.name, point.load())
-                except Exception as error:  # whatever a foreign module raises
+                except Exception as error:  # a foreign module may raise anything
                     problem = f"its import failed: {error}"
                 if problem:
                     package = point.dist.name if point.dist else "a package"
@@ -71,7 +71,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return self._entries
 
     def _add(self, name: str, entry: object) -> str:
-        """Add an entry; return why it cannot be added, or an empty string."""
+        """Add an entry; returns the reason if it cannot be added, else an empty string."""
         if name in self._entries:
             return "hushpore or another package uses this name already"
         if not isinstance(entry, self._kind):

@@ -1,4 +1,4 @@
-"""HDF5 files to volumes, by h5py: data sets of any program, NeXus and Data Exchange."""
+"""Reader of HDF5 files, by h5py: data sets of any program, NeXus and Data Exchange."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: The first bytes of a file; some programs write up to 2 kB before them.
+#: Signature of HDF5 files; some programs write up to 2 kB before it.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: Data sets by these names come first: where Data Exchange and NeXus keep the image.
+#: Data sets with these names are listed first: the images of Data Exchange and NeXus.
 _FIRST = ("/exchange/data", "/entry/data/data")
-#: Names of data sets beside projections, and of what is measured without a sample.
+#: Names of data sets with rotation angles, and of flat and dark fields.
 _ANGLES = ("theta", "rotation_angle", "angles", "image_key")
 _NO_SCAN = ("data_white", "data_dark", "white", "dark", "flats", "darks", "flat", "dark_field")
-#: Attributes that give a voxel size, and their units where none is stated beside them.
+#: Attributes that give a voxel size, and their units if no unit is stated.
 _SIZES = {
     "element_size_um": "um", "element_size_mm": "mm", "voxel_size_um": "um", "voxel_size_mm": "mm",
     "pixel_size_um": "um", "voxel_size": "", "voxelsize": "", "pixel_size": "", "spacing": "",
@@ -37,14 +37,14 @@ _SIZES = {
 _UNITS = ("unit", "units")
 _NO_SIZE = "The file gives no voxel size; the voxel size is not known."
 _SMALLEST_PLANE = 4  # pixels along an edge, below which a data set is a table
-_MOST_CACHED = 256_000_000  # bytes of a layer of chunks that is kept
+_MOST_CACHED = 256_000_000  # maximum size of a cached layer of chunks, in bytes
 
 
 class _Dataset(DiskArray):
-    """A data set on disk. The newest layer of chunks is kept, as slices are read one by one.
+    """A data set as a lazy array; caches the newest layer of chunks for slice-by-slice reading.
 
-    `place`: its name in the file. `kept`: for each axis of the file whether it is an axis here;
-    the others have length one. `depth`: length of its chunks along the first axis.
+    `place`: name of the data set in the file. `kept`: for each axis in the file, whether it is an
+    axis of the array; the others have length 1.
     """
 
     def __init__(self, path: Path, place: str, stored: Any, kept: Sequence[bool]) -> None:
@@ -53,7 +53,7 @@ class _Dataset(DiskArray):
         self._path, self._place, self._kept = path, place, tuple(kept)
         self._stored_shape = tuple(int(n) for n in stored.shape)
         chunks = stored.chunks
-        # what `slabs` and dask go by
+        # chunk sizes, used by `slabs` and dask
         self.chunks = None if chunks is None else tuple(
             int(n) for n, keep in zip(chunks, kept, strict=True) if keep
         )  # fmt: skip
@@ -82,7 +82,7 @@ class _Dataset(DiskArray):
             if not isinstance(key, slice):
                 wanted.append(range(length)[int(key)])
                 continue
-            # h5py reads no slice backwards
+            # h5py cannot read slices with a negative step
             places = range(length)[key]
             ends = (min(places), max(places) + 1) if places else (0, 0)
             wanted.append(slice(*ends))
@@ -118,7 +118,7 @@ def _whole_keys(keys: Sequence[Any], count: int) -> list[Any]:
 
 
 def open_hdf5(path: Path) -> list[Volume]:
-    """Open every image in an HDF5 file; values stay on disk.
+    """Open every image in an HDF5 file as a lazy array.
 
     Parameters
     ----------
@@ -128,13 +128,13 @@ def open_hdf5(path: Path) -> list[Volume]:
     Returns
     -------
     list of Volume
-        One for each data set of 2 to 5 axes, named by its place in the file. Where the image of
-        Data Exchange and NeXus is, comes first; the others by size.
+        One volume for each data set of 2 to 5 axes, named by its path in the file. The image of
+        Data Exchange or NeXus comes first, the others by size.
 
     Raises
     ------
     InputError
-        If the file is damaged, holds no image, or projections only.
+        If the file is damaged, has no image, or has only projections.
     """
     try:
         with _library().File(path, "r") as file:
@@ -212,7 +212,7 @@ def _is_image(stored: Any) -> bool:
 
 
 def _are_projections(stored: Any) -> bool:
-    """Whether a data set has as many rotation angles beside it as it has images."""
+    """Whether a data set has one rotation angle for each of its images."""
     near = [stored.parent, stored.parent.parent]
     counts = {
         int(group[name].shape[0])
@@ -243,9 +243,9 @@ def _volume(stored: Any, place: str, path: Path) -> Volume:
 
 
 def _axes(stored: Any) -> tuple[str, list[bool]]:
-    """Return the axes by our letters, and which axes of the file they are."""
+    """Return the axes as letters of ``tczyx``, and whether each axis of the file is among them."""
     kept = [length > 1 for length in stored.shape]
-    # a stack may have one slice, but an image has two axes
+    # keep at least two axes, even of length 1
     for axis in reversed(range(len(kept))):
         if sum(kept) < 2:
             kept[axis] = True
@@ -259,7 +259,7 @@ def _axes(stored: Any) -> tuple[str, list[bool]]:
 
 
 def _labels(stored: Any) -> list[str]:
-    """Return the letter of each axis as far as the file labels them."""
+    """Return the letter of each axis; empty for axes without a label in the file."""
     labels = [str(stored.dims[axis].label or "").lower()[:1] for axis in range(len(stored.shape))]
     if not any(labels):
         labels = [name.lower()[:1] for name in _nexus_axes(stored)]

@@ -1,4 +1,4 @@
-"""NRRD files to volumes: the header by pynrrd, the values as raw files are read."""
+"""Reader of NRRD files: the header by pynrrd, the values as in raw files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _TYPES = {
     "f4": ("float",),
     "f8": ("double",),
 }
-_SPATIAL = ("domain", "space", "")  # kinds of an axis along which voxels lie
+_SPATIAL = ("domain", "space", "")  # values of ``kinds`` for spatial axes
 _NO_UNIT = "The header gives no unit; millimetres are assumed, as in 3D Slicer."
 _NO_SIZE = "The header gives no voxel size; the voxel size is not known."
 
 
 def open_nrrd(path: Path) -> Volume:
-    """Open an NRRD volume, attached (``.nrrd``) or detached (``.nhdr``); values stay on disk.
+    """Open an NRRD volume (``.nrrd``, or ``.nhdr`` with a detached data file) as a lazy array.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:
             offset = file.tell()
     order = ">" if str(header.get("endian", "little")).lower() == "big" else "<"
     dtype = np.dtype(order + kind)
-    # the first axis is the fastest
+    # in NRRD, the first axis is the fastest
     shape = tuple(reversed(sizes))
     if skip == -1:
         offset = data.stat().st_size - math.prod(shape) * dtype.itemsize
@@ -107,7 +107,7 @@ def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:
 
 
 def _geometry(header: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
-    """Return voxel size, origin and notes; of the last three axes of an array in C order."""
+    """Return voxel size, origin and notes for the last three axes of the array, in C order."""
     n_spatial = min(n_axes, 3)
     directions = header.get("space directions")
     notes: list[str] = []

@@ -1,4 +1,4 @@
-"""Picture files as slices: BMP, PNG and JPEG, by Pillow."""
+"""Reader of slices in picture files, by Pillow: BMP, PNG and JPEG."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    #: Rows, columns and type of a slice, the mode that Pillow calls it, and the file format.
+    #: Rows, columns and data type of a slice, its Pillow mode, and the file format.
     Key = tuple[int, int, str, str, str]
 
 _FORMATS = ("BMP", "PNG", "JPEG")
-#: Type of the values by Pillow's mode.
+#: Data type for each Pillow mode.
 _TYPES = {
     "1": "?", "L": "u1", "P": "u1", "LA": "u1", "RGB": "u1", "RGBA": "u1",
     "I;16": "u2", "I;16B": "u2", "I": "i4", "F": "f4",
@@ -41,9 +41,9 @@ _EQUAL = "The slices are stored in colour; they are read as grey, as red, green 
 
 
 def open_picture(path: Path) -> Volume:
-    """Open one picture as a 2-D image; its values stay on disk.
+    """Open one picture as a lazy 2-D image.
 
-    Raises InputError if it is damaged or holds colours.
+    Raises InputError if the file is damaged or has colours.
     """
     return _volume(SliceStack((path,), path.stem), _key(path), path.stem)
 
@@ -58,25 +58,25 @@ def open_pictures(
     files : sequence of Path
         BMP, PNG or JPEG files.
     folder : Path
-        Where they lie; gives a single stack its name.
+        Folder of the files; a single stack is named after it.
     others : sequence of Path
-        Further files there.
+        Other files in the folder.
 
     Yields
     ------
     float
-        The share of the headers that was read.
+        The fraction of the headers that has been read.
 
     Returns
     -------
     list of Volume
-        One for each name, shape and type of slice. The voxel size is that of a SkyScan log beside
-        the slices, if there is one.
+        One volume for each name, shape and data type of the slices. The voxel size is taken from a
+        SkyScan log in the folder, if there is one.
 
     Raises
     ------
     InputError
-        If a picture is damaged or holds colours.
+        If a picture is damaged or has colours.
     """
     groups: dict[Key, list[Path]] = {}
     for number, path in enumerate(files, start=1):
@@ -93,7 +93,7 @@ def open_pictures(
 
 
 def _key(path: Path) -> Key:
-    """Return what the header of a picture states; raises InputError if it holds colours."""
+    """Return shape, type and format from the header; raises InputError for colour images."""
     with captured_warnings("PIL"), _explained(path), _opened(path) as image:
         columns, rows = image.size
         mode, kind = str(image.mode), str(image.format)
@@ -152,7 +152,7 @@ def _opened(path: Path) -> Any:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Explain damage; Pillow raises OSError without a number of the system, too."""
+    """Report damaged files as InputError, including OSError without errno from Pillow."""
     with explained_damage(partial(_damaged, path)):
         try:
             yield

@@ -1,4 +1,4 @@
-"""Raw files whose name gives shape and type: ``bread_512x512x400_16bit.raw``."""
+"""Shape and data type from the names of raw files: ``bread_512x512x400_16bit.raw``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES = {
     "f4": r"f(?:loat)?_?32|32[_-]?bits?(?:[_-]?float|[_-]?real)?|32f|float|single",
     "f8": r"f(?:loat)?_?64|64[_-]?bits?|64f|double",
 }  # fmt: skip
-#: The type of a name that gives none, by the bytes of a voxel.
+#: Data type by bytes per voxel, for names without a data type.
 TYPES_BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 _BIG = r"be|big(?:[_-]?endian)?|msb"
 _VOXEL = re.compile(r"(?<![\d.])(\d+(?:[.,p]\d+)?)[_-]?(nm|um|µm|μm|micron|mm)(?![a-z])", re.I)
@@ -30,11 +30,11 @@ _VOXEL = re.compile(r"(?<![\d.])(\d+(?:[.,p]\d+)?)[_-]?(nm|um|µm|μm|micron|mm)
 
 @dataclass(frozen=True)
 class NamedLayout:
-    """What the name of a raw file says of its voxels, confirmed by the size of the file."""
+    """Shape and data type from the name of a raw file, confirmed by the size of the file."""
 
     shape: tuple[int, int, int]  # z, y, x
-    dtype: str  # as NumPy writes it, byte order included
-    states_type: bool  # whether the name gives the type, or only the size of the file does
+    dtype: str  # NumPy's name of the data type, including byte order
+    states_type: bool  # True: data type from the name; False: only from the size of the file
     spacing: float | None = None
     unit: str = ""
 
@@ -50,7 +50,7 @@ def layout_by_name(path: Path) -> NamedLayout | None:
     Returns
     -------
     NamedLayout or None
-        None if the name gives no shape, or the size of the file does not agree to the byte.
+        None if the name gives no shape, or if the size of the file does not match exactly.
 
     Raises
     ------
@@ -81,5 +81,5 @@ def layout_by_name(path: Path) -> NamedLayout | None:
 
 
 def _has(stem: str, words: str) -> bool:
-    """Whether a name has one of some words between separators."""
+    """Whether a name contains one of the words, delimited by separators."""
     return re.search(rf"(?:^|[\W_]|(?<=\d))(?:{words})(?:$|[\W_])", stem, re.IGNORECASE) is not None

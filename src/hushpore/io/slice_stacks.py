@@ -1,4 +1,4 @@
-"""Slices in files of their own: which belong to one stack, and in which order, by their names."""
+"""Grouping of single-slice files into stacks, and their order, by file name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SEPARATORS = "_-. "
-#: Slices of a stack beside which a file of another name is no slice of it.
+#: Number of slices from which a single file with another name is not taken as a slice.
 _LEAST = 3
-#: The same, where the file also has another shape or type.
+#: The same for a single file with another shape or data type.
 _LEAST_OTHER_SHAPE = 8
 _NO_ORDER = (
     "The names of the slices have no numbers; they were stacked in alphabetical order. Rename them "
@@ -32,21 +32,21 @@ class SliceStack:
     """Files of one stack, in order."""
 
     files: tuple[Path, ...]
-    prefix: str  # what their names have before the running number
+    prefix: str  # part of the names before the running number
     notes: tuple[str, ...] = ()
-    suffix: str = ""  # and after it
+    suffix: str = ""  # part of the names after the running number
 
     @property
     def name(self) -> str:
-        """What their names share, without separators at the ends."""
+        """The common part of the file names, without separators at the ends."""
         return (self.prefix.rstrip(_SEPARATORS) + self.suffix).strip(_SEPARATORS) or self.prefix
 
 
 def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
-    """Part files of one shape and type into stacks, by their names.
+    """Group files of one shape and data type into stacks, by their names.
 
-    Names that differ in a running number belong together. Numbers may have a minus sign, decimals,
-    or no zero padding, or be hexadecimal.
+    Files whose names differ only in a running number form a stack. Numbers may have a minus sign,
+    decimals, or no zero padding, or be hexadecimal.
 
     Parameters
     ----------
@@ -56,9 +56,8 @@ def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
     Returns
     -------
     list of SliceStack
-        Each file is in one of them; a file whose name fits no other is a stack of its own. Where
-        no name has a running number all files are one stack in alphabetical order, which a note
-        says.
+        Each file is in one stack; a file whose name matches no other is a stack of its own. If no
+        name has a running number, all files are one stack in alphabetical order, with a note.
 
     Examples
     --------
@@ -85,19 +84,19 @@ def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
 def without_strays(
     by_shape: Sequence[Sequence[SliceStack]],
 ) -> tuple[list[SliceStack], list[str]]:
-    """Leave out single files beside a stack: flat fields, previews, thumbnails.
+    """Exclude single files beside a stack: flat fields, previews, thumbnails.
 
     Parameters
     ----------
     by_shape : sequence of sequences of SliceStack
-        The stacks of each shape and type that a folder holds.
+        The stacks of a folder, grouped by shape and data type.
 
     Returns
     -------
     stacks : list of SliceStack
-        Those that are kept.
+        The remaining stacks.
     notes : list of str
-        Names the files that were left out.
+        A note with the names of the excluded files.
     """
     most = max(len(stack.files) for group in by_shape for stack in group)
     kept: list[SliceStack] = []
@@ -117,13 +116,13 @@ def without_strays(
 
 
 def _numbered(group: list[Path]) -> list[SliceStack]:
-    """Order files whose names differ in numbers only, and part them where one number repeats."""
+    """Sort files whose names differ only in numbers; split them where that number repeats."""
     texts = [_NUMBER.findall(path.stem) for path in group]
     columns = [_values(column) for column in zip(*texts, strict=True)]
     varying = [i for i, column in enumerate(columns) if len(set(column)) > 1]
     if not varying:
         return [SliceStack((path,), path.stem) for path in group]
-    # the running number has the most values; of several such it counts evenly, or is the last
+    # the running number has the most values; in a tie, prefer one with even steps, then the last
     running = max(varying, key=lambda i: (len(set(columns[i])), _counts_evenly(columns[i]), i))
     others = [i for i in varying if i != running]
     parts: dict[tuple[tuple[float, ...], ...], list[int]] = {}
@@ -131,7 +130,7 @@ def _numbered(group: list[Path]) -> list[SliceStack]:
         parts.setdefault(tuple(columns[i][row] for i in others), []).append(row)
     seen = [{columns[running][row] for row in rows} for rows in parts.values()]
     if len(parts) > 1 and sum(map(len, seen)) == len(set.union(*seen)):
-        # the number goes on from one part to the next: dates, or folders of one scan
+        # one stack if the number continues from part to part: dates, or folders of one scan
         rows = sorted(range(len(group)), key=columns[running].__getitem__)
         return [_stack(group, rows, columns[running], running)]
     return [
@@ -143,7 +142,7 @@ def _numbered(group: list[Path]) -> list[SliceStack]:
 
 
 def _counts_evenly(numbers: Sequence[tuple[float, ...]]) -> bool:
-    """Return whether numbers have one step between them, unlike dates or times."""
+    """Whether numbers have a constant step, unlike dates or times."""
     ordered = sorted({number[0] for number in numbers if len(number) == 1})
     steps = [after - before for before, after in itertools.pairwise(ordered)]
     return bool(steps) and math.isclose(min(steps), max(steps), rel_tol=1e-6)
@@ -161,16 +160,16 @@ def _stack(
 
 
 def _values(column: Sequence[str]) -> list[tuple[float, ...]]:
-    """Return the numbers at one place of all names, as they are to be sorted."""
+    """Return the numbers at one position in all names, as sort keys."""
     has_minus = [text.startswith("-") for text in column]
-    # where all have one it separates
+    # a minus sign in all names is a separator
     texts = [text.lstrip("-") for text in column] if all(has_minus) else list(column)
     decimals = [text.partition(".")[2] for text in texts]
     if all(decimals) and len({len(each) for each in decimals}) > 1:
         numbers = sorted({float(text) for text in texts})
         steps = [after - before for before, after in itertools.pairwise(numbers)]
         if steps and not math.isclose(min(steps), max(steps), rel_tol=1e-6):
-            # 1.9 and 1.10: two numbers with a point between
+            # 1.9 and 1.10: two numbers separated by a point
             return [tuple(float(part) for part in text.split(".")) for text in texts]
     return [(float(text),) for text in texts]
 
@@ -196,7 +195,7 @@ def _hexadecimal(files: Sequence[Path]) -> SliceStack | None:
 
 
 def _with_unnumbered_first(stacks: list[SliceStack]) -> list[SliceStack]:
-    """Put ``slice.tif`` before ``slice1.tif``."""
+    """Join ``slice.tif`` to the stack of ``slice1.tif``, as its first slice."""
     singles = {
         (each.files[0].parent, each.files[0].stem.lower()): each
         for each in stacks
@@ -215,7 +214,7 @@ def _with_unnumbered_first(stacks: list[SliceStack]) -> list[SliceStack]:
 
 
 def _missing(numbers: list[float]) -> list[str]:
-    """Say which whole numbers are missing between others that count evenly."""
+    """Return a note on missing whole numbers in a sequence with even steps."""
     if len(numbers) < 2 or not all(number.is_integer() for number in numbers):
         return []
     values = [int(number) for number in numbers]

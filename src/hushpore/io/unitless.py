@@ -1,4 +1,4 @@
-"""Voxel sizes that a file gives without a unit: never used as if they had one."""
+"""Notes on voxel sizes without a unit, which are never used as lengths."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 def unitless_notes(steps: Sequence[float], unit: str = "") -> list[str]:
-    """Say of a voxel size without a known unit that it is not used.
+    """Return a note that a voxel size without a known unit is not used.
 
     Parameters
     ----------
     steps : sequence of float
-        The numbers that the file gives, along z, y, x.
+        Voxel size in the file, along z, y, x.
     unit : str, optional
-        The unit that it gives, if that is not known.
+        Unit in the file, if it is not a known one.
 
     Returns
     -------
     list of str
-        Empty if all numbers are 1, which state nothing.
+        Empty if all numbers are 1, the usual placeholder.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Files of laboratory scanners and their reconstruction programs."""
+"""Readers for files of laboratory CT scanners and their reconstruction programs."""

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     #: ``key -> value`` of each section, names in lower case.
     Sections = dict[str, dict[str, str]]
 
-#: Bytes of a header that are read; logs of long scans have some 100 kB.
+#: Maximum size of a header in bytes; logs of long scans have about 100 kB.
 _LONGEST_HEADER = 1 << 22
-#: Characters of a setting that is text.
+#: Maximum length of a text setting in characters.
 _LONGEST_TEXT = 80
 _NUMBER = re.compile(r"[-+]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][-+]?\d+)?")
 #: Key in the metadata of a volume for the settings of the scanner.
@@ -68,7 +68,7 @@ def read_sections(path: Path) -> Sections:
 
 
 def first_value(sections: Mapping[str, Mapping[str, str]], *keys: str) -> str:
-    """Return the value of the first of some keys, in whatever section; empty if none is there."""
+    """Return the value of the first key that is found, in any section; empty if none is."""
     for key in keys:
         for section in sections.values():
             if section.get(key):
@@ -88,7 +88,7 @@ def number_of(text: str) -> float | None:
 
 
 def whole_number(text: str, what: str, header: Path) -> int:
-    """Return a whole number above zero; raises InputError that names the key and the header."""
+    """Return a whole number above zero; otherwise raises InputError with key and header."""
     number = number_of(text)
     if number is None or number < 1 or not number.is_integer():
         raise InputError(
@@ -98,7 +98,7 @@ def whole_number(text: str, what: str, header: Path) -> int:
 
 
 def sizes_of(texts: Iterable[str]) -> tuple[float, ...] | None:
-    """Return lengths above zero from texts, or None unless all are."""
+    """Return lengths from texts, or None unless all are numbers above zero."""
     numbers = [number_of(text) for text in texts]
     found = tuple(number for number in numbers if number is not None and number > 0)
     return found if numbers and len(found) == len(numbers) else None

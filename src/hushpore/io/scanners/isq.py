@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: The first bytes of a file.
+#: Signature of ISQ files.
 SIGNATURE = b"CTDATA-HEADER_V1"
 _BLOCK = 512
 
 
 def open_isq(path: Path) -> Volume:
-    """Open a Scanco ISQ volume; its values stay on disk.
+    """Open a Scanco ISQ volume as a lazy array.
 
     The header has 512 bytes, little-endian: voxels along x, y, z at byte 44, lengths in µm at 56,
     ``mu_scaling`` at 88, tube voltage in V at 168, current in µA at 172, blocks before the values

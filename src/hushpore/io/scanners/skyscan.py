@@ -39,7 +39,7 @@ def with_log(volume: Volume, stack: SliceStack) -> Volume:
         scan = {**sections.get("acquisition", {}), **sections.get("reconstruction", {})}
         if not scan:
             continue
-        # after reconstruction the voxel is what counts, which is also given for resized slices
+        # prefer the voxel size of the reconstruction, which is also correct for resized slices
         text = scan.get("pixel size (um)") or scan.get("image pixel size (um)", "")
         size = sizes_of([text])
         settings = settings_of(
@@ -54,7 +54,7 @@ def with_log(volume: Volume, stack: SliceStack) -> Volume:
         if size is None or volume.unit != "pixel":
             return dataclasses.replace(volume, metadata=metadata)
         said = f"The voxel size, {size[0]:g} µm, is taken from {log.name}."
-        # what the picture says of its size is for printing
+        # drop the note on the missing voxel size: picture headers only have a print size
         notes = [note for note in volume.notes if not _NO_SIZE.search(note)]
         return dataclasses.replace(
             volume, spacing=size * volume.n_spatial, unit="um", notes=[*notes, said],
@@ -69,6 +69,6 @@ def _logs(stack: SliceStack) -> list[Path]:
     logs = sorted(path for path in folder.glob("*.[lL][oO][gG]") if path.is_file())
     prefix = stack.name.lower()
     own = [log for log in logs if prefix and log.stem.lower().rstrip("_-. ") == prefix]
-    # a log of the projections is named like the scan, without _rec
+    # the log of the projections is named like the scan, without _rec
     shared = [log for log in logs if prefix.startswith(log.stem.lower().rstrip("_-. "))]
     return own or shared or (logs if len(logs) == 1 else [])

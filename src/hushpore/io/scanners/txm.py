@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: The first bytes of an OLE file, which other programs write too.
+#: Signature of OLE files, which other programs write too.
 SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TYPES = {3: "u1", 5: "u2", 10: "f4"}
 _PER_FOLDER = 100  # slices in each storage ImageData1, ImageData2, ...
@@ -28,7 +28,7 @@ _LONGEST_TEXT = 80
 
 
 def open_txm(path: Path) -> Volume:
-    """Open a reconstructed Zeiss volume; its slices stay on disk.
+    """Open a reconstructed Zeiss volume as a lazy array.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _open(path: Path) -> Volume:
                     f"another size than {columns} x {rows} voxels. Copy or export it again."
                 )
             starts.append(ole.direntries[ole._find(name)].isectStart)
-        # a large stream is a chain of sectors, which this table gives
+        # the file allocation table gives the chain of sectors of each large stream
         chain = np.array(ole.fat, np.uint32)
         sector, is_large = int(ole.sectorsize), plane >= int(ole.minisectorcutoff)
         settings = _settings(ole)
@@ -102,7 +102,7 @@ def _open(path: Path) -> Volume:
 
     known: dict[str, Any] = {"notes": ["The file gives no voxel size; it is not known."]}
     if size > 0:
-        # of float32 the shortest decimal, which is meant
+        # the shortest decimal of a float32 is the value that was meant
         known = {"spacing": (float(str(np.float32(size))),) * 3, "unit": "um"}
     planes = PlaneStack(np.arange(count), (rows, columns), dtype.newbyteorder("="), read)
     metadata = {"scanner": settings} if settings else {}
@@ -112,12 +112,12 @@ def _open(path: Path) -> Volume:
 def _read_chain(
     path: Path, start: int, length: int, sector: int, chain: npt.NDArray[np.uint32]
 ) -> bytes:
-    """Return the bytes of a stream, read in as few pieces as its sectors lie together."""
+    """Return the bytes of a stream, reading contiguous sectors at once."""
     count = -(-length // sector)
     pieces, at, left = [], start, count
     with path.open("rb") as file:
         while left:
-            # most streams lie in one piece
+            # most streams are contiguous
             longest = min(left, len(chain) - at)
             if longest < 1:
                 raise ValueError(f"sector {at} is outside the file")
@@ -133,7 +133,7 @@ def _read_chain(
 
 
 def _read_small(path: Path, number: int) -> bytes:
-    """Return the bytes of a slice that is too small for sectors of its own."""
+    """Return the bytes of a slice that is stored in the mini stream because it is small."""
     import olefile
 
     with olefile.OleFileIO(path) as ole:
@@ -142,7 +142,7 @@ def _read_small(path: Path, number: int) -> bytes:
 
 
 def _number(ole: Any, name: str, form: str) -> float | None:
-    """Return the first number of a stream, or None if it is not there."""
+    """Return the first number of a stream, or None if the stream is missing."""
     if not ole.exists(name):
         return None
     content = ole.openstream(name).read(struct.calcsize(form))

@@ -1,4 +1,4 @@
-"""Raw volumes with the header of a scanner beside them: VGI, X-Tek, phoenix and PyHST."""
+"""Reader of raw volumes with a scanner's header file: VGI, X-Tek, phoenix and PyHST."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 _NO_SIZE = "{name} states no voxel size; the voxel size is not known."
 _VGI_KINDS = {"unsigned integer": "u", "integer": "i", "signed integer": "i", "float": "f"}
 _PCR_FORMATS = {1: "u1", 5: "u2", 10: "f4"}
-#: By the bytes of a voxel, where a header states no type.
+#: Data type by bytes per voxel, for headers without a data type.
 _BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 
 
 def open_with_header(path: Path) -> list[Volume]:
-    """Open the volume that a scanner's header describes; its values stay on disk.
+    """Open the raw volume described by a scanner's header, as a lazy array.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _open_phoenix(header: Path, sections: Sections) -> Volume:
             f"{scan.get('format', '')!r}."
         )
     steps = sizes_of([scan.get("voxelsizerec", "")])
-    # settings of the scan stand in the file of its projections
+    # the settings of the scan are in the header of its projections
     scan_file = header.with_suffix(".pca")
     if scan_file.is_file():
         sections = {**read_sections(scan_file), **sections}
@@ -202,18 +202,18 @@ def _shape(header: Path, texts: list[str], what: str) -> tuple[int, int, int]:
 
 
 def _by_bytes(data: Path, shape: tuple[int, ...]) -> str | None:
-    """Return the type whose voxels fill a file to the byte."""
+    """Return the data type for which the file has exactly the size of the volume."""
     each, rest = divmod(data.stat().st_size, math.prod(shape))
     return None if rest else _BY_BYTES.get(each)
 
 
 def _beside(header: Path, name: str) -> Path:
-    """Return the raw file that a header names, which must lie in the same folder."""
+    """Return the raw file named in a header, which must be in the same folder."""
     return _first_beside(header, [PureWindowsPath(name).name])
 
 
 def _first_beside(header: Path, names: list[str]) -> Path:
-    # only the last part of a name counts: a header must not make other files be read
+    # use only the file name: a header must not give access to files in other folders
     for name in names:
         last = PureWindowsPath(name).name
         found = header.with_name(last or "_")
