@@ -1,4 +1,4 @@
-"""Flags that describe values where the file does not, or does so wrongly."""
+"""Flags that describe values where the file does not, and flags that select a part."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ import pytest
 import tifffile
 from click.testing import CliRunner
 from PIL import Image
+from skimage.measure import block_reduce
 
+import hushpore
+from hushpore.base.volume import Volume
 from hushpore.cli.commands import hushpore as command
+from hushpore.cli.flags import in_flags
+from hushpore.io import read
+from hushpore.io.results import write_image
 
 
 @pytest.fixture
@@ -53,6 +59,71 @@ def test_a_raw_file_is_read_by_the_flags(tmp_path, scan, order):
     assert record["jobs"][0]["input"]["spacing"] == [5, 5, 5]
     code, said = run("rerun", tmp_path / "result", "-o", tmp_path / "again")
     assert code == 0, said
+
+
+@pytest.mark.parametrize("kind", ["raw", "zarr"])
+def test_pores_of_a_crop_are_those_of_the_cropped_array(tmp_path, scan, kind):
+    if kind == "raw":
+        path, words = tmp_path / "scan.raw", ["--shape", "12,24,26"]
+        scan.tofile(path)
+    else:
+        path, words = tmp_path / "scan.zarr", []
+        write_image(path, Volume(scan, spacing=5, unit="um"))
+    words += ["--voxel-size", "5um"]
+    crop = ["--crop", "1:12,:,12:26"]
+    code, said = run("pores", path, "-o", tmp_path / "a", *words, *crop, "--threshold", 1000)
+    assert code == 0, said
+    record = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert record["source"]["crop"] == "1:12,:,12:26"
+    assert record["jobs"][0]["input"]["shape"] == [11, 24, 14]
+    found = read(tmp_path / "a" / "labels.tif")
+    array = Volume(scan[1:, :, 12:], spacing=5, unit="um", origin=(5, 0, 60))
+    expected = hushpore.segment_pores(array, threshold=1000)
+    assert len(expected.pores) == 2
+    np.testing.assert_array_equal(found.data, expected.labels)
+    table = pd.read_csv(tmp_path / "a" / "pores.csv")
+    assert len(table) == 2
+    for name in expected.pores.columns.intersection(table.columns):
+        assert table[name].tolist() == expected.pores[name].tolist(), name
+    code, said = run("rerun", tmp_path / "a", "-o", tmp_path / "again")
+    assert code == 0, said
+    assert "bit for bit" in said
+
+
+def test_bins_and_boxes_reach_every_command(tmp_path, scan):
+    path = write_image(tmp_path / "scan.tif", Volume(scan, spacing=5, unit="um"))
+    part = ["--crop", "0:12,2:24,:", "--bin", "2"]
+    code, said = run("info", path, *part)
+    assert code == 0, said
+    assert "6 x 11 x 13 · 10 x 10 x 10 µm" in said
+    code, said = run("convert", path, tmp_path / "a.zarr", *part)
+    assert code == 0, said
+    small = read(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(
+        small.data, np.rint(block_reduce(scan[:, 2:].astype(float), (2, 2, 2), np.mean))
+    )
+    np.testing.assert_allclose(small.origin, (2.5, 12.5, 2.5))
+    words = ["-o", tmp_path / "batch", "--no-denoise", "--threshold", 1000]
+    code, said = run("batch", path, *words, *part)
+    assert code == 0, said
+    record = json.loads((tmp_path / "batch" / "scan" / "result.json").read_text())
+    assert record["jobs"][-1]["input"]["shape"] == [6, 11, 13]
+    code, said = run("pores", path, "-o", tmp_path / "b", "--crop", "0:13,:,:")
+    assert code == 1
+    assert "--crop 0:13,:,:: expected a range" in said
+    assert "12 x 24 x 26 of scan" in said
+
+
+def test_advice_to_crop_or_bin_names_the_flags():
+    pores = command.get_command(None, "pores")
+    assert in_flags("Crop it, or bin it 2 x 2 x 2.", pores).endswith("2 (--crop, --bin 2).")
+    assert in_flags("Crop the volume or bin it, or wait.", pores) == (
+        "Crop the volume or bin it (--crop, --bin 2), or wait."
+    )
+    assert in_flags("Close it, or crop or bin the scan.", pores).endswith(
+        "crop or bin the scan (--crop, --bin 2)."
+    )
+    assert in_flags("Crop or binary.", pores) == "Crop or binary."
 
 
 def test_info_shows_what_the_flags_give(tmp_path, scan):

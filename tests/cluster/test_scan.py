@@ -54,3 +54,11 @@ def test_how_a_scan_is_read_is_heeded_where_it_lies(several: Path, tmp_path: Pat
     np.testing.assert_array_equal(scan.array(), reading.read().array())
     # nothing was converted
     assert [item.name for item in tmp_path.iterdir()] == ["several.zarr"]
+
+
+def test_a_box_of_an_image_is_converted_alone(several: Path, tmp_path: Path) -> None:
+    reading = ScanRecipe(str(several), "overview", at=("t=1",), crop="1:,:,2:4", bin="1,1,2")
+    scan = result_of(as_zarr(reading, tmp_path))
+    np.testing.assert_array_equal(scan.array(), reading.read().array())
+    assert scan.shape[2] == 1
+    assert "scan.ome.zarr" in [item.name for item in tmp_path.iterdir()]

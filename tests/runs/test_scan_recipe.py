@@ -138,3 +138,25 @@ def test_a_voxel_size_that_cannot_be_understood_is_refused(drying: Path, text: s
 def test_a_voxel_size_needs_as_many_numbers_as_there_are_axes(drying: Path) -> None:
     with pytest.raises(InputError, match="has 2 numbers, but drying has 3 spatial axes"):
         ScanRecipe(str(drying), voxel_size="5,0.5mm").read()
+
+
+def test_a_box_comes_after_axes_voxel_size_and_position(tmp_path: Path) -> None:
+    values = np.arange(2 * 6 * 8 * 5, dtype=np.uint16).reshape(2, 6, 8, 5)
+    path = write_image(tmp_path / "drying.tif", Volume(values, axes="tzyx"))
+    source = ScanRecipe(str(path), at=("t=1",), voxel_size="3,2,1um", crop="2:,1:7,:4", bin="1,2,2")
+    expected = values[1, 2:, 1:7, :4].reshape(4, 3, 2, 2, 2).mean((2, 4))
+    for volume in (source.read(), source.describe()):
+        np.testing.assert_array_equal(volume.array(), np.rint(expected))
+        assert (volume.spacing, volume.origin) == ((3, 4, 2), (6, 3, 0.5))
+    assert ScanRecipe.of(source.to_dict()) == source
+    assert not {"crop", "bin"} & set(ScanRecipe(str(path)).to_dict())
+
+
+def test_the_other_stacks_are_named_beside_a_box(tmp_path: Path) -> None:
+    for name, side in (("a", 6), ("b", 4)):
+        for index in range(3):
+            values = np.full((side, 5), index, np.uint8)
+            write_image(tmp_path / f"{name}_{index}.tif", Volume(values))
+    scan = ScanRecipe(str(tmp_path), crop=":,1:,:").read()
+    assert scan.shape == (3, 5, 5)
+    assert any("Of 2 image stacks the largest was read" in note for note in scan.notes)

@@ -27,6 +27,8 @@ _FILES = (
     ("trust", "trust=True", "--trust"),
 )
 _POSITIONS = re.compile(r"\b\w+\.at\(([^)]*)\)")
+#: Advice to crop or bin, to which the flags are added.
+_PART = re.compile(r"\b([Cc]rop(?: it| the \w+)?,? or bin(?: it| the \w+)?(?: 2 x 2 x 2)?)(?!\w)")
 
 #: Flags of several commands.
 device_flag = click.option(
@@ -111,8 +113,16 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
     return decorate
 
 
-#: Flags that describe values where the file does not, or does so wrongly.
+#: Flags that describe values where the file does not, or does so wrongly, and select a part.
 _layout_flags = (
+    click.option(
+        "--bin", default="", metavar="N",
+        help="Average blocks of voxels, after cropping: 2, or along z,y,x: 1,2,2.",
+    ),
+    click.option(
+        "--crop", default="", metavar="BOX",
+        help="Read only a box, in voxels along z,y,x: 100:300,0:512,0:512. Ends are excluded.",
+    ),
     click.option(
         "--offset", default=0, type=click.IntRange(min=0), metavar="BYTES",
         help="Header size to skip, in bytes, with --shape.",
@@ -138,15 +148,16 @@ _layout_flags = (
 
 
 def layout_flags(command: Any) -> Any:
-    """Add the flags that describe values where the file does not, or does so wrongly."""
+    """Add the flags that describe values where the file does not, and those that select a part."""
     for decorator in _layout_flags:
         command = decorator(command)
     return command
 
 
 def layout_of(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the flags that describe values, as fields of a `ScanRecipe`."""
-    return {name: flags[name] for name in ("axes", "shape", "dtype", "byte_order", "offset")}
+    """Pick the flags of `layout_flags`, as fields of a `ScanRecipe`."""
+    names = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin")
+    return {name: flags[name] for name in names}
 
 
 def reading_flags(command: Any) -> Any:
@@ -204,6 +215,8 @@ def in_flags(message: str, command: click.Command | None = None) -> str:
     for name, wording, with_flag in _FILES:
         if name in names:
             message = message.replace(wording, with_flag)
+    if "crop" in names:
+        message = _PART.sub(r"\1 (--crop, --bin 2)", message)
     return _POSITIONS.sub(_position_flags, message) if "at" in names else message
 
 

@@ -114,7 +114,9 @@ class PlaneStack(DiskArray):
 
     `numbers`: number of the plane at each position on the leading axes, for example ``arange(28)``.
     `plane_shape`: rows and columns of each plane. `read`: ``read(number, out)`` fills the array
-    `out` with a plane; called from several threads.
+    `out` with a plane; called from several threads. `read_rows`: ``read_rows(number, first, out)``
+    fills it with some rows of a plane, from row `first` on; without it a whole plane is read for
+    some of its rows.
 
     >>> stack = PlaneStack(np.arange(3), (2, 2), np.dtype(int), lambda n, out: out.fill(n))
     >>> stack.shape, stack[1:, 0, :].tolist()
@@ -127,8 +129,10 @@ class PlaneStack(DiskArray):
         plane_shape: tuple[int, ...],
         dtype: np.dtype[Any],
         read: Callable[[int, npt.NDArray[Any]], None],
+        read_rows: Callable[[int, int, npt.NDArray[Any]], None] | None = None,
     ) -> None:
         super().__init__((*numbers.shape, *plane_shape), dtype)
+        self._read_rows = read_rows
         self._numbers = numbers
         self._plane_shape = plane_shape
         self._read = read
@@ -154,7 +158,7 @@ class PlaneStack(DiskArray):
         `key`: one index or slice per axis; full slices on the axes of a plane.
         """
         numbers = np.asarray(self._numbers[key[: self._numbers.ndim]])
-        return PlaneStack(numbers, self._plane_shape, self.dtype, self._read)
+        return PlaneStack(numbers, self._plane_shape, self.dtype, self._read, self._read_rows)
 
     def as_boolean(self) -> PlaneStack:
         """Return a lazy boolean array: True where the uint8 values are not 0."""
@@ -168,6 +172,7 @@ class PlaneStack(DiskArray):
         self, numbers: npt.NDArray[Any], values: npt.NDArray[Any], within: Any
     ) -> Iterator[int]:
         stopped = threading.Event()
+        rows = within[0] if isinstance(within, tuple) else None
 
         def fill(index: int) -> None:
             if stopped.is_set():
@@ -175,6 +180,11 @@ class PlaneStack(DiskArray):
             try:
                 if within is ...:
                     self._read(int(numbers[index]), values[index])
+                elif self._read_rows and isinstance(rows, slice) and rows.step in (None, 1):
+                    first, end, _ = rows.indices(self._plane_shape[0])
+                    part = np.empty((max(0, end - first), *self._plane_shape[1:]), self.dtype)
+                    self._read_rows(int(numbers[index]), first, part)
+                    values[index] = part[(slice(None), *within[1:])]
                 else:
                     plane = np.empty(self._plane_shape, self.dtype)
                     self._read(int(numbers[index]), plane)
@@ -283,10 +293,15 @@ def uncompressed_planes(
     """
     step = math.prod(plane_shape) * dtype.itemsize
 
+    row = step // max(1, plane_shape[0])
+
     def read(number: int, out: npt.NDArray[Any]) -> None:
         read_uncompressed(path, offset + number * step, dtype, out)
 
-    return PlaneStack(numbers, plane_shape, dtype.newbyteorder("="), read)
+    def read_rows(number: int, first: int, out: npt.NDArray[Any]) -> None:
+        read_uncompressed(path, offset + number * step + first * row, dtype, out)
+
+    return PlaneStack(numbers, plane_shape, dtype.newbyteorder("="), read, read_rows)
 
 
 def slabs(

@@ -74,6 +74,8 @@ def convert(
     at: Sequence[str] = (),
     voxel_size: str = "",
     trust: bool = False,
+    crop: str = "",
+    bin: str = "",
     memory_budget: float | None = None,
     overwrite: bool = False,
     on_event: Callable[[Event], None] | None = None,
@@ -91,7 +93,7 @@ def convert(
         A folder whose name ends in ``.zarr``, usually ``.ome.zarr``.
     series : int or str, optional
         Which of several image stacks, as for `hushpore.read`; by default the largest.
-    resample, at, voxel_size, trust : optional
+    resample, at, voxel_size, trust, crop, bin : optional
         How the scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     memory_budget : float, optional
         Memory in GB for reading and writing, beside the program itself; by default a quarter of
@@ -118,8 +120,9 @@ def convert(
         If zarr is not installed.
     """
     reading = ScanRecipe(
-        "", "" if series is None else str(series), resample, tuple(at), voxel_size, trust
-    )
+        "", "" if series is None else str(series), resample, tuple(at), voxel_size, trust,
+        crop=crop, bin=bin,
+    )  # fmt: skip
     return result_of(converting(scan, path, reading, memory_budget, overwrite), on_event)
 
 

@@ -16,6 +16,7 @@ from hushpore.base.formatting import METRES, readable_unit, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.loading import into_memory
+from hushpore.io.parts import binned, cropped
 from hushpore.io.points import read_points
 from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Settings)
 
-#: Fields that describe the values of a file that does not, or does so wrongly.
-LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset")
+#: Fields that describe the values of a file that does not, or does so wrongly, and select a part.
+LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin")
 
 #: Marks notes on a voxel size that was set by the user.
 GIVEN = "set by the user"
@@ -55,6 +56,9 @@ class ScanRecipe:
     For a raw file without a header: `shape`: voxels along z, y, x: ``"400,512,512"``; `dtype`: data
     type, ``"uint16"``, by default guessed from the file size; `byte_order`: ``"little"`` or
     ``"big"``; `offset`: bytes before the first voxel.
+
+    `crop`: box to read, as for `hushpore.io.parts.cropped`; `bin`: block length for means, as for
+    `hushpore.io.parts.binned`. Both come after the other changes, the crop first.
     """
 
     path: str
@@ -68,6 +72,8 @@ class ScanRecipe:
     dtype: str = ""
     byte_order: str = ""
     offset: int = 0
+    crop: str = ""
+    bin: str = ""
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> Self:
@@ -132,6 +138,10 @@ class ScanRecipe:
         `hushpore.read`, or if a position lies outside the volume.
         """
         empty = None if device is None else choose_backend(device).empty
+        if self.crop or self.bin:
+            # arranged first, so that no more than the part is read
+            (volume,) = result_of(into_memory([self.describe()], empty=empty))
+            return volume
         if self.shape:
             (volume,) = result_of(into_memory([self._raw()], empty=empty))
             return self.arrange(volume)
@@ -142,7 +152,16 @@ class ScanRecipe:
         """Return the scan as a lazy volume; raises as `read` does."""
         if self.shape:
             return self.arrange(self._raw())
-        return self.arrange(choose(describe(self.path, trust=self.trust), self.series))
+        volumes = describe(self.path, trust=self.trust)
+        chosen = choose(volumes, self.series)
+        others = [volume.name for volume in volumes if volume is not chosen]
+        if others and not self.series:
+            note = (
+                f"Of {len(volumes)} image stacks the largest was read. Choose another with series= "
+                f"(the others: {'; '.join(others)})."
+            )
+            chosen = dataclasses.replace(chosen, notes=[note, *chosen.notes])
+        return self.arrange(chosen)
 
     def _raw(self) -> Volume:
         """Open a raw file with the given layout."""
@@ -164,9 +183,9 @@ class ScanRecipe:
         return dataclasses.replace(volume, source=str(path))
 
     def arrange(self, volume: Volume) -> Volume:
-        """Apply voxel size, resampling and positions to a volume; lazy volumes stay lazy.
+        """Apply voxel size, resampling, positions, crop and bin; lazy volumes stay lazy.
 
-        Raises InputError if a voxel size or a position is invalid or does not fit the volume.
+        Raises InputError if one of them is invalid or does not fit the volume.
         """
         if self.axes:
             volume = with_axes(volume, self.axes)
@@ -184,7 +203,9 @@ class ScanRecipe:
                     "example t=0."
                 ) from None
             volume = volume.at(**{axis: index})
-        return volume
+        if self.crop:
+            volume = cropped(volume, self.crop)
+        return binned(volume, self.bin) if self.bin else volume
 
 
 def with_axes(volume: Volume, axes: str) -> Volume:

@@ -1,0 +1,324 @@
+"""Crop and bin of volumes: lazy volumes stay on disk, and only the part that is needed is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.fill_value import stated_fill_value
+from hushpore.base.rescaled import Scaled, held
+from hushpore.io.lazy_arrays import SLAB, DiskArray, chunk_depth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+_RANGE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
+
+
+class Crop(DiskArray):
+    """Lazy part of a lazy array.
+
+    `base`: the array. `box`: a slice with start and stop for each axis.
+
+    >>> from hushpore.io.lazy_arrays import PlaneStack
+    >>> stack = PlaneStack(np.arange(9), (2, 2), np.dtype(int), lambda n, out: out.fill(n))
+    >>> Crop(stack, [slice(3, 6), slice(0, 2), slice(1, 2)])[:, 0, 0].tolist()
+    [3, 4, 5]
+    """
+
+    def __init__(self, base: DiskArray, box: Sequence[slice]) -> None:
+        super().__init__(tuple(each.stop - each.start for each in box), base.dtype)
+        self._base, self._starts = base, [each.start for each in box]
+        # readers of slabs choose whole chunks
+        self.chunks = getattr(base, "chunks", None)
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        ranges, within = _ranges(keys, self.shape)
+        moved = [
+            slice(start + low, start + high)
+            for start, (low, high) in zip(self._starts, ranges, strict=True)
+        ]
+        part: npt.NDArray[Any] = np.asarray(self._base[tuple(moved)])[within]
+        return part
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of the same shape; see `DiskArray`."""
+        axis = max(0, self.ndim - 3)
+        chunk = chunk_depth(self._base, axis)
+        yield from _filled(self, values, chunk, -self._starts[axis] % chunk)
+
+
+class Bin(DiskArray):
+    """Lazy means over blocks of an array; incomplete blocks at the end are left out.
+
+    `base`: an array that takes slices. `factors`: block length along each axis. `fill`: fill value;
+    a block that contains it becomes the fill value.
+
+    >>> Bin(np.arange(10, dtype=np.uint8), [3])[...].tolist()
+    [1, 4, 7]
+    """
+
+    def __init__(self, base: Any, factors: Sequence[int], fill: float | None = None) -> None:
+        shape = (n // factor for n, factor in zip(base.shape, factors, strict=True))
+        super().__init__(tuple(shape), np.dtype(base.dtype).newbyteorder("="))
+        self._base, self._factors, self._fill = base, tuple(factors), fill
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        ranges, within = _ranges(keys, self.shape)
+        values = np.empty([high - low for low, high in ranges], self.dtype)
+        axis = max(0, self.ndim - 3)
+        per_plane = math.prod(values.shape) * math.prod(self._factors) * self._item_size
+        depth = max(1, SLAB // max(1, per_plane // max(1, values.shape[axis])))
+        for start in range(0, values.shape[axis], depth):
+            part = (slice(None),) * axis + (slice(start, start + depth),)
+            low, high = ranges[axis]
+            now = [*ranges]
+            now[axis] = (low + start, min(low + start + depth, high))
+            values[part] = self._means(now)
+        found: npt.NDArray[Any] = values[within]
+        return found
+
+    @property
+    def _item_size(self) -> int:
+        return int(np.dtype(held(self._base).dtype).itemsize)
+
+    def _means(self, ranges: list[tuple[int, int]]) -> npt.NDArray[Any]:
+        key = tuple(
+            slice(low * factor, high * factor)
+            for (low, high), factor in zip(ranges, self._factors, strict=True)
+        )
+        block = np.asarray(self._base[key])
+        total = np.zeros([high - low for low, high in ranges])
+        filled = None if self._fill is None else np.zeros(total.shape, np.bool_)
+        for starts in itertools.product(*map(range, self._factors)):
+            each = block[tuple(map(slice, starts, block.shape, self._factors))]
+            total += each
+            if filled is not None:
+                filled |= each == self._fill
+        total /= math.prod(self._factors)
+        if self.dtype.kind not in "f":
+            np.rint(total, out=total)
+        if filled is not None:
+            total[filled] = self._fill
+        return total.astype(self.dtype)
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of the same shape; see `DiskArray`."""
+        axis = max(0, self.ndim - 3)
+        chunk = max(1, chunk_depth(self._base, axis) // self._factors[axis])
+        yield from _filled(self, values, chunk, 0)
+
+
+def cropped(volume: Volume, crop: str) -> Volume:
+    """Return a box of a volume; its origin is the place of the box, and a note gives the box.
+
+    Parameters
+    ----------
+    volume : Volume
+        2D or 3D, in memory or on disk; time and channel axes are kept whole.
+    crop : str
+        First voxel and end of the box along each spatial axis, in voxels as for NumPy's slices:
+        ``"10:60,0:512,0:512"``. A number left out means the border of the volume: ``"10:,:,:"``.
+
+    Returns
+    -------
+    Volume
+        On disk if `volume` is.
+
+    Raises
+    ------
+    InputError
+        If the box is invalid or extends beyond the volume.
+
+    Examples
+    --------
+    >>> from hushpore.base.volume import Volume
+    >>> scan = Volume(np.zeros((9, 8, 8), np.uint8), spacing=2, unit="um")
+    >>> part = cropped(scan, "3:6,:,4:")
+    >>> part.shape, part.origin
+    ((3, 8, 4), (6.0, 0.0, 8.0))
+    """
+    shape, leading = volume.spatial_shape, volume.leading_shape
+    parts = crop.split(",")
+    found = [_RANGE.fullmatch(part) for part in parts]
+    box = [
+        slice(int(match[1] or 0), int(match[2] or n))
+        for match, n in zip(found, shape, strict=False)
+        if match is not None
+    ]
+    fits = all(each.start < each.stop <= n for each, n in zip(box, shape, strict=False))
+    if len(box) != len(shape) or len(parts) != len(shape) or not fits:
+        example = ",".join(f"{n // 4}:{n - n // 4}" for n in shape)
+        raise InputError(
+            f"--crop {crop}: expected a range start:end for each of {_names(shape)}, within the "
+            f"shape {_times(shape)} of {volume.name}, for example --crop {example}."
+        )
+    whole = (*(slice(0, n) for n in leading), *box)
+    data = volume.data
+    stored = _cropped(held(data), whole)
+    if isinstance(data, Scaled):
+        lines = (each[whole[0]] if each.ndim else each for each in (data.slope, data.intercept))
+        stored = Scaled(stored, *lines)
+    starts = [each.start * step for each, step in zip(box, volume.spacing, strict=True)]
+    places = _places(volume)
+    metadata = dict(volume.metadata)
+    if places is not None:
+        starts[0] = places[box[0].start] - places[0]
+        metadata["slice_positions"] = places[box[0]].tolist()
+    ranges = ",".join(f"{each.start}:{each.stop}" for each in box)
+    note = f"Cropped to {ranges} ({_names(shape)}) of {_times(shape)} voxels."
+    return volume.replace(
+        stored,
+        origin=tuple(place + start for place, start in zip(volume.origin, starts, strict=True)),
+        notes=[*volume.notes, note],
+        metadata=metadata,
+    )
+
+
+def binned(volume: Volume, factors: str) -> Volume:
+    """Return the means over blocks of voxels, with a note; incomplete blocks are left out.
+
+    Parameters
+    ----------
+    volume : Volume
+        2D or 3D, in memory or on disk; time and channel axes are kept.
+    factors : str
+        Length of a block in voxels, for all spatial axes or for each: ``"2"`` or ``"1,2,2"``.
+
+    Returns
+    -------
+    Volume
+        A lazy volume of the same dtype; integers are rounded, halves to the even number. The
+        spacing is multiplied, and the origin is the centre of the first block. A block that
+        contains the fill value of the file becomes the fill value.
+
+    Raises
+    ------
+    InputError
+        If the factors are invalid or exceed the shape, or the volume contains labels.
+
+    Examples
+    --------
+    >>> from hushpore.base.volume import Volume
+    >>> scan = Volume(np.arange(9.0).reshape(3, 3), spacing=2, unit="um")
+    >>> half = binned(scan, "2")
+    >>> half.array().tolist(), half.spacing, half.origin
+    ([[2.0]], (4.0, 4.0), (1.0, 1.0))
+    """
+    shape = volume.spatial_shape
+    parts = factors.split(",")
+    numbers = [int(part) for part in parts if re.fullmatch(r"\s*[0-9]{1,9}\s*", part)]
+    each = numbers * len(shape) if len(parts) == 1 else numbers
+    fits = all(0 < factor <= n for factor, n in zip(each, shape, strict=False))
+    if len(numbers) != len(parts) or len(each) != len(shape) or not fits:
+        raise InputError(
+            f"--bin {factors}: expected one whole number, or one for each of {_names(shape)}, from "
+            f"1 to the shape {_times(shape)} of {volume.name}, for example --bin 2."
+        )
+    if volume.holds_labels:
+        raise InputError(
+            f"--bin {factors}: {volume.name} contains labels, which have no mean. Bin the scan "
+            "and segment it again."
+        )
+    data, fill = volume.data, stated_fill_value(volume.metadata)
+    blocks = (*[1] * len(volume.leading_shape), *each)
+    if isinstance(data, Scaled) and not data.slope.ndim and not data.intercept.ndim:
+        if fill is not None:
+            fill = round((fill - float(data.intercept)) / float(data.slope))
+        values: Any = Scaled(Bin(data.stored, blocks, fill), data.slope, data.intercept)
+    else:
+        values = Bin(data, blocks, fill)
+    spacing = tuple(step * factor for step, factor in zip(volume.spacing, each, strict=True))
+    starts = [(new - step) / 2 for new, step in zip(spacing, volume.spacing, strict=True)]
+    places = _places(volume)
+    metadata = dict(volume.metadata)
+    if places is not None:
+        count = shape[0] // each[0]
+        means = places[: count * each[0]].reshape(count, each[0]).mean(1)
+        starts[0] = means[0] - places[0]
+        metadata["slice_positions"] = means.tolist()
+    note = f"Binned by the mean of {_times(each)} voxels."
+    return dataclasses.replace(
+        volume,
+        data=values,
+        spacing=spacing,
+        origin=tuple(place + start for place, start in zip(volume.origin, starts, strict=True)),
+        notes=[*volume.notes, note],
+        metadata=metadata,
+    )
+
+
+def _cropped(data: Any, box: tuple[slice, ...]) -> Any:
+    return Crop(data, box) if isinstance(data, DiskArray) else data[box]
+
+
+def _places(volume: Volume) -> npt.NDArray[np.float64] | None:
+    """Return the positions of the slices of a 3D stack, if they are known."""
+    places = volume.metadata.get("slice_positions")
+    if volume.axes != "zyx" or not places or len(places) != volume.shape[0]:
+        return None
+    return np.asarray(places, np.float64)
+
+
+def _ranges(
+    keys: Sequence[Any], shape: Sequence[int]
+) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:
+    """Return the range that an index needs along each axis, and the index within these ranges."""
+    ranges: list[tuple[int, int]] = []
+    within: list[Any] = []
+    for key, n in zip(keys, shape, strict=True):
+        if not isinstance(key, slice):
+            place = range(n)[key]
+            ranges.append((place, place + 1))
+            within.append(0)
+            continue
+        places = range(n)[key]
+        if not places:
+            ranges.append((0, 0))
+            within.append(slice(None))
+            continue
+        low, high = min(places[0], places[-1]), max(places[0], places[-1])
+        ranges.append((low, high + 1))
+        within.append(slice(None, None, places.step))
+    return ranges, tuple(within)
+
+
+def _filled(data: DiskArray, values: npt.NDArray[Any], chunk: int, first: int) -> Iterator[int]:
+    """Fill an array with a lazy one, in slabs that end at chunks, and yield the planes done.
+
+    `chunk`: planes in a chunk; `first`: planes before the first whole chunk.
+    """
+    if data.ndim < 3:
+        values[...] = data[...]
+        yield 1
+        return
+    axis, done = data.ndim - 3, 0
+    size = math.prod(data.shape[axis + 1 :]) * data.dtype.itemsize
+    depth = max(1, SLAB // max(1, size) // chunk) * chunk
+    for leading in np.ndindex(data.shape[:axis]):
+        start = 0
+        while start < data.shape[axis]:
+            end = min(first if start < first else start + depth, data.shape[axis])
+            index = (*leading, slice(start, end))
+            values[index] = data[index]
+            done += end - start
+            yield done
+            start = end
+
+
+def _names(shape: Sequence[int]) -> str:
+    return ",".join("zyx"[-len(shape) :])
+
+
+def _times(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers))
