@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from magicgui import magicgui
 from magicgui.widgets import CheckBox, ComboBox, Container, FileEdit, LineEdit, create_widget
 from magicgui.widgets.bases import BaseValueWidget
 from napari.layers import Image
+from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QWidget
 from scipy.ndimage import median_filter
 
@@ -19,6 +21,7 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.preferences import Preferences
 from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings
+from hushpore.runs.presets import remember, remembered
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.form import SettingsForm, annotation_of
 from hushpore.viewer.job_widget import JobWidget
@@ -41,9 +44,9 @@ class MedianSettings(Settings):
 class Filtered:
     volume: object
     provenance: dict
-    summary: str = "Filtered"
+    headline: str = "Filtered"
     timings: dict = field(default_factory=lambda: {"filtering": 0.1})
-    notes: tuple = ()
+    remarks: tuple = ()
 
 
 def median(volume, settings, backend):
@@ -116,7 +119,8 @@ def test_the_end_of_a_job_is_told_with_its_result(widget):
     widget.size.value = 15
     widget.run()
     widget.cancel()
-    assert widget.wait(SOON) is None
+    with pytest.raises(CancelledError, match="cancelled"):
+        widget.wait(SOON)
     assert ends == [result, None]
 
 
@@ -142,7 +146,8 @@ def test_a_job_that_takes_longer_than_one_waits_runs_on(widget):
         widget.wait(0.05)
     assert widget.run() is worker
     widget.cancel()
-    assert widget.wait(SOON) is None
+    with pytest.raises(CancelledError, match="cancelled"):
+        widget.wait(SOON)
 
 
 def test_without_a_layer_nothing_runs_and_why_is_raised(widget, viewer):
@@ -259,3 +264,28 @@ def test_a_function_of_another_plugin_can_take_settings_and_single_ones(viewer):
     assert use() == (PoreSettings(pore_type="open"), 120.5)
     with pytest.raises(InputError, match="threshold must be"):
         use.threshold.value = "blue"
+
+
+def test_a_name_that_is_no_setting_is_refused_and_nothing_is_set(widget):
+    with pytest.raises(InputError, match=r"no setting 'sizes' here. Available: layer, size, mode"):
+        widget.update(size=9, sizes=11)
+    assert widget.size.value == 3
+
+
+def test_a_script_starts_from_defaults_and_leaves_the_last_used_settings_alone(viewer):
+    remember("pores", PoreSettings(minimum_voxels=64))
+    viewer.add_image(np.arange(4 * 32 * 32, dtype=np.float32).reshape(4, 32, 32), name="ramp")
+    pores = PoresWidget(viewer)
+    assert pores.form.value == PoreSettings()
+    pores.update(minimum_voxels=8)
+    pores.run()
+    pores.wait(SOON)
+    assert remembered("pores", PoreSettings) == PoreSettings(minimum_voxels=64)
+
+
+def test_the_window_starts_from_what_was_used_last(viewer, qtbot):
+    remember("pores", PoreSettings(minimum_voxels=64))
+    opened = []
+    QTimer.singleShot(0, lambda: opened.append(PoresWidget(viewer)))
+    qtbot.waitUntil(lambda: bool(opened))
+    assert opened[0].form.value == PoreSettings(minimum_voxels=64)

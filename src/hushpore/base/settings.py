@@ -61,6 +61,7 @@ class Option:
     # for a setting that is a path, of what: ``"file"``, ``"new file"`` or ``"folder"``; else empty
     path: str
     grey_value: bool  # whether a number is a grey value, of which another scan has others
+    of_run: bool  # whether a value is meant for one run, so that the next begins without it
 
     @property
     def is_of_scan(self) -> bool:
@@ -227,6 +228,7 @@ def option(
     auxiliary: tuple[str, ...] = (),
     path: str = "",
     grey_value: bool = False,
+    of_run: bool = False,
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {
@@ -243,6 +245,7 @@ def option(
         "auxiliary": auxiliary,
         "path": path,
         "grey_value": grey_value,
+        "of_run": of_run,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

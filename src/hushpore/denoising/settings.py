@@ -58,6 +58,7 @@ class DenoiseSettings(Settings):
         label="Training steps",
         minimum=1,
         step=100,
+        of_run=True,
     )
     time_budget: float | None = option(
         None,
@@ -68,6 +69,7 @@ class DenoiseSettings(Settings):
         minimum=1,
         step=10,
         none="no limit",
+        of_run=True,
     )
     seed: int = option(
         0,

@@ -268,8 +268,8 @@ def remember(name: str, settings: Settings) -> None:
     """Save the settings of the last run of a job or widget; ignores errors of the file system.
 
     Only numbers, choices and switches are saved. Free text may name files or layers of one scan, or
-    a patient; grey values belong to one scan, too. Defaults are not saved, so that they follow
-    updates of hushpore.
+    a patient; grey values belong to one scan, too, and training steps and time limit to one run.
+    Defaults are not saved, so that they follow updates of hushpore.
 
     `name`: of the job or widget. `settings`: those of the run.
     """
@@ -298,6 +298,6 @@ def remembered(name: str, kind: type[T]) -> T | None:
 
 def _can_be_kept(opt: Option, value: Any) -> bool:
     is_word = isinstance(value, str)
-    if opt.auxiliary or (opt.grey_value and value is not None and not is_word):
+    if opt.of_run or opt.auxiliary or (opt.grey_value and value is not None and not is_word):
         return False
     return str not in opt.types or bool(opt.choices)

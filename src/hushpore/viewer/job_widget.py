@@ -57,7 +57,7 @@ from hushpore.viewer.running.task import (
     local_task,
 )
 from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
-from hushpore.viewer.running.worker_container import WorkerContainer
+from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,7 +201,8 @@ class JobWidget(WorkerContainer):
         labels = self._facts.labels_of_axes(layer.ndim)
         others, scans = self.form.layers(scans=False), self.form.layers(scans=True)
         target = capture(layer, labels, others, self.job, scans)
-        remember(self.job, self.form.value)
+        if not is_script():
+            remember(self.job, self.form.value)
         # jobs on one device run one after another
         device, line = self.device.value, self.device.native.resolved()
         work = partial(self.work, target, settings, device)
@@ -340,7 +341,7 @@ class JobWidget(WorkerContainer):
         self._voxel_size = VoxelSizeField()
         self._voxel_size.given.connect(self._set_voxel_size)
         self.form = SettingsForm(job.settings, viewer=self._viewer, fields=self.fields)
-        self.form.begin_with(remembered(self.job, job.settings))
+        self.form.begin_with(None if is_script() else remembered(self.job, job.settings))
         self.presets = PresetRow(self.job, self.form)
         self.device = ValueOf(lambda: DeviceChoice(job), "device")
         self.run_on = ValueOf(RunOn, "run_on")

@@ -103,7 +103,7 @@ def test_more_about_the_device_is_told_when_it_is_unfolded(qtbot):
     choice = make(qtbot)
     assert choice.details.isHidden()
     choice._more.click()
-    qtbot.waitUntil(lambda: "GB of memory are free" in choice.details.text(), timeout=10_000)
+    qtbot.waitUntil(lambda: "GB of memory free" in choice.details.text(), timeout=10_000)
     assert "read_ahead: on" in choice.details.text()
     choice._more.click()
     assert choice.details.isHidden()

@@ -43,7 +43,7 @@ from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.running.progress import offer
 from hushpore.viewer.running.worker import JobWorker
-from hushpore.viewer.running.worker_container import WorkerContainer
+from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -142,7 +142,8 @@ class BatchWidget(WorkerContainer):
             raise InputError(reason)
         batch: Any = partial(run_batch, self.scans.value, **self._arguments())
         options = {opt.name: getattr(self, opt.name).value for opt in BatchOptions.options()}
-        remember(_REMEMBERED_AS, BatchOptions(**options))
+        if not is_script():
+            remember(_REMEMBERED_AS, BatchOptions(**options))
         self._states = {}
         worker = JobWorker(batch, "hushpore batch")
         worker.prepare = partial(_keep_state, self._states)
@@ -291,7 +292,8 @@ class BatchWidget(WorkerContainer):
         self._folder = QPushButton("Add f&older …", toolTip=tip, clicked=self._ask_folder)
         tip = "Remove the selected scans from the list."
         self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.remove_selected)
-        last = remembered(_REMEMBERED_AS, BatchOptions) or BatchOptions()
+        last = None if is_script() else remembered(_REMEMBERED_AS, BatchOptions)
+        last = last or BatchOptions()
         self.denoise, self.measure, self.pair, self.resample, self.groups, self.jobs = (
             create_widget(getattr(last, each.name), annotation_of(each))
             for each in BatchOptions.options()

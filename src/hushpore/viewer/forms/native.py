@@ -18,6 +18,8 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
+from hushpore.base.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -128,10 +130,19 @@ class PlacedContainer(Container):
         return super().get_widget(name)
 
     def update(self, mapping: Any = (), **values: Any) -> None:
-        """Set the values of items by their names."""
+        """Set the values of items by their names.
+
+        Raises InputError if there is no item of a name; nothing is set then.
+        """
         values = dict(mapping, **values)
         if any(map(self._is_pending, values)):
             self.complete()
+        known = self.__signature__.parameters
+        for name in values:
+            if name not in known:
+                raise InputError(
+                    f"There is no setting {name!r} here. Available: {', '.join(known)}."
+                )
         super().update(values)
 
     def asdict(self) -> dict[str, Any]:

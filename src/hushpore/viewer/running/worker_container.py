@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from typing import Any
 
 from psygnal import Signal
-from qtpy.QtCore import QEventLoop, QTimer
+from qtpy.QtCore import QEventLoop, QThread, QTimer
 
 from hushpore.base.errors import HushporeError
 from hushpore.viewer.forms.native import PlacedContainer
@@ -16,6 +17,15 @@ from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_on_
 #: Seconds to wait for a job to stop when its widget is closed. A longer step ends later in the
 #: background, without blocking the window.
 PATIENCE = 0.5
+
+
+def is_script() -> bool:
+    """Whether a script or notebook calls, rather than a click in the window.
+
+    A script starts widgets from their defaults and leaves the last used settings alone: it gives
+    the same result whatever was done in the window before, and the reverse.
+    """
+    return QThread.currentThread().loopLevel() == 0
 
 
 class WorkerContainer(PlacedContainer):
@@ -59,9 +69,9 @@ class WorkerContainer(PlacedContainer):
         """Wait for the end of the job while the window stays responsive; for scripts and notebooks.
 
         `seconds`: maximum time to wait; the job continues after it.
-        Returns: the result; None if the job was cancelled.
+        Returns: the result.
         Raises HushporeError if input or settings are the cause of a failure; RuntimeError for other
-        failures; TimeoutError if the job has not ended in time.
+        failures; TimeoutError if the job has not ended in time; CancelledError if it was cancelled.
         """
         loop, problems = QEventLoop(), list[Problem | None]()
 
@@ -82,6 +92,8 @@ class WorkerContainer(PlacedContainer):
         if self.worker is not None:
             raise TimeoutError(f"{self.worker.name} has not ended in {seconds} s.")
         problem = next(iter(problems), None)
+        if problems and problem is None:
+            raise CancelledError("The job was cancelled, so there is no result.")
         if problem is not None:
             kind = HushporeError if problem.expected else RuntimeError
             raise kind(problem.message if problem.expected else problem.details)
