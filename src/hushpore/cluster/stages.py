@@ -187,9 +187,9 @@ class _Segmentation:
             },
         )
         write_table(self.content, "totals", totals_columns(totals))
-        if self.settings.form != "none":
+        if self.settings.report_form != "none":
             findings = Findings(totals, pores, throats, self.volume, self.settings)
-            for name, columns in form_tables(self.settings.form, findings).items():
+            for name, columns in form_tables(self.settings.report_form, findings).items():
                 write_table(self.content, name, columns)
         yield from self._note(
             f"{self.runner.computed} tasks were computed, "

@@ -283,8 +283,8 @@ class Pores:
             "profile": along,
         }
         images = {"labels": self.labels_volume}
-        if self._settings.form != "none":
-            of_form = self._form_tables(self._settings.form)
+        if self._settings.report_form != "none":
+            of_form = self._form_tables(self._settings.report_form)
             tables |= {name: pd.DataFrame(each) for name, each in of_form.items()}
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)

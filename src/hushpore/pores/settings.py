@@ -259,7 +259,7 @@ class PoreSettings(Settings):
         label="Uncertainty intervals",
         more=True,
     )
-    form: str = option(
+    report_form: str = option(
         "none",
         "Also report the results in the symbols, units and order of a field, in form.csv and in "
         "the report: trabecular bone, foam, casting, bread, rock (with permeability and drainage "

@@ -116,7 +116,7 @@ def pore_page(
         provenance,
         [_picture("Slices before and after, and pore sizes", picture)],
         [
-            *form_section(str(made["settings"].get("form", "none")), tables.get("form")),
+            *form_section(str(made["settings"].get("report_form", "none")), tables.get("form")),
             "<h2>Totals</h2>",
             _table(totals_in_words(made["result"])),
             f'<p class="faint">{_text(made["result"].get("merged_by", {}).get("why", ""))}</p>',

@@ -170,7 +170,7 @@ def test_the_form_is_a_file_and_a_part_of_the_report(
     tmp_path: Path, balls: Callable[..., np.ndarray]
 ) -> None:
     volume = Volume(balls((30, 30, 30), [(15, 15, 15)], 8), spacing=0.1, unit="mm")
-    found = hushpore.segment_pores(volume, form="casting")
+    found = hushpore.segment_pores(volume, report_form="casting")
     folder = write_result(tmp_path / "out", [found], volume)
     table = pd.read_csv(folder / "form.csv", keep_default_na=False)
     assert table["symbol"].tolist() == [entry.symbol for entry in FORMS["casting"].entries]

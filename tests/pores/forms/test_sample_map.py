@@ -82,7 +82,7 @@ def test_a_casting_in_air_has_depths_below_its_skin() -> None:
     hole[28:34, 18:24, 28:34] = True
     grey = np.where(sample & ~hole, 200, 10).astype(np.uint8)
     volume = Volume(grey, spacing=0.1, unit="mm")
-    found = hushpore.segment_pores(volume, exterior="remove", form="casting")
+    found = hushpore.segment_pores(volume, exterior="remove", report_form="casting")
     form = found.form("casting").set_index("symbol")["value"]
     # its centre lies 11 voxels below the skin at y = 10, its edge 8
     assert form["a_max"] == pytest.approx(0.8, abs=0.1)

@@ -66,7 +66,7 @@ def test_two_sizes_are_not_log_normal_and_none_have_no_fit() -> None:
 def test_they_come_with_a_form() -> None:
     void = np.zeros((20, 20, 20), bool)
     void[5:9, 5:9, 5:9] = True
-    found = hushpore.segment_pores(Volume(void, spacing=0.1, unit="mm"), form="bone")
+    found = hushpore.segment_pores(Volume(void, spacing=0.1, unit="mm"), report_form="bone")
     tables = found.files().tables
     assert tables["size_classes"]["number"].tolist() == [1]
     assert tables["size_statistics"]["d50"].tolist() == [found.pores["equivalent_diameter"][0]] * 2

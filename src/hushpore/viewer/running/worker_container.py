@@ -25,7 +25,7 @@ def is_script() -> bool:
     A script starts widgets from their defaults and leaves the last used settings alone: it gives
     the same result whatever was done in the window before, and the reverse.
     """
-    return QThread.currentThread().loopLevel() == 0
+    return bool(QThread.currentThread().loopLevel() == 0)
 
 
 class WorkerContainer(PlacedContainer):
