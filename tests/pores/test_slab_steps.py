@@ -300,5 +300,5 @@ def test_slabs_refuse_what_a_whole_volume_refuses(scan: np.ndarray, cut: Cut) ->
     for constant in (np.full((8, 5, 6), 7, np.uint8), np.full((8, 5, 6), 7.0)):
         with pytest.raises(InputError, match="constant"):
             hushpore.segment_pores(constant)
-    with pytest.raises(InputError, match=r"no solid in .*Set another threshold"):
+    with pytest.raises(InputError, match=r"no solid in .*Choose another threshold"):
         hushpore.segment_pores(np.ones((8, 5, 6), bool), exterior="remove")

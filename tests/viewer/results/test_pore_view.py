@@ -186,7 +186,7 @@ def test_a_view_goes_with_its_last_user_or_its_layer(viewer, layer, view):
 
 
 def test_too_many_labels_for_napari_keep_their_colours(monkeypatch, viewer, layer, view):
-    monkeypatch.setattr(pore_view, "MOST_COLOURS", 3)
+    monkeypatch.setattr(pore_view, "MAX_COLOURS", 3)
     own = layer.colormap
     assert not view.can_colour
     view.select_labels([2])
@@ -237,5 +237,5 @@ def test_a_kind_has_the_same_colour_whether_or_not_others_occur():
 
 def test_what_is_missing_is_of_no_kind():
     *_, last = categories_of(pd.Series(["a", None, "b"], dtype=object))
-    assert (last.word, last.colour) == ("not known", MISSING)
+    assert (last.word, last.colour) == ("unknown", MISSING)
     assert last.rows.tolist() == [False, True, False]

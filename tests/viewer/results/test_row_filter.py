@@ -59,7 +59,7 @@ def test_a_missing_number_passes_no_comparison():
     ("text", "message"),
     [
         ("volum > 3", "did you mean volume"),
-        ("xyz > 3", "there are: label, volume"),
+        ("xyz > 3", "available: label, volume"),
         ("spher > 3", "did you mean sphericity"),
         ("open", "did you mean is_open"),
         ("volume", "is a number; compare it"),

@@ -188,7 +188,7 @@ class SavedLayer:
         source = ScanRecipe.of(known)
         if self.voxel_size:
             source = dataclasses.replace(source, voxel_size=self.voxel_size)
-        shape = list(self.read.get("shape", ()))
+        shape = list(self.read.get("scan_shape", ()))
         if shape and shape != list(given.get("shape", shape)):
             at = _position(source, given)
             if at is None:

@@ -18,7 +18,7 @@ UPSTREAM = "upstream"
 
 #: Keys that a layer shares with all layers made from it: the voxel size given by the user, as
 #: `hushpore.runs.scan_recipe.ScanRecipe` takes it; spacing and unit of the file; how the scan was
-#: read, as `ScanRecipe.of` takes it, with its ``shape``.
+#: read, as `ScanRecipe.of` takes it, with its shape (``scan_shape``).
 VOXEL_SIZE, OF_FILE, READ = INHERITED = ("voxel_size", "voxel_size_of_file", "read")
 
 #: Key for labels edited by hand.

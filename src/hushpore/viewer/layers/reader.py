@@ -304,7 +304,7 @@ def _layer(volume: Volume) -> LayerData:
 def _source_of(volume: Volume) -> dict[str, Any]:
     """Return how a volume was read, with its name in the file, whatever its layer's name."""
     path = volume.source
-    return {"path": path, "series": volume.name, "shape": volume.shape} if path else {}
+    return {"path": path, "series": volume.name, "scan_shape": volume.shape} if path else {}
 
 
 def _with_source(layer: LayerData, source: dict[str, Any]) -> LayerData:
@@ -382,7 +382,7 @@ def resample(viewer: Any, layer: Any) -> None:
 def _resampled(volume: Volume, limits: tuple[float, float], source: dict[str, Any]) -> Job:
     even = yield from resampling(volume)
     if source:
-        source = {**source, "resample": True, "shape": even.shape}
+        source = {**source, "resample": True, "scan_shape": even.shape}
     made = layer_data(even, contrast_limits=limits, name=f"{volume.name} resampled")
     return Layer.create(*_with_source(made, source))
 
