@@ -101,7 +101,7 @@ def test_a_model_is_kept_and_the_record_told(address: str, scan: Path, tmp_path:
     ("words", "message"),
     [
         (["-o", "clean.tif", "--cluster", "local:1"], "must end in .zarr"),
-        (["-o", "c.zarr", "--cluster", "nowhere.json"], "no place to run"),
+        (["-o", "c.zarr", "--cluster", "nowhere.json"], "is not a cluster"),
         (["-o", "c.zarr", "--cluster", "local:1", "--picture", "p.png"], "--picture needs"),
     ],
 )

@@ -87,4 +87,4 @@ def test_points_and_weights_are_files(scan: Path, tmp_path: Path) -> None:
 def test_a_data_set_of_another_kind_is_refused(scan: Path, tmp_path: Path) -> None:
     done = call("patches", scan, "-o", tmp_path / "out", "--save-patches", "patches.h5", *QUICK)
     assert done.exit_code == 1
-    assert "ends in .npz or .zarr" in done.output
+    assert "must end in .npz or .zarr" in done.output

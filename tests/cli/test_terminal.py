@@ -140,7 +140,7 @@ def test_slow_reading_is_named_as_what_takes_the_time(capsys: pytest.CaptureFixt
     recorder.show()
     pores, other = capsys.readouterr().err.split("Other")
     assert "reading files" in pores
-    assert "Reading takes" in pores
+    assert "Limited by reading" in pores
     assert "GB/s" in pores
     assert "reading" not in other
 

@@ -118,4 +118,4 @@ def test_places_of_a_training_are_drawn_by_the_cpu() -> None:
     scan = Volume(values, auxiliary={"where": values > 0})
     how = {"steps": 1, "batch_size": 1, "patch_size": 16, "train_at": "where"}
     found = hushpore.run("denoise", scan, how, PretendedMac())
-    assert "places to train at are drawn by numbers of 64 bits" in found.provenance["device"]
+    assert "training regions need 64-bit numbers" in found.provenance["device"]

@@ -44,7 +44,7 @@ def test_structn2v_removes_lines_that_n2v2_leaves_and_the_diagnosis_names_their_
         result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=8, **how)
         error = result.volume.data - clean
         left[along] = (error * lines).mean() / (lines**2).mean()
-        advised = any("try correlated_along='x'" in note for note in result.provenance["notes"])
+        advised = any("Try correlated_along='x'" in note for note in result.notes)
         assert advised is (along == "none")
     assert left["none"] > 0.1
     assert abs(left["x"]) < 0.03

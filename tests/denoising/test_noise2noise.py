@@ -181,7 +181,7 @@ def test_two_scans_that_do_not_fit_together_are_refused(both: list[Volume]) -> N
     for pair, message in (
         (
             second.replace(second.data[:, 1:]),
-            r"second has shape \(12, 63, 64\).* need the same voxels",
+            r"second has shape \(12, 63, 64\).* Reconstruct or crop both scans",
         ),
         (Volume(second.data, spacing=3.0, unit="um", name="coarse"), r"coarse are 3 x 3 x 3 µm"),
         (first, "has the same noise as first: it is the same scan"),

@@ -37,8 +37,8 @@ def test_counts_are_denoised_from_counts_alone_and_the_record_says_so() -> None:
     settings = {"steps": 100, "patch_size": 32, "batch_size": 4, "device": "cpu"}
     result = hushpore.denoise(noisy, **settings)
     assert result.provenance["noise_model"]["count"] == pytest.approx(0.5)
-    assert any("are counts" in note for note in result.notes)
-    assert not any("hidden" in note for note in result.notes)
+    assert any("are photon counts" in note for note in result.notes)
+    assert not any("masked" in note for note in result.notes)
     error = np.asarray(result.volume.data) - 0.5 * clean
     narrow = gaussian_filter(noisy, 1) - 0.5 * clean
     assert (error**2).mean() < 0.5 * (narrow**2).mean()

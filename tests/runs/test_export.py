@@ -97,7 +97,7 @@ def test_one_table_is_written_where_the_name_says_which(tmp_path: Path, found: P
         ("a.xyz", "", {}, "does not determine the format"),
         ("a", "gltf", {}, r"Unknown export format 'gltf'\. Available: openpnm"),
         ("a.vti", "", {"apart": True}, "surfaces only"),
-        ("a.ply", "", {"labels": [999]}, "no pore 999"),
+        ("a.ply", "", {"labels": [999]}, "Pore 999 does not exist"),
     ],
 )
 def test_what_cannot_be_exported_is_said(

@@ -138,7 +138,7 @@ def test_a_result_becomes_a_layer_in_the_same_place_with_its_record(
     assert viewer.layers.selection.active is result
     assert widget.layer.value is scan
     assert "It is done" in widget._result.text()
-    assert widget.timing.button.text().strip() == "Timing: 4 s, 75 % in training"
+    assert widget.timing.button.text().strip() == "Timing: 4 s (training 75 %)"
 
 
 def test_the_job_gets_the_volume_and_the_settings_of_the_form(qtbot, widget, fake_job, scan):
@@ -879,19 +879,22 @@ def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):
     assert len(turns) > len(shown) > 0
 
 
-def test_a_widget_opens_with_what_was_last_run(qtbot, viewer, widget, fake_job):
-    widget.time_budget.value = 90
+def test_a_widget_opens_with_what_was_last_run(qtbot, monkeypatch, viewer, widget, fake_job):
+    # as by a click, and not by a script
+    monkeypatch.setattr("hushpore.viewer.job_widget.is_script", lambda: False)
+    widget.seed.value = 3
+    widget.time_budget.value = 90  # meant for one run
     widget.checkpoint.value = "/scans/of a patient.safetensors"
     start(qtbot, widget)
     fake_job.gate.set()
     until_done(qtbot, widget)
-    widget.time_budget.value = 10  # not run with
+    widget.seed.value = 4  # not run with
     again = DenoiseWidget(viewer)
     qtbot.addWidget(again.native)
-    assert again.form.value == type(again.form.value)(time_budget=90)
+    assert again.form.value == type(again.form.value)(seed=3)
     assert again.presets._box.currentText() == "Last used"
     again.form.reset()
-    assert again.form.value.time_budget is None
+    assert again.form.value.seed == 0
 
 
 def test_a_panel_that_opens_elsewhere_leaves_the_widget_in_front(qtbot, widget):
@@ -981,7 +984,7 @@ def test_a_run_on_another_layer_than_the_one_chosen_is_named(qtbot, viewer, widg
     start(qtbot, widget)
     viewer.add_image(np.ones((8, 32, 32)), name="other")
     assert widget.layer.value is viewer.layers["other"]
-    qtbot.waitUntil(lambda: widget._progress.stage.text().startswith("scan: training"))
+    qtbot.waitUntil(lambda: widget._progress.stage.text().startswith("scan: Training"))
     fake_job.gate.set()
     until_done(qtbot, widget)
     # its result waits with its scan

@@ -211,7 +211,7 @@ class PoreSettings(Settings):
         "Leave the shape columns (inscribed diameter, surface area, sphericity, axes, elongation, "
         "flatness) empty for pores of fewer voxels, whose shape only reflects the voxel grid. "
         "1: measure the shape of all pores.",
-        label="Smallest measured shape",
+        label="Minimum shape size",
         unit="voxels",
         minimum=1,
         more=True,

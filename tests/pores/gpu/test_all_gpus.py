@@ -210,7 +210,7 @@ def test_a_block_that_a_gpu_does_not_hold_goes_to_the_cpu_and_it_is_said(
         np.asarray(labels), hushpore.segment_pores(hushpore.read(path)).labels
     )
     assert (
-        "The GPUs' memory ran out in 2 of 4 blocks, which were worked on by the CPU."
+        "The GPUs' memory ran out in 2 of 4 blocks, which were computed on the CPU instead."
         in record["notes"]
     )
 
@@ -317,7 +317,7 @@ def test_a_command_takes_all_gpus_as_its_device(
     assert found.exit_code == 0, found.output
     assert used
     refused = CliRunner().invoke(command, [*words, "--cluster", "local:2", "--overwrite"])
-    assert "starts workers of its own and cannot go with --cluster local:2" in refused.stderr
+    assert "starts its own workers and cannot be combined with --cluster local:2" in refused.stderr
 
 
 def test_who_works_on_one_image_in_memory_is_told_how_to_get_them() -> None:

@@ -123,7 +123,7 @@ def test_grey_values_that_were_cut_off_make_intervals_too_narrow_which_is_told(
     low, high = ends
     in_bytes = ((grey.clip(*ends) - low) / (high - low) * 255).round().astype(np.uint8)
     notes = hushpore.segment_pores(in_bytes, intervals=True).notes
-    assert any("cut off" in note for note in notes) == (high - low < 100)
+    assert any("clipped" in note for note in notes) == (high - low < 100)
 
 
 def test_an_image_has_intervals_too(grey: np.ndarray) -> None:

@@ -41,7 +41,7 @@ def test_opened_it_plots_correlation_and_spectrum_of_the_layer_that_is_chosen(
     panel.set_open(True)
     correlation, spectrum = panel._canvas.figure.axes
     assert [axes.get_title() for axes in (correlation, spectrum)] == ["Correlation", "Spectrum"]
-    assert float(panel._words.text().split()[0]) == pytest.approx(5, rel=0.05)
+    assert float(panel._words.text().split()[1]) == pytest.approx(5, rel=0.05)
     panel.show_model(noise(50))
-    assert float(panel._words.text().split()[0]) == pytest.approx(50, rel=0.05)
+    assert float(panel._words.text().split()[1]) == pytest.approx(50, rel=0.05)
     assert panel._canvas.figure.axes[0] is not correlation

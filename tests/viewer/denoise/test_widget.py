@@ -139,7 +139,7 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     viewer.add_image(rng.normal(100, 20, (4, 64, 64)), name="white")
     widget = DenoiseWidget(viewer)
     qtbot.addWidget(widget.native)
-    qtbot.waitUntil(lambda: "independent from voxel to voxel\xa0✓" in widget._facts.text())
+    qtbot.waitUntil(lambda: "uncorrelated\xa0✓" in widget._facts.text())
     lines = rng.normal(100, 20, (4, 64, 1)) + rng.normal(0, 10, (4, 64, 64))
     viewer.add_image(lines, name="lines")
     qtbot.waitUntil(lambda: "noise: stripes along x\xa0⚠" in widget._facts.text())

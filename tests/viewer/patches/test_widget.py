@@ -87,7 +87,7 @@ def test_weights_of_a_labels_layer_are_labels_and_of_an_image_are_not(qtbot, sca
         settings = widget.settings()
         assert (settings.weights, settings.weights_are_labels) == (layer.name, are_labels)
         assert widget.weights_are_labels.enabled is not are_labels
-        assert ("layer of the weights" in widget.weights_are_labels.tooltip) is are_labels
+        assert ("weights are a labels layer" in widget.weights_are_labels.tooltip) is are_labels
 
 
 def test_a_contact_sheet_is_not_taken_as_what_to_work_on(shown):

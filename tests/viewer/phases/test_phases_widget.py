@@ -99,7 +99,7 @@ def test_names_in_the_table_are_those_of_the_form(widget: PhasesWidget) -> None:
     widget.names.value = "pores, clay"
     assert [row[0] for row in cells(table)] == ["pores", "clay", "phase 3"]
     widget.names.value = "a, b, c, d"
-    assert "3 phases, and 4 names" in widget.panel._line.text()
+    assert "4 names for 3 phases" in widget.panel._line.text()
 
 
 def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(

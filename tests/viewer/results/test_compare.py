@@ -117,7 +117,7 @@ def test_a_layer_that_goes_leaves_the_rest(qtbot, widget, viewer):
 def test_lengths_that_cannot_be_compared_are_said(qtbot, widget, viewer, made_of_cubes):
     unknown = complete(made_of_cubes([2, 3], unit="pixel"))
     viewer.add_layer(Layer.create(*pore_layer(unknown, "unknown")))
-    qtbot.waitUntil(lambda: "cannot be compared" in widget._problem.text(), timeout=SOON)
+    qtbot.waitUntil(lambda: "cannot be converted" in widget._problem.text(), timeout=SOON)
 
 
 def test_plot_and_table_are_saved(qtbot, widget, tmp_path):

@@ -61,7 +61,7 @@ def test_an_unknown_profile_is_said(plots, layer):
     layer.metadata = {"hushpore": {**known, "porosity_profile": None}}
     plots.view._reread()
     choose(plots, PROFILE)
-    assert "not known" in plots.axes.texts[0].get_text()
+    assert "No porosity profile" in plots.axes.texts[0].get_text()
 
 
 def test_porosity_and_pores_of_cubes_are_plotted_with_where_they_settle(plots, layer):

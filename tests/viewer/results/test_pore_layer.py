@@ -83,7 +83,7 @@ def test_the_summary_says_porosity_counts_and_sizes_with_their_units(made_of_cub
     median = result.pores["equivalent_diameter"].median()
     porosity = 100 * result.provenance["result"]["porosity"]
     assert lines == [
-        f"Porosity {porosity:.1f} % · open void 25.0 %, closed 5.0 % · specific surface 0.75 µm⁻¹",
+        f"Porosity {porosity:.1f} % (open 25.0 %, closed 5.0 %) · specific surface 0.75 µm⁻¹",
         f"3 pores, 2 throats · diameter: mean {mean:.4g} µm, median {median:.4g} µm",
     ]
 

@@ -87,7 +87,7 @@ def test_figures_have_the_words_and_units_of_the_tables(viewer, panel):
     assert shown["result", "porosity"] == "54.1 %"
     assert shown["result", "closed porosity"] == "<0.01 %"
     assert shown["result", "specific surface"] == "2.599 mm⁻¹"
-    assert shown["result", "median equivalent diameter"] == "0.9384 mm"
+    assert shown["result", "median equivalent diameter (D50)"] == "0.9384 mm"
     assert shown["result", "pores"] == "1,350"
     assert shown["result", "sample voxels"] == "442,368"
     assert shown["result", "Euler number of the pores"] == "-78"

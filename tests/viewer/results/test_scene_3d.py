@@ -54,7 +54,7 @@ def test_pores_are_turned_and_coloured_by_size_in_a_ghost_of_their_sample(
     assert not sample.visible
     assert not viewer.layers["other"].visible
     assert view.layer.visible
-    ghost = viewer.layers["po ghost"]
+    ghost = viewer.layers["po (transparent)"]
     # in the place of the sample, and solid where that is bright
     assert ghost.extent.world[1] == pytest.approx(sample.extent.world[1], rel=0.2)
     assert ghost.data.max() == 1

@@ -24,10 +24,12 @@ def test_an_edit_meanwhile_is_told_in_the_window_and_the_record(monkeypatch, is_
         yield Progress("working", 0, 1, "", 0.5)
         if is_edited:
             data[3, 4, 6] += 1
-        return SimpleNamespace(provenance={"notes": []}, summary="", timings={})
+        return SimpleNamespace(
+            provenance={"notes": [], "remarks": []}, headline="", remarks=(), timings={}
+        )
 
     monkeypatch.setattr(task.jobs, "start", start)
     events = []
     outcome = result_of(task.local_task(widget, None, None, "cpu"), events.append)
     told = [event for event in events if isinstance(event, Note) and event.warning]
-    assert len(told) == len(outcome.result.provenance["notes"]) == is_edited
+    assert len(told) == len(outcome.result.provenance["remarks"]) == is_edited

@@ -132,7 +132,7 @@ def test_a_cluster_that_is_not_there_is_a_problem_in_words(qtbot, viewer, tmp_pa
     widget.run_on.value = "nowhere.json"
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
-    assert "no place to run" in widget._result.text()
+    assert "is not a cluster" in widget._result.text()
     assert [item.name for item in tmp_path.iterdir() if "scan" in item.name] == ["scan.ome.zarr"]
 
 
@@ -156,7 +156,9 @@ def test_the_result_goes_where_the_scan_is(tmp_path):
     (tmp_path / "scan").mkdir()
     assert result_folder_for(known, "tcp://there:1") == tmp_path
     unknown = Volume(values, name="made here")
-    with pytest.raises(InputError, match=r"made here.*Save it there"):
+    with pytest.raises(
+        InputError, match=r"made here is not in a writable folder.*Save it as OME-Zarr"
+    ):
         result_folder_for(unknown, "tcp://there:1")
     # no temporary one: the result is the user's
     for where in ("local:2", ALL_GPUS):

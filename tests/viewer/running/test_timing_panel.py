@@ -31,7 +31,7 @@ def test_stages_are_shown_with_their_shares_and_the_longest_is_named(panel):
     assert not panel.isHidden()
     assert not panel.button.isChecked()
     assert bars(panel) == [25, 75]
-    assert panel.button.text().strip() == "Timing: 4 s, 75 % in training"
+    assert panel.button.text().strip() == "Timing: 4 s (training 75 %)"
 
 
 def test_a_second_look_updates_the_rows(qtbot, panel):
@@ -80,7 +80,7 @@ def test_a_running_job_shows_rates_and_the_bottleneck(panel):
     assert any(text.startswith("Limited by computing (88 %") for text in texts(panel))
     assert "12 GB/s" in texts(panel)
     assert "34 M voxels/s" in texts(panel)
-    assert "1.2 GB of main memory in use at most." in texts(panel)
+    assert any(text.startswith("Peak memory 1.2 GB") for text in texts(panel))
     tip = panel.findChildren(QProgressBar)[1].toolTip()
     assert tip == (
         "training: 40 runs, the first 0.6 s, then 0.1 s (median), 0.13 s (95th percentile); "
@@ -128,7 +128,7 @@ def test_timings_and_trace_can_be_saved(qtbot, panel, tmp_path, monkeypatch):
     panel.begin(trace)
     panel.show_timing(RUNNING)
     panel.curve.add([Metric("loss", 25, 0.5)])
-    for press, name in ((panel._save, "timings.json"), (panel._save_time_line, "trace.json")):
+    for press, name in ((panel._save, "timings.json"), (panel._save_trace_file, "trace.json")):
         path = tmp_path / name
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, p=path: (str(p), ""))
         press()

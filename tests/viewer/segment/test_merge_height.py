@@ -78,7 +78,7 @@ def test_it_begins_where_auto_has_led_and_leads_back(qtbot, viewer, control, voi
 def test_it_is_called_as_the_layer_is(viewer, control, result):
     layer = show(viewer, result, "pores (preview)")
     layer.name = "pores"
-    assert control._title.toolTip().startswith("Of pores. ")
+    assert control._title.toolTip().startswith("pores. ")
 
 
 def test_another_height_changes_labels_tables_and_record_in_place(qtbot, viewer, control, result):

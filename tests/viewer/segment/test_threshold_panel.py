@@ -53,7 +53,7 @@ def void(viewer):
 def test_the_line_is_where_the_method_of_the_form_finds_it(widget, panel, viewer):
     found = hushpore.segment_pores(viewer.layers["scan"].data).threshold
     assert panel.histogram.lines == {THRESHOLD: found}
-    assert explained(widget).startswith(f"Otsu: {found:.0f} HU; ")
+    assert explained(widget).startswith(f"Otsu {found:.0f} HU: ")
     assert threshold(widget) == "otsu"
     assert void(viewer) is None
 
@@ -82,7 +82,7 @@ def test_typing_moves_the_line_and_a_method_moves_it_back(qtbot, widget, panel):
     field._box.setCurrentText("Li")
     wait(qtbot, widget)
     assert panel.histogram.lines[THRESHOLD] != 33.0
-    assert explained(widget).startswith("Li: ")
+    assert explained(widget).startswith("Li -")
 
 
 def test_a_second_line_is_the_hysteresis(qtbot, widget, panel):
@@ -91,7 +91,9 @@ def test_a_second_line_is_the_hysteresis(qtbot, widget, panel):
     strict = widget.form.value.hysteresis
     assert strict < automatic
     assert panel.histogram.lines[STRICT] == strict
-    assert "other void counts where it touches these" in explained(widget, "hysteresis")
+    assert "other void is kept only where it is connected to these" in explained(
+        widget, "hysteresis"
+    )
     widget.hysteresis.value = None
     assert not panel._hysteresis.isChecked()
     assert STRICT not in panel.histogram.lines
@@ -120,7 +122,7 @@ def test_a_method_that_finds_nothing_is_said(qtbot, widget, panel, viewer, scan)
     widget.threshold.value = "minimum"
     wait(qtbot, widget)
     assert not panel.histogram.lines
-    assert "found no threshold" in explained(widget)
+    assert "finds no threshold" in explained(widget)
 
 
 def test_run_takes_the_void_away(qtbot, widget, panel, viewer):
@@ -186,7 +188,7 @@ def test_a_large_volume_is_sampled_and_that_is_said(qtbot, widget, panel, viewer
     wait(qtbot, widget)
     assert panel.greys.share == pytest.approx(16 / 48)
     assert "Histogram of 33 % of the voxels" in panel._line.text()
-    assert "voxels of a sample" in explained(widget)
+    assert "sampled voxels" in explained(widget)
 
 
 def test_an_image_that_cannot_be_counted_says_why(qtbot, widget, panel, viewer):

@@ -115,7 +115,7 @@ def test_in_3d_it_waits_for_slices_to_come_back(qtbot, viewer, preview):
     preview.message_changed.connect(messages.append)
     viewer.dims.ndisplay = 3
     assert not preview.layer.visible
-    assert "switch 3D off" in messages[-1]
+    assert "in 2D only" in messages[-1]
     viewer.dims.ndisplay = 2
     wait(qtbot, preview)
     assert preview.layer.visible
