@@ -147,7 +147,7 @@ class Edges(NamedTuple):
         return Edges(table=self.table[:0].copy(), contacts=contacts.astype(kind), **kept)
 
     def clear(self, used: int) -> None:
-        """Return the buffers for reuse by another range of rows."""
+        """Clear the buffers for reuse by another range of rows."""
         self.table.fill(-1)
         self.place[:used] = 0
         self.contacts[:used] = 0

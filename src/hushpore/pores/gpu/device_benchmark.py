@@ -55,7 +55,7 @@ class Rates(NamedTuple):
         return cls(kept["gpu"], kept["cpu"], bool(kept["same"]))
 
     def to_dict(self) -> dict[str, float]:
-        """Return the timings as a JSON record."""
+        """Return the rates as a dictionary of JSON values."""
         return {"gpu": self.gpu, "cpu": self.cpu, "same": float(self.is_same)}
 
 

@@ -100,8 +100,8 @@ def fill_distance(
 
     `phase`: (z, y, x), uint8, C order: 1 to `highest` is void, all else is solid. `distance`: (z,
     y, x), float32: output. `before`, `after`: (y, x), float32: the distance along z in the slices
-    before and after the slab, to the solid on the far side of the slab. The result does not depend
-    on the division into slabs.
+    before and after the slab, to solid before the slab and to solid after it, respectively. The
+    result does not depend on the division into slabs.
     """
     smallest = min(spacing)
     weight_z, weight_y, weight_x = weights = [(step / smallest) ** 2 for step in spacing]
