@@ -210,7 +210,9 @@ def test_files_that_are_dropped_are_listed(widget, scans):
     assert widget.scans.value == scans
 
 
-def test_it_opens_with_what_was_last_run_but_no_scans(widget, scans, tmp_path, qtbot):
+def test_it_opens_with_what_was_last_run_but_no_scans(monkeypatch, widget, scans, tmp_path, qtbot):
+    # as by a click, and not by a script
+    monkeypatch.setattr("hushpore.viewer.batch.widget.is_script", lambda: False)
     widget.add(scans[:1])
     widget.output.value = tmp_path / "out"
     widget.resample.value = True

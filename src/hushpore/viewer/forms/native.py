@@ -137,9 +137,10 @@ class PlacedContainer(Container):
         values = dict(mapping, **values)
         if any(map(self._is_pending, values)):
             self.complete()
-        known = self.__signature__.parameters
+        made = {item.name for item in self._list}
         for name in values:
-            if name not in known:
+            # the signature needs all fields, which take time to make
+            if name not in made and name not in (known := self.__signature__.parameters):
                 raise InputError(
                     f"There is no setting {name!r} here. Available: {', '.join(known)}."
                 )
