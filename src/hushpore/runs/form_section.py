@@ -21,7 +21,7 @@ def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
     Parameters
     ----------
     name : str
-        Value of the setting ``form``.
+        Value of the setting ``report_form``.
     table : pandas.DataFrame, optional
         As `hushpore.pores.result.Pores.form` returns it; None: nothing is yielded.
 

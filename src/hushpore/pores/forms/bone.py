@@ -6,9 +6,9 @@ from hushpore.pores.forms.entries import (
     Entry,
     Findings,
     Form,
-    Interval,
     NotMeasuredError,
     not_measured,
+    value_of,
 )
 from hushpore.pores.topology.connectivity import solid_euler
 
@@ -16,11 +16,6 @@ _NO_CORTEX = (
     "Cortical and trabecular bone are not separated. Segment the scan with a sample mask of the "
     "cortex (--sample-mask)."
 )
-
-
-def _bone_share(findings: Findings) -> float | Interval:
-    void = findings.void_share
-    return void.mapped(lambda share: 1 - share) if isinstance(void, Interval) else 1 - void
 
 
 def _surface_in_total(findings: Findings) -> float:
@@ -60,7 +55,7 @@ BONE = Form(
     (
         Entry("TV", "Total volume", lambda f: f.sample, "Volume of the sample.", 3),
         Entry(
-            "BV", "Bone volume", lambda f: f.sample * _value(_bone_share(f)),
+            "BV", "Bone volume", lambda f: f.sample * value_of(f.solid_share),
             "Volume of the solid of the sample.", 3,
         ),
         Entry(
@@ -69,7 +64,7 @@ BONE = Form(
             "directions; the guideline's is that of a mesh. Cuts by the faces do not count.", 2,
         ),
         Entry(
-            "BV/TV", "Bone volume fraction", _bone_share,
+            "BV/TV", "Bone volume fraction", lambda f: f.solid_share,
             "Solid over sample volume: 1 less all void, whatever pores are left out of tables.",
             is_share=True,
         ),
@@ -145,7 +140,3 @@ BONE = Form(
         ),
     ),
 )  # fmt: skip
-
-
-def _value(found: float | Interval) -> float:
-    return found.value if isinstance(found, Interval) else found

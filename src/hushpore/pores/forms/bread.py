@@ -98,4 +98,5 @@ BREAD = Form(
             "", unit="g/cm^3",
         ),
     ),
+    has_profiles=True,
 )  # fmt: skip

@@ -134,4 +134,5 @@ CASTING = Form(
             "",
         ),
     ),
+    has_profiles=True,
 )  # fmt: skip

@@ -10,9 +10,10 @@ from hushpore.pores.forms.entries import (
     Entry,
     Findings,
     Form,
-    Interval,
     NotMeasuredError,
     not_measured,
+    percolating_entries,
+    value_of,
 )
 from hushpore.pores.forms.rock import along, breakthrough, drained_diameter
 
@@ -20,17 +21,12 @@ _MACMULLIN = "https://doi.org/10.1149/2.1141607jes"
 _FACTOR = "https://doi.org/10.1016/j.coche.2016.02.006"
 
 
-def _porosity(findings: Findings) -> float:
-    void = findings.void_share
-    return void.value if isinstance(void, Interval) else void
-
-
 def _tortuosity_factor(axis: int, findings: Findings) -> float:
-    return along(axis, formation_factor)(findings) * _porosity(findings)
+    return along(axis, formation_factor)(findings) * value_of(findings.void_share)
 
 
 def _bruggeman(axis: int, findings: Findings) -> float:
-    porosity = _porosity(findings)
+    porosity = value_of(findings.void_share)
     if not 0 < porosity < 1:
         raise NotMeasuredError("Not defined without pores, or without solid.")
     factor = _tortuosity_factor(axis, findings)
@@ -52,21 +48,11 @@ ELECTRODE = Form(
             is_share=True,
         ),
         Entry(
-            "eps_s", "Solid volume fraction", lambda f: 1 - _porosity(f),
+            "eps_s", "Solid volume fraction", lambda f: 1 - value_of(f.void_share),
             "1 less the porosity: active material, binder and carbon together. To separate them, "
             "use hushpore phases.", is_share=True,
         ),
-        *(
-            Entry(
-                f"f_{axis}", f"Percolating void along {axis}",
-                partial(
-                    lambda name, f: f.total(name, "Defined for a volume that is all sample."),
-                    f"percolating_fraction_{axis}",
-                ),
-                "Share of the void that is connected from face to face.", is_share=True,
-            )
-            for axis in "zyx"
-        ),
+        *percolating_entries(),
         *(
             Entry(
                 f"N_M,{axis}", f"MacMullin number along {axis}", along(place, formation_factor),
@@ -128,4 +114,5 @@ ELECTRODE = Form(
             unit="S/m",
         ),
     ),
+    has_drainage=True,
 )  # fmt: skip

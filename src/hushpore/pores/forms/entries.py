@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,11 @@ class Interval(NamedTuple):
         """Return the interval of a function that rises or falls throughout."""
         low, high = sorted((function(self.low), function(self.high)))
         return Interval(function(self.value), low, high)
+
+
+def value_of(found: float | Interval) -> float:
+    """Return a value without its interval."""
+    return found.value if isinstance(found, Interval) else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +122,12 @@ class Findings:
     def sample(self) -> float:
         """Volume of the sample."""
         return float(self.totals["sample_voxels"]) * self.volume.voxel_size
+
+    @property
+    def solid_share(self) -> float | Interval:
+        """Solid over sample volume, with the interval of the porosity if both agree."""
+        void = self.void_share
+        return void.mapped(lambda share: 1 - share) if isinstance(void, Interval) else 1 - void
 
     @cached_property
     def void_share(self) -> float | Interval:
@@ -259,16 +270,38 @@ class Form:
         Where its names and definitions are from.
     entries : tuple of Entry
         In the order of the field.
+    has_drainage : bool
+        Whether a drainage curve belongs to it.
+    has_profiles : bool
+        Whether profiles by depth below the surface and by radius belong to it.
     """
 
     title: str
     reference: str
     entries: tuple[Entry, ...]
+    has_drainage: bool = False
+    has_profiles: bool = False
 
     def columns(self, findings: Findings) -> dict[str, list[Any]]:
         """Return the form of a segmentation as the columns of a table, `COLUMNS`."""
         rows = [_row(entry, findings, self.reference) for entry in self.entries]
         return {name: [row[name] for row in rows] for name in COLUMNS}
+
+
+def percolating_entries() -> tuple[Entry, ...]:
+    """Return the entries of the percolating void along z, y and x."""
+
+    def share(name: str, findings: Findings) -> float:
+        return findings.total(name, "Defined for a volume that is all sample.")
+
+    return tuple(
+        Entry(
+            f"f_{axis}", f"Percolating void along {axis}",
+            partial(share, f"percolating_fraction_{axis}"),
+            "Share of the void that is connected from face to face.", is_share=True,
+        )
+        for axis in "zyx"
+    )  # fmt: skip
 
 
 def not_measured(reason: str) -> Callable[[Findings], float]:
@@ -296,7 +329,7 @@ def _row(entry: Entry, findings: Findings, reference: str) -> dict[str, Any]:
     if isinstance(found, Interval):
         low, high = sorted((found.low * factor, found.high * factor))
         row |= {"low": low, "high": high}
-    value = found.value if isinstance(found, Interval) else found
+    value = value_of(found)
     if not math.isfinite(value):
         return row | {"missing": _UNDEFINED, "low": math.nan, "high": math.nan}
     return row | {"value": value * factor}

@@ -11,7 +11,6 @@ from hushpore.pores.forms.entries import (
     Entry,
     Findings,
     Form,
-    Interval,
     NotMeasuredError,
     not_measured,
 )
@@ -52,11 +51,6 @@ def _open_share(findings: Findings) -> float:
     return float(findings.totals["open_porosity"] / void)
 
 
-def _relative_density(findings: Findings) -> float | Interval:
-    void = findings.void_share
-    return void.mapped(lambda share: 1 - share) if isinstance(void, Interval) else 1 - void
-
-
 def mean_diameter(findings: Findings) -> float:
     """Return the mean equivalent diameter, by number."""
     return float(findings.column("equivalent_diameter").mean())
@@ -79,7 +73,7 @@ FOAM = Form(
     "https://www.astm.org/d3576-20.html",
     (
         Entry(
-            "rho/rho_s", "Relative density", _relative_density,
+            "rho/rho_s", "Relative density", lambda f: f.solid_share,
             "Solid over sample volume.", is_share=True,
             reference="https://doi.org/10.1017/CBO9781139878326",
         ),
@@ -161,4 +155,5 @@ FOAM = Form(
             "", unit="1/inch",
         ),
     ),
+    has_profiles=True,
 )  # fmt: skip

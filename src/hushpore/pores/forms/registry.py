@@ -1,4 +1,4 @@
-"""Registry of the forms, by the values of the setting ``form``."""
+"""Registry of the forms, by the values of the setting ``report_form``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hushpore.pores.forms.entries import Findings, Form
 
-#: By the values of the setting ``form``.
+#: By the values of the setting ``report_form``.
 FORMS: dict[str, Form] = {
     "bone": BONE,
     "foam": FOAM,
@@ -29,12 +29,6 @@ FORMS: dict[str, Form] = {
     "rock": ROCK,
     "electrode": ELECTRODE,
 }
-
-#: Forms with a drainage curve.
-_WITH_DRAINAGE = ("rock", "electrode")
-
-#: Forms with profiles by depth below the surface and by radius.
-_WITH_PROFILES = ("casting", "bread", "foam")
 
 
 def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
@@ -63,15 +57,16 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     """
     if name not in FORMS:
         raise InputError(f"There is no form {name!r}. Available: {', '.join(FORMS)}.")
+    form = FORMS[name]
     tables: dict[str, Mapping[str, Any]] = {
-        "form": FORMS[name].columns(findings),
+        "form": form.columns(findings),
         "size_classes": size_classes(findings.pores, findings.sample),
         "size_statistics": size_statistics(findings.pores),
     }
-    if name in _WITH_DRAINAGE:
+    if form.has_drainage:
         with suppress(NotMeasuredError):
             tables["drainage"] = findings.drainage
-    if name in _WITH_PROFILES:
+    if form.has_profiles:
         with suppress(NotMeasuredError):
             tables |= findings.sample_map.profiles()
     return tables

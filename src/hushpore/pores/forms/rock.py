@@ -10,7 +10,14 @@ import numpy as np
 from hushpore.base.formatting import METRES
 from hushpore.pores.flow.drainage import capillary_pressure, threshold_diameter
 from hushpore.pores.flow.network import formation_factor, permeability
-from hushpore.pores.forms.entries import Entry, Findings, Form, NotMeasuredError, not_measured
+from hushpore.pores.forms.entries import (
+    Entry,
+    Findings,
+    Form,
+    NotMeasuredError,
+    not_measured,
+    percolating_entries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,17 +117,7 @@ ROCK = Form(
             "phi_c", "Connected porosity", lambda f: float(f.totals["open_porosity"]),
             "Void that is connected to a face of the volume, over sample volume.", is_share=True,
         ),
-        *(
-            Entry(
-                f"f_{axis}", f"Percolating void along {axis}",
-                partial(
-                    lambda name, f: f.total(name, "Defined for a volume that is all sample."),
-                    f"percolating_fraction_{axis}",
-                ),
-                "Share of the void that is connected from face to face.", is_share=True,
-            )
-            for axis in "zyx"
-        ),
+        *percolating_entries(),
         Entry(
             "S_v", "Specific surface", lambda f: f.total("specific_surface"),
             "Surface between void and solid over sample volume.", -1, "mm",
@@ -178,4 +175,5 @@ ROCK = Form(
             not_measured("Two liquids in pores are not simulated here."), "",
         ),
     ),
+    has_drainage=True,
 )  # fmt: skip
