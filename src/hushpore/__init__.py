@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hushpore.jobs import denoise, measure_phases, run, sample_patches, segment_pores, start
     from hushpore.runs.compare import compare
     from hushpore.runs.convert import convert
+    from hushpore.runs.plots import export_plots
     from hushpore.runs.pore_result import export
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "convert",
     "denoise",
     "export",
+    "export_plots",
     "load_model",
     "measure_phases",
     "read",
@@ -51,6 +53,7 @@ _LATER = {
     "convert": "hushpore.runs.convert",
     "denoise": "hushpore.jobs",
     "export": "hushpore.runs.pore_result",
+    "export_plots": "hushpore.runs.plots",
     "load_model": "hushpore.denoising.trained_model",
     "measure_phases": "hushpore.jobs",
     "run": "hushpore.jobs",

@@ -27,7 +27,12 @@ from hushpore.cli.flags import (
 )
 from hushpore.cli.job_commands import batch_command, job_command
 from hushpore.cli.methods_command import methods_command
-from hushpore.cli.result_commands import compare_command, export_command, rerun_command
+from hushpore.cli.result_commands import (
+    compare_command,
+    export_command,
+    plots_command,
+    rerun_command,
+)
 from hushpore.cli.settings import preferences_command, settings_command
 from hushpore.cli.terminal import TimingRecorder, drive, echo
 from hushpore.device.memory import is_out_of_memory
@@ -245,8 +250,8 @@ def gui(paths: tuple[str, ...], sample: bool) -> None:
 
 
 for _command in (
-    compare_command, export_command, methods_command, preferences_command, rerun_command,
-    settings_command,
+    compare_command, export_command, methods_command, plots_command, preferences_command,
+    rerun_command, settings_command,
 ):  # fmt: skip
     hushpore.add_command(_command)
 

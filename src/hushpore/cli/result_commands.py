@@ -12,6 +12,8 @@ import click
 from hushpore.base.safe_text import as_csv
 from hushpore.cli.flags import device_flag, in_flags, trust_flag
 from hushpore.cli.terminal import drive, echo
+from hushpore.figures.drawing import COLUMNS
+from hushpore.figures.drawing import FORMATS as FIGURE_FORMATS
 from hushpore.io.registry import exporters_of
 from hushpore.runs.pore_result import export
 
@@ -139,5 +141,71 @@ def export_command(
     """Export a pore result to another program."""
     for file in export(
         result, output, to or "", labels=labels or None, apart=apart, overwrite=overwrite
+    ):
+        echo(f"Written: {file}")
+
+
+@click.command("plots", short_help="Write the plots of a pore result for a publication.")
+@click.argument("result", metavar="RESULT")
+@click.option("-o", "--output", required=True, metavar="OUT", help="Folder for the plots.")
+@click.option(
+    "--column",
+    default="equivalent_diameter",
+    show_default=True,
+    metavar="NAME",
+    help="Size of the distributions: a column of pores.csv.",
+)
+@click.option(
+    "--bins",
+    type=click.IntRange(1, 1000),
+    default=None,
+    help="Bins of the distributions.  [default: from the number of pores]",
+)
+@click.option("--log", is_flag=True, help="Logarithmic size axis.")
+@click.option("--no-fit", is_flag=True, help="Leave out the log-normal fits.")
+@click.option(
+    "--width",
+    type=click.Choice(list(COLUMNS)),
+    default="single",
+    show_default=True,
+    help="One column of 90 mm, or two of 190 mm.",
+)
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(FIGURE_FORMATS),
+    multiple=True,
+    help="File format; repeat for more.  [default: all]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+def plots_command(
+    result: str,
+    output: str,
+    column: str,
+    bins: int | None,
+    log: bool,
+    no_fit: bool,
+    width: str,
+    formats: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Write the plots of the pore result in the folder RESULT for a publication.
+
+    Size distributions by number and by volume, differential and cumulative, with D10, D50, D90 and
+    a log-normal fit; porosity profile; and as far as measured, local thickness, REV and drainage.
+    Each plot is written in every format (PNG has 300 dpi), and its data as CSV.
+    """
+    from hushpore.runs.plots import export_plots
+
+    for file in export_plots(
+        result,
+        output,
+        column=column,
+        bins=bins,
+        log=log,
+        fitted=not no_fit,
+        width=width,
+        formats=formats or FIGURE_FORMATS,
+        overwrite=overwrite,
     ):
         echo(f"Written: {file}")

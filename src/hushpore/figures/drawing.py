@@ -44,8 +44,14 @@ _TITLE = 12
 #: capitals (DejaVu Sans, bold).
 _WIDTH = 0.72
 
-#: Dots per inch of a picture.
-DPI = 150
+#: Dots per inch of a picture, and of one for a publication.
+DPI, PUBLICATION_DPI = 150, 300
+
+#: Widths of a figure in a journal, in inches: one column of 90 mm, two of 190 mm.
+COLUMNS = {"single": 90 / 25.4, "double": 190 / 25.4}
+
+#: File formats of a figure for a publication.
+FORMATS = ("png", "svg", "pdf")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -96,6 +102,26 @@ def svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     drawn = buffer.getvalue()
     return drawn[drawn.index("<svg") :]
+
+
+def publication_size(width: str) -> tuple[float, float]:
+    """Return width and height of a figure for a publication, in inches; `width`: of `COLUMNS`."""
+    return COLUMNS[width], COLUMNS[width] * (0.8 if width == "single" else 0.5)
+
+
+def publication_file(figure: Figure, kind: str) -> bytes:
+    """Return a figure as a file for a publication; `kind`: of `FORMATS`, PNG has 300 dpi.
+
+    Fonts are embedded in PDF as TrueType, which journals ask for. No date is written: the same
+    figure gives the same file.
+    """
+    import matplotlib as mpl
+
+    dates = {"png": {"Software": "hushpore"}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    buffer = io.BytesIO()
+    with mpl.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hushpore"}):
+        figure.savefig(buffer, format=kind, dpi=PUBLICATION_DPI, metadata=dates[kind])
+    return buffer.getvalue()
 
 
 def round_step(size: float) -> float:

@@ -1,5 +1,6 @@
 from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -140,3 +141,29 @@ def test_it_follows_the_theme_and_survives_without_a_result(plots, viewer, layer
     assert plots.view is None
     assert "Segment pores" in plots._nothing.text()
     viewer.dims.set_point(0, 0)
+
+
+def test_percentiles_fit_and_bins_can_be_chosen(plots):
+    legend = [text.get_text() for text in plots.axes.get_legend().get_texts()]
+    assert legend[0].startswith("log-normal: median ")
+    median = sorted(plots.view.tables.pores["equivalent_diameter"])[1]
+    assert legend[2] == f"D50 {median:.3g} µm"
+    plots._fit.setChecked(False)
+    assert len(plots.axes.lines) == 3
+    plots._bins.setValue(2)
+    assert plots.canvas.numbers["share"].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("width", "pixels"), [("Single column", 1063), ("Double column", 2244)])
+def test_a_plot_is_saved_in_the_width_of_columns(
+    plots, qtbot, tmp_path, monkeypatch, width, pixels
+):
+    monkeypatch.setattr(
+        "hushpore.viewer.results.plot_canvas.ask_for_file", lambda *a: tmp_path / "a.png"
+    )
+    size = plots.canvas.figure.get_size_inches().tolist()
+    plots._width.setCurrentText(width)
+    plots._save()
+    qtbot.waitUntil((tmp_path / "a.png").exists)
+    assert abs(plt.imread(tmp_path / "a.png").shape[1] - pixels) <= 1
+    assert plots.canvas.figure.get_size_inches().tolist() == size

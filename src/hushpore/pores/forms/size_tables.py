@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.distributions import PERCENTILES, LognormalFit, lognormal_fit, percentiles
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
-
-#: Percentiles that are listed.
-_PERCENTILES = (10, 50, 90)
 
 
 def class_limits(lowest: float, highest: float) -> npt.NDArray[np.float64]:
@@ -81,51 +80,38 @@ def size_classes(
     }
 
 
-def size_statistics(pores: Mapping[str, npt.NDArray[Any]]) -> dict[str, list[Any]]:
+def size_statistics(
+    pores: Mapping[str, npt.NDArray[Any]], column: str = "equivalent_diameter"
+) -> dict[str, list[Any]]:
     """Return percentiles of size and a log-normal fit, as the columns of ``size_statistics.csv``.
 
-    The fit has the mean and the standard deviation of the logarithms, by its weights; its quality
-    is the largest difference between its cumulative distribution and that of the pores
-    (Kolmogorov-Smirnov): 0 is a perfect fit, and above about 0.1 the sizes are not log-normal.
+    See `hushpore.base.distributions` for both.
 
     Parameters
     ----------
     pores : mapping of str to numpy.ndarray
         Columns of the table of pores.
+    column : str, optional
+        The size; pores without it are left out.
 
     Returns
     -------
     dict of str to list
-        ``weighting`` (``"number"``, ``"volume"``), ``d10``, ``d50``, ``d90`` of the equivalent
-        diameter, ``lognormal_median``, ``lognormal_geometric_deviation`` and
-        ``lognormal_distance``; NaN if there are no pores.
+        ``weighting`` (``"number"``, ``"volume"``), ``d10``, ``d50``, ``d90`` of the size,
+        ``lognormal_median``, ``lognormal_geometric_deviation`` and ``lognormal_distance``; NaN if
+        there are no pores.
     """
-    diameter = np.asarray(pores["equivalent_diameter"], np.float64)
-    order = np.argsort(diameter, kind="stable")
-    rising = diameter[order]
-    weights = {"number": np.ones(diameter.size), "volume": np.asarray(pores["volume"])[order]}
-    rows: list[list[Any]] = []
-    for name, weight in weights.items():
-        if not diameter.size:
-            rows.append([name, *[math.nan] * (len(_PERCENTILES) + 3)])
-            continue
-        up_to = np.cumsum(weight) / weight.sum()
-        at = [min(int(np.searchsorted(up_to, each / 100)), diameter.size - 1)
-              for each in _PERCENTILES]  # fmt: skip
-        logs, share = np.log(rising), weight / weight.sum()
-        mean = float((logs * share).sum())
-        deviation = math.sqrt(float(((logs - mean) ** 2 * share).sum()))
-        distance = math.nan
-        if deviation > 0:
-            from scipy.special import ndtr
-
-            fitted = ndtr((logs - mean) / deviation)
-            # the distribution of the pores rises at each of them in a step
-            distance = float(np.maximum(up_to - fitted, fitted - (up_to - share)).max())
-        fit = [math.exp(mean), math.exp(deviation), distance]
-        rows.append([name, *(float(rising[each]) for each in at), *fit])
+    size = np.asarray(pores[column], np.float64)
+    is_known = np.isfinite(size)
+    size, volume = size[is_known], np.asarray(pores["volume"], np.float64)[is_known]
+    weights = {"number": np.ones(size.size), "volume": volume}
+    none = LognormalFit(math.nan, math.nan, math.nan)
+    rows = [
+        [name, *percentiles(size, each), *(lognormal_fit(size, each) or none)]
+        for name, each in weights.items()
+    ]
     names = [
-        "weighting", *(f"d{each}" for each in _PERCENTILES), "lognormal_median",
+        "weighting", *(f"d{each}" for each in PERCENTILES), "lognormal_median",
         "lognormal_geometric_deviation", "lognormal_distance",
     ]  # fmt: skip
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}

@@ -1,11 +1,10 @@
-"""A matplotlib plot in the colours of the window, which can be saved as PNG or SVG.
+"""A matplotlib plot in the colours of the window, which can be saved as PNG, SVG or PDF.
 
 matplotlib is already used for reports and has a canvas for every Qt binding.
 """
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from napari.utils.theme import get_theme
 from qtpy.QtCore import QTimer
 from qtpy.QtGui import QColor, QImage, QPainter
 
+from hushpore.figures.drawing import FORMATS, publication_file, publication_size
 from hushpore.viewer.results.saving import ask_for_file, save_table, save_with, with_ending
 from hushpore.viewer.running.redraw import LAYOUT_DELAY, run_in_steps
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 #: Tooltip of a button that saves a plot.
-SAVE_TIP = "Save the plot as PNG or SVG, or its numbers as CSV."
+SAVE_TIP = "Save the plot as PNG, SVG or PDF, or its numbers as CSV."
 
 
 class PlotCanvas(FigureCanvasQTAgg):
@@ -60,29 +60,36 @@ class PlotCanvas(FigureCanvasQTAgg):
         self._is_laid_out = False
         self.draw_idle()
 
-    def ask_and_save(self, name: str) -> None:
-        """Ask for a file, and save to it; `name`: the proposed name."""
-        kinds = "PNG (*.png);;SVG (*.svg);;Numbers (*.csv)"
+    def ask_and_save(self, name: str, width: str = "") -> None:
+        """Ask for a file, and save to it; `name`: the proposed name. `width`: as for `save`."""
+        kinds = "PNG (*.png);;SVG (*.svg);;PDF (*.pdf);;Numbers (*.csv)"
         path = ask_for_file(self, "Save plot", name, kinds)
         if path is not None:
-            self.save(path)
+            self.save(path, width)
 
-    def save(self, path: Path) -> None:
-        """Save the plot in a thread, as a picture or as CSV by the ending of the name."""
-        path = with_ending(path, [*self.get_supported_filetypes(), "csv"], "png")
+    def save(self, path: Path, width: str = "") -> None:
+        """Save the plot in a thread, as a picture or as CSV by the ending of the name.
+
+        `width`: of `hushpore.figures.drawing.COLUMNS`; empty for the size on the screen.
+        """
+        path = with_ending(path, [*FORMATS, "csv"], "png")
         kind = path.suffix.lower().lstrip(".")
         if kind == "csv":
             save_table(path, self.numbers)
             return
-        picture = io.BytesIO()
         # black on white, whatever the theme of the window
         self._colour("black", "white")
+        shown = self.figure.get_size_inches()
         try:
+            if width:
+                self.figure.set_size_inches(publication_size(width), forward=False)
+                self._is_laid_out = False
             self._lay_out()
-            self.figure.savefig(picture, format=kind, dpi=200)
+            picture = publication_file(self.figure, kind)
         finally:
+            self.figure.set_size_inches((float(shown[0]), float(shown[1])), forward=False)
             self.show_figure()
-        save_with(path, lambda part: part.write_bytes(picture.getvalue()))
+        save_with(path, lambda part: part.write_bytes(picture))
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         """Lay out and draw the plots again once the new size has settled."""

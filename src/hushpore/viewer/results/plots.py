@@ -9,18 +9,11 @@ import pandas as pd
 from matplotlib.backend_bases import MouseButton
 from matplotlib.widgets import RectangleSelector
 from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QSpinBox, QVBoxLayout
 
 from hushpore.base.formatting import readable_unit
-from hushpore.figures.drawing import (
-    SCREEN,
-    add_legend,
-    draw_rev,
-    draw_sizes,
-    edges_of,
-    frame,
-    size_table,
-)
+from hushpore.figures.drawing import SCREEN, draw_rev, frame
+from hushpore.figures.size_plots import distribution_table, draw_distribution, draw_thickness
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
@@ -50,7 +43,13 @@ SETTLED = 250
 #: Plots with fixed axes.
 _OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES)
 
+#: Sizes in which a plot is saved: as on the screen, or of `hushpore.figures.drawing.COLUMNS`.
+_WIDTHS = {"Single column": "single", "Double column": "double", "As shown": ""}
+
 _LINE, _MARK = SCREEN[:2]
+
+#: Colours of a size distribution, of its fit, and of the lines at D10, D50 and D90.
+_SIZE_COLOURS = (_LINE, _MARK, SCREEN[2])
 
 
 class PlotsWidget(LayerTrackingWidget):
@@ -82,7 +81,7 @@ class PlotsWidget(LayerTrackingWidget):
         """List the columns of a result, and plot it."""
         has_view = self.view is not None
         self._nothing.setVisible(not has_view)
-        for widget in (self.canvas, self._kind, self._save_button):
+        for widget in (self.canvas, self._kind, self._width, self._save_button):
             widget.setEnabled(has_view)
         if self.view is not None:
             names = numeric_columns(self.view.tables.pores)
@@ -105,6 +104,10 @@ class PlotsWidget(LayerTrackingWidget):
         self._y.setVisible(kind == SCATTER)
         self._log.setEnabled(has_view and kind not in _OWN_AXES)
         self._cumulative.setEnabled(has_view and kind in (BY_NUMBER, BY_VOLUME, THICKNESS))
+        for widget in (self._fit, self._bins):
+            widget.setVisible(kind in (BY_NUMBER, BY_VOLUME))
+        # the cumulative curve has no bins
+        self._bins.setEnabled(has_view and not self._cumulative.isChecked())
         if self.view is not None and len(self.view.labels):
             self.axes = self.canvas.figure.add_subplot()
             if kind == PROFILE:
@@ -128,16 +131,16 @@ class PlotsWidget(LayerTrackingWidget):
         sizes = pores[column].to_numpy(np.float64)
         weights = pores["num_voxels"].to_numpy(np.float64) if by_volume else np.ones(len(pores))
         is_log, is_cumulative = self._log.isChecked(), self._cumulative.isChecked()
-        table = size_table({"share": (sizes, weights)}, log=is_log)
-        self.canvas.numbers = table = table.rename(columns={"share_cumulative": "cumulative"})
+        self.canvas.numbers = table = distribution_table(
+            sizes, weights, is_cumulative=is_cumulative, log=is_log, bins=self._bins.value() or None
+        )
         what = "pore volume" if by_volume else "pores"
         up = f"{what} up to this size (%)" if is_cumulative else f"share of {what} (%)"
+        draw_distribution(
+            self.axes, sizes, weights, table, view.tables.unit_of(column), _SIZE_COLOURS,
+            log=is_log, fitted=self._fit.isChecked(),
+        )  # fmt: skip
         frame(self.axes, view.tables.titled(column), up)
-        draw_sizes(self.axes, edges_of(table), table["share"], _LINE, cumulative=is_cumulative,
-                   fill=1)  # fmt: skip
-        self.axes.set_ylim(0, 101 if is_cumulative else None)
-        if is_log:
-            self.axes.set_xscale("log")
 
     def _draw_profile(self, view: PoreView) -> None:
         profile = view.tables.profile
@@ -158,20 +161,10 @@ class PlotsWidget(LayerTrackingWidget):
             self._say("Not measured for this layer: choose\n'Local thickness' in 'Segment pores'.")
             return
         self.canvas.numbers = table
-        is_cumulative = self._cumulative.isChecked()
-        for phase, title, colour in (("void", "pores", _LINE), ("solid", "solid", _MARK)):
-            rows = table[table["phase"] == phase]
-            if rows.empty:
-                continue
-            edges = edges_of(rows, "thickness_from", "thickness_to")
-            draw_sizes(
-                self.axes, edges, rows["volume_share"], colour, title, cumulative=is_cumulative
-            )
-        up_to = " up to this thickness" if is_cumulative else ""
-        across = f"local thickness ({readable_unit(view.tables.unit)})"
-        frame(self.axes, across, f"share of the volume{up_to} (%)")
-        self.axes.set_ylim(bottom=0)
-        add_legend(self.axes, labelcolor="linecolor")
+        draw_thickness(
+            self.axes, table, readable_unit(view.tables.unit), (_LINE, _MARK),
+            is_cumulative=self._cumulative.isChecked(),
+        )  # fmt: skip
 
     def _draw_rev(self, view: PoreView, figure: str, title: str) -> None:
         """Draw a quantity of cubic subvolumes against their edge length."""
@@ -246,7 +239,8 @@ class PlotsWidget(LayerTrackingWidget):
     def _save(self) -> None:
         if self.view is not None:
             kind = self._kind.currentText().lower()
-            self.canvas.ask_and_save(f"{self.view.layer.name} {kind}.png")
+            width = _WIDTHS[self._width.currentText()]
+            self.canvas.ask_and_save(f"{self.view.layer.name} {kind}.png", width)
 
     # ---- appearance
 
@@ -274,10 +268,27 @@ class PlotsWidget(LayerTrackingWidget):
             "&cumulative", toolTip="Cumulative distribution.", toggled=self.draw
         )
         self._save_button = QPushButton("&Save …", toolTip=SAVE_TIP, clicked=self._save)
+        self._fit = QCheckBox(
+            "log-normal &fit", checked=True, toggled=self.draw,
+            toolTip="Log-normal fit, with its median, geometric standard deviation (GSD) and "
+            "Kolmogorov-Smirnov distance (KS; 0: perfect).",
+        )  # fmt: skip
+        self._bins = QSpinBox(
+            minimum=0, maximum=1000, specialValueText="Bins: auto", prefix="Bins: ",
+            accessibleName="Bins", keyboardTracking=False, valueChanged=self.draw,
+            toolTip="Number of bins. Auto: from the number of pores.",
+        )  # fmt: skip
+        self._width = compact_combo_box(
+            minimumContentsLength=8, accessibleName="Saved size",
+            toolTip="Size of the saved plot: a journal column of 90 mm, two of 190 mm, or as shown "
+            "here.",
+        )  # fmt: skip
+        self._width.addItems(list(_WIDTHS))
         axes = QHBoxLayout()
         for box in (self._x, self._y):
             axes.addWidget(box, 1)
-        line = fill(QHBoxLayout(), self._log, self._cumulative, None, self._save_button)
-        parts = (self._nothing, self._kind, axes, self.canvas, line)
+        choices = fill(QHBoxLayout(), self._log, self._cumulative, self._fit, None)
+        line = fill(QHBoxLayout(), self._bins, None, self._width, self._save_button)
+        parts = (self._nothing, self._kind, axes, self.canvas, choices, line)
         fill(QVBoxLayout(self), ScrolledColumn(*parts, wide=self.canvas))
         self.setMinimumWidth(300)
