@@ -30,7 +30,7 @@ from npe2 import PluginManager
 manager = PluginManager.instance()
 manager.discover()
 manager.activate("hushpore")
-widget = manager.commands.get("hushpore.pores").resolved_callable(ViewerModel())
+widget = manager.commands.get("hushpore.pores")(ViewerModel())
 print("opened", type(widget).__name__)
 PYTHON
 fi

@@ -37,6 +37,7 @@ from hushpore.viewer.layers.lineage import (
     remove_leftovers,
     watch_painting,
 )
+from hushpore.viewer.layers.start import LINKS, follow_start_link
 from hushpore.viewer.layers.visibility import keep_view_direction, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
@@ -509,5 +510,7 @@ class JobWidget(WorkerContainer):
             # the record panel shows the active layer
             self._viewer.layers.selection.active = (shown or [self.layer.value])[0]
             open_beside(self.native, self._viewer, RECORD)
+        elif target in LINKS:
+            follow_start_link(target, self.native, self._viewer)
         elif target == "next" and self.next_step is not None:
             open_beside(self.native, self._viewer, self.next_step[0])

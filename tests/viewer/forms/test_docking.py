@@ -2,7 +2,9 @@ import pytest
 from qtpy.QtCore import QSize, Qt
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QWidget
 
-from hushpore.viewer.forms.docking import SharesSide, dock_of
+from napari.utils.action_manager import action_manager
+
+from hushpore.viewer.forms.docking import ACTIONS, RUN, SharesSide, bind, dock_of, press
 
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 
@@ -98,3 +100,43 @@ def test_where_the_user_moves_it_later_it_stays(window):
     assert window.tabifiedDockWidgets(first) == []
     assert dock_of(second.widget()) is second
     assert dock_of(QWidget()) is None
+
+
+@pytest.fixture
+def fresh_actions():
+    """napari's actions and keys, put back afterwards."""
+    actions, keys = dict(action_manager._actions), dict(action_manager._shortcuts)
+    yield
+    for name, _ in ACTIONS.values():
+        if name in action_manager._actions:
+            action_manager.unbind_shortcut(name)
+    action_manager._actions = actions
+    for name, bound in keys.items():
+        action_manager._shortcuts[name] = bound
+
+
+def test_keys_are_listed_under_the_shortcuts_of_napari(qtbot, fresh_actions):
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    bind(widget, RUN, lambda: None)
+    name, description = ACTIONS[RUN]
+    assert action_manager._actions[name].description == description
+    assert [str(key) for key in action_manager._shortcuts[name]] == ["Ctrl+Enter"]
+
+
+def test_a_key_changed_in_the_preferences_of_napari_replaces_the_one_of_the_widget(
+    qtbot, fresh_actions
+):
+    pressed = []
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    key = bind(widget, RUN, lambda: pressed.append("run"))
+    widget.show()
+    qtbot.waitExposed(widget)
+    assert {each.toString() for each in key.keys()} == {"Ctrl+Enter", "Ctrl+Return"}
+    name, _ = ACTIONS[RUN]
+    action_manager.unbind_shortcut(name)
+    action_manager.bind_shortcut(name, "Ctrl+J")
+    assert [each.toString() for each in key.keys()] == ["Ctrl+J"]
+    press(RUN, widget)
+    assert pressed == ["run"]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from app_model.backends.qt import QKeyBindingSequence, qkeysequence2modelkeybinding
+from app_model.types import KeyBinding
+from napari.components import ViewerModel
+from napari.utils.action_manager import action_manager
 from qtpy.QtCore import QEvent, QObject, Qt, QTimer
 from qtpy.QtGui import QKeySequence, QShortcut
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QWidget
@@ -100,6 +104,15 @@ RUN, CANCEL = "Ctrl+Return", "Ctrl+."
 PREVIOUS_SLICE, NEXT_SLICE = "Alt+PgUp", "Alt+PgDown"
 UNDO_MERGE, REDO_MERGE = "Ctrl+Alt+Z", "Ctrl+Alt+Y"
 
+#: Actions under Preferences > Shortcuts of napari, where their keys can be changed; those for
+#: slices are not, because that page does not know the page keys.
+ACTIONS = {
+    RUN: ("hushpore:run", "Run the job of the hushpore widget in front"),
+    CANCEL: ("hushpore:cancel", "Cancel the job of the hushpore widget in front"),
+    UNDO_MERGE: ("hushpore:undo_merge", "Undo the last change of the merge height"),
+    REDO_MERGE: ("hushpore:redo_merge", "Redo the last change of the merge height"),
+}
+
 
 class _Key(QShortcut):
     """A keyboard shortcut that acts while its widget is in front.
@@ -110,12 +123,22 @@ class _Key(QShortcut):
 
     def __init__(self, widget: QWidget, key: str, act: Callable[[], object]) -> None:
         super().__init__(widget)
+        self.default = key
         self._act = act
-        # also Enter on the number pad
-        keys = [QKeySequence(key), QKeySequence(key.replace("Return", "Enter"))]
-        self.setKeys(list(dict.fromkeys(keys)))
+        self._take_keys()
         self.activated.connect(self._pressed)
         self.activatedAmbiguously.connect(self._pressed)
+        action_manager.events.shortcut_changed.connect(self._take_keys)
+
+    def _take_keys(self, event: Any = None) -> None:
+        """Take over the keys that the user chose in napari's preferences."""
+        keys = [self.default]
+        if self.default in ACTIONS:
+            chosen = action_manager._shortcuts.get(ACTIONS[self.default][0], [])
+            keys = [QKeyBindingSequence(KeyBinding.validate(each)).toString() for each in chosen]
+        # Enter is on the number pad, too
+        keys += [key.replace("Enter", "Return") for key in keys]
+        self.setKeys([QKeySequence(key) for key in dict.fromkeys(keys)])
 
     def is_in_front(self) -> bool:
         """Whether its widget, or the dock of the widget, is visible."""
@@ -129,16 +152,49 @@ class _Key(QShortcut):
         return focus is not None and bool(self.parent().isAncestorOf(focus))
 
     def _pressed(self) -> None:
-        """Act for the widget in front; if several are side by side, for the one with the focus."""
-        keys = self.parent().window().findChildren(_Key)
-        same = [each for each in keys if each.key() == self.key() and each.is_in_front()]
-        for each in sorted(same, key=_Key.has_focus)[-1:]:
-            each._act()
+        press(self.default, self.parent().window())
+
+
+def press(key: str, window: QWidget | None = None) -> None:
+    """Do what a key does, in the widget in front; if several are side by side, in that with focus.
+
+    `key`: the key by default. `window`: by default the active window.
+    """
+    window = window or QApplication.activeWindow()
+    keys = [] if window is None else window.findChildren(_Key)
+    same = [each for each in keys if each.default == key and each.is_in_front()]
+    for each in sorted(same, key=_Key.has_focus)[-1:]:
+        each._act()
+
+
+def run_in_front() -> None:
+    """Run the job of the widget in front, from napari's command palette."""
+    press(RUN)
+
+
+def cancel_in_front() -> None:
+    """Cancel the job of the widget in front, from napari's command palette."""
+    press(CANCEL)
 
 
 def bind(widget: QWidget, key: str, act: Callable[[], object]) -> QShortcut:
-    """Add a keyboard shortcut that acts while a widget is in front, and return it."""
+    """Add a keyboard shortcut that acts while a widget is in front, and return it.
+
+    Those of `ACTIONS` are listed under Preferences > Shortcuts of napari, and follow changes made
+    there.
+    """
+    name, description = ACTIONS.get(key, ("", ""))
+    if name and name not in action_manager._actions:
+        command = partial(_press_in_viewer, key)
+        action_manager.register_action(name, command, description, ViewerModel)
+        # a key from an earlier session is bound before the action exists
+        if name not in action_manager._shortcuts:
+            action_manager.bind_shortcut(name, qkeysequence2modelkeybinding(QKeySequence(key)))
     return _Key(widget, key, act)
+
+
+def _press_in_viewer(key: str, viewer: Any) -> None:
+    press(key)
 
 
 def with_key(tip: str, key: str) -> str:

@@ -29,6 +29,7 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.native import NameBox, shown_by
 from hushpore.viewer.forms.rich_label import RichLabel, link, plain_label, unbroken
 from hushpore.viewer.layers.conversion import is_length, known_of, volume_of
+from hushpore.viewer.layers.start import start_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 #: Text shown if there is no layer.
 _BEGIN = "Drop a CT stack on the window, or open a sample: File > Open Sample > hushpore."
+
+#: The same above links that do it.
+_OR_START = "Drop a CT stack on the window, or start here:"
 
 #: Link that opens the fields for the voxel size.
 VOXEL_SIZE = "voxel size"
@@ -200,7 +204,8 @@ class LayerFacts(RichLabel):
             except HushporeError as error:
                 text = reason = str(error)
         self._plain = text
-        self.say(self._with_link(html.escape(text, quote=False)))
+        shown = self._with_link(html.escape(text, quote=False))
+        self.say(f"{_OR_START}<br>{start_links()}" if text == _BEGIN else shown)
         return reason
 
     def _missing_scale_bar(self) -> str:

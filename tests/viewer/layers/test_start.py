@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import tifffile
+from napari.utils.notifications import notification_manager
+from qtpy.QtWidgets import QFileDialog
+
+from hushpore.viewer.layers import start
+from hushpore.viewer.segment.widget import PoresWidget
+
+
+@pytest.fixture
+def widget(make_napari_viewer):
+    return PoresWidget(make_napari_viewer())
+
+
+def choose(monkeypatch, path):
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(path), ""))
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(path))
+
+
+def test_an_empty_window_offers_every_start(widget):
+    assert all(f'href="{target}"' in widget._facts.html for target in start.LINKS)
+
+
+def test_a_chosen_file_is_opened(widget, monkeypatch, tmp_path):
+    values = np.arange(4 * 8 * 8, dtype="u2").reshape(4, 8, 8)
+    tifffile.imwrite(tmp_path / "scan.tif", values, photometric="minisblack")
+    choose(monkeypatch, tmp_path / "scan.tif")
+    widget._follow("open scan")
+    assert widget.layer.value.data.shape == (4, 8, 8)
+    assert "open scan" not in widget._facts.html
+
+
+def test_a_folder_of_slices_is_opened(widget, monkeypatch, tmp_path):
+    for number in range(3):
+        slice_ = np.full((8, 8), number, "u2")
+        tifffile.imwrite(tmp_path / f"slice_{number:03d}.tif", slice_)
+    choose(monkeypatch, tmp_path)
+    widget._follow("open slices")
+    assert widget.layer.value.data.shape == (3, 8, 8)
+
+
+def test_a_cancelled_dialog_opens_nothing(widget, monkeypatch):
+    choose(monkeypatch, "")
+    widget._follow("open scan")
+    widget._follow("open result")
+    assert not widget._viewer.layers
+
+
+def test_a_file_that_is_no_scan_is_reported_without_a_traceback(widget, monkeypatch, tmp_path):
+    (tmp_path / "junk.tif").write_bytes(b"not a picture")
+    choose(monkeypatch, tmp_path / "junk.tif")
+    widget._follow("open scan")
+    assert "junk.tif" in notification_manager.records[-1].message
+    assert notification_manager.records[-1].severity == "warning"
+    assert not widget._viewer.layers
