@@ -95,7 +95,12 @@ def unused(**settings):
 
 
 def test_settings_without_effect_say_what_they_are_for():
-    assert set(unused()) == {"local_window", "local_window_by_slice", "sauvola_k"}
+    local, greys = (
+        {"local_window", "local_window_by_slice", "sauvola_k"},
+        {"void_grey", "solid_grey"},
+    )
+    assert set(unused()) == local | greys
+    assert not greys & set(unused(subvoxel_porosity=True))
     assert "ball_radius" in unused(exterior="keep")
     assert {"otsu_classes", "hysteresis"} <= set(unused(threshold="sauvola"))
     assert unused(merging="snow")["merge_height"].startswith("Not used: SNOW merges basins")

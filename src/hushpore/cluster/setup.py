@@ -101,6 +101,7 @@ def _of_the_whole(settings: PoreSettings) -> str:
     wants = {
         "local thickness (local_thickness)": bool(settings.thickness_of),
         "tortuosity (tortuosity)": settings.tortuosity,
+        "sub-voxel porosity (subvoxel_porosity)": settings.subvoxel_porosity,
         "intervals (intervals)": settings.intervals,
     }
     return ", ".join(name for name, is_asked in wants.items() if is_asked)

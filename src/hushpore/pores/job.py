@@ -52,6 +52,7 @@ from hushpore.pores.topology.tortuosity import find_tortuosity
 from hushpore.pores.uncertainty.intervals import Merged, find_certainty
 from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
 from hushpore.pores.void.exterior import Exterior, find_exterior
+from hushpore.pores.void.subvoxel import find_subvoxel
 from hushpore.pores.watershed.snow import find_peaks
 from hushpore.pores.work import Work, check_grey
 
@@ -205,6 +206,7 @@ def _segment(
         labels = work.scratch.stack("labels", basins.shape, np.int32)
         written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
+        subvoxel = yield from _find_subvoxel(found, stages, notes)
         certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
         digest = yield from _wait_for(fingerprint, stages.slices)
     timing = stages.timer.timing()
@@ -214,6 +216,7 @@ def _segment(
         **connection,
         "merged_by": by,
         **thickness_totals(thickness),
+        **subvoxel,
         **({} if certainty is None else certainty.totals),
     }
     curve = {} if certainty is None else certainty.curve
@@ -289,6 +292,25 @@ def _find_thickness(
     if found.distance is not None:
         found.distance.close()
     return thickness
+
+
+def _find_subvoxel(
+    found: Segmented, stages: Stages, notes: list[Note]
+) -> Generator[Event, Any, dict[str, Any]]:
+    """Find the sub-voxel porosity if requested; a mask of the void has none."""
+    work = found.work
+    if not work.settings.subvoxel_porosity or work.volume.dtype == np.bool_:
+        return {}
+    assert found.phase is not None, "it was kept for this"
+    totals = yield from stages.run("sub-voxel", find_subvoxel(work, found.phase), 0.97)
+    if not totals:
+        text = (
+            "There is no sub-voxel porosity, because void or solid is nowhere thicker than two "
+            "voxels, so that its grey value was not found. Set it (void_grey, solid_grey)."
+        )
+        notes.append(Note(text, True, "result"))
+        yield notes[-1]
+    return totals
 
 
 def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, str]:

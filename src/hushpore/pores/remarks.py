@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.events import Note, Remedy
-from hushpore.base.formatting import readable_percent
+from hushpore.base.formatting import percent_digits, readable_grey, readable_percent
 from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
         _of_phases(result, settings),
         *remarks_on_exterior(result, bool(settings.sample_mask)),
         _of_small_pores(result),
+        _of_subvoxel(result),
         _of_intervals(result),
     ]
     return [note for note in found if note is not None]
@@ -90,6 +91,19 @@ def _of_phases(result: Mapping[str, Any], settings: PoreSettings) -> Note | None
     text = f"The image has only two values: {pore:g} was segmented as pore and {solid:g} as solid."
     swap = Remedy("Swap pores and solid", {"pores_are": opposite_phase(settings)})
     return Note(text, subject="result", remedy=swap)
+
+
+def _of_subvoxel(result: Mapping[str, Any]) -> Note | None:
+    porosity = result.get("subvoxel_porosity")
+    if porosity is None:
+        return None
+    greys = (f"{readable_grey(result[f'{phase}_grey'])} ({phase})" for phase in ("void", "solid"))
+    void = result["open_porosity"] + result["closed_porosity"]
+    text = (
+        f"The sub-voxel porosity is {percent_digits(porosity)} %, from the grey values "
+        f"{' and '.join(greys)}; by the threshold {percent_digits(void)} % are void."
+    )
+    return Note(text, subject="result")
 
 
 def _of_intervals(result: Mapping[str, Any]) -> Note | None:

@@ -32,6 +32,9 @@ _GREY_SETTINGS = (
     "local_window_by_slice",
     "sauvola_k",
     "pores_are",
+    "subvoxel_porosity",
+    "void_grey",
+    "solid_grey",
 )
 
 #: Merge height below which voxel steps in a surface split pores: the distance map of a ball on a
@@ -250,6 +253,31 @@ class PoreSettings(Settings):
         label="Geodesic tortuosity",
         more=True,
     )
+    subvoxel_porosity: bool = option(
+        False,
+        "Also compute the porosity from grey values, without a threshold: a voxel counts as void "
+        "by where its value lies between those of void and solid. Includes pores smaller than a "
+        "voxel.",
+        label="Sub-voxel porosity",
+        more=True,
+    )
+    void_grey: float | None = option(
+        None,
+        "Grey value of void for the sub-voxel porosity, for example of the air around the sample. "
+        "Default: the median of the void, away from its surface.",
+        label="Void grey value",
+        more=True,
+        none="from the scan",
+    )
+    solid_grey: float | None = option(
+        None,
+        "Grey value of solid without pores for the sub-voxel porosity, for example of a dense "
+        "grain. Default: the median of the solid, away from its surface, which misses pores that "
+        "are spread evenly in it.",
+        label="Solid grey value",
+        more=True,
+        none="from the scan",
+    )
     intervals: bool = option(
         False,
         "Uncertainty intervals (90 %) of porosity, number of pores and median diameter, and the "
@@ -298,7 +326,7 @@ class PoreSettings(Settings):
     @property
     def keeps_void(self) -> bool:
         """Whether the void is needed again after the pores are found."""
-        return bool(self.thickness_of) or self.intervals
+        return bool(self.thickness_of) or self.intervals or self.subvoxel_porosity
 
     @property
     def keeps_distance(self) -> bool:
@@ -372,6 +400,8 @@ class PoreSettings(Settings):
         unless(self.merging == "height", "merge_height merge_overlapping", why)
         why = "Not used: pores grow from the markers (Watershed markers)."
         unless(not self.markers, "merge_height merge_overlapping merging", why)
+        why = "Only used with Sub-voxel porosity."
+        unless(self.subvoxel_porosity, "void_grey solid_grey", why)
         if known.get("is_void"):
             why = "Not used: the layer is a mask of the void, without grey values."
             unless(False, " ".join(_GREY_SETTINGS), why)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNITS = {0: "", 1: "um", -1: "um^-1", -3: "um^-3"}
-EVERYTHING = PoreSettings(local_thickness="both", tortuosity=True, intervals=True)
+EVERYTHING = PoreSettings(
+    local_thickness="both", tortuosity=True, intervals=True, subvoxel_porosity=True
+)
 
 
 def lattice() -> Volume:

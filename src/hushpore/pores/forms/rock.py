@@ -114,6 +114,15 @@ ROCK = Form(
             "All void over sample volume; pores below the voxel size are not in it.", is_share=True,
         ),
         Entry(
+            "phi_g", "Sub-voxel porosity",
+            lambda f: f.total(
+                "subvoxel_porosity",
+                "Not measured. Switch on Sub-voxel porosity (--subvoxel-porosity).",
+            ),
+            "Mean over the sample of (s - g) / (s - v), with grey values g of voxels, v of void "
+            "and s of solid; includes pores below the voxel size.", is_share=True,
+        ),
+        Entry(
             "phi_c", "Connected porosity", lambda f: float(f.totals["open_porosity"]),
             "Void that is connected to a face of the volume, over sample volume.", is_share=True,
         ),

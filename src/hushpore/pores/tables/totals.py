@@ -82,6 +82,7 @@ TOTALS: list[Total] = [
     Total("porosity", "Porosity", is_share=True),
     Total("open_porosity", "Open porosity", is_share=True),
     Total("closed_porosity", "Closed porosity", is_share=True),
+    Total("subvoxel_porosity", "Sub-voxel porosity (from grey values)", is_share=True),
     Total("count", "Pores"),
     Total("throats", "Throats"),
     Total("median_diameter", "Median equivalent diameter (D50)", 1, is_compared=False),
@@ -129,6 +130,8 @@ TOTALS: list[Total] = [
     ),
     Total("merge_height", "Merge height (voxels)", is_compared=False),
     Total("threshold", "Threshold (grey value)", is_compared=False),
+    Total("void_grey", "Grey value of void", is_compared=False),
+    Total("solid_grey", "Grey value of solid", is_compared=False),
     *(
         Total(f"{name}_{end}", f"{title}, 90 % interval {word}", power, share, is_compared=False)
         for name, title, power, share in (
