@@ -39,6 +39,7 @@ BEHIND = {
     "denoise": ("denoising",),
     "segment_pores": ("pores",),
     "pores": ("pores",),
+    "measure_labels": ("pores",),
     "measure_phases": ("pores",),
     "sample_patches": ("patches",),
     "run_demo": ("denoising", "pores"),

@@ -19,7 +19,15 @@ from hushpore.base.volume import Volume
 if TYPE_CHECKING:
     from hushpore.denoising.trained_model import load_model
     from hushpore.io import read, read_all
-    from hushpore.jobs import denoise, measure_phases, run, sample_patches, segment_pores, start
+    from hushpore.jobs import (
+        denoise,
+        measure_labels,
+        measure_phases,
+        run,
+        sample_patches,
+        segment_pores,
+        start,
+    )
     from hushpore.runs.compare import compare
     from hushpore.runs.convert import convert
     from hushpore.runs.plots import export_plots
@@ -36,6 +44,7 @@ __all__ = [
     "export",
     "export_plots",
     "load_model",
+    "measure_labels",
     "measure_phases",
     "read",
     "read_all",
@@ -55,6 +64,7 @@ _LATER = {
     "export": "hushpore.runs.pore_result",
     "export_plots": "hushpore.runs.plots",
     "load_model": "hushpore.denoising.trained_model",
+    "measure_labels": "hushpore.jobs",
     "measure_phases": "hushpore.jobs",
     "run": "hushpore.jobs",
     "sample_patches": "hushpore.jobs",

@@ -81,7 +81,7 @@ def test_its_format_job_and_export_are_there(installed: Path) -> None:
 def test_a_broken_package_is_left_out_and_the_log_says_why(installed: Path) -> None:
     (installed / "hushpore_toy.py").write_text("raise ValueError('not today')")
     done = run("import hushpore.jobs; print(sorted(hushpore.jobs.JOBS))", installed)
-    assert done.stdout.strip() == "['denoise', 'patches', 'phases', 'pores']"
+    assert done.stdout.strip() == "['denoise', 'measure', 'patches', 'phases', 'pores']"
     assert "invert (hushpore.jobs) of hushpore-toy was left out: its import failed: not today" in (
         done.stderr
     )

@@ -41,7 +41,11 @@ def test_settings_may_be_an_object_a_mapping_or_left_out() -> None:
 @pytest.mark.parametrize(
     ("job", "settings", "words"),
     [
-        ("denoice", {}, "Unknown job 'denoice'. Available: denoise, pores, phases, patches"),
+        (
+            "denoice",
+            {},
+            "Unknown job 'denoice'. Available: denoise, pores, measure, phases, patches",
+        ),
         ("pores", {"tresh": 1}, "setting 'tresh' does not exist. Available: threshold"),
         (
             "pores",

@@ -188,15 +188,16 @@ class Timing:
 
 @dataclass(frozen=True)
 class Remedy:
-    """Settings with which a job can be run again, offered beside a note."""
+    """Settings with which a job can be run again, or another job, offered beside a note."""
 
     label: str  # text of the link, an imperative: ``"Exclude them"``
     settings: Mapping[str, Any]  # by their names
+    job: str = ""  # key of `hushpore.jobs.JOBS` of another job; empty for the same one
 
     @property
     def flags(self) -> str:
         """The settings as flags of the command line: ``--minimum-voxels 8``."""
-        words = []
+        words = [f"hushpore {self.job}"] if self.job else []
         for name, value in self.settings.items():
             flag = flag_of(name)
             if isinstance(value, bool):

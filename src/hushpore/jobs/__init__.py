@@ -201,6 +201,18 @@ JOBS = Registry("jobs", JobDescription, {
         report="hushpore.runs.report_page:pore_report",
         cluster="hushpore.cluster.segmenting:segment_on",
     ),
+    "measure": JobDescription(
+        "Measure labels",
+        "hushpore.pores.labelled.settings:MeasureSettings",
+        "hushpore.pores.labelled.job:measure_labels",
+        on_gpu=False,
+        purpose="Measures the pores in labels of another program, without a watershed.",
+        short_help="Measure labels made by another program.",
+        help="Measure the labels, the mask or the probability map in PATH, made by another "
+        "program.\n\nWrites tables, labels.tif, report.html and result.json.",
+        figures=(*(total.name for total in TOTALS), "exterior", "exterior_share", "unit"),
+        report="hushpore.runs.report_page:pore_report",
+    ),
     "phases": JobDescription(
         "Measure phases",
         "hushpore.pores.phases.settings:PhaseSettings",
@@ -240,7 +252,10 @@ JOBS = Registry("jobs", JobDescription, {
 CHAIN = ("denoise", "pores")
 
 #: The jobs of each batch command.
-BATCHES = {"batch": CHAIN, "batch-phases": ("denoise", "phases")}
+BATCHES = {"batch": CHAIN, "batch-phases": ("denoise", "phases"), "batch-measure": ("measure",)}
+
+#: The jobs whose result is labels and tables of pores.
+PORE_JOBS = ("pores", "measure")
 
 
 def check_chain(jobs: Sequence[str]) -> None:
@@ -442,6 +457,47 @@ def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **setti
     'Porosity 3.7 % (open 0.0 %, closed 3.7 %) · 1 pore · D50 3.72 px by number, 3.72 px by volume'
     """
     result: Pores = run("pores", volume, settings, device)
+    return result
+
+
+def measure_labels(volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any) -> Pores:
+    """Measure labels made by another program, without a threshold or a watershed.
+
+    Parameters
+    ----------
+    volume : Volume or array_like
+        2D or 3D labels, one whole number above 0 for each pore; or a mask, or a probability map
+        from 0 to 1, whose connected components are the pores.
+    device : str, optional
+        As for `denoise`; the job always runs on the CPU.
+    **settings
+        See `hushpore.pores.labelled.settings.MeasureSettings`; among them ``image`` (the scan, for
+        grey values), ``sample_mask`` and ``values`` (what the values are).
+
+    Returns
+    -------
+    Pores
+        As for `segment_pores`. Labels with gaps are renumbered; the column ``given_label`` has
+        their numbers.
+
+    Raises
+    ------
+    InputError
+        If the volume holds grey values, or a setting cannot be used.
+    MemoryLimitError
+        If the volume does not fit into memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> labels = np.zeros((8, 8, 8), np.uint8)
+    >>> labels[2:5, 2:5, 2:5], labels[5:7, 2:5, 2:5] = 1, 2
+    >>> found = hushpore.measure_labels(labels, values="labels")
+    >>> found.pores["num_voxels"].tolist(), len(found.throats)
+    ([27, 18], 1)
+    """
+    result: Pores = run("measure", volume, settings, device)
     return result
 
 

@@ -24,6 +24,7 @@ from hushpore.pores.gpu.device_benchmark import choose_faster
 from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.notes import warnings_of
 from hushpore.pores.numbering import (
+    excluded_basins,
     mark_basins,
     measured,
     merged_by,
@@ -63,7 +64,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.events import Event, Job, Timing
+    from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
+    from hushpore.pores.labelled.given import GivenLabels
     from hushpore.pores.numbering import (
         Marks,
     )
@@ -91,7 +94,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     The labels are the same on any number of threads. A void without any solid is one pore, of
     infinite inscribed diameter; a volume without void has none.
     """
-    _check(volume)
+    check_axes(volume)
     check_grey(volume, settings)
     stages = Stages(volume, backend.timer())
     notes: list[Note] = []
@@ -124,13 +127,13 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         if given.resident is not None and not backend.is_cuda:
             given.resident.release()
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
-        found = yield from _segment(work, backend, stages, notes)
+        found = yield from segment(work, backend, stages, notes)
     share = found.segmented.void.exterior_share
     for warning in warnings_of(volume, settings, exterior, share):
         notes.append(warning)
         yield warning
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
-    return _pores_of(found, settings, exterior, notes)
+    return pores_of(found, settings, exterior, notes)
 
 
 def segment_as_set(
@@ -143,9 +146,9 @@ def segment_as_set(
     stages, notes = Stages(volume, backend.timer()), list[Note]()
     slabs = slabs or plan_slabs(volume, settings)
     with open_work(volume, settings, slabs, backend, stages) as work:
-        found = yield from _segment(work, backend, stages, notes)
+        found = yield from segment(work, backend, stages, notes)
     around = Exterior(settings.exterior, settings.ball_radius)
-    return _pores_of(found, settings, around, notes)
+    return pores_of(found, settings, around, notes)
 
 
 @contextmanager
@@ -156,11 +159,12 @@ def open_work(
     backend: Backend,
     stages: Stages,
     padding: float | None = None,
+    labels: GivenLabels | None = None,
 ) -> Iterator[Work]:
     """Open the `Work` of a job, with its scratch folder and threads, for a ``with`` block."""
     with closing(Scratch(slabs.on_disk)) as scratch, KernelThreads(backend.threads) as threads:
         how = backend.choices, stages.timer, padding
-        yield Work(volume, settings, slabs, scratch, threads, *how)
+        yield Work(volume, settings, slabs, scratch, threads, *how, labels=labels)
 
 
 class _Found(NamedTuple):
@@ -177,22 +181,27 @@ class _Found(NamedTuple):
     digest: str
 
 
-def _segment(
-    work: Work, backend: Backend, stages: Stages, notes: list[Note]
+def segment(
+    work: Work, backend: Backend, stages: Stages, notes: list[Note], of: Any = None
 ) -> Generator[Event, Any, _Found]:
-    """Find the pores and measure them."""
+    """Find the pores and measure them.
+
+    `of`: values of the input, for its fingerprint; by default those of the volume.
+    """
     settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         fingerprint = None
-        if type(held(work.volume.data)) is np.ndarray:
+        data = work.volume.data if of is None else of
+        if type(held(data)) is np.ndarray:
             # start now: hashing takes one thread longer than a GPU takes for the whole job
-            fingerprint = at_end.enter_context(fingerprint_beside(work.volume.data))
+            fingerprint = at_end.enter_context(fingerprint_beside(data))
         found = yield from Pipeline(work, backend, stages, notes).run()
         work, basins, graph = found.work, found.basins, found.graph
         volume = work.volume
         if fingerprint is None:
-            fingerprint = at_end.enter_context(fingerprint_beside(volume.data))
+            data = volume.data if of is None else of
+            fingerprint = at_end.enter_context(fingerprint_beside(data))
         at_end.enter_context(arrays_apart() if is_noise(work, graph.count) else nullcontext())
         yield from stages.show(basins)
         numbering, by, marks = yield from _merge(found, stages)
@@ -224,16 +233,24 @@ def _segment(
     return _Found(found, device, labels, merged, totals, thickness, curve, timing, digest)
 
 
-def _pores_of(
-    all_found: _Found, given: PoreSettings, exterior: Exterior, notes: list[Note]
+def pores_of(
+    all_found: _Found,
+    given: Settings,
+    exterior: Exterior,
+    notes: list[Note],
+    job: str = "pores",
+    volume: Volume | None = None,
 ) -> Pores:
-    """Return the result, with the given settings in its record."""
+    """Return the result, with the given settings in its record.
+
+    `job`: key of `hushpore.jobs.JOBS`. `volume`: input; by default the volume of the work.
+    """
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
-    volume = found.work.volume
+    volume = volume or found.work.volume
     around = outside_totals(exterior, found.void.exterior_share)
     totals = totals_of(merged, volume, {**known, **around})
     how = given, device, timing, notes
-    provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
+    provenance = make_provenance(job, volume, *how, {"blake2b": digest})
     return Pores(
         labels=labels.array().reshape(volume.shape),
         **merged,
@@ -247,7 +264,7 @@ def _pores_of(
         _basins=found.basins,
         _slabs=found.work.slabs,
         _graph=found.graph,
-        _settings=given,
+        _settings=given if isinstance(given, PoreSettings) else found.work.settings,
         thickness=thickness,
         curve=curve,
     )
@@ -263,6 +280,10 @@ def _merge(
     """
     work, graph = found.work, found.graph
     settings, volume = work.settings, work.volume
+    if work.labels is not None:
+        excluded = excluded_basins(graph, settings, volume)
+        numbering = work.labels.numbering(graph, settings.minimum_voxels, excluded)
+        return numbering, {"labels": work.labels.count}, None
     markers = volume.auxiliary_of(settings, "markers")
     if markers is not None:
         with stages.timer.stage("labels"):
@@ -377,7 +398,7 @@ def _find_certainty(
     return sure
 
 
-def _check(volume: Volume) -> None:
+def check_axes(volume: Volume) -> None:
     """Raise InputError unless the axes and the shape of the volume allow segmentation."""
     if volume.axes not in SPATIAL_AXES:
         raise InputError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Note, Remedy
+from hushpore.pores.labelled.recognise import kind_of_values
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -25,7 +26,7 @@ def warnings_of(
     `settings`: as given by the user. `share`: fraction of the volume that was excluded.
     """
     unused = settings.unused_of_void() if volume.dtype == np.bool_ else {}
-    found = []
+    found = [*_warnings_of_values(volume, settings)]
     if unused:
         text = (
             f"{volume.name} is a boolean mask of the void (True is pore), so "
@@ -63,6 +64,24 @@ def warnings_of(
     return found + _warnings_of_air(settings, exterior, share)
 
 
+def _warnings_of_values(volume: Volume, settings: PoreSettings) -> list[Note]:
+    """Warn that values which look like labels or probabilities were segmented as grey values."""
+    kind = "" if volume.dtype == np.bool_ else kind_of_values(volume)
+    if kind == "labels":
+        text = (
+            f"The values of {volume.name} look like labels of another program (whole numbers in "
+            "regions of one value), but were segmented as grey values, which is usually wrong."
+        )
+        return [_warning(text, "Measure these labels", "measure")]
+    if kind == "probability" and settings.pores_are == "dark":
+        text = (
+            f"The values of {volume.name} look like probabilities (0 to 1), and low values were "
+            "segmented as pore. If they are probabilities of pores, high values are pores."
+        )
+        return [_warning(text, "Segment high values", pores_are="bright", threshold=0.5)]
+    return []
+
+
 def _warnings_of_air(settings: PoreSettings, exterior: Exterior, share: float) -> list[Note]:
     if settings.exterior != "auto" or exterior.treatment == "keep":
         return []
@@ -94,6 +113,6 @@ def _warnings_of_air(settings: PoreSettings, exterior: Exterior, share: float) -
     return found
 
 
-def _warning(text: str, label: str = "", **settings: Any) -> Note:
-    """Return a warning about the result, with the settings that answer it and their label."""
-    return Note(text, True, "result", Remedy(label, settings) if label else None)
+def _warning(text: str, label: str = "", job: str = "", **settings: Any) -> Note:
+    """Return a warning about the result, with the settings or the job that answer it."""
+    return Note(text, True, "result", Remedy(label, settings, job) if label else None)

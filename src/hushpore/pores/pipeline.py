@@ -256,7 +256,8 @@ class Pipeline:
             if phase.nbytes >= _WORTH_GIVING:
                 # the freed block may lie between used ones, so that malloc would keep it
                 give_back_freed()
-        unstitched = yield from run("basins", find_basins(work, distance), 0.6)
+        finding = find_basins if work.labels is None else work.labels.find
+        unstitched = yield from run("basins", finding(work, distance), 0.6)
         count = unstitched.found.count
         check_tables(work.volume, settings, slabs, count)
         # preview only stacks in host memory

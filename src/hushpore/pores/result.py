@@ -33,6 +33,7 @@ from hushpore.pores.remarks import remarks_of
 from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.tables.measures import (
+    OF_LABELS,
     pore_columns,
     surface_of,
     throat_columns,
@@ -293,7 +294,13 @@ class Pores:
             images |= {
                 f"{phase}_thickness": self.thickness_volume(phase) for phase in self.thickness
             }
-        return ResultFiles(images, tables, arrays={MERGING: self.merging_arrays})
+        arrays = {MERGING: self.merging_arrays} if self.can_remerge else {}
+        return ResultFiles(images, tables, arrays=arrays)
+
+    @property
+    def can_remerge(self) -> bool:
+        """Whether the pores are merged basins, and not labels of another program."""
+        return str(self.provenance["job"]) == "pores"
 
     @property
     def merge_height(self) -> ChosenHeight:
@@ -396,6 +403,9 @@ class Pores:
             ),
             "_throat_columns": throats,
         }
+        # columns of given labels, which have no unit of length
+        kept = {n: each for n, each in self._pore_columns.items() if n in OF_LABELS}
+        columns["_pore_columns"] |= kept
         ratio = float(spacing[0] / self.volume.spacing[0])
         result = resized_totals(self.provenance["result"], ratio, unit)
         columns["curve"] = resized_curve(self.curve, ratio, volume.n_spatial)
@@ -418,6 +428,8 @@ class Pores:
         return dataclasses.replace(self, **columns, volume=volume, provenance=provenance)
 
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
+        if not self.can_remerge:
+            raise InputError("Labels of another program are measured as they are, not merged.")
         if self._slabs.on_disk:
             check_disk(self._basins.nbytes)
         with closing(Scratch(self._slabs.on_disk)) as scratch, KernelThreads() as threads:

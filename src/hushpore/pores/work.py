@@ -34,8 +34,8 @@ NO_AIR = "No air was found around the sample: the rolling ball cannot enter at a
 
 #: Alternative to segmenting labels as grey values, appended to an error.
 _LABELS_AS_VOID = (
-    "; or, to count all labels as void and split it again, convert them to a boolean volume: "
-    "volume.replace(volume.array() != 0), or choose the labels layer in napari"
+    "; or measure the labels as they are with 'hushpore measure'; or, to count all labels as void "
+    "and split it again, convert them to a boolean volume: volume.replace(volume.array() != 0)"
 )
 
 
@@ -52,6 +52,7 @@ class Work:
     timer: StageTimer | None = None  # records how long reading is waited for
     padding: float | None = None  # grey value of the padding around the scan
     engine: Any = None  # `Engine` that processes slabs; by default on the CPU
+    labels: Any = None  # `GivenLabels` in place of a watershed
 
     def __post_init__(self) -> None:
         if self.engine is None:

@@ -17,6 +17,7 @@ from hushpore.base.formatting import (
     readable_percent,
     readable_unit,
 )
+from hushpore.jobs import PORE_JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,16 +125,17 @@ def methods_text(
         If the last job is not a segmentation of pores.
     """
     jobs = provenance["jobs"]
-    if jobs[-1]["job"] != "pores":
+    if jobs[-1]["job"] not in PORE_JOBS:
         raise InputError("The methods paragraph is that of a pore result; this is another one.")
     made = jobs[-1]
     writer = _Writer()
     for sentences in (
         _scan(jobs[0], provenance.get("source") or {}),
         *(_denoising(job, writer) for job in jobs[:-1] if job["job"] == "denoise"),
-        _threshold(made, writer),
+        *([_labels(made)] if made["job"] == "measure" else [_threshold(made, writer)]),
         _exterior(made),
-        _splitting(made, writer),
+        *([] if made["job"] == "measure" else [_splitting(made, writer)]),
+        _excluded(made),
         _counts(made, touches_border),
         _measures(made, writer),
         _uncertainty(made),
@@ -215,6 +217,10 @@ def _threshold(job: Mapping[str, Any], writer: _Writer) -> Iterator[str]:
         yield f"Only {settings['pore_type']} void was analysed."
 
 
+def _labels(job: Mapping[str, Any]) -> Iterator[str]:
+    yield "Pores were segmented with another program and measured as labelled."
+
+
 def _exterior(job: Mapping[str, Any]) -> Iterator[str]:
     settings, found = job["settings"], job["result"]
     share = found.get("exterior_share", 0.0)
@@ -244,6 +250,10 @@ def _splitting(job: Mapping[str, Any], writer: _Writer) -> Iterator[str]:
             f"{start}; basins were merged if the radius of the neck was less than {height:.2g} "
             f"voxels ({chosen}) below that of the smaller pore."
         )
+
+
+def _excluded(job: Mapping[str, Any]) -> Iterator[str]:
+    settings = job["settings"]
     least, edge = settings["minimum_voxels"], settings["edge_pores"]
     if least > 1:
         yield f"Pores of fewer than {least} voxels were excluded."
@@ -303,6 +313,9 @@ def _unknown(job: Mapping[str, Any]) -> Iterator[str]:
     """Yield what this record could hold, and does not."""
     if job["input"]["unit"] == "pixel":
         yield "Voxel size (--voxel-size)."
+    if job["job"] == "measure":
+        yield "How the labels were made."
+        return
     if not isinstance(job["settings"]["threshold"], str):
         yield "Why the threshold was set to this value."
     if "porosity_low" not in job["result"]:

@@ -14,6 +14,7 @@ from hushpore.io import describe
 from hushpore.io.export import PoreResult
 from hushpore.io.output_target import check_target, require_apart
 from hushpore.io.registry import exporter_by_ending, exporters_of
+from hushpore.jobs import PORE_JOBS
 from hushpore.runs.result_folder import read_provenance
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def open_result(given: ResultLike | Phases) -> PoreResult:
     path = Path(given).expanduser()
     provenance = read_provenance(path)
     folder = path if path.is_dir() else path.parent
-    made = [job for job in provenance.get("jobs", []) if job.get("job") == "pores"]
+    made = [job for job in provenance.get("jobs", []) if job.get("job") in PORE_JOBS]
     needed = [folder / "pores.csv", folder / "throats.csv", labels_file(folder)]
     missing = [file.name for file in needed if not file.exists()]
     if missing or not made:

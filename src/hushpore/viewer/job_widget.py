@@ -61,7 +61,7 @@ from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
 from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from napari.layers import Layer
 
@@ -486,9 +486,19 @@ class JobWidget(WorkerContainer):
             self._show_problem(explain(error))
 
     def _apply(self, remedy: Remedy) -> None:
-        """Run again with the settings of a remedy."""
+        """Run again with the settings of a remedy, or open the widget of another job."""
+        if remedy.job:
+            self._open_job(remedy.job, remedy.settings)
+            return
         self.form.update(dict(remedy.settings))
         self._try_to_run()
+
+    def _open_job(self, job: str, settings: Mapping[str, Any]) -> None:
+        """Open the widget of another job with the chosen layer and some settings."""
+        opened = open_beside(self.native, self._viewer, jobs.JOBS[job].title)
+        if (layer := self.layer.value) is not None and opened.accepts(layer):
+            opened.layer.value = layer
+        opened.form.update(dict(settings))
 
     def _follow(self, target: str) -> None:
         shown = [layer for layer in self._made if layer in self._viewer.layers]

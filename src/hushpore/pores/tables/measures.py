@@ -335,9 +335,20 @@ THROATS: list[Measure[ThroatSums]] = [
 ]
 
 
+#: Columns that only the measurement of given labels has, in the table of pores, by name.
+OF_LABELS: dict[str, Measure[Any]] = {
+    name: _each(name, 0, meaning, np.asarray)
+    for name, meaning in {
+        "given_label": "Number of the pore in the measured labels, if they were renumbered.",
+        "mean_grey": "Mean grey value of the scan in the pore.",
+        "grey_deviation": "Standard deviation of the grey values of the scan in the pore.",
+    }.items()
+}
+
+
 def measure_of(column: str, table: Sequence[Measure[Any]] = PORES) -> Measure[Any]:
     """Return the measure of a column; an unknown column has no unit and no meaning."""
-    known = (each for each in table if each.name == column)
+    known = (each for each in (*table, *OF_LABELS.values()) if each.name == column)
     return next(known, _each(column, 0, "", np.asarray))
 
 

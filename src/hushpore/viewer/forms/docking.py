@@ -28,12 +28,13 @@ def dock_of(widget: QWidget | None) -> QDockWidget | None:
     return widget
 
 
-def open_beside(widget: QWidget, viewer: Any, name: str) -> None:
-    """Open another widget of hushpore, as a tab if it is docked at the same side."""
-    dock, _ = viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
+def open_beside(widget: QWidget, viewer: Any, name: str) -> Any:
+    """Open and return another widget of hushpore, as a tab if it is docked at the same side."""
+    dock, opened = viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
     dock.show()
     dock.raise_()
     QTimer.singleShot(0, partial(stay_in_front, widget, dock))
+    return opened
 
 
 def stay_in_front(widget: QWidget, opened: QDockWidget) -> None:

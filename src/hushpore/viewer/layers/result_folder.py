@@ -17,7 +17,7 @@ from hushpore.base.safe_text import read_text
 from hushpore.io import describe
 from hushpore.io.input_limits import limits_for
 from hushpore.io.output_target import PROVENANCE
-from hushpore.jobs import JOBS
+from hushpore.jobs import JOBS, PORE_JOBS
 from hushpore.pores.phases.result import Phases
 from hushpore.pores.result import MERGING, thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
@@ -74,7 +74,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     jobs = jobs_in(record)
     files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS, REV)}
     tables = {name: read_result_table(each) for name, each in files.items() if each.is_file()}
-    made = [job for job in jobs if job.get("job") == "pores"]
+    made = [job for job in jobs if job.get("job") in PORE_JOBS]
     provenance = made[-1] if made else {}
     values: Any = volume.data if in_blocks else volume.array()
     labels = volume.replace(values, name=name)
@@ -126,7 +126,7 @@ def thickness_from_result(volume: Volume) -> LayerData | None:
     folder, phase = folder_of(volume), _THICKNESSES[volume.name]
     table = read_result_table(folder / f"{THICKNESS}.csv")
     largest = float(table.loc[table["phase"] == phase, "thickness_to"].max())
-    made = [job for job in jobs_in(folder / PROVENANCE) if job.get("job") == "pores"]
+    made = [job for job in jobs_in(folder / PROVENANCE) if job.get("job") in PORE_JOBS]
     if not made or not math.isfinite(largest):
         return None
     named = volume.replace(volume.data, name=f"{folder.name} {thickness_title(phase)}")

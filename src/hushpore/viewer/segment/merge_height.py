@@ -147,6 +147,8 @@ class MergeHeight(QWidget):
         """Use the result of the active layer, if it has one, and update the name of the layer."""
         active = self._viewer.layers.selection.active
         result = None if active is None else result_of(active)
+        if result is not None and not result.can_remerge:
+            result = None
         if result is not None and result is not self._result:
             self._take(unwrapped(active), result)
         if self.layer is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from napari.layers import Image, Labels
@@ -38,6 +38,10 @@ POLL_INTERVAL = 250
 _SERIES = {"t": "time points", "c": "channels"}
 
 
+#: Link in the line about labels, which opens the widget that measures them.
+_MEASURE = "Measure these labels"
+
+
 class PoresWidget(JobWidget):
     """Segments the pores of an image; the result is a labels layer with a table.
 
@@ -46,6 +50,7 @@ class PoresWidget(JobWidget):
 
     job = "pores"
     next_step = (RESULTS, "Open results table")
+    fact_links: ClassVar[dict[str, str]] = {_MEASURE: "measure"}
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -106,8 +111,14 @@ class PoresWidget(JobWidget):
                 f"has {series}. Right-click the layer, choose 'Split Stack', and use one of them."
             )
         if isinstance(self.layer.value, Labels):
-            return f"{volume.facts} · all labels count as void and are split again"
+            return f"{volume.facts} · all labels count as void and are split again. {_MEASURE}"
         return super().facts(volume)
+
+    def _follow(self, target: str) -> None:
+        if target == "measure":
+            self._open_job("measure", {})
+        else:
+            super()._follow(target)
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         """Show the result, and shade the equally plausible thresholds."""

@@ -1,0 +1,1 @@
+"""Measurement of labels, masks and probability maps of another program."""

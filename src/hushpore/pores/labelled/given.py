@@ -1,0 +1,108 @@
+"""Labels of another program in place of watershed basins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.parallel import kernel
+from hushpore.pores.slab_steps import UnstitchedBasins
+from hushpore.pores.watershed.basins import apply_labels
+from hushpore.pores.watershed.merging import Numbering
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.pores.engine import Pass
+    from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.slabs import Stack
+    from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.work import Work
+
+
+class GivenLabels:
+    """Labels that take the place of the basins of a watershed, one basin for each label.
+
+    `stack`: (z, y, x), int32: labels 1 to n, 0 in the solid; basins afterwards. `count`: n. The
+    basins are numbered by their peaks, as those of a watershed; `label_of` holds their labels.
+    """
+
+    def __init__(self, stack: Stack, count: int) -> None:
+        self.stack, self.count = stack, count
+        # (basins + 1,), int32: label of each basin
+        self.label_of: npt.NDArray[np.int32] = np.arange(count + 1, dtype=np.int32)
+        # (pores,), int32: labels that became pores
+        self.kept: npt.NDArray[np.int32] = self.label_of[1:]
+
+    def relabel_exits(
+        self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
+    ) -> None:
+        """Do nothing: labels do not have exits, unlike `Watershed`."""
+
+    def find(self, work: Work, distance: Stack) -> Pass[UnstitchedBasins]:
+        """Find the peak of each label and number the labels by their peaks.
+
+        Voxels without distance, outside the sample, are cleared.
+        """
+        plane, depth = int(np.prod(work.shape[1:])), work.slabs.depth
+        peak = np.full(self.count + 1, -1, np.int64)
+        highest = np.zeros(self.count + 1, np.float32)
+        for first, last in work.slabs:
+            part = self.stack.read(first, last)
+            heights = distance.read(first, last).reshape(-1)
+            _find_peaks(part.reshape(-1), heights, first * plane, peak, highest)
+            self.stack.write(first, part)
+            yield 0.5 * last / depth
+        kept = np.flatnonzero(peak >= 0)
+        order = kept[np.argsort(peak[kept], kind="stable")]
+        basin_of = np.zeros(self.count + 1, np.int32)
+        basin_of[order] = np.arange(1, order.size + 1)
+        self.label_of = np.concatenate([[0], order]).astype(np.int32)
+        self.count = order.size
+        for first, last in work.slabs:
+            part = self.stack.read(first, last)
+            self.stack.write(first, apply_labels(part, basin_of, work.threads))
+            yield 0.5 + 0.5 * last / depth
+        found: Any = self
+        return UnstitchedBasins(self.stack, found, peak[order])
+
+    def numbering(
+        self,
+        graph: BasinGraph,
+        minimum_voxels: int,
+        excluded: npt.NDArray[np.bool_] | None,
+    ) -> Numbering:
+        """Number the pores from 1 in the order of the given labels.
+
+        `minimum_voxels`, `excluded`: as for `hushpore.pores.watershed.merging.number_pores`.
+        """
+        keeps = graph.voxels >= minimum_voxels
+        if excluded is not None:
+            keeps &= ~excluded
+        keeps[0] = False
+        basins = np.flatnonzero(keeps)
+        root = basins[np.argsort(self.label_of[basins])].astype(np.int32)
+        label = np.zeros(graph.count + 1, np.int32)
+        label[root] = np.arange(1, root.size + 1)
+        self.kept = self.label_of[root]
+        return Numbering(label, root)
+
+
+@kernel
+def _find_peaks(
+    labels: npt.NDArray[np.int32],
+    distance: npt.NDArray[np.float32],
+    offset: int,
+    peak: npt.NDArray[np.int64],
+    highest: npt.NDArray[np.float32],
+) -> None:
+    """Find the first voxel with the largest distance of each label, in place."""
+    for i in range(labels.size):
+        label = labels[i]
+        if label > 0:
+            if distance[i] > highest[label]:
+                highest[label] = distance[i]
+                peak[label] = offset + i
+            elif distance[i] <= 0:
+                labels[i] = 0

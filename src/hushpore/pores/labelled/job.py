@@ -1,0 +1,261 @@
+"""The measurement of labels made by another program, as a job."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.events import Note, Progress
+from hushpore.base.volume import Volume
+from hushpore.device.backend import Backend
+from hushpore.pores.job import check_axes, open_work, pores_of, prepare, segment, warm_up_kind
+from hushpore.pores.labelled.given import GivenLabels
+from hushpore.pores.labelled.recognise import kind_of_values
+from hushpore.pores.memory_plan import plan_slabs
+from hushpore.pores.pipeline import Stages
+from hushpore.pores.slabs import Scratch
+from hushpore.pores.void.exterior import Exterior
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+
+    from hushpore.base.events import Event, Job
+    from hushpore.pores.engine import Pass
+    from hushpore.pores.labelled.recognise import Kind
+    from hushpore.pores.labelled.settings import MeasureSettings
+    from hushpore.pores.result import Pores
+    from hushpore.pores.slabs import Slabs, Stack
+
+#: Values that are counted by `numpy.bincount`; larger ones are sorted.
+_COUNTED = 1 << 24
+
+
+def measure_labels(volume: Volume, settings: MeasureSettings, backend: Backend) -> Job:
+    """Measure labels of another program as pores, without a threshold or a watershed.
+
+    `volume`: 2D or 3D labels, one whole number above 0 for each pore; or a mask or a probability
+    map, whose connected components are the pores. `backend`: ignored apart from its timer; the job
+    runs on the CPU.
+    Yields: Progress, Timing, Note, Preview ("labels").
+    Returns: `Pores`, as `hushpore.pores.job.segment_pores`. Its labels are those of the volume,
+    numbered from 1 without gaps.
+    Raises InputError if the volume has leading axes, is empty, or holds grey values;
+    MemoryLimitError if it does not fit into memory.
+    """
+    check_axes(volume)
+    kind = _kind_of(volume, settings)
+    volume = _with_voxel_size_of_scan(volume, settings)
+    stages, notes = Stages(volume, backend.timer()), list[Note]()
+    how = settings.of_pores()
+    slabs = plan_slabs(volume, how)
+    yield from stages.prepare(prepare(warm_up_kind(how, True, slabs.on_disk)))
+    given, values = yield from _read(volume, settings, kind, slabs, stages)
+    for note in _notes(volume, kind, given.count, values, settings):
+        notes.append(note)
+        yield note
+    void = volume.replace(_void_of(given.stack, volume, slabs))
+    host = Backend(threads=backend.threads)
+    around = Exterior("keep", how.ball_radius)
+    with open_work(void, how, slabs, host, stages, labels=given) as work:
+        found = yield from segment(work, host, stages, notes, of=volume.data)
+    result = pores_of(found, settings, around, notes, "measure", volume)
+    columns = yield from _further_columns(result, values[given.kept - 1], settings, slabs, stages)
+    yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
+    return dataclasses.replace(result, _pore_columns={**result._pore_columns, **columns})
+
+
+def _kind_of(volume: Volume, settings: MeasureSettings) -> Kind:
+    """Return how the values become pores; raise InputError if they cannot."""
+    if settings.values != "auto":
+        return cast("Kind", settings.values)
+    if volume.holds_labels and volume.dtype != np.bool_:
+        return "labels"
+    kind: Kind = kind_of_values(volume)
+    if not kind:
+        raise InputError(
+            f"{volume.name} seems to hold grey values, but labels are needed: whole numbers, one "
+            "for each pore; a mask of two values; or probabilities from 0 to 1. Segment a scan "
+            "with 'hushpore pores'. If the values are labels all the same, set values='labels'."
+        )
+    return kind
+
+
+def _with_voxel_size_of_scan(volume: Volume, settings: MeasureSettings) -> Volume:
+    """Return labels without a voxel size with that of the scan."""
+    scan = volume.auxiliary.get(settings.image)
+    if settings.image:
+        # raises an error if the shapes differ
+        volume.auxiliary_of(settings, "image")
+    if volume.unit != "pixel" or not isinstance(scan, Volume) or scan.unit == "pixel":
+        return volume
+    return volume.replace(
+        volume.data, spacing=scan.spacing, unit=scan.unit, origin=scan.origin,
+        notes=[*volume.notes, f"The voxel size, {scan.size_in_words}, is that of {scan.name}."],
+    )  # fmt: skip
+
+
+def _read(
+    volume: Volume, settings: MeasureSettings, kind: Kind, slabs: Slabs, stages: Stages
+) -> Generator[Event, Any, tuple[GivenLabels, npt.NDArray[Any]]]:
+    """Read the labels into a stack, numbered from 1 without gaps.
+
+    Returns: the labels, and the value of each (n,); for a mask 1 to n.
+    """
+    shape = (1,) * (3 - volume.n_spatial) + volume.shape
+    # the stack outlives the job as the basins of the result
+    with closing(Scratch(slabs.on_disk)) as scratch:
+        stack = scratch.stack("basins", shape, np.int32)
+    if kind == "labels":
+        values = yield from stages.run("reading", _distinct(volume, slabs), 0.05)
+        yield from stages.run("reading", _number(volume, slabs, values, stack), 0.1)
+        return GivenLabels(stack, values.size), values
+    if slabs.on_disk:
+        raise MemoryLimitError(
+            f"The connected components of {volume.name} are found in memory, where it does not "
+            "fit. Crop it or bin it, or number its components with another program."
+        )
+    with stages.timer.stage("reading"):
+        count = _number_components(volume, settings, kind, stack)
+    return GivenLabels(stack, count), np.arange(1, count + 1)
+
+
+def _part(volume: Volume, first: int, last: int) -> npt.NDArray[Any]:
+    """Return slices of labels (z, y, x); raise InputError unless they are whole numbers from 0."""
+    data: Any = volume.data if volume.n_spatial == 3 else np.asarray(volume.data)[None]
+    part = np.asarray(data[first:last])
+    if part.dtype.kind == "f" and not (np.isfinite(part).all() and (part == np.rint(part)).all()):
+        raise InputError(
+            f"Labels must be whole numbers, but {volume.name} contains fractions. For a "
+            "probability map, set values='probability'."
+        )
+    if part.dtype.kind != "u" and part.size and part.min() < 0:
+        raise InputError(
+            f"Labels must be 0 or above, but {volume.name} contains {part.min():g}. Set negative "
+            "values to 0."
+        )
+    return part.astype(np.int64) if part.dtype.kind in "bf" else part
+
+
+def _distinct(volume: Volume, slabs: Slabs) -> Pass[npt.NDArray[Any]]:
+    """Return the labels above 0, ascending."""
+    found: npt.NDArray[Any] = np.zeros(0, np.int64)
+    for first, last in slabs:
+        part = _part(volume, first, last)
+        if part.size and int(part.max()) < _COUNTED:
+            own = np.flatnonzero(np.bincount(part.reshape(-1)))
+        else:
+            own = np.unique(part)
+        found = np.union1d(found, own)
+        yield last / slabs.depth
+    return found[found > 0]
+
+
+def _number(volume: Volume, slabs: Slabs, values: npt.NDArray[Any], stack: Stack) -> Pass[None]:
+    """Write the rank of each label among all, from 1."""
+    known = np.concatenate([np.zeros(1, values.dtype), values])
+    by_value = int(known[-1]) < _COUNTED
+    if by_value:
+        rank = np.zeros(int(known[-1]) + 1, np.int32)
+        rank[known.astype(np.int64)] = np.arange(known.size)
+    for first, last in slabs:
+        part = _part(volume, first, last)
+        stack.write(
+            first, rank[part] if by_value else np.searchsorted(known, part).astype(np.int32)
+        )
+        yield last / slabs.depth
+
+
+def _number_components(volume: Volume, settings: MeasureSettings, kind: Kind, stack: Stack) -> int:
+    """Write the connected components of a mask or a probability map; returns their number."""
+    from scipy import ndimage
+
+    values = volume.array()
+    if kind == "probability":
+        inside = values >= max(settings.probability_level, np.finfo(np.float32).tiny)
+    else:
+        inside = values > 0
+    edge = 1 if settings.connectivity == "faces" else volume.n_spatial
+    near = ndimage.generate_binary_structure(volume.n_spatial, edge)
+    return int(ndimage.label(inside, near, stack.array().reshape(volume.shape)))
+
+
+class _Void:
+    """The labelled voxels of a stack in temporary files, as a lazy boolean array."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack, self.shape, self.dtype = stack, stack.shape, np.dtype(np.bool_)
+        self.ndim = len(self.shape)
+
+    def __getitem__(self, key: slice) -> npt.NDArray[np.bool_]:
+        first, last, _ = key.indices(self.shape[0])
+        void: npt.NDArray[np.bool_] = self._stack.read(first, last) != 0
+        return void
+
+
+def _void_of(stack: Stack, volume: Volume, slabs: Slabs) -> Any:
+    """Return the labelled voxels as booleans in the shape of the volume."""
+    if slabs.on_disk and volume.n_spatial == 3:
+        return _Void(stack)
+    return (stack.array() != 0).reshape(volume.shape)
+
+
+def _further_columns(
+    result: Pores, label: npt.NDArray[Any], settings: MeasureSettings, slabs: Slabs, stages: Stages
+) -> Generator[Event, Any, dict[str, npt.NDArray[Any]]]:
+    """Return the given label of each pore if it is not its own, and its grey values."""
+    columns: dict[str, npt.NDArray[Any]] = {}
+    if not np.array_equal(label, result._pore_columns["label"]):
+        columns["given_label"] = label
+    scan = result.volume.auxiliary_of(settings, "image")
+    if scan is not None:
+        labels = result.labels.reshape((1,) * (3 - result.labels.ndim) + result.labels.shape)
+        summing = _grey_columns(scan, labels, label.size, slabs)
+        columns |= yield from stages.run("measuring", summing, 1.0)
+    return columns
+
+
+def _grey_columns(
+    scan: Any, labels: npt.NDArray[np.int32], count: int, slabs: Slabs
+) -> Pass[dict[str, npt.NDArray[Any]]]:
+    """Return the mean and the standard deviation of the grey values of each pore."""
+    voxels, sums, squares = (np.zeros(count + 1) for _ in range(3))
+    is_stack = len(scan.shape) == 3
+    # relative to one grey value, so that squares do not lose digits
+    middle = float(np.asarray(scan[:1]).mean())
+    for first, last in slabs:
+        own = labels[first:last].reshape(-1)
+        part = np.asarray(scan[first:last] if is_stack else scan)
+        grey = part.reshape(-1).astype(np.float64) - middle
+        voxels += np.bincount(own, minlength=count + 1)
+        sums += np.bincount(own, grey, count + 1)
+        squares += np.bincount(own, grey * grey, count + 1)
+        yield last / slabs.depth
+    mean = sums[1:] / voxels[1:]
+    variance = np.maximum(squares[1:] / voxels[1:] - mean**2, 0)
+    return {"mean_grey": middle + mean, "grey_deviation": np.sqrt(variance)}
+
+
+def _notes(
+    volume: Volume, kind: Kind, count: int, values: npt.NDArray[Any], settings: MeasureSettings
+) -> list[Note]:
+    """Return what was measured as a pore, and that labels were renumbered."""
+    if kind == "labels":
+        if not count or values[-1] == count:
+            return []
+        text = (
+            f"The {count:,} labels have numbers up to {values[-1]:,}. They were renumbered 1 to "
+            f"{count:,}; the column given_label has the numbers of {volume.name}."
+        )
+        return [Note(text, subject="result")]
+    what = {
+        "mask": "the values above 0",
+        "probability": f"probabilities from {settings.probability_level:g}",
+    }[kind]
+    text = f"Each connected component of {what} was measured as one pore."
+    return [Note(text, subject="result")]

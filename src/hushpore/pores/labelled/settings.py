@@ -1,0 +1,86 @@
+"""Settings of the measurement of labels made by another program."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.settings import Settings, option
+from hushpore.pores.settings import PoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Settings that mean the same as in the pore segmentation.
+_SHARED = {field.name: field for field in fields(PoreSettings)}
+
+
+def _shared(name: str) -> Any:
+    """Declare a setting as the pore segmentation has it."""
+    return copy.copy(_SHARED[name])
+
+
+@dataclass(frozen=True)
+class MeasureSettings(Settings):
+    """How to measure labels made by another program."""
+
+    image: str = option(
+        "",
+        "Scan from which the labels were made, of the same shape: adds the mean and standard "
+        "deviation of the grey values of each pore. Labels without a voxel size get that of the "
+        "scan.",
+        label="Scan",
+        auxiliary=("scan",),
+    )
+    values: str = option(
+        "auto",
+        "How values become pores. auto: recognised from the values; labels: each whole number "
+        "above 0 is one pore; mask: each connected component of the values above 0 is one pore; "
+        "probability: each connected component at or above the probability level is one pore.",
+        label="Values are",
+        choices=("auto", "labels", "mask", "probability"),
+        choice_labels=("Recognised", "Labels", "Mask", "Probabilities"),
+    )
+    probability_level: float = option(
+        0.5,
+        "Probability from which a voxel of a probability map counts as pore.",
+        label="Probability level",
+        minimum=0,
+        maximum=1,
+        step=0.05,
+        more=True,
+    )
+    sample_mask: str = option(
+        "",
+        "Labels or a mask, above 0 inside the sample: pores outside it are not counted, and "
+        "porosity is a fraction of the sample. Default: the whole volume is the sample.",
+        label="Sample mask",
+        auxiliary=("labels",),
+    )
+    minimum_voxels: int = option(
+        1,
+        "Exclude pores of fewer voxels.",
+        label="Minimum pore size",
+        unit="voxels",
+        minimum=1,
+    )
+    minimum_shape_voxels: int = _shared("minimum_shape_voxels")
+    edge_pores: str = _shared("edge_pores")
+    connectivity: str = _shared("connectivity")
+    border_is_solid: bool = _shared("border_is_solid")
+    local_thickness: str = _shared("local_thickness")
+    tortuosity: bool = _shared("tortuosity")
+    report_form: str = _shared("report_form")
+    memory_budget: float | None = _shared("memory_budget")
+
+    def of_pores(self) -> PoreSettings:
+        """Return the settings of a pore segmentation with the same measurements."""
+        given = {name: value for name, value in self.to_dict().items() if name in _SHARED}
+        return PoreSettings(**given, exterior="keep", merge_overlapping=False)
+
+    def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return why settings have no effect, by name."""
+        if self.values in ("auto", "probability"):
+            return {}
+        return {"probability_level": "Only used with Values are = Probabilities."}
