@@ -67,6 +67,7 @@ def test_every_job_takes_arrays_and_volumes_and_tells_progress_that_never_falls(
     quick: dict[str, dict[str, object]] = {
         "denoise": {"steps": 2, "patch_size": 16, "batch_size": 2},
         "patches": {"patch_size": 16},
+        "measure": {"values": "labels"},
     }
     for given in (image, Volume(image, spacing=(2, 1, 1), unit="mm")):
         events: list[object] = []

@@ -129,7 +129,9 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
         found = yield from segment(work, backend, stages, notes)
     share = found.segmented.void.exterior_share
-    for warning in warnings_of(volume, settings, exterior, share):
+    # its values are in memory if they were read
+    read = found.segmented.work.volume
+    for warning in warnings_of(read, settings, exterior, share):
         notes.append(warning)
         yield warning
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)

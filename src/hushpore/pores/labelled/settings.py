@@ -30,7 +30,7 @@ class MeasureSettings(Settings):
         "Scan from which the labels were made, of the same shape: adds the mean and standard "
         "deviation of the grey values of each pore. Labels without a voxel size get that of the "
         "scan.",
-        label="Scan",
+        label="Scan image",
         auxiliary=("scan",),
     )
     values: str = option(
