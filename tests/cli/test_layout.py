@@ -204,3 +204,32 @@ def test_a_batch_reads_raw_files_and_folders_of_pictures(tmp_path, scan):
     assert made["input"]["scanner"] == {"voltage_kv": 80, "filter": "Al 0.5 mm"}
     page = (tmp_path / "more" / "slices" / "report.html").read_text(encoding="utf-8")
     assert "voltage 80 kV, filter Al 0.5 mm" in page
+
+
+@pytest.mark.parametrize("pores_are", ["dark", "bright"])
+def test_flatten_is_in_the_record_and_rerun_repeats_it(tmp_path, pores_are):
+    z, y, x = np.indices((40, 48, 48))
+    pores = (z % 12 - 6) ** 2 + (y % 12 - 6) ** 2 + (x % 12 - 6) ** 2 <= 9
+    noise = np.random.default_rng(0).normal(0, 300, z.shape)
+    values = 20000.0 - 10000 * pores
+    values = values * (1 + 0.004 * x) + noise if pores_are == "dark" else 45000 - values - 100 * x
+    path = write_image(
+        tmp_path / "scan.tif", Volume(values.astype(np.uint16), spacing=5, unit="um"), provenance={}
+    )
+    flags = ["--flatten", "--pores-are", pores_are, "--threshold", "otsu"]
+    code, said = run("pores", path, "-o", tmp_path / "result", *flags)
+    assert code == 0, said
+    record = json.loads((tmp_path / "result" / "result.json").read_text())
+    assert record["source"]["flatten"] == ("bright" if pores_are == "dark" else "dark")
+    assert "Flattened: the grey value of the solid drifted by" in said
+    code, said = run("rerun", tmp_path / "result", "-o", tmp_path / "again")
+    assert code == 0, said
+    code, said = run("convert", path, tmp_path / "flat.ome.zarr", "--flatten")
+    assert code == 0, said
+    code, said = run("batch", path, "-o", tmp_path / "batch", "--no-denoise", *flags)
+    assert code == 0, said
+    one, other = (
+        pd.read_csv(each)
+        for each in (tmp_path / "result" / "totals.csv", tmp_path / "batch" / "scan" / "totals.csv")
+    )
+    pd.testing.assert_frame_equal(one, other)

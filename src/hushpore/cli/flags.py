@@ -22,6 +22,7 @@ _OWN = "Options"
 _FILES = (
     ("resample", "Resample the stack", "Use --resample"),
     ("axes", "axes='zyx'", "--axes zyx"),
+    ("flatten", "Flatten the scan", "Flatten the scan (--flatten)"),
     ("overwrite", "allow overwriting", "use --overwrite"),
     ("series", "series=", "--series"),
     ("trust", "trust=True", "--trust"),
@@ -155,9 +156,12 @@ def layout_flags(command: Any) -> Any:
 
 
 def layout_of(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the flags of `layout_flags`, as fields of a `ScanRecipe`."""
+    """Pick the flags of `layout_flags` and ``--flatten``, as fields of a `ScanRecipe`."""
     names = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin")
-    return {name: flags[name] for name in names}
+    found = {name: flags[name] for name in names}
+    if flags.get("flatten"):
+        found["flatten"] = "dark" if flags.get("pores_are") == "bright" else "bright"
+    return found
 
 
 def reading_flags(command: Any) -> Any:
@@ -168,6 +172,11 @@ def reading_flags(command: Any) -> Any:
             "--voxel-size", default="", metavar="SIZE",
             help="Voxel size, if the file gives none or a wrong one: 15.4um, or as z,y,x: "
             "5,0.49,0.49mm.",
+        ),
+        click.option(
+            "--flatten", flag_value="bright", default="",
+            help="Remove drift and cupping (beam hardening) of the grey value of the solid, after "
+            "cropping and binning.",
         ),
         layout_flags,
         click.option(

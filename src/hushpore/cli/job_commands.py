@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import sys
@@ -278,7 +279,8 @@ def _run(
 def _check_unread(job: str, source: ScanRecipe, settings: Settings) -> None:
     """Run the checks of the job before the scan is read, which can take minutes."""
     if check := JOBS[job].check:
-        load(check)(source.describe(), settings)
+        # the field of flattening is fitted to values, which the checks do not need
+        load(check)(dataclasses.replace(source, flatten="").describe(), settings)
 
 
 def _check_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settings) -> None:

@@ -43,7 +43,7 @@ class Crop(DiskArray):
         self.chunks = getattr(base, "chunks", None)
 
     def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
-        ranges, within = _ranges(keys, self.shape)
+        ranges, within = needed_ranges(keys, self.shape)
         moved = [
             slice(start + low, start + high)
             for start, (low, high) in zip(self._starts, ranges, strict=True)
@@ -55,7 +55,7 @@ class Crop(DiskArray):
         """Fill an array of the same shape; see `DiskArray`."""
         axis = max(0, self.ndim - 3)
         chunk = chunk_depth(self._base, axis)
-        yield from _filled(self, values, chunk, -self._starts[axis] % chunk)
+        yield from filled_in_slabs(self, values, chunk, -self._starts[axis] % chunk)
 
 
 class Bin(DiskArray):
@@ -74,7 +74,7 @@ class Bin(DiskArray):
         self._base, self._factors, self._fill = base, tuple(factors), fill
 
     def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
-        ranges, within = _ranges(keys, self.shape)
+        ranges, within = needed_ranges(keys, self.shape)
         values = np.empty([high - low for low, high in ranges], self.dtype)
         axis = max(0, self.ndim - 3)
         per_plane = math.prod(values.shape) * math.prod(self._factors) * self._item_size
@@ -116,7 +116,7 @@ class Bin(DiskArray):
         """Fill an array of the same shape; see `DiskArray`."""
         axis = max(0, self.ndim - 3)
         chunk = max(1, chunk_depth(self._base, axis) // self._factors[axis])
-        yield from _filled(self, values, chunk, 0)
+        yield from filled_in_slabs(self, values, chunk, 0)
 
 
 def cropped(volume: Volume, crop: str) -> Volume:
@@ -270,7 +270,7 @@ def _places(volume: Volume) -> npt.NDArray[np.float64] | None:
     return np.asarray(places, np.float64)
 
 
-def _ranges(
+def needed_ranges(
     keys: Sequence[Any], shape: Sequence[int]
 ) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:
     """Return the range that an index needs along each axis, and the index within these ranges."""
@@ -293,7 +293,9 @@ def _ranges(
     return ranges, tuple(within)
 
 
-def _filled(data: DiskArray, values: npt.NDArray[Any], chunk: int, first: int) -> Iterator[int]:
+def filled_in_slabs(
+    data: DiskArray, values: npt.NDArray[Any], chunk: int, first: int
+) -> Iterator[int]:
     """Fill an array with a lazy one, in slabs that end at chunks, and yield the planes done.
 
     `chunk`: planes in a chunk; `first`: planes before the first whole chunk.

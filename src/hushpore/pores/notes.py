@@ -49,7 +49,7 @@ def warnings_of(
             "The grey value of the solid drifts across the sample by "
             f"{100 * exterior.drift:.0f} % of the contrast between solid and pores (beam "
             "hardening, for example), so a single threshold finds too few pores in some places and "
-            "too many in others."
+            "too many in others. Flatten the scan, or use a local threshold."
         )
         found.append(_warning(text, "Use a local threshold", threshold="sauvola"))
     if exterior.groups is not None:

@@ -117,7 +117,7 @@ def run_batch(
     series, resample, at, voxel_size, trust : optional
         How each scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     layout : mapping of str to value, optional
-        Further fields of it: ``axes``, ``crop`` and ``bin``, and ``shape``, ``dtype``,
+        Further fields of it: ``axes``, ``crop``, ``bin`` and ``flatten``, and ``shape``, ``dtype``,
         ``byte_order`` and ``offset`` of raw files.
     device : str, optional
         As for `hushpore.denoise`.

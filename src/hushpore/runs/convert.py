@@ -76,6 +76,7 @@ def convert(
     trust: bool = False,
     crop: str = "",
     bin: str = "",
+    flatten: str = "",
     memory_budget: float | None = None,
     overwrite: bool = False,
     on_event: Callable[[Event], None] | None = None,
@@ -93,7 +94,7 @@ def convert(
         A folder whose name ends in ``.zarr``, usually ``.ome.zarr``.
     series : int or str, optional
         Which of several image stacks, as for `hushpore.read`; by default the largest.
-    resample, at, voxel_size, trust, crop, bin : optional
+    resample, at, voxel_size, trust, crop, bin, flatten : optional
         How the scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     memory_budget : float, optional
         Memory in GB for reading and writing, beside the program itself; by default a quarter of
@@ -121,7 +122,7 @@ def convert(
     """
     reading = ScanRecipe(
         "", "" if series is None else str(series), resample, tuple(at), voxel_size, trust,
-        crop=crop, bin=bin,
+        crop=crop, bin=bin, flatten=flatten,
     )  # fmt: skip
     return result_of(converting(scan, path, reading, memory_budget, overwrite), on_event)
 

@@ -8,13 +8,14 @@ import re
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.formatting import METRES, readable_unit, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
+from hushpore.io.flatten import Solid, flattened
 from hushpore.io.loading import into_memory
 from hushpore.io.parts import binned, cropped
 from hushpore.io.points import read_points
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     T = TypeVar("T", bound=Settings)
 
 #: Fields that describe the values of a file that does not, or does so wrongly, and select a part.
-LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin")
+LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin", "flatten")
 
 #: Marks notes on a voxel size that was set by the user.
 GIVEN = "set by the user"
@@ -58,7 +59,9 @@ class ScanRecipe:
     ``"big"``; `offset`: bytes before the first voxel.
 
     `crop`: box to read, as for `hushpore.io.parts.cropped`; `bin`: block length for means, as for
-    `hushpore.io.parts.binned`. Both come after the other changes, the crop first.
+    `hushpore.io.parts.binned`. Both come after the other changes, the crop first. `flatten`: remove
+    drift of the grey value of the solid, which is ``"bright"`` or ``"dark"`` beside the pores, from
+    what is left, as `hushpore.io.flatten.flattened`.
     """
 
     path: str
@@ -74,6 +77,7 @@ class ScanRecipe:
     offset: int = 0
     crop: str = ""
     bin: str = ""
+    flatten: str = ""
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> Self:
@@ -138,7 +142,7 @@ class ScanRecipe:
         `hushpore.read`, or if a position lies outside the volume.
         """
         empty = None if device is None else choose_backend(device).empty
-        if self.crop or self.bin:
+        if self.crop or self.bin or self.flatten:
             # arranged first, so that no more than the part is read
             (volume,) = result_of(into_memory([self.describe()], empty=empty))
             return volume
@@ -183,7 +187,7 @@ class ScanRecipe:
         return dataclasses.replace(volume, source=str(path))
 
     def arrange(self, volume: Volume) -> Volume:
-        """Apply voxel size, resampling, positions, crop and bin; lazy volumes stay lazy.
+        """Apply voxel size, resampling, positions, crop, bin and flattening; lazily if on disk.
 
         Raises InputError if one of them is invalid or does not fit the volume.
         """
@@ -205,7 +209,13 @@ class ScanRecipe:
             volume = volume.at(**{axis: index})
         if self.crop:
             volume = cropped(volume, self.crop)
-        return binned(volume, self.bin) if self.bin else volume
+        if self.bin:
+            volume = binned(volume, self.bin)
+        if not self.flatten:
+            return volume
+        if self.flatten not in get_args(Solid):
+            raise InputError(f"flatten is {self.flatten!r}: expected bright or dark, the solid.")
+        return flattened(volume, cast("Solid", self.flatten))
 
 
 def with_axes(volume: Volume, axes: str) -> Volume:
