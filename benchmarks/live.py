@@ -179,7 +179,7 @@ def cancel(widget: Any, heart: Heart, seconds: float) -> float | None:
         return None
     heart.phase = "cancel"
     asked = time.perf_counter()
-    widget._buttons.run.click()
+    widget._buttons.cancel.click()
     until(lambda: not widget.is_running, 60)
     took = time.perf_counter() - asked
     wait(1.0)
@@ -198,7 +198,7 @@ def memory_after_cancels(widget: Any, times: int = 3) -> list[float]:
         # before any of the jobs is over
         wait(0.5)
         assert widget.is_running
-        widget._buttons.run.click()
+        widget._buttons.cancel.click()
         until(lambda: not widget.is_running, 60)
         clear(widget)
         gc.collect()

@@ -122,7 +122,7 @@ NOT_HERE = {
     "gpu_counts": "compiles kernels; what it counts, tests/pores/gpu/test_engine.py does",
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
-        ("live", "window_steps"),
+        ("live", "positions", "window_steps"),
         "opens a window in a process of its own, on a screen that is drawn on",
     ),
 }  # fmt: skip
@@ -149,7 +149,7 @@ def test_what_is_not_run_here_can_be_imported_at_least(name: str) -> None:
     [
         *((f"denoise_{name}", "photos") for name in ("photons", "quality", "set12")),
         ("noise_model", "snow.tif"),
-        *((name, "a screen") for name in ("live", "window_steps")),
+        *((name, "a screen") for name in ("live", "positions", "window_steps")),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(

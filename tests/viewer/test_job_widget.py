@@ -109,16 +109,19 @@ def test_it_repeats_what_was_odd_about_the_file(viewer, widget):
     assert widget._facts.text().splitlines()[1:] == ["Slice 6 is missing."]
 
 
-def test_run_becomes_cancel_and_back(qtbot, widget, fake_job):
-    assert widget._buttons.run.text() == "Run"
+def test_cancel_is_beside_run_and_only_one_of_them_is_enabled(qtbot, widget, fake_job):
+    run, cancel = widget._buttons.run, widget._buttons.cancel
+    assert (run.text(), cancel.text()) == ("Run", "Cancel")
+    assert (run.isEnabled(), cancel.isEnabled()) == (True, False)
     start(qtbot, widget)
-    assert widget._buttons.run.text() == "Cancel"
+    assert (run.text(), cancel.text()) == ("Run", "Cancel")
+    assert (run.isEnabled(), cancel.isEnabled()) == (False, True)
     assert widget._progress.bar.format().startswith("25 %")
     assert widget._progress.stage.text() == "Training: 1 of 4 steps"
     assert not widget._progress.isHidden()
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert widget._buttons.run.text() == "Run"
+    assert (run.isEnabled(), cancel.isEnabled()) == (True, False)
     assert widget._progress.isHidden()
 
 
@@ -152,20 +155,22 @@ def test_the_job_gets_the_volume_and_the_settings_of_the_form(qtbot, widget, fak
     assert backend.device == "cpu"
 
 
-def test_a_second_press_cancels_and_never_starts_another(qtbot, widget, fake_job):
+def test_a_second_press_never_starts_another(qtbot, widget, fake_job):
     start(qtbot, widget)
     widget.run()
     widget._buttons.run.click()
     widget._buttons.run.click()
+    assert widget.is_running
+    fake_job.gate.set()
     until_done(qtbot, widget)
     assert len(fake_job.calls) == 1
 
 
 def test_cancel_closes_the_job_and_says_what_became_of_it(qtbot, viewer, widget, fake_job):
     start(qtbot, widget)
-    widget._buttons.run.click()
-    assert widget._buttons.run.text() == "Cancelling …"
-    assert not widget._buttons.run.isEnabled()
+    widget._buttons.cancel.click()
+    assert widget._buttons.cancel.text() == "Cancelling …"
+    assert not widget._buttons.cancel.isEnabled()
     until_done(qtbot, widget)
     assert fake_job.closed.is_set()
     assert names(viewer) == ["scan"]
@@ -217,15 +222,15 @@ def test_finish_now_keeps_what_there_is_and_says_so(qtbot, viewer, widget, fake_
     widget._buttons.finish.click()
     assert widget._buttons.finish.text() == "Finishing …"
     assert not widget._buttons.finish.isEnabled()
-    assert widget._buttons.run.text() == "Cancel"
+    assert widget._buttons.cancel.isEnabled()
     until_done(qtbot, widget)
     assert names(viewer) == ["scan", "scan denoised"]
     assert "It is done" in widget._result.text()
-    assert widget._buttons.finish.isHidden()
+    assert not widget._buttons.finish.isEnabled()
 
 
 def test_finish_now_cannot_be_pressed_before_anything_is_learnt(qtbot, widget, fake_job):
-    assert widget._buttons.finish.isHidden()
+    assert not widget._buttons.finish.isEnabled()
 
     def script(volume):
         while not fake_job.gate.wait(0.005):
@@ -659,7 +664,7 @@ def test_a_preview_that_cannot_be_shown_does_not_stop_the_job(qtbot, viewer, wid
 def test_deleting_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake_job):
     start(qtbot, widget)
     viewer.layers.clear()
-    assert widget._buttons.run.isEnabled()
+    assert widget._buttons.cancel.isEnabled()
     fake_job.gate.set()
     until_done(qtbot, widget)
     (result,) = viewer.layers
@@ -781,7 +786,7 @@ def test_a_second_job_waits_for_the_first_and_says_so(qtbot, viewer, widget, fak
     start(qtbot, widget)
     second._buttons.run.click()
     assert second._progress.stage.text() == "Waiting for Denoise scan to finish …"
-    assert second._buttons.run.text() == "Cancel"
+    assert second._buttons.cancel.isEnabled()
     assert len(fake_job.calls) == 1
     fake_job.gate.set()
     until_done(qtbot, widget)
@@ -797,7 +802,7 @@ def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
     qtbot.addWidget(second.native)
     start(qtbot, widget)
     second._buttons.run.click()
-    second._buttons.run.click()
+    second._buttons.cancel.click()
     until_done(qtbot, second)
     assert "Cancelled" in second._result.text()
     assert widget.is_running

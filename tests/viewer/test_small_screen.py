@@ -6,7 +6,9 @@ from napari.layers import Layer
 from qtpy.QtCore import QPoint, QRect, Qt
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
+from hushpore.base.events import Note
 from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer
@@ -66,6 +68,86 @@ def test_run_progress_and_result_are_in_sight_beside_results(qtbot, window):
     # and the form has its share
     assert pores._upper.height() > 0.3 * pores.native.height()
     pores._progress.hide()
+
+
+NOTES = [
+    "Slice 6 is missing; the median spacing, 4.002 mm, is used for all slices of the series.",
+    "Gantry tilt 18.5 degrees: each slice is offset by 1.79 mm, which is not corrected.",
+    "The header gives 12 stored bits but bit 15 as the highest; check that this is correct.",
+    "The series has 2 localizer images of another shape; they were left out.",
+    "The slices have no positions. They were ordered by frame number.",
+]
+
+
+def test_the_histogram_keeps_80_pixels_beside_results_whatever_the_file_says(qtbot, window):
+    pores = window[1]["Segment pores"]
+    pores.layer.value.metadata[METADATA_KEY] = {"notes": NOTES}
+    pores._show_facts()
+    qtbot.waitUntil(lambda: pores.greys.greys is not None and not pores.greys.is_busy)
+    pores._result.say("Porosity 20 %, and a line that is long enough to be wrapped " * 4)
+    pores._remarks.show_remarks([Note("A remark that takes several lines " * 6)])
+    qtbot.wait(200)
+    assert pores.greys.histogram.visibleRegion().boundingRect().height() >= 80
+    assert "5 notes" in pores._facts.html
+    assert "bit 15" not in pores._facts.html
+    pores._facts.linkActivated.emit("notes")
+    assert "bit 15" in pores._facts.html
+    pores._facts.linkActivated.emit("notes")
+    assert "bit 15" not in pores._facts.html
+    assert pores._facts.text().splitlines()[1:] == NOTES
+
+
+def test_run_and_cancel_keep_their_place_through_a_run(qtbot, window):
+    main, widgets = window
+    pores = widgets["Segment pores"]
+    places = []
+
+    def look():
+        qtbot.wait(30)
+        for button in (pores._buttons.run, pores._buttons.cancel):
+            places.append((button.text()[:6], button.mapTo(main, QPoint(0, 0)), button.size()))
+
+    look()
+    # during a job: progress, notes and timing
+    pores._buttons.show_running()
+    pores._progress.begin()
+    look()
+    pores._remarks.show_remarks([Note("A remark that takes several lines " * 6, True)] * 3)
+    look()
+    pores._remarks._fold.set_open(True)
+    look()
+    pores.timing.show_totals({"training": 3.0, "denoising": 1.0})
+    pores.timing.set_open(True)
+    look()
+    pores._buttons.show_cancelling()
+    look()
+    # after it: result, problem, merge height, a longer form
+    pores._progress.hide()
+    pores._buttons.show_idle("")
+    pores._result.say("Porosity 20 %, and a line that is long enough to be wrapped " * 4)
+    pores.remerging.show()
+    look()
+    pores.form.more.button.setChecked(True)
+    pores._voxel_size.ask(pores._facts.volume)
+    look()
+    assert len(set(map(str, places))) == 2
+    pores._progress.hide()
+
+
+def test_the_slider_for_merging_keeps_its_place_while_the_text_above_changes(qtbot, window):
+    pores = window[1]["Segment pores"]
+    pores._result.say("Porosity 20 % (open 19 %, closed 1 %), and 1,204 pores of 0.4 mm " * 2)
+    pores.remerging.show()
+    qtbot.wait(50)
+    before = pores.remerging.y(), pores.remerging.height()
+    pores._result.hold_height()
+    pores._result.say("Porosity 20 %")
+    pores.remerging._note.setText("")
+    qtbot.wait(50)
+    assert (pores.remerging.y(), pores.remerging.height()) == before
+    # until another run
+    pores._result.say("")
+    assert pores._result.minimumHeight() == 0
 
 
 def test_twelve_rows_of_the_table_are_in_sight(window):

@@ -97,6 +97,8 @@ class JobWidget(WorkerContainer):
     next_step: ClassVar[tuple[str, str] | None] = None
     #: Link texts in the line about the layer, with their targets for `_follow`.
     fact_links: ClassVar[dict[str, str]] = {}
+    #: Share of the height, and maximum lines, for the buttons and the result below the form.
+    room_for_result: ClassVar[tuple[float, int]] = (0.42, 19)
     #: Field classes that replace the default ones, by name of the setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
@@ -218,7 +220,7 @@ class JobWidget(WorkerContainer):
         self._now = RunState(self._viewer, worker, target, self.cancel)
         worker.start(line)
         self._presenter.begin(self._now)
-        self._lower.bring_into_view(self._buttons)
+        self._lower.bring_into_view(self._progress)
         return worker
 
     def cancel(self) -> None:
@@ -350,7 +352,8 @@ class JobWidget(WorkerContainer):
             # hide it before it has a parent, or it would open as a separate window
             self.run_on.native.hide()
         self._buttons = RunButtons(job.title, job.ends_early_in)
-        self._buttons.run.clicked.connect(self._press)
+        self._buttons.run.clicked.connect(self._press_run)
+        self._buttons.cancel.clicked.connect(self.cancel)
         self._buttons.finish.clicked.connect(self.finish)
         self._progress = JobProgress(self._viewer)
         self._progress.stage.linkActivated.connect(self._go_to_preview)
@@ -368,11 +371,9 @@ class JobWidget(WorkerContainer):
             rule(), self.form.native, self.presets,
             rule(), self.device.native, self.run_on.native,
         )  # fmt: skip
-        shown = ScrolledColumn(
-            self._buttons, self._progress, said.result, said.remarks, said.timing
-        )
-        self._lower = shown
-        self.native.layout().addWidget(PinnedColumn(self._upper, shown))
+        self._lower = ScrolledColumn(self._progress, said.result, said.remarks, said.timing)
+        parts = self._upper, self._buttons, self._lower
+        self.native.layout().addWidget(PinnedColumn(*parts, *self.room_for_result))
         # room for the contents beside the vertical scroll bar; there is no horizontal one
         self.native.setMinimumWidth(354)
         # items and attributes of the container; their layout is done above
@@ -467,16 +468,10 @@ class JobWidget(WorkerContainer):
         is_chosen = layer is not None and identity(layer) == target.layer
         self._progress.of = "" if is_chosen else target.volume.name
 
-    def _press(self) -> None:
-        if self.is_running:
-            self.cancel()
-        elif self.layer.value is not None:
-            self._try_to_run()
-
     def _press_run(self) -> None:
-        """Start the job by its key; unlike the button, a second press does not cancel."""
-        if not self.is_running:
-            self._press()
+        """Start the job by its button or key, unless it runs."""
+        if not self.is_running and self.layer.value is not None:
+            self._try_to_run()
 
     def _try_to_run(self) -> None:
         """Start the job, or show in the widget why it cannot start."""

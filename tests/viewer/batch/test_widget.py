@@ -65,12 +65,12 @@ def test_all_that_is_chosen_says_what_it_is(widget):
 
 
 def test_run_says_what_is_missing(widget, scans, tmp_path):
-    assert "Add scans first" in widget._run_button.toolTip()
+    assert "Add scans first" in widget._buttons.run.toolTip()
     widget.add(scans)
-    assert "Choose a folder for the results" in widget._run_button.toolTip()
-    assert not widget._run_button.isEnabled()
+    assert "Choose a folder for the results" in widget._buttons.run.toolTip()
+    assert not widget._buttons.run.isEnabled()
     widget.output.value = tmp_path / "out"
-    assert widget._run_button.isEnabled()
+    assert widget._buttons.run.isEnabled()
 
 
 def test_each_scan_is_listed_once_and_taken_off_again(widget, scans):
@@ -91,8 +91,9 @@ def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbo
     widget.pores_preset.value = "closed"
     widget.add(scans)
     widget.output.value = tmp_path / "out"
-    widget._run_button.click()
-    assert widget._run_button.text() == "Cancel"
+    widget._buttons.run.click()
+    assert widget._buttons.cancel.isEnabled()
+    assert not widget._buttons.run.isEnabled()
     assert not widget._files.isEnabled()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert column(widget, 1) == ["failed", "done", "done"]
@@ -102,7 +103,7 @@ def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbo
     assert pd.read_csv(tmp_path / "out" / "summary.csv")["count"].tolist()[1:] == [1, 1]
     assert widget._files.isEnabled()
     # once more: nothing is done twice
-    widget._run_button.click()
+    widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert column(widget, 1) == ["failed", "skipped", "skipped"]
 
@@ -305,7 +306,7 @@ def test_fields_keep_their_height_where_the_widget_is_low(qtbot, viewer):
     qtbot.waitExposed(widget.native)
     for field in (widget.output, widget.pair, widget.groups, widget.jobs, widget.pores_preset):
         assert field.native.height() >= field.native.minimumSizeHint().height()
-    run = widget._run_button
+    run = widget._buttons.run
     assert run.visibleRegion().boundingRect() == run.rect()
 
 

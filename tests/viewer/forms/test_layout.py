@@ -15,7 +15,8 @@ class Block(QWidget):
 @pytest.fixture
 def pinned(qtbot):
     def make(upper, lower, height):
-        column = PinnedColumn(ScrolledColumn(Block(upper)), ScrolledColumn(Block(lower)))
+        parts = ScrolledColumn(Block(upper)), Block(40), ScrolledColumn(Block(lower))
+        column = PinnedColumn(*parts)
         qtbot.addWidget(column)
         column.resize(300, height)
         column.show()
@@ -34,37 +35,41 @@ def is_seen_whole(column):
     return column.verticalScrollBar().maximum() == 0
 
 
-def test_the_lower_column_is_seen_whole_however_long_the_upper_one_is(pinned):
-    column = pinned(2000, 150, 400)
-    assert is_seen_whole(column.lower)
-    assert not is_seen_whole(column.upper)
-    assert column.lower.geometry().bottom() == column.rect().bottom()
+def test_the_bar_keeps_its_place_whatever_is_above_and_below(pinned):
+    places = {
+        column.bar.geometry().getRect()
+        for upper in (80, 2000)
+        for lower in (0, 150, 2000)
+        if (column := pinned(upper, lower, 500))
+    }
+    assert places == {(0, 288, 300, 40)}
 
 
-def test_a_high_lower_column_leaves_the_upper_one_its_share(pinned):
+def test_the_bar_keeps_its_place_when_messages_come_and_go(qtbot, pinned):
+    column = pinned(300, 20, 400)
+    before = column.bar.geometry()
+    label = QLabel("many words that do not fit into a line " * 6, wordWrap=True)
+    column.lower.column.insertWidget(0, label)
+    settle()
+    assert label.height() >= label.heightForWidth(label.width()) > 2 * label.fontMetrics().height()
+    assert column.bar.geometry() == before
+    label.setText("few")
+    settle()
+    assert column.bar.geometry() == before
+
+
+def test_all_of_the_height_is_used(pinned):
     column = pinned(2000, 2000, 500)
-    assert column.upper.height() == pytest.approx(200, abs=2)
-    assert not is_seen_whole(column.lower)
-
-
-def test_what_the_upper_column_does_not_need_the_lower_one_may_take(pinned):
-    column = pinned(80, 380, 500)
-    assert is_seen_whole(column.lower)
-    assert is_seen_whole(column.upper)
+    assert column.upper.geometry().bottom() + 2 == column.bar.y()
+    assert column.bar.geometry().bottom() + 1 == column.lower.y()
+    assert column.lower.geometry().bottom() == column.rect().bottom()
+    # a high window gives the form what is left
+    high = pinned(2000, 2000, 1200)
+    below = 1200 - high.bar.y()
+    assert below - 19 * high.fontMetrics().height() in range(8)
 
 
 def test_it_never_makes_a_window_grow(pinned):
     column = pinned(900, 900, 300)
     assert column.minimumSizeHint().height() < 150
     assert column.height() == 300
-
-
-def test_a_line_that_wraps_has_room_for_all_its_lines(qtbot, pinned):
-    column = pinned(2000, 20, 400)
-    label = QLabel("many words that do not fit into a line " * 6, wordWrap=True)
-    column.lower.column.insertWidget(0, label)
-    settle()
-    assert label.height() >= label.heightForWidth(label.width()) > 2 * label.fontMetrics().height()
-    assert is_seen_whole(column.lower)
-    label.setText("few")
-    qtbot.waitUntil(lambda: column.lower.height() < 100, timeout=2000)

@@ -32,7 +32,7 @@ from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import load_preset, remember, remembered
 from hushpore.viewer.batch.scan_list import ALLOW_COMPRESSED, NAME, ScanList
 from hushpore.viewer.forms.device_choice import DeviceChoice
-from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.docking import CANCEL, RUN, SharesSide, bind
 from hushpore.viewer.forms.fields import compact_file_edit
 from hushpore.viewer.forms.form import annotation_of
 from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill
@@ -41,7 +41,7 @@ from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
-from hushpore.viewer.running.progress import offer
+from hushpore.viewer.running.progress import RunButtons
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
@@ -162,8 +162,7 @@ class BatchWidget(WorkerContainer):
     def cancel(self) -> None:
         """Stop the batch; finished scans are kept, and a new start continues from there."""
         if self.worker is not None:
-            self._run_button.setText("Stopping …")
-            self._run_button.setEnabled(False)
+            self._buttons.show_cancelling()
             self.worker.cancel()
 
     def open_result(self, row: int) -> None:
@@ -229,9 +228,6 @@ class BatchWidget(WorkerContainer):
         }
 
     def _press(self) -> None:
-        if self.is_running:
-            self.cancel()
-            return
         try:
             self.run()
         except HushporeError as error:
@@ -323,9 +319,11 @@ class BatchWidget(WorkerContainer):
         self._device = DeviceChoice()
         self._device.setParent(self.native)
         self._device.hide()
-        self._run_button = QPushButton(
-            "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
-        )
+        self._buttons = RunButtons("Batch", "", "Finished scans are kept.")
+        self._buttons.run.clicked.connect(self._press)
+        self._buttons.cancel.clicked.connect(self.cancel)
+        bind(self.native, RUN, self._buttons.run.click)
+        bind(self.native, CANCEL, self.cancel)
         self._bar = QProgressBar(maximum=1000, visible=False)
         tip = "Plot all scans by group: porosity, number and size of pores, or phase fractions."
         self._show_plot = QPushButton("&Plot scans", toolTip=tip, clicked=self.plot, visible=False)
@@ -355,10 +353,8 @@ class BatchWidget(WorkerContainer):
         # scrolls, because a low window with Results open is too small for the form
         upper = ScrolledColumn(purpose, scans, buttons, form)
         upper.column.setStretchFactor(scans, 1000)
-        lower = ScrolledColumn(
-            self._run_button, self._reason, self._bar, self._result, self._show_plot
-        )
-        self.native.layout().addWidget(PinnedColumn(upper, lower))
+        lower = ScrolledColumn(self._reason, self._bar, self._result, self._show_plot)
+        self.native.layout().addWidget(PinnedColumn(upper, self._buttons, lower))
         self.native.setMinimumWidth(300)
         # items and attributes of the container; their layout is done above
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
@@ -376,15 +372,14 @@ class BatchWidget(WorkerContainer):
         if self.is_running:
             return
         reason = self._why_not()
-        tip = reason or "Start, or continue where the batch was stopped."
-        offer(self._run_button, "Run", tip, not reason)
+        self._buttons.show_idle(reason, "Start, or continue where the batch was stopped")
         self._reason.setText(reason)
         self._reason.setVisible(bool(reason))
         self._allow_changes(True)
 
     def _show_running(self) -> None:
         self._show_plot.hide()
-        offer(self._run_button, "Cancel", "Stop; finished scans are kept.")
+        self._buttons.show_running()
         self._result.say("")
         self._bar.setValue(0)
         self._bar.setFormat("")

@@ -46,6 +46,9 @@ _OR_START = "Drop a CT stack on the window, or start here:"
 #: Link that opens the fields for the voxel size.
 VOXEL_SIZE = "voxel size"
 
+#: Link that unfolds and folds the notes on a file.
+_NOTES = "notes"
+
 #: Attributes of a layer that affect the combo box or the line of facts.
 _SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
 
@@ -173,8 +176,9 @@ class LayerFacts(RichLabel):
     ) -> None:
         super().__init__(viewer)
         self._describe, self._links = describe, links
-        self._plain = ""
+        self._plain = self._notes_of = ""
         self.volume: Volume | None = None
+        self.linkActivated.connect(self._unfold)
 
     def text(self) -> str:
         """Return the line as plain text."""
@@ -204,9 +208,27 @@ class LayerFacts(RichLabel):
             except HushporeError as error:
                 text = reason = str(error)
         self._plain = text
-        shown = self._with_link(html.escape(text, quote=False))
-        self.say(f"{_OR_START}<br>{start_links()}" if text == _BEGIN else shown)
+        if text == _BEGIN:
+            self.say(f"{_OR_START}<br>{start_links()}")
+        else:
+            self._show_plain()
         return reason
+
+    def _show_plain(self) -> None:
+        """Show the line; several notes are folded, so that the form has room."""
+        facts, *notes = self._plain.split("\n")
+        are_folded = len(notes) > 1 and self._plain != self._notes_of
+        lines = [facts] if are_folded else [facts, *notes]
+        text = self._with_link(html.escape("\n".join(lines), quote=False))
+        if len(notes) > 1:
+            words = readable_count(len(notes), "note") if are_folded else "Hide notes"
+            text += f"<br>{link(_NOTES, words)}"
+        self.say(text)
+
+    def _unfold(self, target: str) -> None:
+        if target == _NOTES:
+            self._notes_of = "" if self._notes_of else self._plain
+            self._show_plain()
 
     def _missing_scale_bar(self) -> str:
         """Return the reason why a layer with a unit has no scale bar; empty if it has one."""

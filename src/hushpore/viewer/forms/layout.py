@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QSize, Qt, QTimer
+from qtpy.QtCore import QSize, Qt, QTimer
 from qtpy.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -76,57 +76,61 @@ class ScrolledColumn(QScrollArea):
         self.ensureWidgetVisible(self._wanted, 0, 6)
 
 
+#: Pixels in one step of the place of a `PinnedColumn`'s bar.
+_STEP = 8
+
+
 class PinnedColumn(QWidget):
-    """A scrolling column above another that always stays visible.
+    """A form above a bar of buttons that keeps its place, and the messages below the bar.
 
-    The lower column is as high as its contents, up to the share `MOST` of the height or the space
-    that the upper column leaves free; if it is higher, it scrolls, too.
+    The place of the bar follows from the height of the widget alone, so that no message, progress
+    or unfolded section moves a button away from the pointer. Form and messages scroll.
 
-    `upper`, `lower`: the two columns.
+    `upper`, `bar`, `lower`: form, buttons and messages. `share`, `lines`: share of the height for
+    bar and messages, and their maximum in lines of text.
     """
 
-    #: Maximum share of the height that the lower column takes from the upper one.
-    MOST = 0.6
-
-    def __init__(self, upper: ScrolledColumn, lower: ScrolledColumn) -> None:
+    def __init__(
+        self,
+        upper: ScrolledColumn,
+        bar: QWidget,
+        lower: ScrolledColumn,
+        share: float = 0.42,
+        lines: int = 19,
+    ) -> None:
         super().__init__()
-        self.upper, self.lower, self._rule = upper, lower, rule()
+        self.upper, self.bar, self.lower, self._rule = upper, bar, lower, rule()
+        self._share, self._lines = share, lines
         # placed without a layout, which would request the full height and enlarge the window
-        for part in (upper, self._rule, lower):
+        for part in (upper, self._rule, bar, lower):
             part.setParent(self)
         policy = QSizePolicy.Policy.Expanding
         self.setSizePolicy(policy, policy)
-        for column in (upper, lower):
-            column.widget().installEventFilter(self)
 
     def minimumSizeHint(self) -> QSize:  # noqa: N802
         """As wide as the columns, and a few lines high."""
-        width = max(part.minimumSizeHint().width() for part in (self.upper, self.lower))
+        parts = self.upper, self.bar, self.lower
+        width = max(part.minimumSizeHint().width() for part in parts)
         return QSize(width, 6 * self.fontMetrics().height())
 
     def sizeHint(self) -> QSize:  # noqa: N802
-        """As high as both columns."""
-        high = self.upper.needed_height() + self.lower.needed_height() + 1
+        """As high as the form and the most that bar and messages take."""
+        high = self.upper.needed_height() + self._lines * self.fontMetrics().height()
         return QSize(self.minimumSizeHint().width(), high)
-
-    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
-        """Divide the height again when the contents change."""
-        if event.type() == QEvent.Type.LayoutRequest:
-            self._share()
-        return False
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         """Divide the height again."""
         super().resizeEvent(event)
-        self._share()
-
-    def _share(self) -> None:
-        width, whole = self.width(), self.height() - 1
-        spare = whole - self.upper.needed_height()
-        low = min(self.lower.needed_height(), max(round(self.MOST * whole), spare), whole)
-        self.upper.setGeometry(0, 0, width, whole - low)
-        self._rule.setGeometry(0, whole - low, width, 1)
-        self.lower.setGeometry(0, whole - low + 1, width, low)
+        width, height = self.width(), self.height()
+        most = self._lines * self.fontMetrics().height()
+        high = max(self.bar.sizeHint().height(), self.bar.minimumHeight())
+        top = height - max(min(round(self._share * height), most), min(high, height))
+        # in steps, because the status bar of napari changes the height by a pixel or two
+        top -= top % _STEP
+        self.upper.setGeometry(0, 0, width, top - 1)
+        self._rule.setGeometry(0, top - 1, width, 1)
+        self.bar.setGeometry(0, top, width, high)
+        self.lower.setGeometry(0, top + high, width, max(height - top - high, 0))
 
 
 def rule() -> QFrame:

@@ -113,6 +113,16 @@ class ResultMessage(RichLabel):
         self._details = ""
         self.linkActivated.connect(self._copy_details)
 
+    def say(self, text: str) -> None:
+        """Show a text in HTML; an empty one also ends `hold_height`."""
+        if not text:
+            self.setMinimumHeight(0)
+        super().say(text)
+
+    def hold_height(self) -> None:
+        """Do not become lower with the next texts, so that widgets below keep their place."""
+        self.setMinimumHeight(self.height())
+
     def show_problem(self, problem: Problem) -> None:
         """Show a problem here and as a notification."""
         self._details = problem.details

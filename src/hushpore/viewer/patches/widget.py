@@ -32,6 +32,7 @@ class PatchesWidget(JobWidget):
 
     job = "patches"
     fields: ClassVar = {"model": ModelField}
+    room_for_result: ClassVar = (0.55, 60)
 
     def __init__(self, napari_viewer: Any) -> None:
         # kept during a run, because the file of a model is deleted with the model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from napari.layers import Image, Labels
@@ -35,6 +35,7 @@ class PhasesWidget(JobWidget):
     """Separates and measures phases; the result is a labels layer with two tables."""
 
     job = "phases"
+    room_for_result: ClassVar = (0.5, 30)
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)

@@ -8,7 +8,14 @@ from collections import deque
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from hushpore.viewer.forms.docking import CANCEL, RUN, with_key
 from hushpore.viewer.forms.layout import fill
@@ -135,33 +142,41 @@ def canvas_text(title: str, progress: Progress, rate: float | None, left: float 
 
 
 class RunButtons(QWidget):
-    """The buttons Run (Cancel while a job runs) and Finish now; tooltips explain disabled ones.
+    """The buttons Run, Cancel and Finish now; tooltips explain disabled ones.
+
+    No button takes the place of another, so that a late click on Cancel starts nothing.
 
     `title`: title of the job, "Denoise". `ends_early_in`: stage that can be stopped early with a
-    result; empty if there is none.
+    result; empty if there is none. `kept`: what a cancelled job keeps, as a sentence.
     """
 
-    def __init__(self, title: str, ends_early_in: str) -> None:
+    def __init__(self, title: str, ends_early_in: str, kept: str = "") -> None:
         super().__init__()
         self._title, self._ends_early_in = title, ends_early_in
+        preview = "slice and the training so far are" if ends_early_in else "slice is"
+        self._kept = kept or f"The preview {preview} kept."
         self.run = QPushButton("Run", styleSheet="font-weight: bold; padding: 6px;")
-        self.finish = QPushButton("Finish now", styleSheet="padding: 6px;", visible=False)
-        line = fill(QHBoxLayout(self), self.run, self.finish)
-        line.setStretch(0, 1)
-        line.setStretch(1, 1)
+        self.cancel = QPushButton("Cancel", styleSheet="padding: 6px;")
+        self.finish = QPushButton("Finish now", styleSheet="padding: 6px;")
+        if not ends_early_in:
+            self.finish.hide()
+        line = fill(QHBoxLayout(self), self.run, self.cancel, self.finish, margin=6)
+        for place, button in enumerate((self.run, self.cancel, self.finish)):
+            # of equal width, whatever the text
+            button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+            line.setStretch(place, 1)
 
-    def show_idle(self, why_not: str) -> None:
-        """Show Run, disabled if `why_not` gives a reason."""
-        self.finish.hide()
-        tip = why_not or with_key(f"{self._title}: run on the input layer", RUN)
+    def show_idle(self, why_not: str, tip: str = "") -> None:
+        """Enable Run with a tooltip, or disable it if `why_not` gives a reason."""
+        tip = why_not or with_key(tip or f"{self._title}: run on the input layer", RUN)
         offer(self.run, "Run", tip, not why_not)
+        offer(self.cancel, "Cancel", "Nothing is running.", False)
+        offer(self.finish, "Finish now", "Nothing is running.", False)
 
     def show_running(self) -> None:
-        """Show Cancel, and Finish now for a job that can be stopped early."""
-        kept = "slice and the training so far are" if self._ends_early_in else "slice is"
-        tip = with_key(f"Cancel. The preview {kept} kept.", CANCEL)
-        offer(self.run, "Cancel", tip)
-        self.finish.setVisible(bool(self._ends_early_in))
+        """Enable Cancel."""
+        offer(self.run, "Run", "Running. Cancel it before you start again.", False)
+        offer(self.cancel, "Cancel", with_key(f"Cancel. {self._kept}", CANCEL))
         offer(self.finish, "Finish now", "Training has not started yet.", False)
 
     def show_stage(self, stage: str) -> None:
@@ -173,7 +188,7 @@ class RunButtons(QWidget):
 
     def show_cancelling(self) -> None:
         """Show that the job was asked to stop."""
-        offer(self.run, "Cancelling …", "The job stops after the current step.", False)
+        offer(self.cancel, "Cancelling …", "The job stops after the current step.", False)
         offer(self.finish, "Finish now", "The job is being cancelled.", False)
 
     def show_finishing(self) -> None:

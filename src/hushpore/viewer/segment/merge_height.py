@@ -124,6 +124,9 @@ class MergeHeight(QWidget):
         self._undo = QPushButton("Undo", clicked=self.undo)
         self._redo = QPushButton("Redo", clicked=self.redo)
         self._title, self._note = QLabel("Merge pores", toolTip=tip), plain_label()
+        # room for the longest note, so that the remarks below keep their place
+        self._note.setMinimumHeight(2 * self._note.fontMetrics().lineSpacing())
+        self._note.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._box.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
         title = fill(QHBoxLayout(), self._title, None, self._undo, self._redo)
         line = fill(QHBoxLayout(), self._slider, self._box, wide=self._slider)
@@ -215,7 +218,6 @@ class MergeHeight(QWidget):
 
     def _failed(self, tag: object, problem: Problem) -> None:
         self._note.setText(problem.message)
-        self._note.show()
 
     def _show_result(self, result: Pores) -> None:
         self._result = result
@@ -272,7 +274,6 @@ class MergeHeight(QWidget):
         for widget in (self._slider, self._box):
             widget.setEnabled(not self._is_painted)
         self._note.setText(unbroken(word))
-        self._note.setVisible(bool(word))
 
     def _named(self, h: str | float | None) -> str:
         if isinstance(h, str):

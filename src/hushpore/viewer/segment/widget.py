@@ -63,7 +63,7 @@ class PoresWidget(JobWidget):
         upper.insertWidget(upper.indexOf(self.form.native), self.greys)
         self.greys.place_after(self.layer.native)
         column.insertWidget(column.indexOf(self._result) + 1, self.remerging)
-        column.insertWidget(column.indexOf(self._result), self._kernel_warmup)
+        column.insertWidget(column.indexOf(self.timing), self._kernel_warmup)
 
     def run(self) -> JobWorker:
         """Start the job, and remove the void preview, which the pores replace."""
@@ -130,7 +130,9 @@ class PoresWidget(JobWidget):
     def _show_merged(self, result: Pores) -> None:
         """Show the message about a result that was merged again."""
         layer = self.remerging.layer
-        text = self._messages.of_result(result)
+        text = self._messages.of_result(result, self.next_step)
+        # so that the slider below the text keeps its place
+        self._result.hold_height()
         if scan_of(layer) != self._messages.scan:
             text = f"{html.escape(layer.name)}: {text}"
         self._messages.say_here(text, scan_of(layer), result.remarks)
