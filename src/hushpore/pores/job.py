@@ -21,6 +21,7 @@ from hushpore.pores.compiling import compile_beside
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.gpu.device_benchmark import choose_faster
+from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.notes import warnings_of
 from hushpore.pores.numbering import (
@@ -126,6 +127,12 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             backend = yield from choose_faster(volume, decided, given, segment_as_set, notes)
         if given.resident is not None and not backend.is_cuda:
             given.resident.release()
+    if decided.measured_porosity is not None and volume.dtype != np.bool_:
+        with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
+            match = yield from stages.run("threshold", find_match(work), 0.08)
+        notes.append(match.note(decided.measured_porosity / 100))
+        yield notes[-1]
+        decided = dataclasses.replace(decided, threshold=match.threshold, measured_porosity=None)
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
         found = yield from segment(work, backend, stages, notes)
     share = found.segmented.void.exterior_share

@@ -32,6 +32,7 @@ _GREY_SETTINGS = (
     "local_window_by_slice",
     "sauvola_k",
     "pores_are",
+    "measured_porosity",
     "subvoxel_porosity",
     "void_grey",
     "solid_grey",
@@ -253,6 +254,18 @@ class PoreSettings(Settings):
         label="Geodesic tortuosity",
         more=True,
     )
+    measured_porosity: float | None = option(
+        None,
+        "Porosity of the sample that was measured otherwise, for example with a pycnometer or by "
+        "Archimedes' principle. The threshold is then chosen so that the void of the pore type has "
+        "this porosity, whatever Threshold says. Default: not used.",
+        label="Measured porosity",
+        unit="%",
+        minimum=0,
+        maximum=100,
+        more=True,
+        none="not used",
+    )
     subvoxel_porosity: bool = option(
         False,
         "Also compute the porosity from grey values, without a threshold: a voxel counts as void "
@@ -360,7 +373,12 @@ class PoreSettings(Settings):
         """
         greys, volume = known.get("greys"), known.get("volume")
         said = {"merge_height": _merge_height_hint(self, volume)}
-        if self.is_local:
+        if self.measured_porosity is not None:
+            said["threshold"] = (
+                f"Chosen during the run, so that the porosity is {self.measured_porosity:g} % "
+                "(Measured porosity)."
+            )
+        elif self.is_local:
             said["threshold"] = (
                 f"Each voxel gets its own threshold, from a window of {self.odd_window} voxels "
                 "around it (Local threshold window)."

@@ -228,3 +228,19 @@ def test_thresholds_that_cannot_be_told_apart_are_shaded_while_the_result_s_is_s
     assert panel.histogram._band is not None
     panel.show_band(volume, {"threshold": found})
     assert panel.histogram._band is None
+
+
+def test_a_link_sets_and_clears_the_measured_porosity(widget, panel, monkeypatch):
+    lines = panel.histogram.lines
+    assert "Match a measured porosity" in panel._match.html.replace("\u00a0", " ")
+    monkeypatch.setattr(
+        "hushpore.viewer.segment.threshold_panel.QInputDialog.getDouble", lambda *a: (12.5, True)
+    )
+    panel._match.linkActivated.emit("ask")
+    assert widget.form.value.measured_porosity == 12.5
+    assert panel.histogram.lines == {}
+    assert "so that the porosity is 12.5 %" in explained(widget)
+    assert "Threshold for a porosity of 12.5 %" in panel._match.html
+    panel._match.linkActivated.emit("clear")
+    assert widget.form.value.measured_porosity is None
+    assert panel.histogram.lines == lines

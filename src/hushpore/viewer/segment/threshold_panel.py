@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from napari.layers import Image
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_percent
 from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
 from hushpore.viewer.segment.grey_panel import GreyPanel, VoidPreview
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 #: Initial distance of the two lines, as a share of the shown range.
 _APART = 0.1
+
+#: Setting of the measured porosity, and targets of the links that ask for it and clear it.
+MEASURED, _ASK, _CLEAR = "measured_porosity", "ask", "clear"
 
 #: Shown instead of lines for a local threshold.
 _LOCAL = "Local threshold: no line to drag"
@@ -57,7 +61,9 @@ class ThresholdPanel(GreyPanel):
         self._hysteresis = QCheckBox("Hysteresis", toolTip=_HYSTERESIS, toggled=self._choose_two)
         self._hysteresis.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         row = fill(QHBoxLayout(), self.shown, self._hysteresis, self._log, None)
-        fill(QVBoxLayout(self), self.histogram, row, self._line, spacing=4)
+        self._match = RichLabel(viewer)
+        self._match.linkActivated.connect(self._follow_match)
+        fill(QVBoxLayout(self), self.histogram, row, self._match, self._line, spacing=4)
         self.follow()
 
     @property
@@ -110,6 +116,11 @@ class ThresholdPanel(GreyPanel):
         settings = self._settings()
         if self.greys is None or settings is None:
             return
+        self._show_match(settings)
+        if settings.measured_porosity is not None:
+            self.histogram.show_lines({}, reason="Threshold chosen during the run")
+            self.preview.hide()
+            return
         found = self.greys.known(settings)
         if isinstance(settings.threshold, str):
             self._method = settings.threshold
@@ -127,6 +138,24 @@ class ThresholdPanel(GreyPanel):
         self._hysteresis.setToolTip(_HYSTERESIS if with_line else f"{_LOCAL}.")
         if self.shown.isChecked() and self._target is not None:
             self.preview.show(self._target, settings, self.greys)
+
+    def _show_match(self, settings: PoreSettings) -> None:
+        """Show the link to the measured porosity, or the porosity with a link that clears it."""
+        measured = settings.measured_porosity
+        if measured is None:
+            self._match.say(link(_ASK, "Match a measured porosity …"))
+            return
+        self._match.say(f"Threshold for a porosity of {measured:g} %. {link(_CLEAR, 'Clear')}")
+
+    def _follow_match(self, target: str) -> None:
+        if target == _CLEAR:
+            self._form[MEASURED].value = None
+            return
+        percent, is_given = QInputDialog.getDouble(
+            self, "Measured porosity", "Porosity of the sample (%)", 10.0, 0.0, 100.0, 2
+        )
+        if is_given:
+            self._form[MEASURED].value = percent
 
     def _show_lines(self, settings: PoreSettings, found: float | InputError | None) -> None:
         assert self.greys is not None

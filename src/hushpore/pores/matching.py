@@ -1,0 +1,137 @@
+"""The threshold at which a segmentation has the porosity that was measured otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Driver, Note
+from hushpore.base.formatting import percent_digits, readable_grey
+from hushpore.pores.slab_steps import classify_void, find_air, find_grey_value, find_void
+from hushpore.pores.work import void_totals_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.work import Work
+
+#: Porosity within which a threshold is accepted, and most thresholds that are tried.
+_CLOSE, _MOST = 2e-4, 14
+
+#: Difference of porosity that is worth a warning.
+_FAR = 0.005
+
+
+class Match(NamedTuple):
+    """A threshold and the porosity that it gives."""
+
+    threshold: float
+    porosity: float
+
+    def note(self, measured: float) -> Note:
+        """Return the note on the match; a warning if the porosity differs."""
+        is_far = abs(self.porosity - measured) > _FAR
+        text = (
+            f"The threshold {readable_grey(self.threshold)} was chosen to match the measured "
+            f"porosity of {percent_digits(measured)} %; it gives {percent_digits(self.porosity)} %."
+        )
+        if is_far:
+            text += " No threshold comes closer, since too many voxels have the same grey value."
+        return Note(text, is_far, "result")
+
+
+def find_match(work: Work) -> Generator[float, None, Match]:
+    """Find the threshold at which the porosity is the measured one.
+
+    The exterior is found again for each threshold that is tried. Only the void is found, on the
+    host, so that each takes a small part of a segmentation.
+
+    Parameters
+    ----------
+    work : Work
+        A job with ``measured_porosity``, for a volume of grey values.
+
+    Yields
+    ------
+    float
+        Share that is done.
+
+    Returns
+    -------
+    Match
+        The closest of the thresholds that were tried.
+
+    Raises
+    ------
+    InputError
+        If a hysteresis threshold is set.
+    """
+    settings = work.settings
+    measured = (settings.measured_porosity or 0.0) / 100
+    if settings.hysteresis is not None:
+        raise InputError(
+            "The measured porosity sets the threshold and cannot be combined with a hysteresis "
+            "threshold. Leave one of them out (measured_porosity, hysteresis)."
+        )
+    # the cumulative histogram, by which thresholds are tried: porosity is nearly linear in it
+    _, histogram = yield from work.engine.survey(
+        work.engine.grey(work.volume, work.slabs, work.choices, work.timer), True, work.padding
+    )
+    counts, values = histogram.counts, histogram.centers
+    shares = np.cumsum(counts) / counts.sum()
+    bright = settings.pores_are == "bright"
+    # bracket of the share of dark voxels, with the difference of porosity at its ends
+    low, high = (0.0, -measured), (1.0, 1 - measured)
+    if bright:
+        low, high = (0.0, 1 - measured), (1.0, -measured)
+    at, tried = 1 - measured if bright else measured, dict[float, float]()
+    for number in range(_MOST):
+        place = min(int(np.searchsorted(shares, at)), values.size - 2)
+        threshold = float(values[place])
+        if threshold in tried:
+            # try the middle once; then the bracket holds no other level
+            at = (low[0] + high[0]) / 2
+            threshold = float(values[min(int(np.searchsorted(shares, at)), values.size - 2)])
+            if threshold in tried:
+                break
+        with Driver(_porosity(work, threshold)) as trial:
+            for _ in trial:
+                yield number / _MOST
+        tried[threshold] = trial.result
+        off = tried[threshold] - measured
+        if abs(off) < _CLOSE:
+            break
+        if (off > 0) == (low[1] > 0):
+            low = (at, off)
+        else:
+            high = (at, off)
+        # the secant, kept inside the bracket
+        slope = (high[1] - low[1]) / (high[0] - low[0])
+        width = high[0] - low[0]
+        at = float(np.clip(low[0] - low[1] / slope, low[0] + width / 50, high[0] - width / 50))
+    best = min(tried, key=lambda threshold: abs(tried[threshold] - measured))
+    return Match(best, tried[best])
+
+
+def _porosity(work: Work, threshold: float) -> Generator[float, None, float]:
+    """Return the share of the sample that is void of the pore type at a threshold."""
+    settings: PoreSettings = dataclasses.replace(
+        work.settings, threshold=threshold, measured_porosity=None
+    )
+    tried = dataclasses.replace(work, settings=settings)
+    grey = yield from find_grey_value(tried)
+    phase = yield from find_void(tried, grey)
+    air = yield from find_air(tried, phase)
+    counts = yield from classify_void(tried, phase, air)
+    phase.close()
+    totals = void_totals_of(tried, counts)
+    of_type = {
+        "all": totals.open_voxels + totals.closed_voxels,
+        "open": totals.open_voxels,
+        "closed": totals.closed_voxels,
+    }
+    return of_type[settings.pore_type] / max(int(totals.sample.sum()), 1)
