@@ -116,14 +116,20 @@ def test_bins_and_boxes_reach_every_command(tmp_path, scan):
 
 def test_advice_to_crop_or_bin_names_the_flags():
     pores = command.get_command(None, "pores")
-    assert in_flags("Crop it, or bin it 2 x 2 x 2.", pores).endswith("2 (--crop, --bin 2).")
+    assert in_flags("Crop it, or bin it 2 x 2 x 2.", pores).endswith("2 (--crop sample, --bin 2).")
     assert in_flags("Crop the volume or bin it, or wait.", pores) == (
-        "Crop the volume or bin it (--crop, --bin 2), or wait."
+        "Crop the volume or bin it (--crop sample, --bin 2), or wait."
     )
     assert in_flags("Close it, or crop or bin the scan.", pores).endswith(
-        "crop or bin the scan (--crop, --bin 2)."
+        "crop or bin the scan (--crop sample, --bin 2)."
     )
-    assert in_flags("Crop or binary.", pores) == "Crop or binary."
+    assert in_flags("Crop it or allow more memory.", pores) == (
+        "Crop it (--crop sample) or allow more memory."
+    )
+    assert in_flags("Crop the scan to the sample.", pores) == (
+        "Crop the scan to the sample (--crop sample)."
+    )
+    assert in_flags("cropped; crops", pores) == "cropped; crops"
 
 
 def test_info_shows_what_the_flags_give(tmp_path, scan):

@@ -6,6 +6,7 @@ from npe2 import PluginManifest
 
 import hushpore
 from hushpore.io.registry import EXPORTERS, READERS, exporters_of
+from hushpore.viewer.forms.rich_label import CROP
 from hushpore.viewer.launch import WIDGETS
 from hushpore.viewer.running.messages import RECORD, RESULTS
 
@@ -27,7 +28,7 @@ def test_every_command_can_be_imported(manifest):
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
     others = ("Measure labels", "Measure phases", "Batch of scans", RESULTS, "Plots")
-    others += ("Compare results", RECORD, "Preferences")
+    others += ("Compare results", RECORD, CROP, "Preferences")
     assert names == (*WIDGETS, *others)
 
 

@@ -28,8 +28,11 @@ _FILES = (
     ("trust", "trust=True", "--trust"),
 )
 _POSITIONS = re.compile(r"\b\w+\.at\(([^)]*)\)")
-#: Advice to crop or bin, to which the flags are added.
-_PART = re.compile(r"\b([Cc]rop(?: it| the \w+)?,? or bin(?: it| the \w+)?(?: 2 x 2 x 2)?)(?!\w)")
+#: Advice to crop, or to crop or bin, to which the flags are added.
+_PART = re.compile(
+    r"(?<![-\w])([Cc]rop(?: it\b| the \w+)?(?: to (?:that|the sample)\b)?"
+    r"(?P<bin>,? or bin(?: it| the \w+)?(?: 2 x 2 x 2)?)?)(?=[,.:; ])(?! or bin| both)"
+)
 
 #: Flags of several commands.
 device_flag = click.option(
@@ -122,7 +125,8 @@ _layout_flags = (
     ),
     click.option(
         "--crop", default="", metavar="BOX",
-        help="Read only a box, in voxels along z,y,x: 100:300,0:512,0:512. Ends are excluded.",
+        help="Read only a box, in voxels along z,y,x: 100:300,0:512,0:512 (ends are excluded); "
+        "sample: the box around the sample; cylinder: the largest upright cylinder inside it.",
     ),
     click.option(
         "--offset", default=0, type=click.IntRange(min=0), metavar="BYTES",
@@ -225,8 +229,12 @@ def in_flags(message: str, command: click.Command | None = None) -> str:
         if name in names:
             message = message.replace(wording, with_flag)
     if "crop" in names:
-        message = _PART.sub(r"\1 (--crop, --bin 2)", message)
+        message = _PART.sub(_part_flags, message)
     return _POSITIONS.sub(_position_flags, message) if "at" in names else message
+
+
+def _part_flags(found: re.Match[str]) -> str:
+    return f"{found[0]} (--crop sample{', --bin 2' if found['bin'] else ''})"
 
 
 def _position_flags(found: re.Match[str]) -> str:

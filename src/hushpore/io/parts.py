@@ -119,6 +119,32 @@ class Bin(DiskArray):
         yield from filled_in_slabs(self, values, chunk, 0)
 
 
+class Masked(DiskArray):
+    """Lazy array in which a fill value replaces some columns along z.
+
+    `base`: an array that takes slices. `outside`: (y, x), bool: the columns. `fill`: the value.
+
+    >>> Masked(np.ones((2, 1, 3), np.uint8), np.array([[True, False, False]]), 9)[1].tolist()
+    [[9, 1, 1]]
+    """
+
+    def __init__(self, base: Any, outside: npt.NDArray[np.bool_], fill: float) -> None:
+        super().__init__(tuple(base.shape), np.dtype(base.dtype).newbyteorder("="))
+        self._base, self._outside, self._fill = base, outside, self.dtype.type(fill)
+        # readers of slabs choose whole chunks
+        self.chunks = getattr(base, "chunks", None)
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        outside = self._outside[tuple(keys[-2:])]
+        part: npt.NDArray[Any] = np.where(outside, self._fill, self._base[tuple(keys)])
+        return part
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of the same shape; see `DiskArray`."""
+        chunk = chunk_depth(self._base, max(0, self.ndim - 3))
+        yield from filled_in_slabs(self, values, chunk, 0)
+
+
 def cropped(volume: Volume, crop: str) -> Volume:
     """Return a box of a volume; its origin is the place of the box, and a note gives the box.
 
@@ -161,7 +187,8 @@ def cropped(volume: Volume, crop: str) -> Volume:
         example = ",".join(f"{n // 4}:{n - n // 4}" for n in shape)
         raise InputError(
             f"--crop {crop}: expected a range start:end for each of {_names(shape)}, within the "
-            f"shape {_times(shape)} of {volume.name}, for example --crop {example}."
+            f"shape {_times(shape)} of {volume.name}, for example --crop {example}, or sample or "
+            "cylinder."
         )
     whole = (*(slice(0, n) for n in leading), *box)
     data = volume.data

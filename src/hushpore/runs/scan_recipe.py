@@ -17,10 +17,11 @@ from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.flatten import Solid, flattened
 from hushpore.io.loading import into_memory
-from hushpore.io.parts import binned, cropped
+from hushpore.io.parts import binned
 from hushpore.io.points import read_points
 from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
+from hushpore.runs.sample_crop import crop_to
 
 if TYPE_CHECKING:
     import os
@@ -58,10 +59,10 @@ class ScanRecipe:
     type, ``"uint16"``, by default guessed from the file size; `byte_order`: ``"little"`` or
     ``"big"``; `offset`: bytes before the first voxel.
 
-    `crop`: box to read, as for `hushpore.io.parts.cropped`; `bin`: block length for means, as for
-    `hushpore.io.parts.binned`. Both come after the other changes, the crop first. `flatten`: remove
-    drift of the grey value of the solid, which is ``"bright"`` or ``"dark"`` beside the pores, from
-    what is left, as `hushpore.io.flatten.flattened`.
+    `crop`: part to read, as for `hushpore.runs.sample_crop.crop_to`; `bin`: block length for means,
+    as for `hushpore.io.parts.binned`. Both come after the other changes, the crop first. `flatten`:
+    remove drift of the grey value of the solid, which is ``"bright"`` or ``"dark"`` beside the
+    pores, from what is left, as `hushpore.io.flatten.flattened`.
     """
 
     path: str
@@ -208,7 +209,7 @@ class ScanRecipe:
                 ) from None
             volume = volume.at(**{axis: index})
         if self.crop:
-            volume = cropped(volume, self.crop)
+            volume = crop_to(volume, self.crop)
         if self.bin:
             volume = binned(volume, self.bin)
         if not self.flatten:

@@ -90,6 +90,18 @@ class BatchOptions(Settings):
         "Interpolate scans with uneven or missing slices to an even spacing.",
         label="Resample uneven slices",
     )
+    crop: str = option(
+        "",
+        "Part of each scan: sample (without surrounding air and padding), cylinder (the largest "
+        "upright cylinder inside the sample), or a box in voxels along z,y,x: "
+        "100:300,0:512,0:512. Empty: the whole scan.",
+        label="Crop",
+    )
+    bin: str = option(
+        "",
+        "Average blocks of voxels, after cropping: 2, or along z,y,x: 1,2,2. Empty: no binning.",
+        label="Bin",
+    )
     groups: str = option(
         "",
         "Groups for the plots: 'folder' (the folder of each scan), or a CSV file with the columns "
@@ -221,6 +233,7 @@ class BatchWidget(WorkerContainer):
                 ),
             },
             "resample": self.resample.value,
+            "layout": {"crop": self.crop.value.strip(), "bin": self.bin.value.strip()},
             "jobs": self.jobs.value,
             "overwrite": self.overwrite.value,
             "trust": self.trust.value,
@@ -290,10 +303,11 @@ class BatchWidget(WorkerContainer):
         self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.remove_selected)
         last = None if is_script() else remembered(_REMEMBERED_AS, BatchOptions)
         last = last or BatchOptions()
-        self.denoise, self.measure, self.pair, self.resample, self.groups, self.jobs = (
-            create_widget(getattr(last, each.name), annotation_of(each))
-            for each in BatchOptions.options()
-        )
+        for each in BatchOptions.options():
+            field = create_widget(getattr(last, each.name), annotation_of(each))
+            setattr(self, each.name, field)
+        self.crop.native.setPlaceholderText("none, sample, cylinder, or a box")
+        self.bin.native.setPlaceholderText("none, or 2")
         self.pair.native.setPlaceholderText("none, or {name}_odd")
         self.groups.native.setPlaceholderText("none, folder, or groups.csv")
         self.denoise.changed.connect(self._allow_presets)
@@ -333,6 +347,8 @@ class BatchWidget(WorkerContainer):
     def _lay_out(self) -> None:
         form = QFormLayout()
         form.addRow(self.resample.native)
+        form.addRow("Cr&op", self.crop.native)
+        form.addRow("&Bin", self.bin.native)
         form.addRow(self.denoise.native)
         form.addRow("&Denoise preset", self.denoise_preset.native)
         form.addRow("Paired scan (&Noise2Noise)", self.pair.native)
@@ -357,9 +373,10 @@ class BatchWidget(WorkerContainer):
         self.native.layout().addWidget(PinnedColumn(upper, self._buttons, lower))
         self.native.setMinimumWidth(300)
         # items and attributes of the container; their layout is done above
-        self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
-                     self.measure, self.pores_preset, self.phases_preset, self.output,
-                     self.groups, self.jobs, self.overwrite, self.trust])  # fmt: skip
+        self.extend([self.scans, self.resample, self.crop, self.bin, self.denoise,
+                     self.denoise_preset, self.pair, self.measure, self.pores_preset,
+                     self.phases_preset, self.output, self.groups, self.jobs,
+                     self.overwrite, self.trust])  # fmt: skip
 
     def _why_not(self) -> str:
         """Return the reason why a batch cannot start; empty if it can."""

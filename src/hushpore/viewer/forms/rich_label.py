@@ -13,6 +13,7 @@ from qtpy.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
 from hushpore.base.events import by_importance
 from hushpore.base.formatting import readable_count
+from hushpore.viewer.forms.docking import open_beside
 from hushpore.viewer.forms.layout import Fold, fill
 from hushpore.viewer.running.problem import notify_problem
 
@@ -30,6 +31,15 @@ COPY = "copy"
 
 #: Link that chooses a remedy; followed by the number of its remark.
 _REMEDY = "remedy "
+
+#: Name of the widget that crops and bins, and the link that opens it.
+CROP = "Crop and bin"
+
+#: Advice to crop or bin, which becomes a link to that widget.
+_ADVICE = re.compile(
+    r"\b[Cc]rop(?:(?: it| the (?:scan|volume)),?)?(?: or bin(?: it| the (?:scan|volume))?)?"
+    r"(?: to the sample)?(?=[,.: ])"
+)
 
 #: Addresses in notes, for example of dask's dashboard.
 _ADDRESS = re.compile(r"https?://[^\s<]+")
@@ -52,6 +62,7 @@ class RichLabel(QLabel):
         )
         self._viewer = viewer
         self._html = ""
+        self.linkActivated.connect(self._open_crop)
         viewer.events.theme.connect(self._paint)
 
     def say(self, text: str) -> None:
@@ -64,6 +75,10 @@ class RichLabel(QLabel):
     def html(self) -> str:
         """The text as HTML, before the colours are inserted."""
         return self._html
+
+    def _open_crop(self, target: str) -> None:
+        if target == CROP:
+            open_beside(self, self._viewer, CROP)
 
     def _paint(self, event: Any = None) -> None:
         theme = get_theme(self._viewer.theme)
@@ -88,6 +103,15 @@ def unbroken(text: str) -> str:
 def link(target: str, text: str) -> str:
     """Return a link in the text colour, because Qt's blue is unreadable on a dark background."""
     return f'<a href="{target}" style="color: {_TEXT}">{unbroken(text)}</a>'
+
+
+def advice_linked(text: str) -> str:
+    """Return a text, as HTML, in which advice to crop or bin is a link.
+
+    >>> CROP in advice_linked("Close other programs, or crop or bin the volume.")
+    True
+    """
+    return _ADVICE.sub(lambda found: link(CROP, found[0]), text)
 
 
 def sign(is_error: bool) -> str:
@@ -126,7 +150,8 @@ class ResultMessage(RichLabel):
     def show_problem(self, problem: Problem) -> None:
         """Show a problem here and as a notification."""
         self._details = problem.details
-        text = f"{sign(not problem.expected)} {html.escape(problem.message)}"
+        message = advice_linked(html.escape(problem.message))
+        text = f"{sign(not problem.expected)} {message}"
         if not problem.expected:
             text += " " + link(COPY, "Copy details")
         self.say(text)
@@ -175,7 +200,7 @@ class RemarkList(QWidget):
         self.setVisible(bool(lines))
 
     def _line(self, number: int, remark: Note) -> str:
-        text = html.escape(self.reword(remark.message))
+        text = advice_linked(html.escape(self.reword(remark.message)))
         text = _ADDRESS.sub(lambda found: link(found[0], found[0]), text)
         if remark.remedy is not None:
             text += f" {link(f'{_REMEDY}{number}', remark.remedy.label)}"
@@ -184,5 +209,5 @@ class RemarkList(QWidget):
     def _follow(self, target: str) -> None:
         if target.startswith(_REMEDY):
             self.remedy_chosen.emit(self.remarks[int(target.removeprefix(_REMEDY))].remedy)
-        else:
+        elif target != CROP:
             QDesktopServices.openUrl(QUrl(target))

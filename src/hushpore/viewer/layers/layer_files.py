@@ -187,7 +187,8 @@ class SavedLayer:
             return {}
         source = ScanRecipe.of(known)
         if self.voxel_size:
-            source = dataclasses.replace(source, voxel_size=self.voxel_size)
+            size = self.voxel_size if not source.bin else self._size_before(source.bin)
+            source = dataclasses.replace(source, voxel_size=size)
         shape = list(self.read.get("scan_shape", ()))
         if shape and shape != list(given.get("shape", shape)):
             at = _position(source, given)
@@ -195,6 +196,14 @@ class SavedLayer:
                 return {}
             source = dataclasses.replace(source, at=at)
         return source.to_dict()
+
+    def _size_before(self, bin: str) -> str:
+        """Return the voxel size before binning: that given by the user is of the binned voxels."""
+        volume = self.volume
+        factors = [int(number) for number in bin.split(",")]
+        each = factors * volume.n_spatial if len(factors) == 1 else factors
+        sizes = (step / n for step, n in zip(volume.spacing, each, strict=True))
+        return f"{','.join(f'{size:.12g}' for size in sizes)}{volume.unit}"
 
 
 class _Stored:
