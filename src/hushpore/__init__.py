@@ -28,18 +28,21 @@ if TYPE_CHECKING:
         segment_pores,
         start,
     )
+    from hushpore.pores.corrections.session import Corrections, correct
     from hushpore.runs.compare import compare
     from hushpore.runs.convert import convert
     from hushpore.runs.plots import export_plots
     from hushpore.runs.pore_result import export
 
 __all__ = [
+    "Corrections",
     "HushporeError",
     "InputError",
     "Volume",
     "__version__",
     "compare",
     "convert",
+    "correct",
     "denoise",
     "export",
     "export_plots",
@@ -56,10 +59,12 @@ __all__ = [
 
 # imported on first use: `import hushpore` stays quick, and napari starts with it
 _LATER = {
+    "Corrections": "hushpore.pores.corrections.session",
     "read": "hushpore.io",
     "read_all": "hushpore.io",
     "compare": "hushpore.runs.compare",
     "convert": "hushpore.runs.convert",
+    "correct": "hushpore.pores.corrections.session",
     "denoise": "hushpore.jobs",
     "export": "hushpore.runs.pore_result",
     "export_plots": "hushpore.runs.plots",

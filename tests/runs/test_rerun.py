@@ -19,6 +19,7 @@ from hushpore.io import input_limits
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
+from hushpore.runs.pore_result import open_result
 from hushpore.runs.rerun import rerun
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.scan_recipe import ScanRecipe
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
+
+    from hushpore.pores.result import Pores
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
@@ -321,3 +324,27 @@ def test_what_is_no_record_is_refused(tmp_path: Path, text: str, words: str) -> 
     (tmp_path / "result.json").write_text(text)
     with pytest.raises(InputError, match=words):
         result_of(rerun(tmp_path, tmp_path / "again"))
+
+
+def test_corrections_by_hand_are_made_again(scan: Path, found: Pores, tmp_path: Path) -> None:
+    fix = hushpore.Corrections(found)
+    pores = found.pores["label"].tolist()
+    fix.delete(pores[-1:])
+    fix.paint(np.argwhere(found.labels == pores[-1]), 900)
+    fix.merge([pores[0], 900])
+    place = np.argwhere(fix.result.labels == pores[1])
+    middle = place.mean(axis=0)
+    fix.cut(pores[1], [middle, middle + np.array([0, 1, 1])])
+    source = ScanRecipe(str(scan)).to_dict()
+    folder = write_result(tmp_path / "result", [fix.result], found.volume, source=source)
+    record = json.loads((folder / "result.json").read_text())["jobs"][-1]
+    assert [each["kind"] for each in record["corrections"]] == ["delete", "paint", "merge", "cut"]
+    done = result_of(rerun(folder, tmp_path / "again", "cpu"))
+    assert done.identical, done.summary
+    again = json.loads((done.written / "result.json").read_text())["jobs"][-1]
+    assert again["corrections"] == record["corrections"]
+    opened = open_result(done.written)
+    pd.testing.assert_frame_equal(opened.pores, fix.result.pores, check_dtype=False)
+    # without the corrections it is another result
+    change(folder / "result.json", corrections=[])
+    assert not result_of(rerun(folder, tmp_path / "without", "cpu")).identical

@@ -100,6 +100,9 @@ class JobDescription:
     # ``"module:function"`` that adapts recorded settings for a rerun: called with the settings, the
     # record of the job and the path of the record; raises an error if it cannot be reproduced
     repeat: str = ""
+    # ``"module:function"`` that makes recorded corrections by hand again: called with the result of
+    # a rerun and the record of the job, returns the corrected result; may be empty
+    correct: str = ""
     # ``"module:function"`` that runs it on a cluster, with the signature of
     # `hushpore.cluster.denoising.denoise_on`; empty if it cannot run there
     cluster: str = ""
@@ -199,6 +202,7 @@ JOBS = Registry("jobs", JobDescription, {
         "Writes tables, labels.tif, report.html and result.json.",
         figures=(*(total.name for total in TOTALS), "exterior", "exterior_share", "unit"),
         report="hushpore.runs.report_page:pore_report",
+        correct="hushpore.pores.corrections.session:repeat_corrections",
         cluster="hushpore.cluster.segmenting:segment_on",
     ),
     "measure": JobDescription(

@@ -33,11 +33,15 @@ def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:
     """Return the assignment of basins to the pores of given labels."""
     label_of = np.zeros(graph.count + 1, np.int32)
     label_of[1:] = labels.reshape(-1)[graph.peak[1:]]
+    names, row = np.unique(label_of, return_inverse=True)
+    gapped = None if names[-1] == names.size - 1 else names
+    if gapped is not None:
+        label_of = row.reshape(-1).astype(np.int32)
     # the basin with the highest peak of each pore comes last
     order = np.lexsort((graph.peak_squared_distance, label_of))
     last = np.flatnonzero(np.diff(label_of[order], append=-1))
     root = order[last].astype(np.int32)
-    return Numbering(label_of, root[label_of[root] > 0])
+    return Numbering(label_of, root[label_of[root] > 0], gapped)
 
 
 def number_basins(

@@ -197,6 +197,12 @@ class Pipeline:
         yield from self._find_void_on_host()
         return (yield from self._find(Engine(self._work.threads), self._work.slabs))
 
+    def find_phase(self) -> Generator[Event, None, Stack]:
+        """Find the void on the CPU and return its phase labels, classified as open or closed."""
+        yield from self._find_void_on_host()
+        assert self._void is not None
+        return self._void.phase
+
     def _on_gpu(self) -> Generator[Event, None, Segmented | None]:
         """Try the GPU with thinner and thinner slabs; None if its memory is too small for all."""
         timer, threads = self._stages.timer, self._work.threads

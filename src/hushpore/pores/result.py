@@ -13,6 +13,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
+from hushpore.pores.corrections.operations import Operation
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import form_tables
 from hushpore.pores.geometry.intercepts import intercept_totals
@@ -248,6 +249,21 @@ class Pores:
         return self._graph
 
     @property
+    def settings(self) -> PoreSettings:
+        """Settings of the job."""
+        return self._settings
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether labels and basins are temporary files, because they do not fit into memory."""
+        return self._slabs.on_disk
+
+    @property
+    def corrections(self) -> tuple[Operation, ...]:
+        """Corrections made by hand, in order; see `hushpore.Corrections`."""
+        return tuple(map(Operation.of_dict, self.provenance.get("corrections", ())))
+
+    @property
     def sample(self) -> npt.NDArray[np.int64]:
         """Number of sample voxels in each slice (in 2D: row)."""
         return self._sample
@@ -305,6 +321,10 @@ class Pores:
     @property
     def merge_height(self) -> ChosenHeight:
         """Merge height of this result, or the one that `remerge` would use, and its reason."""
+        if self.corrections:
+            # the graph is that of the corrected pores
+            height = self.provenance["result"]["merge_height"]
+            return ChosenHeight(0.0 if height is None else height)
         return height_of(self._graph, self._settings.merge_height, self.volume.n_spatial)
 
     def remerge(self, h: str | float) -> Pores:
@@ -323,8 +343,9 @@ class Pores:
         Raises
         ------
         InputError
-            If `h` is negative.
+            If `h` is negative, or the pores were corrected by hand.
         """
+        self._require_uncorrected()
         settings = dataclasses.replace(self._settings, merging="height", merge_height=h, markers="")
         numbering = number_basins(self._graph, settings, self.volume)
         return self._renumber(numbering, settings, merged_by(self._graph, settings, self.volume))
@@ -350,8 +371,10 @@ class Pores:
         Raises
         ------
         InputError
-            If the markers have another shape, are empty, or lie outside the volume or the void.
+            If the markers have another shape, are empty, or lie outside the volume or the void, or
+            the pores were corrected by hand.
         """
+        self._require_uncorrected()
         given = np.asarray(markers)
         if given.dtype == np.bool_:
             given = whole_markers(given)
@@ -426,6 +449,14 @@ class Pores:
             "result": totals_of(columns, volume, found),
         }  # fmt: skip
         return dataclasses.replace(self, **columns, volume=volume, provenance=provenance)
+
+    def _require_uncorrected(self) -> None:
+        """Raise InputError if pores were corrected by hand, which merging again would undo."""
+        if self.corrections:
+            raise InputError(
+                f"These pores were corrected by hand ({len(self.corrections)} corrections), which "
+                "merging again would undo. Merge the result from before the corrections."
+            )
 
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
         if not self.can_remerge:

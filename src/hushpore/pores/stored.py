@@ -63,7 +63,7 @@ def restored(
     stack.array()[...] = basins
     volume = labels.replace(values, name=name)
     numbering = numbering_of(values, graph)
-    _check_labels(values, basins, numbering.label_of)
+    _check_labels(values, basins, numbering.labels_of)
     settings = PoreSettings.of_valid(provenance.get("settings", {}))
     throats = throat_columns(graph, numbering, volume)
     least = settings.minimum_shape_voxels

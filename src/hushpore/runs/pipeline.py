@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Pipeline: TypeAlias = Generator[Event, None, "Written"]
     #: Checks the scan before the jobs run; raises an error to reject it.
     Check: TypeAlias = Callable[[Volume], None]
+    #: Returns the corrected result of a job.
+    Correct: TypeAlias = Callable[[Any], Result]
 
 #: Progress after reading and before writing.
 _READ, _COMPUTED = 0.02, 0.97
@@ -47,13 +49,15 @@ def run_pipeline(
     device: str = "auto",
     overwrite: bool = False,
     check: Check | None = None,
+    correct: Mapping[str, Correct] | None = None,
 ) -> Pipeline:
     """Read a scan, run jobs on it in sequence, and write the result.
 
     `output`: where to write, see `hushpore.runs.result_folder.write_result`. `steps`: the settings
     of each job, in the order in which they run; each but the last `gives` an image to the next.
     `device`: as for `hushpore.denoise`. `check`: checks the scan
-    before the jobs run and raises an error to reject it.
+    before the jobs run and raises an error to reject it. `correct`: changes the results of jobs, by
+    job.
     Yields: the events of all jobs, with `Progress` over the whole pipeline.
     Returns: the written result.
     Raises HushporeError: any error of reading, the jobs or writing; no result is written then.
@@ -75,6 +79,8 @@ def run_pipeline(
             until = done + share * JOBS[job].share
             work = start(job, attach_files(volume, settings, source), settings, backend_of(job))
             result = yield from part_of(work, done, until)
+            if correct is not None and job in correct:
+                result = correct[job](result)
             results.append(result)
             done = until
             if JOBS[job].gives:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -81,6 +82,8 @@ def rerun(
 ) -> Again:
     """Reproduce a result: read the same scan in the same way and run the same jobs and settings.
 
+    Corrections by hand are made again.
+
     Parameters
     ----------
     path : str or path-like
@@ -142,7 +145,17 @@ def rerun(
             )
 
     done = yield from run_pipeline(
-        source, output, steps, device=device, overwrite=overwrite, check=check_same
+        source,
+        output,
+        steps,
+        device=device,
+        overwrite=overwrite,
+        check=check_same,
+        correct={
+            job["job"]: partial(load(JOBS[job["job"]].correct), record=job)
+            for job in jobs
+            if JOBS[job["job"]].correct
+        },
     )
     second = _made(read_provenance(done.folder), provenance_file(done.folder))
     differences = _differences(first, second)

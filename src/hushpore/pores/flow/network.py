@@ -89,7 +89,7 @@ class Network:
         Parameters
         ----------
         pores, throats : mapping of str to numpy.ndarray
-            Columns of the tables; labels are 1 to n, in order.
+            Columns of the tables; labels in ascending order.
         volume : Volume
             What was segmented, for shape, spacing and origin.
 
@@ -103,7 +103,8 @@ class Network:
         shape = np.asarray(volume.spatial_shape)
         centres = np.stack([pores[f"centroid_{axis}"] for axis in axes], axis=-1)
         at_throat = np.stack([throats[f"position_{axis}"] for axis in axes], axis=-1)
-        ends = np.stack([throats["pore_1"], throats["pore_2"]], axis=-1).astype(np.int64) - 1
+        ends = np.stack([throats["pore_1"], throats["pore_2"]], axis=-1)
+        ends = np.searchsorted(pores["label"], ends)  # labels of corrected pores have gaps
         # a pore is never narrower than a way out of it, and of few voxels it has no ball
         volume_of = np.asarray(pores["volume"], np.float64)
         ball = np.asarray(pores["inscribed_diameter"], np.float64)

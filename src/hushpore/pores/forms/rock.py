@@ -49,7 +49,8 @@ def pore_throat_ratio(findings: Findings) -> float:
     """Return the mean ratio of the radii of pores and of the throats that join them."""
     throat_radii(findings)
     pore = np.asarray(findings.pores["inscribed_diameter"], np.float64)
-    ends = np.stack([findings.throats["pore_1"], findings.throats["pore_2"]], axis=-1) - 1
+    ends = np.stack([findings.throats["pore_1"], findings.throats["pore_2"]], axis=-1)
+    ends = np.searchsorted(findings.pores["label"], ends)  # labels of corrected pores have gaps
     ratio = pore[ends].mean(axis=1) / findings.throats["inscribed_diameter"]
     ratio = ratio[np.isfinite(ratio)]
     if not ratio.size:

@@ -381,7 +381,8 @@ def pore_columns(
     pores of fewer voxels.
     """
     ends = np.concatenate([throats["pore_1"], throats["pore_2"]])
-    coordination_number = np.bincount(ends, minlength=numbering.root.size + 1)[1:]
+    rows = np.searchsorted(numbering.names, ends)
+    coordination_number = np.bincount(rows, minlength=numbering.root.size + 1)[1:]
     pores = PoreSums.of(graph, numbering, volume, coordination_number, minimum_shape_voxels)
     columns = _columns(PORES, pores)
     small = pores.sum("voxels") < minimum_shape_voxels

@@ -98,7 +98,7 @@ class PoreSums:
         with KernelThreads() as threads:
             nearest = nearest_distances(centres * np.asarray(volume.spacing), threads.count)
         return cls(
-            np.arange(1, count + 1, dtype=np.int32),
+            numbering.names[1:],
             sums[1:],
             bounds[1:],
             crossings[1:],
@@ -252,8 +252,8 @@ class ThroatSums:
             found = tuple(each[leads] for each in found)
         pair, contacts, saddle, place = found
         return cls(
-            (pair >> 32).astype(np.int32),
-            pair.astype(np.int32),
+            numbering.names[pair >> 32],
+            numbering.names[pair & 0xFFFFFFFF],
             contacts,
             saddle,
             np.stack(np.unravel_index(place, shape), axis=-1),

@@ -121,6 +121,19 @@ class Numbering:
     label_of: npt.NDArray[np.int32]
     # (pores,), int32: basin with the highest peak of each pore, in the order of labels
     root: npt.NDArray[np.int32]
+    # (pores + 1,), int32: labels of corrected pores, from 0 up, if they have gaps; `label_of` then
+    # counts pores
+    gapped: npt.NDArray[np.int32] | None = None
+
+    @property
+    def names(self) -> npt.NDArray[np.int32]:
+        """Label of each pore in the order of labels; 0 first, for solid and excluded pores."""
+        return np.arange(self.root.size + 1, dtype=np.int32) if self.gapped is None else self.gapped
+
+    @property
+    def labels_of(self) -> npt.NDArray[np.int32]:
+        """Label of each basin in the volume of labels (basins + 1,); 0 for excluded pores."""
+        return self.label_of if self.gapped is None else self.gapped[self.label_of]
 
 
 def find_overlapping(
@@ -180,9 +193,24 @@ def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.ND
     F. Meyer (1994), "Minimum spanning forests for morphological segmentation".
     https://doi.org/10.1007/978-94-011-1040-2_11
     """
+    return flood(marked, graph.a, graph.b, graph.by_neck)
+
+
+def flood(
+    marked: npt.NDArray[np.int32],
+    a: npt.NDArray[np.int32],
+    b: npt.NDArray[np.int32],
+    order: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int32]:
+    """Return the marker that reaches each node of a graph along its edges.
+
+    `marked`: (nodes,), int32: number of the marker in each node; 0 if it has none. `a`, `b`:
+    (edges,), int32: the nodes of each edge. `order`: (edges,), int64: edges from the widest to the
+    narrowest.
+    Returns: (nodes,), int32; 0 if no marker reaches the node.
+    """
     found = marked.astype(np.int32)
-    parent = np.arange(marked.size, dtype=np.int32)
-    _spread(parent, found, graph.a, graph.b, graph.by_neck)
+    _spread(np.arange(marked.size, dtype=np.int32), found, a, b, order)
     return found
 
 

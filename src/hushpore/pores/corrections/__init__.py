@@ -1,0 +1,1 @@
+"""Corrections of a pore segmentation by hand."""
