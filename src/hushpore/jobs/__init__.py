@@ -216,6 +216,7 @@ JOBS = Registry("jobs", JobDescription, {
         "program.\n\nWrites tables, labels.tif, report.html and result.json.",
         figures=(*(total.name for total in TOTALS), "exterior", "exterior_share", "unit"),
         report="hushpore.runs.report_page:pore_report",
+        correct="hushpore.pores.corrections.session:repeat_corrections",
     ),
     "phases": JobDescription(
         "Measure phases",

@@ -310,13 +310,14 @@ class Pores:
             images |= {
                 f"{phase}_thickness": self.thickness_volume(phase) for phase in self.thickness
             }
-        arrays = {MERGING: self.merging_arrays} if self.can_remerge else {}
+        is_of_basins = str(self.provenance["job"]) == "pores"
+        arrays = {MERGING: self.merging_arrays} if is_of_basins else {}
         return ResultFiles(images, tables, arrays=arrays)
 
     @property
     def can_remerge(self) -> bool:
-        """Whether the pores are merged basins, and not labels of another program."""
-        return str(self.provenance["job"]) == "pores"
+        """Whether the pores are merged basins: neither corrected nor labels of another program."""
+        return str(self.provenance["job"]) == "pores" and not self.corrections
 
     @property
     def merge_height(self) -> ChosenHeight:

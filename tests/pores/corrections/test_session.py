@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import ndimage
 
-from hushpore import Corrections, InputError, Volume, correct, segment_pores
+from hushpore import Corrections, InputError, Volume, correct, measure_labels, segment_pores
 from hushpore.base.events import result_of
 from hushpore.pores.corrections.boxes import moved
 from hushpore.pores.corrections.operations import Operation
@@ -202,6 +203,33 @@ def test_random_corrections_equal_measuring_from_scratch(name: str) -> None:
         pd.testing.assert_frame_equal(found.pores, last.pores, check_exact=True)
         pd.testing.assert_frame_equal(found.throats, last.throats, check_exact=True)
         assert found.provenance == last.provenance
+
+
+def test_corrected_pores_are_measured_as_given_labels_are() -> None:
+    volume = CASES["3d"][0]
+    given = segment_pores(volume)
+    fix, rng = Corrections(given), np.random.default_rng(3)
+    for _ in range(8):
+        with contextlib.suppress(InputError):
+            random_correction(fix, rng)
+    labels = Volume(fix.result.labels, volume.spacing, volume.unit)
+    for found in (fix.result, _corrected_labels(given, fix)):
+        truth = measure_labels(labels, values="labels")
+        ours = found.pores.drop(columns=["label"])
+        names = found.pores["label"].to_numpy()
+        pd.testing.assert_frame_equal(ours, truth.pores[list(ours)], check_exact=True)
+        ends = found.throats[["pore_1", "pore_2"]].to_numpy()
+        theirs = truth.throats[["pore_1", "pore_2"]].to_numpy()
+        np.testing.assert_array_equal(ends, names[theirs - 1])
+        for total in ("porosity", "count", "open_porosity", "closed_porosity", "euler_number"):
+            assert found.provenance["result"][total] == truth.provenance["result"][total]
+
+
+def _corrected_labels(given: Pores, fix: Corrections) -> Pores:
+    """Make the corrections of a segmentation on its labels, measured as given ones."""
+    volume = given.volume
+    labels = Volume(given.labels, volume.spacing, volume.unit)
+    return correct(measure_labels(labels, values="labels"), fix.operations)
 
 
 def test_merging_a_closed_pore_counts_its_closed_voxels() -> None:

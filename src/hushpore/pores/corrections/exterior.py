@@ -50,6 +50,11 @@ def phase_of(pores: Pores, work: Work, scan: Volume | None) -> npt.NDArray[np.ui
     void = pores.basins != 0
     if not work.has_air:
         return np.asarray(void, np.uint8)
+    if pores.provenance["job"] != "pores":
+        raise InputError(
+            "Labels that were measured with a sample mask cannot be corrected by hand. Set them to "
+            "0 outside the sample and measure them without a mask."
+        )
     volume = pores.volume if scan is None else scan
     if volume.data is pores.labels:
         raise InputError(

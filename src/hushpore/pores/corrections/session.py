@@ -388,9 +388,12 @@ class Corrections:
         totals = totals_of(merged, volume, known)
         values = self._regions.values.copy()
         labels = np.maximum(values, 0) if self._regions.has_excluded else values
+        known_settings = dict(given.provenance["settings"])
+        if "intervals" in known_settings:
+            known_settings["intervals"] = False
         provenance = {
             **given.provenance,
-            "settings": settings.to_dict(),
+            "settings": known_settings,
             "corrections": [each.to_dict() for each in self.operations],
             "result": totals,
         }
