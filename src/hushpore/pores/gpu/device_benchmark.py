@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushpore import __version__
+from hushpore._version import __version__
 from hushpore.base.config import SPEEDS
 from hushpore.base.errors import HushporeError, first_line
 from hushpore.base.events import Note, Progress, mapped
