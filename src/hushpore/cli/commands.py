@@ -15,6 +15,7 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import NO_MEMORY, HushporeError
+from hushpore.cli.align_command import align_command
 from hushpore.cli.flags import (
     JobCommand,
     in_flags,
@@ -250,8 +251,8 @@ def gui(paths: tuple[str, ...], sample: bool) -> None:
 
 
 for _command in (
-    compare_command, export_command, methods_command, plots_command, preferences_command,
-    rerun_command, settings_command,
+    align_command, compare_command, export_command, methods_command, plots_command,
+    preferences_command, rerun_command, settings_command,
 ):  # fmt: skip
     hushpore.add_command(_command)
 
