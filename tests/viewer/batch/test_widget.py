@@ -197,6 +197,8 @@ def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, 
     qtbot.waitUntil(lambda: not widget.is_running)
 
 
+# PySide6 deprecates the only constructor that PyQt6 has
+@pytest.mark.filterwarnings("ignore:Function. 'QDragEnterEvent:DeprecationWarning")
 def test_files_that_are_dropped_are_listed(widget, scans):
     from qtpy.QtCore import QMimeData, QPoint, QPointF, QUrl
     from qtpy.QtGui import QDragEnterEvent, QDropEvent

@@ -216,6 +216,8 @@ def test_what_is_found_about_the_noise_once_the_window_is_closed_is_let_go(qtbot
     viewer = ViewerModel()
     viewer.add_image(np.eye(5))
     widget = DenoiseWidget(viewer)
-    with qtbot.waitSignal(widget.native.destroyed):
-        widget.native.deleteLater()
+    gone = []
+    widget.native.destroyed.connect(gone.append)
+    widget.native.deleteLater()
+    qtbot.waitUntil(lambda: gone)
     widget._noise.found.emit()

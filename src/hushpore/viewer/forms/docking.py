@@ -138,7 +138,7 @@ class _Key(QShortcut):
             chosen = action_manager._shortcuts.get(ACTIONS[self.default][0], [])
             keys = [QKeyBindingSequence(KeyBinding.validate(each)).toString() for each in chosen]
         # Enter is on the number pad, too
-        keys += [key.replace("Enter", "Return") for key in keys]
+        keys = [key.replace("Enter", "Return") for key in keys] + keys
         self.setKeys([QKeySequence(key) for key in dict.fromkeys(keys)])
 
     def is_in_front(self) -> bool:

@@ -277,14 +277,18 @@ class LoadingTask:
             self._activity.show(progress)
 
     def _returned(self, result: Any) -> None:
+        then = self._then
         self._close()
-        self._then(result)
+        then(result)
 
     def _failed(self, problem: Problem) -> None:
+        then = self._on_failure
         self._close()
-        self._on_failure(problem)
+        then(problem)
 
     def _close(self) -> None:
         LoadingTask.running.discard(self)
         self._timer.stop()
         self._activity.close()
+        # PySide6 keeps this object, whose methods are connected; it must not keep the viewer
+        self._then = self._on_failure = lambda _: None
