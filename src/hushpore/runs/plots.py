@@ -18,17 +18,23 @@ from hushpore.figures.drawing import (
     COLUMNS,
     FORMATS,
     PAPER,
-    add_plots,
     draw_rev,
     frame,
     new_figure,
     publication_file,
     publication_size,
 )
+from hushpore.figures.orientation import (
+    azimuth_table,
+    draw_inclination,
+    draw_rose,
+    inclination_table,
+)
 from hushpore.figures.size_plots import distribution_table, draw_distribution, draw_thickness
 from hushpore.io.output_target import check_target, require_apart
 from hushpore.pores.forms.size_tables import size_statistics
 from hushpore.pores.result import Pores
+from hushpore.pores.tables.material import major_axes
 from hushpore.pores.tables.measures import PORES, measure_of, summarised
 from hushpore.runs.pore_result import open_result, read_result_table
 
@@ -54,6 +60,7 @@ class _Plot(NamedTuple):
     name: str
     table: pd.DataFrame
     draw: Callable[[Axes], None]
+    is_polar: bool = False
 
 
 def export_plots(
@@ -95,8 +102,8 @@ def export_plots(
     -------
     list of pathlib.Path
         The files: ``sizes_number``, ``sizes_volume``, the same with ``_cumulative``,
-        ``size_statistics.csv`` (D10, D50, D90, fit), and as far as measured ``profile``,
-        ``thickness``, ``rev`` and ``drainage``.
+        ``orientation_rose``, ``orientation_inclination``, ``size_statistics.csv`` (D10, D50, D90,
+        fit), and as far as measured ``profile``, ``thickness``, ``rev`` and ``drainage``.
 
     Raises
     ------
@@ -129,6 +136,7 @@ def export_plots(
         raise InputError(f"{column!r} is not a size. Available: {', '.join(columns)}.")
     plots = [
         *_size_plots(found, column, bins, log=log, fitted=fitted),
+        *_orientation_plots(found),
         *_other_plots(found, _tables_of(result)),
     ]
     tables = {plot.name: plot.table for plot in plots}
@@ -164,8 +172,7 @@ def _csv(
 
 def _draw(plot: _Plot, width: str, kind: str, part: Path) -> None:
     figure = new_figure(*publication_size(width))
-    (axes,) = add_plots(figure, 1)
-    plot.draw(axes)
+    plot.draw(figure.add_subplot(projection="polar" if plot.is_polar else None))
     part.write_bytes(publication_file(figure, kind))
 
 
@@ -209,6 +216,19 @@ def _size_plots(
                 frame(axes, across, up)
 
             yield _Plot(f"sizes_{name}{'_cumulative' * is_cumulative}", table, draw)
+
+
+def _orientation_plots(found: PoreResult) -> Iterator[_Plot]:
+    units = major_axes(found.pores, found.n_spatial)
+    rose = azimuth_table(units)
+    yield _Plot("orientation_rose", rose, lambda axes: draw_rose(axes, rose, PAPER[0]), True)
+    if found.n_spatial == 3:
+        inclined = inclination_table(units)
+        yield _Plot(
+            "orientation_inclination",
+            inclined,
+            lambda axes: draw_inclination(axes, inclined, PAPER),
+        )
 
 
 def _other_plots(found: PoreResult, tables: Mapping[str, pd.DataFrame]) -> Iterator[_Plot]:

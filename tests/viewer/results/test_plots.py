@@ -10,6 +10,7 @@ from hushpore.viewer.results.plots import (
     PROFILE,
     REV,
     REV_PORES,
+    ROSE,
     SCATTER,
     PlotsWidget,
 )
@@ -167,3 +168,14 @@ def test_a_plot_is_saved_in_the_width_of_columns(
     qtbot.waitUntil((tmp_path / "a.png").exists)
     assert abs(plt.imread(tmp_path / "a.png").shape[1] - pixels) <= 1
     assert plots.canvas.figure.get_size_inches().tolist() == size
+
+
+def test_the_rose_shows_the_axes_of_the_pores_that_are_shown(plots):
+    table = plots.view.tables.pores
+    for axis, value in zip("zyx", (0.0, 1.0, 0.0), strict=True):
+        table[f"axis_direction_{axis}"] = value
+    choose(plots, ROSE)
+    assert plots.axes.name == "polar"
+    assert plots.canvas.numbers.set_index("angle_from")["share"][90.0] == 1
+    choose(plots, BY_VOLUME)
+    assert plots.axes.name == "rectilinear"

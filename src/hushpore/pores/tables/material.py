@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
+    import pandas as pd
 
     from hushpore.base.volume import Volume
 
@@ -89,7 +90,7 @@ def orientation_totals(
     """
     axes = "zyx"[-n_spatial:]
     names = [f"orientation_{number}" for number in range(1, n_spatial + 1)]
-    units = np.stack([pores[f"axis_direction_{axis}"] for axis in axes], axis=-1)
+    units = major_axes(pores, n_spatial)
     units = units[~np.isnan(units).any(axis=1)]
     if not len(units):
         return dict.fromkeys([*names, *(f"{name}_{axis}" for name in names for axis in axes)])
@@ -104,3 +105,11 @@ def orientation_totals(
         found[name] = float(max(values[place], 0.0))
         found |= {f"{name}_{axis}": float(each) for axis, each in zip(axes, vector, strict=True)}
     return found
+
+
+def major_axes(
+    pores: Mapping[str, npt.NDArray[Any]] | pd.DataFrame, n_spatial: int
+) -> npt.NDArray[np.float64]:
+    """Return the unit vectors of the major axes of pores, (pores, axes); NaN without a shape."""
+    names = [f"axis_direction_{axis}" for axis in "zyx"[-n_spatial:]]
+    return np.stack([np.asarray(pores[name], np.float64) for name in names], axis=-1)

@@ -144,7 +144,8 @@ class PlotCanvas(FigureCanvasQTAgg):
             axes.set_facecolor(paper)
             axes.tick_params(which="both", colors=ink, labelsize=8)
             axes.spines[:].set_color(ink)
-            axes.spines[["top", "right"]].set_visible(False)
+            if "top" in axes.spines:  # a polar plot has a circle instead
+                axes.spines[["top", "right"]].set_visible(False)
             legend = axes.get_legend()
             words = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
             words += [*legend.get_texts(), legend.get_title()] if legend else []

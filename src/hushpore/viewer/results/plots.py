@@ -13,7 +13,9 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QSpinBox, QVBoxL
 
 from hushpore.base.formatting import readable_unit
 from hushpore.figures.drawing import SCREEN, draw_rev, frame
+from hushpore.figures.orientation import azimuth_table, draw_rose
 from hushpore.figures.size_plots import distribution_table, draw_distribution, draw_thickness
+from hushpore.pores.tables.material import major_axes
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
@@ -32,16 +34,17 @@ if TYPE_CHECKING:
     from hushpore.viewer.results.pore_view import PoreView
 
 #: Names of the plots in the combo box.
-BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, SCATTER = (
+BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, ROSE, SCATTER = (
     "Size distribution (number)", "Size distribution (volume)", "Porosity profile",
-    "Local thickness", "REV: porosity", "REV: number of pores", "Scatter plot",
+    "Local thickness", "REV: porosity", "REV: number of pores", "Orientation rose",
+    "Scatter plot",
 )  # fmt: skip
 
 #: Milliseconds after the last change of the data until it is plotted, which takes 60 to 90 ms.
 SETTLED = 250
 
 #: Plots with fixed axes.
-_OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES)
+_OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES, ROSE)
 
 #: Sizes in which a plot is saved: as on the screen, or of `hushpore.figures.drawing.COLUMNS`.
 _WIDTHS = {"Single column": "single", "Double column": "double", "As shown": ""}
@@ -109,7 +112,8 @@ class PlotsWidget(LayerTrackingWidget):
         # the cumulative curve has no bins
         self._bins.setEnabled(has_view and not self._cumulative.isChecked())
         if self.view is not None and len(self.view.labels):
-            self.axes = self.canvas.figure.add_subplot()
+            projection = "polar" if kind == ROSE else None
+            self.axes = self.canvas.figure.add_subplot(projection=projection)
             if kind == PROFILE:
                 self._draw_profile(self.view)
             elif kind == THICKNESS:
@@ -120,6 +124,12 @@ class PlotsWidget(LayerTrackingWidget):
                 tables = self.view.tables
                 volume = readable_unit(tables.unit, tables.n_spatial)
                 self._draw_rev(self.view, "density", f"number density (1/{volume})")
+            elif kind == ROSE:
+                units = major_axes(
+                    self.view.tables.pores[self.view.shown], self.view.tables.n_spatial
+                )
+                self.canvas.numbers = azimuth_table(units)
+                draw_rose(self.axes, self.canvas.numbers, _LINE)
             elif kind == SCATTER:
                 self._draw_scatter(self.view)
             else:
@@ -260,7 +270,9 @@ class PlotsWidget(LayerTrackingWidget):
             make(minimumContentsLength=8, accessibleName=name, toolTip=tip)
             for make, (name, tip) in zip(kinds, tips.items(), strict=True)
         ]
-        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, SCATTER])
+        self._kind.addItems(
+            [BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, ROSE, SCATTER]
+        )
         for box in boxes:
             box.currentIndexChanged.connect(self.draw)
         self._log = QCheckBox("&log", toolTip="Logarithmic horizontal axis.", toggled=self.draw)
