@@ -293,3 +293,31 @@ def test_a_batch_ends_in_a_result_folder(tmp_path: Path) -> None:
     alone = {"denoise": JOBS["denoise"].settings()}
     with pytest.raises(InputError, match="must write a result folder"):
         result_of(run_batch(f"{scans}/*.tif", tmp_path / "out", alone))
+
+
+def test_every_time_of_a_series_has_a_result_and_a_row(tmp_path: Path) -> None:
+    z, y, x = np.ogrid[:24, :24, :24]
+    distance = (z - 12) ** 2 + (y - 12) ** 2 + (x - 12) ** 2
+    series = np.stack([np.where(distance < r**2, 100, 900) for r in (4, 5, 6)]).astype(np.uint16)
+    write_image(tmp_path / "drying.tif", Volume(series, axes="tzyx", spacing=2, unit="um"))
+    make_scans(tmp_path / "single", 1)
+    words = [str(tmp_path / "drying.tif"), f"{tmp_path}/single/*.tif", "-o", str(tmp_path / "out")]
+    for time_of_run in range(2):
+        done = CliRunner().invoke(command, ["batch", *words, "--no-denoise", "--at", "all"])
+        assert done.exit_code == 0, done.output
+        assert ("from an earlier run" in done.output) == bool(time_of_run)
+    table = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("name")
+    assert list(table.index) == ["drying_t0", "drying_t1", "drying_t2", "scan0"]
+    assert table["t"].tolist()[:3] == [0, 1, 2]
+    assert np.isnan(table["t"]["scan0"])
+    assert table["porosity"][:3].is_monotonic_increasing
+    one = ["-o", str(tmp_path / "one"), "--at", "t=1"]
+    done = CliRunner().invoke(command, ["pores", words[0], *one])
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "one" / "result.json").read_text())["jobs"][-1]["result"]
+    assert record["porosity"] == table["porosity"]["drying_t1"]
+    done = CliRunner().invoke(
+        command, ["pores", words[0], "-o", str(tmp_path / "x"), "--at", "all"]
+    )
+    assert done.exit_code == 1
+    assert "use hushpore batch" in " ".join(done.output.split())

@@ -185,7 +185,8 @@ def reading_flags(command: Any) -> Any:
         layout_flags,
         click.option(
             "--at", multiple=True, metavar="AXIS=N",
-            help="Position on a time or channel axis, for example --at t=0; repeat for more axes.",
+            help="Position on a time or channel axis, for example --at t=0; repeat for more axes. "
+            "In a batch, --at all gives a result and a row for each position.",
         ),
         click.option(
             "--resample", is_flag=True,

@@ -59,8 +59,8 @@ class Batch:
     states : tuple of State
         State of each scan, in the order in which they were found.
     table : pandas.DataFrame
-        One row per scan: ``name``, ``group`` (if there are groups), ``state``, the totals of the
-        result, ``message``, ``path``.
+        One row per scan: ``name``, ``group`` (if there are groups), ``state``, ``t`` and ``c`` (if
+        positions were chosen), the totals of the result, ``message``, ``path``.
     """
 
     folder: Path
@@ -115,7 +115,8 @@ def run_batch(
         The settings of each job, in the order in which they run; None skips the job. By default
         pores are segmented with the default settings.
     series, resample, at, voxel_size, trust : optional
-        How each scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
+        How each scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`. With ``at=("all",)`` each
+        time and channel of a scan has its own result and row.
     layout : mapping of str to value, optional
         Further fields of it: ``axes``, ``crop``, ``bin`` and ``flatten``, and ``shape``, ``dtype``,
         ``byte_order`` and ``offset`` of raw files.
@@ -277,6 +278,9 @@ def _write_groups(folder: Path, table: pd.DataFrame) -> None:
 
 def _row(task: Task, state: State) -> dict[str, Any]:
     row: dict[str, Any] = {"name": encodable(task.name), "state": state.state}
+    for position in task.source.at:
+        axis, _, number = position.partition("=")
+        row[axis] = int(number) if number.strip("-").isdecimal() else number
     provenance = task.provenance() if state.state in ("done", "skipped") else None
     result = provenance["jobs"][-1].get("result", {}) if provenance is not None else {}
     plain = [name for name, value in result.items() if isinstance(value, int | float | str)]

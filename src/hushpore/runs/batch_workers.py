@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
+import itertools
 import math
 import multiprocessing
 import os
@@ -31,7 +32,7 @@ from hushpore.io.folders import natural_key
 from hushpore.io.output_target import require_apart, require_result
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.result_folder import read_provenance
-from hushpore.runs.scan_recipe import ScanRecipe, origin_of, settings_for
+from hushpore.runs.scan_recipe import ALL, ScanRecipe, origin_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -180,16 +181,17 @@ def plan(
     outdated = []
     require_apart([output], scans)
     for scan, name in zip(scans, names_of(scans), strict=True):
-        folder = output / name
-        source = ScanRecipe(str(scan)) if reading is None else replace(reading, path=str(scan))
-        task = Task(name, source, folder, of_each[scan], device, overwrite)
-        provenance = task.provenance()
-        why = task.made_by(provenance) if provenance is not None else ""
-        tasks[task] = provenance is not None and not why
-        if why and not overwrite:
-            outdated.append(f"{name}: {why}")
-        elif why:
-            require_result(folder)
+        whole = ScanRecipe(str(scan)) if reading is None else replace(reading, path=str(scan))
+        for end, source in _positions(whole):
+            folder = output / f"{name}{end}"
+            task = Task(folder.name, source, folder, of_each[scan], device, overwrite)
+            provenance = task.provenance()
+            why = task.made_by(provenance) if provenance is not None else ""
+            tasks[task] = provenance is not None and not why
+            if why and not overwrite:
+                outdated.append(f"{task.name}: {why}")
+            elif why:
+                require_result(folder)
     if outdated:
         more = f", and {len(outdated) - 3} more" if len(outdated) > 3 else ""
         raise OutputError(
@@ -198,6 +200,30 @@ def plan(
             "replace them."
         )
     return tasks
+
+
+def _positions(whole: ScanRecipe) -> list[tuple[str, ScanRecipe]]:
+    """Return a recipe for each time and channel, with the end of its name, if ``at`` is "all"."""
+    if ALL not in whole.at:
+        return [("", whole)]
+    given = tuple(position for position in whole.at if position != ALL)
+    chosen = replace(whole, at=given)
+    try:
+        # crop and flattening apply to one image
+        scan = replace(chosen, crop="", bin="", flatten="").describe()
+    except (HushporeError, OSError):
+        # the reason is given when its turn comes
+        return [("", chosen)]
+    axes = [*zip(scan.axes, scan.leading_shape, strict=False)]
+    found = []
+    for place in itertools.product(*(range(n) for _, n in axes)):
+        pairs = [
+            (axis, number, len(str(n - 1))) for (axis, n), number in zip(axes, place, strict=True)
+        ]
+        end = "".join(f"_{axis}{number:0{digits}}" for axis, number, digits in pairs)
+        at = (*given, *(f"{axis}={number}" for axis, number, _ in pairs))
+        found.append((end, replace(chosen, at=at)))
+    return found
 
 
 def explained(error: BaseException) -> str:

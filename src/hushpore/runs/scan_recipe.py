@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 #: Fields that describe the values of a file that does not, or does so wrongly, and select a part.
 LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin", "flatten")
 
+#: Position that stands for every time and channel, in batches.
+ALL = "all"
+
 #: Marks notes on a voxel size that was set by the user.
 GIVEN = "set by the user"
 
@@ -198,6 +201,11 @@ class ScanRecipe:
             volume = with_voxel_size(volume, self.voxel_size)
         if self.resample and is_uneven(volume):
             volume = resampled(volume) if is_on_disk(volume) else resample_evenly(volume)
+        if ALL in self.at:
+            raise InputError(
+                "--at all makes a result for each time and channel, which is a batch: use hushpore "
+                "batch, or give one position, for example --at t=0."
+            )
         for position in self.at:
             axis, _, number = position.partition("=")
             try:
