@@ -5,6 +5,7 @@ The module also has the commands that resample uneven slices and make hushpore t
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import sys
@@ -26,8 +27,10 @@ import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import load
+from hushpore.io.folders import RAW, header_beside, sidecar_of
 from hushpore.io.input_limits import CONSENT
 from hushpore.io.loading import into_memory, split_notes
+from hushpore.io.raw_names import layout_by_name
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
 from hushpore.viewer.layers.conversion import (
@@ -110,7 +113,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
     try:
         volumes = hushpore.read_all(path)
         if several and _are_several(volumes):
-            _found(viewer, _name(path), volumes)
+            show_found(viewer, _name(path), volumes)
             return NO_LAYERS
         found = _layers(volumes)
     except Exception as error:
@@ -146,7 +149,7 @@ def read_in_thread(
     LoadingTask(
         f"Reading {name}",
         partial(_read, path, choosing, trust),
-        partial(_found, viewer, name, then=then),
+        partial(show_found, viewer, name, then=then),
         partial(_refused, viewer, path, then=then),
     )
 
@@ -168,6 +171,14 @@ def _refused(
 ) -> None:
     """Show a problem; for a file that needs trust, with a button to open it anyway."""
     if not problem.needs_consent:
+        if isinstance(path, str) and _lacks_header(path) and _has_window(viewer):
+            # imported late, because few files need it
+            from hushpore.viewer.layers.raw_import import offer_raw_import
+
+            offer_raw_import(unwrapped(viewer), path)
+            message = f"{_name(path)} has no header. Give its shape and data type in Raw import."
+            notify_problem(dataclasses.replace(problem, message=message))
+            return
         notify_problem(problem)
         return
     message = problem.message.replace(CONSENT, "Open it only if you trust its source.")
@@ -178,6 +189,17 @@ def _refused(
         lambda *_: read_in_thread(viewer, path, trust=True, then=then),
         NotificationSeverity.WARNING,
     )
+
+
+def _lacks_header(path: str) -> bool:
+    """Whether a file is probably raw voxels whose layout nothing states."""
+    file = Path(path)
+    is_raw = file.suffix.lower() in RAW and header_beside(file) is None and sidecar_of(file) is None
+    return is_raw and file.is_file() and file.stat().st_size > 0 and layout_by_name(file) is None
+
+
+def _has_window(viewer: Any) -> bool:
+    return getattr(viewer, "window", None) is not None
 
 
 def _name(path: str | list[str]) -> str:
@@ -229,7 +251,7 @@ def _loaded(volumes: Sequence[Volume]) -> Job:
     return [Layer.create(*each) for each in _layers(loaded)]
 
 
-def _found(
+def show_found(
     viewer: Any, name: str, found: list[Any], then: Callable[[], None] = lambda: None
 ) -> None:
     """Show layers, or a list of series to choose from."""
@@ -242,7 +264,7 @@ def _found(
         return
 
     def read(volumes: Sequence[Volume]) -> None:
-        show = partial(_found, viewer, name, then=then)
+        show = partial(show_found, viewer, name, then=then)
         LoadingTask(f"Reading {name}", partial(_loaded, volumes), show)
 
     offer_series(viewer, name, found, read)

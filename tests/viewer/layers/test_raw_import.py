@@ -1,0 +1,89 @@
+"""The form for raw files without header."""
+
+import numpy as np
+import pytest
+from napari.components import ViewerModel
+
+from hushpore.runs.scan_recipe import ScanRecipe
+from hushpore.viewer.layers.conversion import known_of, volume_of
+from hushpore.viewer.layers.lineage import READ
+from hushpore.viewer.layers.raw_import import RawImportWidget
+from hushpore.viewer.layers.reader import read_layers
+
+SHAPE = (20, 40, 50)
+
+
+@pytest.fixture
+def values():
+    z, y, x = np.indices(SHAPE)
+    return (1000 + 500 * np.sin(x / 5) * np.cos(y / 6 + z / 9)).astype(">i2")
+
+
+@pytest.fixture
+def path(tmp_path, values):
+    path = tmp_path / "scan_50_40_20.vol"
+    path.write_bytes(b"h" * 128 + values.tobytes())
+    return path
+
+
+@pytest.fixture
+def viewer():
+    return ViewerModel()
+
+
+@pytest.fixture
+def widget(qtbot, viewer, path):
+    widget = RawImportWidget(viewer)
+    qtbot.addWidget(widget)
+    widget.set_file(str(path))
+    return widget
+
+
+def test_the_guess_fills_the_form_and_opens_the_scan(qtbot, viewer, widget, values):
+    assert [spin.value() for spin in widget._lengths] == list(SHAPE)
+    assert (widget._order.currentText(), widget._offset.value()) == ("big", 128)
+    assert "file name" in widget._result.html
+    assert widget._fits.text() == "✓ Fits the file size exactly."
+    assert widget._picture.pixmap().width() > 100
+    widget._type.setCurrentText("int16")
+    widget._size.setText("12 um")
+    widget._open.click()
+    qtbot.waitUntil(lambda: len(viewer.layers) == 1)
+    (layer,) = viewer.layers
+    np.testing.assert_array_equal(layer.data, values)
+    assert volume_of(layer).spacing == (12, 12, 12)
+    # as rerun reads it
+    read = ScanRecipe.of(known_of(layer)[READ]).read()
+    np.testing.assert_array_equal(read.data, values)
+    assert read.spacing == (12, 12, 12)
+
+
+def test_what_does_not_fit_is_said_at_once(qtbot, widget):
+    widget._lengths[0].setValue(10)
+    qtbot.waitUntil(lambda: "40,000 bytes at the end" in widget._fits.text())
+    assert widget._open.isEnabled()
+    widget._lengths[0].setValue(21)
+    qtbot.waitUntil(lambda: "4,000 bytes more than the file has" in widget._fits.text())
+    assert not widget._open.isEnabled()
+    widget._lengths[0].setValue(20)
+    qtbot.waitUntil(widget._open.isEnabled)
+    widget._size.setText("12")
+    widget._open.click()
+    assert "is not a voxel size" in widget._result.html
+
+
+def test_a_file_that_is_gone(qtbot, viewer, tmp_path):
+    widget = RawImportWidget(viewer)
+    qtbot.addWidget(widget)
+    assert not widget._open.isEnabled()
+    widget.set_file(str(tmp_path / "none.raw"))
+    assert "cannot be read" in widget._result.html
+
+
+def test_a_dropped_raw_file_opens_the_form(make_napari_viewer, path):
+    viewer = make_napari_viewer()
+    assert read_layers(str(path)) == [(None,)]
+    docks = viewer.window.dock_widgets
+    form = next(each for each in docks.values() if isinstance(each, RawImportWidget))
+    assert form.recipe.shape == "20,40,50"
+    assert "has no header" in form._result.html
