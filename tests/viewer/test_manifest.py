@@ -37,7 +37,7 @@ def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):
     assert all(is_menu_contributable(menu) for menu in menus)
     listed = {item.command for items in menus.values() for item in items}
     widgets = {widget.command for widget in manifest.contributions.widgets}
-    assert listed == widgets | {"hushpore.resample", "hushpore.prefer"}
+    assert listed == widgets | {"hushpore.resample"}
 
 
 def test_the_patterns_of_files_are_those_of_the_readers(manifest):

@@ -6,7 +6,7 @@ import html
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QCheckBox, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.preferences import (
@@ -29,6 +29,7 @@ from hushpore.viewer.forms.fields import ChoiceField
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.layers.reader import prefer_hushpore, prefers_hushpore
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ class PreferencesWidget(QWidget):
         self.form = SettingsForm(Preferences, fields={"device": _DeviceField})
         folder = self.form.temporary_folder.edit.line_edit.native
         folder.setPlaceholderText(str(scratch_folder()))
+        tip = "Opens dropped folders and DICOM files with hushpore, without napari's question."
+        self._opens = QCheckBox(
+            "Always open folders with hushpore", toolTip=tip, checked=prefers_hushpore()
+        )
+        self._opens.toggled.connect(prefer_hushpore)
         self._device = plain_label()
         self._save = QPushButton("&Save", clicked=self.save)
         self._clean = QPushButton("&Delete leftover files", clicked=self.remove)
@@ -151,7 +157,7 @@ class PreferencesWidget(QWidget):
         self._reasons, self._message = RichLabel(self._viewer), RichLabel(self._viewer)
         self._files = plain_label("Looking for temporary files …")
         preferred = self.form.native, self._device, self._reasons, self._save, self._message
-        kept = rule(), self._files, self._clean, rule(), self._forget_button
+        kept = rule(), self._opens, rule(), self._files, self._clean, rule(), self._forget_button
         fill(QVBoxLayout(self), ScrolledColumn(plain_label(PURPOSE), *preferred, *kept))
         self.setMinimumWidth(342)
 

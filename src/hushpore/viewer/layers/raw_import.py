@@ -35,6 +35,7 @@ from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.layers.lineage import READ
+from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 from hushpore.viewer.running.status import LoadingTask
 
 if TYPE_CHECKING:
@@ -122,11 +123,11 @@ class RawImportWidget(QWidget):
     # ---- events
 
     def _opened(self, layers: list[Any]) -> None:
-        from hushpore.viewer.layers.reader import show_found
-
         self._open.setEnabled(True)
         self._result.say(html.escape(f"Opened {layers[0].name}."))
-        show_found(self._viewer, layers[0].name, layers)
+        show_scale_bar(self._viewer, [layers[0].units[-1]])
+        self._viewer.add_layer(layers[0])
+        show_new_scans(self._viewer, layers)
 
     def _failed(self, problem: Problem) -> None:
         self._open.setEnabled(True)

@@ -113,7 +113,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
     try:
         volumes = hushpore.read_all(path)
         if several and _are_several(volumes):
-            show_found(viewer, _name(path), volumes)
+            _found(viewer, _name(path), volumes)
             return NO_LAYERS
         found = _layers(volumes)
     except Exception as error:
@@ -149,7 +149,7 @@ def read_in_thread(
     LoadingTask(
         f"Reading {name}",
         partial(_read, path, choosing, trust),
-        partial(show_found, viewer, name, then=then),
+        partial(_found, viewer, name, then=then),
         partial(_refused, viewer, path, then=then),
     )
 
@@ -251,7 +251,7 @@ def _loaded(volumes: Sequence[Volume]) -> Job:
     return [Layer.create(*each) for each in _layers(loaded)]
 
 
-def show_found(
+def _found(
     viewer: Any, name: str, found: list[Any], then: Callable[[], None] = lambda: None
 ) -> None:
     """Show layers, or a list of series to choose from."""
@@ -264,7 +264,7 @@ def show_found(
         return
 
     def read(volumes: Sequence[Volume]) -> None:
-        show = partial(show_found, viewer, name, then=then)
+        show = partial(_found, viewer, name, then=then)
         LoadingTask(f"Reading {name}", partial(_loaded, volumes), show)
 
     offer_series(viewer, name, found, read)
@@ -409,12 +409,19 @@ def _resampled(volume: Volume, limits: tuple[float, float], source: dict[str, An
     return Layer.create(*_with_source(made, source))
 
 
-def prefer_hushpore() -> None:
-    """Always open folders and DICOM files with hushpore, without napari's question."""
+def prefers_hushpore() -> bool:
+    """Whether napari opens all folders and DICOM files with hushpore, without a question."""
+    chosen = get_settings().plugins.extension2reader
+    return all(chosen.get(pattern) == "hushpore" for pattern in PATTERNS)
+
+
+def prefer_hushpore(preferred: bool = True) -> None:
+    """Open all folders and DICOM files with hushpore, or let napari ask again."""
     plugins = get_settings().plugins
-    ours = dict.fromkeys(PATTERNS, "hushpore")
-    plugins.extension2reader = {**plugins.extension2reader, **ours}
-    show_info(
-        "Folders and DICOM files are now opened with hushpore. To change that, see Preferences > "
-        "Plugins."
-    )
+    others = {
+        pattern: reader
+        for pattern, reader in plugins.extension2reader.items()
+        if pattern not in PATTERNS or reader != "hushpore"
+    }
+    ours = dict.fromkeys(PATTERNS, "hushpore") if preferred else {}
+    plugins.extension2reader = {**others, **ours}
