@@ -170,7 +170,7 @@ def test_the_headline_has_units(balls: Callable[..., np.ndarray]) -> None:
     result = hushpore.segment_pores(Volume(void, spacing=2.0, unit="um"))
     assert result.headline == (
         "Porosity 7.8 % (open 0.0 %, closed 7.8 %) · 2 pores · "
-        "D50 31.8 µm by number, 31.8 µm by volume"
+        "D10/D50/D90 31.8/31.8/31.8 µm by number, 31.8/31.8/31.8 µm by volume"
     )
 
 
@@ -183,7 +183,7 @@ def test_headline_and_remarks_name_what_was_excluded(balls: Callable[..., np.nda
     every = hushpore.segment_pores(Volume(void, unit="um", spacing=1), **settings)
     assert every.headline == (
         "Porosity 6.0 % (open 2.1 %, closed 3.9 %) · 2 pores · "
-        "D50 14.5 µm by number, 15.9 µm by volume"
+        "D10/D50/D90 13/14.5/15.9 µm by number, 13/15.9/15.9 µm by volume"
     )
     said = "Surrounding air (66 % of the volume) was excluded."
     assert every.remarks[0].message == said
@@ -193,7 +193,7 @@ def test_headline_and_remarks_name_what_was_excluded(balls: Callable[..., np.nda
     )
     assert inner.headline == (
         "Porosity 3.9 % (all void 6.0 %: open 2.1 %, closed 3.9 %) · 1 pore · "
-        "D50 15.9 µm by number, 15.9 µm by volume"
+        "D10/D50/D90 15.9/15.9/15.9 µm by number, 15.9/15.9/15.9 µm by volume"
     )
     assert [remark.message for remark in inner.remarks] == [said]
 

@@ -185,6 +185,7 @@ class _Segmentation:
                 "merged_by": found.merged_by,
                 **outside_totals(self.exterior, share),
             },
+            self.settings.edge_pores,
         )
         write_table(self.content, "totals", totals_columns(totals))
         if self.settings.report_form != "none":

@@ -257,7 +257,7 @@ def pores_of(
     found, device, labels, merged, known, thickness, curve, timing, digest = all_found
     volume = volume or found.work.volume
     around = outside_totals(exterior, found.void.exterior_share)
-    totals = totals_of(merged, volume, {**known, **around})
+    totals = totals_of(merged, volume, {**known, **around}, found.work.settings.edge_pores)
     how = given, device, timing, notes
     provenance = make_provenance(job, volume, *how, {"blake2b": digest})
     return Pores(

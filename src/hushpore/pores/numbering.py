@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hushpore.base.distributions import percentiles
 from hushpore.base.errors import InputError
 from hushpore.pores.tables.material import material_totals
-from hushpore.pores.tables.measures import pore_columns, reach_a_face, throat_columns
+from hushpore.pores.tables.measures import pore_columns, throat_columns
+from hushpore.pores.tables.merged_sums import reach_a_face
 from hushpore.pores.tables.totals import RELIABLE
 from hushpore.pores.watershed.merging import (
     Numbering,
@@ -96,7 +98,7 @@ def excluded_basins(
     graph: BasinGraph, settings: PoreSettings, volume: Volume
 ) -> npt.NDArray[np.bool_] | None:
     """Return the basins at the faces of the volume if edge pores are excluded, else None."""
-    if settings.edge_pores == "keep":
+    if settings.edge_pores != "remove":
         return None
     at_face = reach_a_face(graph.bounds, volume)
     at_face[0] = False
@@ -201,19 +203,36 @@ def weighted_median(
     return float(values[order][np.searchsorted(ends, middle, "right")].mean())
 
 
-def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:
-    """Return all totals of the record."""
+def size_totals(table: dict[str, npt.NDArray[Any]], edge_pores: str) -> dict[str, Any]:
+    """Return the percentiles of the equivalent diameter, and the number of pores that are cut.
+
+    `table`: columns of the table of pores. `edge_pores`: setting of this name.
+    """
+    cut = table["touches_border"]
+    counts = ~cut if edge_pores == "sizes" else np.ones(cut.size, np.bool_)
+    diameter, voxels = table["equivalent_diameter"][counts], table["num_voxels"][counts]
+    found: dict[str, Any] = {"cut_pores": int(np.count_nonzero(cut))}
+    for end, weights in (("", np.ones(diameter.size)), ("_by_volume", voxels.astype(np.float64))):
+        low, high = percentiles(diameter, weights, (10, 90)) if diameter.size else (None, None)
+        found |= {f"diameter_10{end}": low, f"diameter_90{end}": high}
+    found["median_diameter"] = float(np.median(diameter)) if diameter.size else None
+    found["median_diameter_by_volume"] = weighted_median(diameter, voxels)
+    return found
+
+
+def totals_of(
+    merged: dict[str, Any], volume: Volume, void: dict[str, Any], edge_pores: str
+) -> dict[str, Any]:
+    """Return all totals of the record; `edge_pores`: setting of this name."""
     table, throats = merged["_pore_columns"], merged["_throat_columns"]
-    diameter = table["equivalent_diameter"]
     return {
         **void,
         **material_totals(void, table, volume),
         "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
-        "count": len(diameter),
+        "count": len(table["label"]),
         "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),
         "throats": len(throats["pore_1"]),
-        "median_diameter": float(np.median(diameter)) if len(diameter) else None,
-        "median_diameter_by_volume": weighted_median(diameter, table["num_voxels"]),
+        **size_totals(table, edge_pores),
         "merge_height": void["merged_by"].get("merge_height"),
         "unit": volume.unit,
     }

@@ -26,6 +26,7 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
         _of_phases(result, settings),
         *remarks_on_exterior(result, bool(settings.sample_mask)),
         _of_small_pores(result),
+        _of_cut_pores(result, settings),
         _of_subvoxel(result),
         _of_intervals(result),
     ]
@@ -80,6 +81,20 @@ def _of_small_pores(result: Mapping[str, Any]) -> Note | None:
         f"voxels, {'probably noise' if are_most else 'too small for shape measures'}."
     )
     return Note(text, are_most, "result", exclude)
+
+
+def _of_cut_pores(result: Mapping[str, Any], settings: PoreSettings) -> Note | None:
+    """Remark how many pores are cut by faces of the volume, and whether their sizes count."""
+    cut, count = result.get("cut_pores", 0), result["count"]
+    if not cut:
+        return None
+    text = f"{cut:,} of {count:,} pores {'is' if cut == 1 else 'are'} cut by the faces"
+    if settings.edge_pores == "sizes":
+        include = Remedy("Count all sizes", {"edge_pores": "keep"})
+        return Note(f"{text} and excluded from the sizes.", subject="result", remedy=include)
+    exclude = Remedy("Exclude from sizes", {"edge_pores": "sizes"})
+    text += ", so their sizes are too small."
+    return Note(text, subject="result", remedy=exclude)
 
 
 def _of_phases(result: Mapping[str, Any], settings: PoreSettings) -> Note | None:

@@ -275,7 +275,7 @@ class Pores:
 
     @property
     def headline(self) -> str:
-        """Porosity, number of pores, and median diameter by number and by volume."""
+        """Porosity, number of pores, and D10, D50 and D90 by number and by volume."""
         return headline_of(self.provenance["result"], self._settings)
 
     @property
@@ -447,7 +447,7 @@ class Pores:
                 **self.provenance["input"], "spacing": list(volume.spacing), "unit": volume.unit,
             },
             "notes": [*self.provenance["notes"], *notes[len(self.volume.notes) :]],
-            "result": totals_of(columns, volume, found),
+            "result": totals_of(columns, volume, found, self._settings.edge_pores),
         }  # fmt: skip
         return dataclasses.replace(self, **columns, volume=volume, provenance=provenance)
 
@@ -474,7 +474,7 @@ class Pores:
         settings = dataclasses.replace(settings, intervals=False)
         kept = {name: each for name, each in before.items() if not is_of_interval(name)}
         found = {**kept, "merged_by": by}
-        totals = totals_of(merged, self.volume, found)
+        totals = totals_of(merged, self.volume, found, settings.edge_pores)
         auxiliary = dict(self.provenance.get("auxiliary", {}))
         auxiliary.pop("markers", None)  # markers of the previous merging
         if settings.markers:

@@ -222,11 +222,12 @@ class PoreSettings(Settings):
     )
     edge_pores: str = option(
         "keep",
-        "Pores cut by a face of the volume. keep: counted; remove: excluded from labels, tables "
-        "and porosity.",
+        "Pores cut by a face of the volume. keep: counted; sizes: excluded only from the size "
+        "statistics (D10, D50, D90), since their sizes are too small; remove: excluded from "
+        "labels, tables and porosity.",
         label="Edge pores",
-        choices=("keep", "remove"),
-        choice_labels=("Keep", "Exclude"),
+        choices=("keep", "sizes", "remove"),
+        choice_labels=("Keep", "Exclude from sizes", "Exclude"),
         more=True,
     )
     border_is_solid: bool = option(

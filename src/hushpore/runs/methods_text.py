@@ -259,6 +259,8 @@ def _excluded(job: Mapping[str, Any]) -> Iterator[str]:
         yield f"Pores of fewer than {least} voxels were excluded."
     if edge == "remove":
         yield "Pores cut by faces of the volume were excluded."
+    elif edge == "sizes":
+        yield "Pores cut by faces of the volume were excluded from the size statistics."
 
 
 def _counts(job: Mapping[str, Any], touches: npt.NDArray[np.bool_] | None) -> Iterator[str]:

@@ -28,7 +28,7 @@ from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.geometry.surface import crofton_area, surface_area
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.tables.merged_sums import PoreSums, ThroatSums
+from hushpore.pores.tables.merged_sums import PoreSums, ThroatSums, inscribed_diameter, reach_a_face
 from hushpore.pores.tables.positions import (
     axial_positions,
     face_distances,
@@ -149,8 +149,10 @@ PORES: list[Measure[PoreSums]] = [
         1,
         "Twice the largest distance in the pore from the centre of a voxel to the centre of the "
         "nearest solid voxel. Up to one voxel too large between flat walls, about one voxel too "
-        "small for a ball, whose centre mostly lies between voxels. Infinite if there is no solid.",
-        lambda pores: _inscribed_diameter(pores.peak_squared_distance, pores.volume),
+        "small for a ball, whose centre mostly lies between voxels. Larger than the equivalent "
+        "diameter only if the pore is cut: by a face of the volume, or by a throat through which "
+        "the ball reaches into a neighbour. Infinite if there is no solid.",
+        lambda pores: pores.inscribed_diameter,
         is_shape=True,
     ),
     Measure(
@@ -167,8 +169,9 @@ PORES: list[Measure[PoreSums]] = [
         "sphericity",
         0,
         "Surface area of the ball of the same volume divided by that of the pore (in 2D: "
-        "perimeters), at most 1.",
-        lambda pores: np.minimum(1.0, pores.ball_surface / pores.surface),
+        "perimeters), with the surface area corrected for the voxel grid: 1 for balls of any size, "
+        "to within 2 % from 8 voxels, so it may slightly exceed 1.",
+        lambda pores: pores.ball_surface / pores.corrected_surface,
         is_shape=True,
     ),
     *(
@@ -321,7 +324,7 @@ THROATS: list[Measure[ThroatSums]] = [
         1,
         "Twice the distance to the solid at the narrowest point of the widest path between the "
         "pores; accuracy as for pores.",
-        lambda both: _inscribed_diameter(both.saddle, both.volume),
+        lambda both: inscribed_diameter(both.saddle, both.volume),
     ),
     *(
         _each(
@@ -457,18 +460,3 @@ def walls_of(
 def surface_of(walls: npt.NDArray[np.int64], volume: Volume) -> float:
     """Return the surface area between void and solid inside the volume (in 2D: length)."""
     return float(surface_area(walls, volume.spacing))
-
-
-def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:
-    """Return which boxes, (n, 6) as `BasinGraph.bounds`, touch a face of the volume (n,)."""
-    length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
-    at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
-    found: npt.NDArray[np.bool_] = at_face[:, -volume.n_spatial :].any(axis=1)
-    return found
-
-
-def _inscribed_diameter(
-    squared_distance: npt.NDArray[np.float32], volume: Volume
-) -> npt.NDArray[np.float64]:
-    """Return diameters in the unit of the volume, from squared distances in smallest voxels."""
-    return 2 * np.sqrt(squared_distance.astype(np.float64)) * min(volume.spacing)

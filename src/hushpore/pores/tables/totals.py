@@ -85,8 +85,13 @@ TOTALS: list[Total] = [
     Total("subvoxel_porosity", "Sub-voxel porosity (from grey values)", is_share=True),
     Total("count", "Pores"),
     Total("throats", "Throats"),
+    Total("cut_pores", "Pores cut by the faces of the volume"),
+    Total("diameter_10", "Equivalent diameter, D10", 1, is_compared=False),
     Total("median_diameter", "Median equivalent diameter (D50)", 1, is_compared=False),
+    Total("diameter_90", "Equivalent diameter, D90", 1, is_compared=False),
+    Total("diameter_10_by_volume", "Equivalent diameter by volume, D10", 1, is_compared=False),
     Total("median_diameter_by_volume", "Median equivalent diameter by volume (D50)", 1),
+    Total("diameter_90_by_volume", "Equivalent diameter by volume, D90", 1, is_compared=False),
     Total("specific_surface", "Specific surface", -1),
     *(
         Total(f"{phase}_chord_length_{axis}", f"Mean chord length of the {of} along {axis}", 1)
@@ -205,7 +210,7 @@ def intervals_in_words(result: Mapping[str, Any]) -> str:
 
 
 def headline_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
-    """Return porosity, number of pores and median diameters of a record in one line."""
+    """Return porosity, number of pores and D10, D50 and D90 of a record in one line."""
     count, porosity = result["count"], result["porosity"]
     is_open, is_closed = result["open_porosity"], result["closed_porosity"]
     parts = f"open {percent_digits(is_open)} %, closed {percent_digits(is_closed)} %"
@@ -214,10 +219,15 @@ def headline_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
         # pores that are excluded are void all the same
         parts = f"all void {percent_digits(void)} %: {parts}"
     facts = [f"Porosity {percent_digits(porosity)} % ({parts})", readable_count(count, "pore")]
-    if count:
-        unit = readable_unit(result["unit"])
-        by = [f"{readable_number(result['median_diameter'])} {unit} by number"]
-        if (by_volume := result.get("median_diameter_by_volume")) is not None:
-            by.append(f"{readable_number(by_volume)} {unit} by volume")
-        facts.append(f"D50 {', '.join(by)}")
+    unit = readable_unit(result["unit"])
+    by = []
+    for end in ("", "_by_volume"):
+        names = ("diameter_10", "median_diameter", "diameter_90")
+        sizes = [result.get(f"{name}{end}") for name in names]
+        if sizes[1] is not None:
+            # results of another version may have the median alone
+            words = "/".join(readable_number(size) for size in sizes if size is not None)
+            by.append(f"{words} {unit} by {'volume' if end else 'number'}")
+    if by:
+        facts.append(f"D10/D50/D90 {', '.join(by)}")
     return " · ".join(facts)
