@@ -385,7 +385,7 @@ class Corrections:
             known |= self._void_totals(graph, euler)
             known = {name: each for name, each in known.items() if "_thickness" not in name}
             thickness = {}
-        totals = totals_of(merged, volume, known)
+        totals = totals_of(merged, volume, known, settings.edge_pores)
         values = self._regions.values.copy()
         labels = np.maximum(values, 0) if self._regions.has_excluded else values
         known_settings = dict(given.provenance["settings"])
