@@ -109,7 +109,7 @@ def from_scratch(given: Pores, fix: Corrections) -> dict[str, Any]:
         "euler_number": euler,
         "only_values": before["only_values"],
     }
-    return {**found, "totals": totals_of(found, volume, known)}
+    return {**found, "totals": totals_of(found, volume, known, "keep")}
 
 
 def assert_from_scratch(given: Pores, fix: Corrections) -> None:
