@@ -15,7 +15,7 @@ from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
 from hushpore.pores.corrections.operations import Operation
 from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.registry import form_tables
+from hushpore.pores.forms.registry import form_tables, path_table
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.numbering import (
@@ -209,9 +209,24 @@ class Pores:
 
         return pd.DataFrame(self._form_tables(name)["form"])
 
-    def _form_tables(self, name: str) -> dict[str, Mapping[str, Any]]:
+    @cached_property
+    def breakthrough_paths(self) -> pd.DataFrame:
+        """Paths of the largest balls that pass from face to face, with the forms of flow.
+
+        Empty with another form, or if air around the sample was excluded; see
+        `hushpore.pores.flow.network.path_columns`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(path_table(self._settings.report_form, self._findings))
+
+    @property
+    def _findings(self) -> Findings:
         known = self.provenance["result"], self._pore_columns, self._throat_columns
-        return form_tables(name, Findings(*known, self.volume, self._settings, self.basins))
+        return Findings(*known, self.volume, self._settings, self.basins)
+
+    def _form_tables(self, name: str) -> dict[str, Mapping[str, Any]]:
+        return form_tables(name, self._findings)
 
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of void or solid with the spacing and origin of the input."""

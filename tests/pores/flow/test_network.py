@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import quad
 from scipy.sparse.csgraph import connected_components
@@ -197,3 +198,24 @@ def test_pores_without_a_shape_are_as_wide_as_their_throats_at_least() -> None:
     assert np.isfinite(tiny.pore_diameter).all()
     assert (tiny.pore_diameter[tiny.ends] >= tiny.throat_diameter[:, None] - 1e-9).all()
     assert permeability(tiny, 0) > 0
+
+
+def test_the_path_of_a_tube_runs_from_face_to_face() -> None:
+    # a tube along z that is wide in the middle, and a narrow straight one
+    void = np.zeros((40, 40, 40), bool)
+    void[:, 8:16, 8:16] = void[14:26, 4:20, 4:20] = void[:, 30:33, 30:33] = True
+    scan = hushpore.Volume(void, spacing=0.5, unit="um", origin=(10.0, 0.0, 0.0))
+    found = hushpore.segment_pores(scan, exterior="keep", report_form="rock")
+    table = found.files().tables["breakthrough_path"]
+    assert set(table["axis"]) == {"z"}
+    assert table["position_z"].is_monotonic_increasing
+    # from face to face, half a voxel beyond the centres of the outermost voxels
+    assert table["position_z"].iloc[[0, -1]].tolist() == [9.75, 29.75]
+    labels = table["pore"].tolist()
+    assert labels[0] == labels[-1] == 0
+    assert set(labels[1:-1]) == set(np.unique(found.labels[:, :20, :20])) - {0}
+    form = found.form("rock").set_index("symbol")["value"]
+    assert table["diameter"].unique().tolist() == [pytest.approx(form["d_c,z"])]
+    pd.testing.assert_frame_equal(found.breakthrough_paths, table)
+    other = hushpore.segment_pores(scan, exterior="keep")
+    assert other.breakthrough_paths.empty

@@ -1,12 +1,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-from napari.layers import Image, Labels, Layer
+from napari.layers import Image, Labels, Layer, Shapes
 
+import hushpore
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import (
     features_of,
     name_in_words,
+    path_layers,
     pore_layer,
     summary_lines,
     tables_of,
@@ -92,3 +94,21 @@ def test_the_summary_of_a_part_says_how_much_it_is(made_of_cubes):
     tables = tables_of(layer_of(made_of_cubes([2, 3, 5])))
     line = summary_lines(tables, np.array([True, False, True]))[-1]
     assert line.startswith("Shown: 2 pores, 83 % of pore volume · diameter: mean")
+
+
+def test_breakthrough_paths_are_lines_through_the_pores():
+    void = np.zeros((30, 30, 30), bool)
+    void[:, 8:16, 8:16] = void[10:20, 4:20, 4:20] = True
+    scan = hushpore.Volume(void, spacing=0.5, unit="um", name="tube")
+    assert path_layers(hushpore.segment_pores(scan, exterior="keep")) == []
+    found = hushpore.segment_pores(scan, exterior="keep", report_form="rock")
+    (made,) = path_layers(found)
+    layer = Layer.create(*made)
+    assert isinstance(layer, Shapes)
+    (path,) = layer.data
+    assert layer.features["axis"].tolist() == ["z"]
+    assert path[[0, -1], 0].tolist() == [-0.5, 29.5]
+    inner = path[1:-1].round().astype(int)
+    assert (found.labels[tuple(inner.T)] > 0).all()
+    assert tuple(layer.scale) == (0.5, 0.5, 0.5)
+    assert not layer.visible

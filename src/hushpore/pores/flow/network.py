@@ -330,6 +330,50 @@ class Breakthrough(NamedTuple):
     path: npt.NDArray[np.int64]  # indices of the pores on its way, from the first face to the last
 
 
+def path_columns(
+    network: Network, pores: Mapping[str, npt.NDArray[Any]], volume: Volume
+) -> dict[str, list[Any]]:
+    """Return the paths of the largest balls that pass from face to face, as columns of a table.
+
+    Parameters
+    ----------
+    network : Network
+        Of a volume that is all sample.
+    pores : mapping of str to numpy.ndarray
+        Columns of the table of pores.
+    volume : Volume
+        What was segmented.
+
+    Returns
+    -------
+    dict of str to list
+        A row for each point of a path, in order: ``axis`` (``"z"``, ``"y"``, ``"x"``; without an
+        axis along which nothing passes), ``diameter`` of the ball, ``pore`` (label; 0 at the
+        faces, where a path starts and ends), ``position_z`` and so on: centroids of the pores, in
+        the unit of the volume.
+    """
+    axes = "zyx"[-volume.n_spatial :]
+    spacing, origin = np.asarray(volume.spacing), np.asarray(volume.origin)
+    low = origin - spacing / 2
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("axis", "diameter", "pore", *(f"position_{axis}" for axis in axes))
+    }
+    for place, axis in enumerate(axes):
+        found = network.breakthrough(place)
+        if not found.path.size:
+            continue
+        centres = np.stack([pores[f"centroid_{each}"][found.path] for each in axes], axis=-1)
+        ends = centres[[0, -1]].copy()
+        ends[:, place] = low[place], low[place] + network.size[place]
+        points = np.concatenate([ends[:1], centres, ends[1:]])
+        columns["axis"] += [axis] * len(points)
+        columns["diameter"] += [found.diameter] * len(points)
+        columns["pore"] += [0, *(int(each) for each in pores["label"][found.path]), 0]
+        for number, each in enumerate(axes):
+            columns[f"position_{each}"] += points[:, number].tolist()
+    return columns
+
+
 def permeability(network: Network, axis: int) -> float:
     """Return the permeability of the volume along an axis, by Darcy's law.
 

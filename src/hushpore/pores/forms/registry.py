@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
+from hushpore.pores.flow.network import path_columns
 from hushpore.pores.forms.bone import BONE
 from hushpore.pores.forms.bread import BREAD
 from hushpore.pores.forms.casting import CASTING
@@ -46,7 +47,9 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     dict of str to mapping
         ``form``: the columns `hushpore.pores.forms.entries.COLUMNS`, a row for each entry;
         ``size_classes`` and ``size_statistics``: see `hushpore.pores.forms.size_tables`;
-        ``drainage``: see `hushpore.pores.flow.drainage.drainage_columns`, of rocks and electrodes;
+        ``drainage`` and ``breakthrough_path``: see
+        `hushpore.pores.flow.drainage.drainage_columns` and
+        `hushpore.pores.flow.network.path_columns`, of rocks and electrodes;
         ``profile_depth`` and ``profile_radius``: porosity by depth below the surface and by radius,
         of castings, bread and foams.
 
@@ -66,7 +69,17 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
     if form.has_drainage:
         with suppress(NotMeasuredError):
             tables["drainage"] = findings.drainage
+            tables["breakthrough_path"] = path_table(name, findings)
     if form.has_profiles:
         with suppress(NotMeasuredError):
             tables |= findings.sample_map.profiles()
     return tables
+
+
+def path_table(name: str, findings: Findings) -> dict[str, list[Any]]:
+    """Return the breakthrough paths of a form of flow, see `path_columns`; else nothing."""
+    if name not in FORMS or not FORMS[name].has_drainage:
+        return {}
+    with suppress(NotMeasuredError):
+        return path_columns(findings.network, findings.pores, findings.volume)
+    return {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from napari.layers import Labels
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, Colormap
 
@@ -31,7 +32,6 @@ from hushpore.viewer.running.redraw import keep_label_shader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
@@ -87,6 +87,10 @@ class PoreTables:
         return measure_of(column).titled(self.unit, self.n_spatial)
 
 
+#: Colours of the paths along each axis.
+_PATH_COLOURS = {"z": "#e69f00", "y": "#56b4e9", "x": "#009e73"}
+
+
 def features_of(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of pores as features of labels, with the column ``index`` for napari."""
     features = table.copy()
@@ -127,6 +131,38 @@ def thickness_layers(
         )
         for phase, found in result.thickness.items()
     ]
+
+
+def path_layers(
+    result: Pores, placement: Placement | None = None
+) -> list[tuple[Any, dict[str, Any], str]]:
+    """Return the paths of the largest balls that pass from face to face, as a layer of lines.
+
+    The layer is hidden at first; without the forms of flow there is none.
+    """
+    table = result.breakthrough_paths
+    if table.empty:
+        return []
+    axes = "zyx"[-result.volume.n_spatial :]
+    names = [f"position_{axis}" for axis in axes]
+    spacing, origin = np.asarray(result.volume.spacing), np.asarray(result.volume.origin)
+    paths = [
+        (rows[names].to_numpy() - origin) / spacing for _, rows in table.groupby("axis", sort=False)
+    ]
+    firsts = table.groupby("axis", sort=False).first()
+    # a quarter as wide as the ball that passes, so that the pores stay visible
+    _, keywords, _ = layer_data(
+        result.labels_volume,
+        "labels",
+        placement=placement,
+        name=f"{result.volume.name} breakthrough paths",
+        shape_type="path",
+        edge_width=[max(1.0, width / 4) for width in firsts["diameter"] / spacing.min()],
+        edge_color=[_PATH_COLOURS[axis] for axis in firsts.index],
+        features={"axis": list(firsts.index), "diameter": firsts["diameter"].tolist()},
+        visible=False,
+    )
+    return [(paths, keywords, "shapes")]
 
 
 def thickness_layer(

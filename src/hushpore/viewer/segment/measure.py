@@ -9,7 +9,7 @@ from napari.layers import Image, Labels
 from hushpore.base.errors import InputError
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import is_result
-from hushpore.viewer.results.pore_layer import pore_layer, thickness_layers
+from hushpore.viewer.results.pore_layer import path_layers, pore_layer, thickness_layers
 from hushpore.viewer.running.messages import RESULTS
 
 if TYPE_CHECKING:
@@ -46,9 +46,13 @@ class MeasureWidget(JobWidget):
 
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
-        """Return the labels with their tables, and the local thickness."""
+        """Return the labels with their tables, the local thickness, and breakthrough paths."""
         labels = pore_layer(result, f"{target.volume.name} measured", target.placement)
-        return [labels, *thickness_layers(result, target.placement)]
+        return [
+            labels,
+            *thickness_layers(result, target.placement),
+            *path_layers(result, target.placement),
+        ]
 
     def facts(self, volume: Volume) -> str:
         """Return the line about the layer; refuses a series."""

@@ -14,7 +14,12 @@ from qtpy.QtWidgets import QLabel
 from hushpore.base.errors import InputError
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.lineage import scan_of
-from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
+from hushpore.viewer.results.pore_layer import (
+    path_layers,
+    pore_layer,
+    result_of,
+    thickness_layers,
+)
 from hushpore.viewer.running.messages import RESULTS, headline_html
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
@@ -91,9 +96,13 @@ class PoresWidget(JobWidget):
 
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
-        """Return the labels with their tables, and the local thickness."""
+        """Return the labels with their tables, the local thickness, and breakthrough paths."""
         labels = pore_layer(result, f"{target.volume.name} pores", target.placement)
-        return [labels, *thickness_layers(result, target.placement)]
+        return [
+            labels,
+            *thickness_layers(result, target.placement),
+            *path_layers(result, target.placement),
+        ]
 
     @classmethod
     def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
