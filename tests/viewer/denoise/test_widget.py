@@ -217,7 +217,7 @@ def test_what_is_found_about_the_noise_once_the_window_is_closed_is_let_go(qtbot
     viewer.add_image(np.eye(5))
     widget = DenoiseWidget(viewer)
     gone = []
-    widget.native.destroyed.connect(gone.append)
+    widget.native.destroyed.connect(lambda: gone.append(True))
     widget.native.deleteLater()
-    qtbot.waitUntil(lambda: gone)
+    qtbot.waitUntil(lambda: len(gone) == 1)
     widget._noise.found.emit()

@@ -58,7 +58,9 @@ def test_the_wheel_turns_on_for_the_progress_of_others(wheel):
 
 def test_the_window_may_be_gone_before_the_activity(wheel, qtbot):
     activity = Activity("Denoise", lambda: None)
-    with qtbot.waitSignal(wheel.destroyed):
-        wheel.deleteLater()
+    gone = []
+    wheel.destroyed.connect(lambda: gone.append(True))
+    wheel.deleteLater()
+    qtbot.waitUntil(lambda: len(gone) == 1)
     activity.close()
     assert activity not in napari_progress._all_instances
