@@ -13,8 +13,8 @@ from hushpore.pores.forms.entries import (
 from hushpore.pores.topology.connectivity import solid_euler
 
 _NO_CORTEX = (
-    "Cortical and trabecular bone are not separated. Segment the scan with a sample mask of the "
-    "cortex (--sample-mask)."
+    "Cortical and trabecular bone are not separated. Segment the scan with a mask of the cortex "
+    "(Sample mask, --sample-mask)."
 )
 
 

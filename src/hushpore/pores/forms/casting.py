@@ -56,7 +56,7 @@ def _count_from(limit: float, findings: Findings) -> float:
     """Return how many pores are at least so many millimetres in diameter."""
     factor = {"mm": 1.0, "um": 1e-3, "cm": 10.0, "nm": 1e-6, "m": 1e3}.get(findings.volume.unit)
     if factor is None:
-        raise NotMeasuredError("The voxel size is not known. Set it with --voxel-size.")
+        raise NotMeasuredError("The voxel size is not known. Set it (Voxel size, --voxel-size).")
     diameter = np.asarray(findings.pores["equivalent_diameter"]) * factor
     return float(np.count_nonzero(diameter >= limit))
 

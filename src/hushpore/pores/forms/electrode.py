@@ -34,7 +34,7 @@ def _bruggeman(axis: int, findings: Findings) -> float:
 
 
 def _geodesic(axis: str, findings: Findings) -> float:
-    reason = "Geodesic tortuosity was not measured. Measure it with --tortuosity."
+    reason = "Geodesic tortuosity was not measured. Switch on Geodesic tortuosity (--tortuosity)."
     return findings.total(f"tortuosity_{axis}", reason)
 
 

@@ -93,7 +93,7 @@ class Findings:
         """Return a total of local thickness."""
         return self.total(
             name,
-            "Local thickness was not measured. Set it to both (--local-thickness both).",
+            "Not measured. Set Local thickness to Pores and solid (--local-thickness both).",
         )
 
     def with_interval(self, name: str) -> float | Interval:
@@ -110,7 +110,8 @@ class Findings:
         """Raise NotMeasuredError unless surfaces and lengths are those of all the void."""
         if self.settings.pore_type != "all":
             raise NotMeasuredError(
-                f"Only {self.settings.pore_type} pores were segmented. Use --pore-type all."
+                f"Only {self.settings.pore_type} pores were segmented. Set Pore type to All "
+                "(--pore-type all)."
             )
 
     def require_3d(self) -> None:

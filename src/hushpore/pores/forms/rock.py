@@ -84,7 +84,7 @@ def along(axis: int, function: Callable[..., float]) -> Callable[[Findings], flo
 
 def _metres(findings: Findings) -> float:
     if findings.volume.unit not in METRES:
-        raise NotMeasuredError("The voxel size is not known. Set it with --voxel-size.")
+        raise NotMeasuredError("The voxel size is not known. Set it (Voxel size, --voxel-size).")
     return METRES[findings.volume.unit]
 
 
