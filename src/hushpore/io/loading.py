@@ -76,9 +76,7 @@ def opening(path: Path) -> Opening:
         raise InputError(_why_not(path))
     files = files_below(path)
     if not files:
-        raise InputError(
-            f"The folder {path} is empty. Give a folder with {_titles_of_slices()} slices."
-        )
+        raise InputError(f"The folder {path} is empty. Give a folder with {_titles_of_slices()}.")
     return (yield from _slices(files, path, {path}))
 
 
@@ -130,7 +128,7 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
             f"{names}. Open one of these files."
         )
     raise InputError(
-        f"No image stack was found in {folder}: it contains no {_titles_of_slices()} files (only "
+        f"No image stack was found in {folder}: it contains no {_titles_of_slices()} (only "
         f"{shortened([path.name for path in files])})."
     )
 

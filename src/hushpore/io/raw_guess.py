@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Largest header that is assumed before the voxels.
-_LONGEST_HEADER = 65536
+#: Largest header that is assumed before the voxels, in bytes and as a share of the file.
+_LONGEST_HEADER, _LARGEST_SHARE = 65536, 0.1
 
 #: Text files near the raw file: how many are read, up to which size, and how many of their numbers.
 _TEXTS, _TEXT_BYTES, _NUMBERS = 20, 65536, 500
@@ -116,6 +116,10 @@ def _guess(
     return RawGuess(shape, kind.name, order, offset, voxel_size, reason)
 
 
+def _longest_header(size: int) -> float:
+    return min(_LONGEST_HEADER, _LARGEST_SHARE * size)
+
+
 def _fitting(text: str, size: int) -> list[_Candidate]:
     """Return the layouts of three consecutive numbers in a text (x, y, z) that fill the file."""
     numbers = [int(found) for found in re.findall(r"(?<![\d.])\d{1,5}(?![\d.])", text)[:_NUMBERS]]
@@ -125,7 +129,7 @@ def _fitting(text: str, size: int) -> list[_Candidate]:
             continue
         for each, types in _TYPES.items():
             rest = size - x * y * z * each
-            if 0 <= rest <= _LONGEST_HEADER:
+            if 0 <= rest <= _longest_header(size):
                 found += [(rest, ((z, y, x), kind, rest)) for kind in types]
     least = min((rest for rest, _ in found), default=0)
     return [candidate for rest, candidate in found if rest == least]
@@ -144,7 +148,7 @@ def _neighbours(path: Path, size: int) -> Iterator[tuple[str, list[_Candidate]]]
             continue
         stored = np.dtype(volume.dtype)
         rest = size - math.prod(volume.shape) * stored.itemsize
-        if volume.ndim == 3 and 0 <= rest <= _LONGEST_HEADER:
+        if volume.ndim == 3 and 0 <= rest <= _longest_header(size):
             z, y, x = volume.shape
             kinds = [kind for kind in _TYPES.get(stored.itemsize, ()) if kind[-2] == stored.kind]
             yield other.name, [((z, y, x), kind, rest) for kind in kinds]

@@ -100,3 +100,11 @@ def test_damaged_files_give_an_image_or_a_clear_error(tmp_path, rng):
             read(path)
         except HushporeError:
             continue
+
+
+def test_half_a_copy_is_said_with_the_remedy(tmp_path):
+    path = tmp_path / "a.txm"
+    whole = ole_files.ole_bytes(streams_of(np.zeros((5, 64, 70), "u2")))
+    path.write_bytes(whole[:9000])
+    with pytest.raises(InputError, match=r"a\.txm .*Copy or export it again"):
+        read(path)

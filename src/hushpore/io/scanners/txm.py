@@ -51,8 +51,14 @@ def open_txm(path: Path) -> Volume:
             f"{path.name} holds projections, which are no slices. Reconstruct them first, and open "
             "the reconstructed volume (.txm)."
         )
-    with explained_damage(partial(_damaged, path)), captured_warnings("olefile"):
-        return _open(path)
+    try:
+        with explained_damage(partial(_damaged, path)), captured_warnings("olefile"):
+            return _open(path)
+    except OSError as error:
+        if error.errno is None:
+            # raised by olefile, not by the system
+            raise _damaged(path, error) from error
+        raise
 
 
 def _open(path: Path) -> Volume:

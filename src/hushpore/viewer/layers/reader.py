@@ -47,7 +47,13 @@ from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slice
 from hushpore.viewer.layers.visibility import show_new_scans, show_new_scans_later, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.running.preloading import start_once_drawn
-from hushpore.viewer.running.problem import Problem, explain, notify_problem, offer_action
+from hushpore.viewer.running.problem import (
+    Problem,
+    explain,
+    notify_in_full,
+    notify_problem,
+    offer_action,
+)
 from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.status import FontWarmup, LoadingTask
 from hushpore.viewer.running.worker import JobWorker, calling
@@ -179,7 +185,7 @@ def _refused(
             message = f"{_name(path)} has no header. Give its shape and data type in Raw import."
             notify_problem(dataclasses.replace(problem, message=message))
             return
-        notify_problem(problem)
+        notify_in_full(unwrapped(viewer), problem)
         return
     message = problem.message.replace(CONSENT, "Open it only if you trust its source.")
     offer_action(

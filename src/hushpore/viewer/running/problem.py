@@ -59,6 +59,12 @@ class _Offer(Notification):
         return "hushpore"
 
 
+def notify_in_full(viewer: Any, problem: Problem) -> None:
+    """Show a problem as a notification that is shown in full until it is closed."""
+    severity = NotificationSeverity.WARNING if problem.expected else NotificationSeverity.ERROR
+    _notify(viewer, problem.message, severity)
+
+
 def offer_action(
     viewer: Any,
     message: str,
@@ -71,10 +77,19 @@ def offer_action(
     `text`: text of the button. `severity`: a warning is shown in full until it is answered or
     closed; other notifications are shown by napari in one line for four seconds.
     """
+    _notify(viewer, message, severity, ((text, act),))
+
+
+def _notify(
+    viewer: Any,
+    message: str,
+    severity: NotificationSeverity,
+    actions: tuple[tuple[str, Callable[..., object]], ...] = (),
+) -> None:
     stays = severity >= NotificationSeverity.WARNING
     # the empty lines make up for margins that napari leaves out of the height of the message
     shown = f"{message}\n\n" if stays else message
-    notification_manager.dispatch(_Offer(shown, severity, actions=((text, act),)))
+    notification_manager.dispatch(_Offer(shown, severity, actions=actions))
     window = getattr(viewer, "window", None)
     if not stays or window is None:
         return
