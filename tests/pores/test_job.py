@@ -98,6 +98,10 @@ def test_it_is_said_where_most_pores_are_specks() -> None:
     assert few == noisy.provenance["result"]["tiny_pores"] == count - 1 > 100
     first = noisy.remarks[0]
     said = f"{few:,} of {count:,} pores are smaller than 8 voxels, probably noise."
+    # of the remaining pore, 10 voxels wide, and a few voxels beside it
+    size = noisy.provenance["result"]["median_diameter_large"]
+    assert size == pytest.approx((6000 / np.pi) ** (1 / 3), rel=0.01)
+    said += f" Without them, D50 is {size:.3g} px by number."
     assert (first.message, first.warning) == (said, True)
     assert first.remedy == Remedy("Exclude them", {"minimum_voxels": 8})
     without = hushpore.segment_pores(void, **first.remedy.settings)

@@ -215,6 +215,8 @@ def size_totals(table: dict[str, npt.NDArray[Any]], edge_pores: str) -> dict[str
     for end, weights in (("", np.ones(diameter.size)), ("_by_volume", voxels.astype(np.float64))):
         low, high = percentiles(diameter, weights, (10, 90)) if diameter.size else (None, None)
         found |= {f"diameter_10{end}": low, f"diameter_90{end}": high}
+    large = diameter[voxels >= RELIABLE]
+    found["median_diameter_large"] = float(np.median(large)) if large.size else None
     found["median_diameter"] = float(np.median(diameter)) if diameter.size else None
     found["median_diameter_by_volume"] = weighted_median(diameter, voxels)
     return found

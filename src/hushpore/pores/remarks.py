@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.events import Note, Remedy
-from hushpore.base.formatting import percent_digits, readable_grey, readable_percent
+from hushpore.base.formatting import (
+    percent_digits,
+    readable_grey,
+    readable_number,
+    readable_percent,
+    readable_unit,
+)
 from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
 
 if TYPE_CHECKING:
@@ -80,6 +86,10 @@ def _of_small_pores(result: Mapping[str, Any]) -> Note | None:
         f"{small:,} of {count:,} pores {'is' if small == 1 else 'are'} smaller than {RELIABLE} "
         f"voxels, {'probably noise' if are_most else 'too small for shape measures'}."
     )
+    without = result.get("median_diameter_large")
+    if are_most and without is not None:
+        unit = readable_unit(result["unit"])
+        text += f" Without them, D50 is {readable_number(without)} {unit} by number."
     return Note(text, are_most, "result", exclude)
 
 

@@ -43,6 +43,7 @@ def test_percentiles_are_those_of_numpy_with_and_without_cut_pores(
         assert totals[f"diameter_{number}"] == by_number
         assert totals[f"diameter_{number}_by_volume"] == inverted(sizes, voxels, number / 100)
     assert totals["median_diameter"] == np.median(sizes)
+    assert totals["median_diameter_large"] == np.median(sizes[voxels >= 8])
     words = "/".join(f"{totals[name]:.3g}" for name in ("diameter_10", "median_diameter"))
     assert f"D10/D50/D90 {words}/" in result.headline
 

@@ -89,6 +89,12 @@ TOTALS: list[Total] = [
     Total("diameter_10", "Equivalent diameter, D10", 1, is_compared=False),
     Total("median_diameter", "Median equivalent diameter (D50)", 1, is_compared=False),
     Total("diameter_90", "Equivalent diameter, D90", 1, is_compared=False),
+    Total(
+        "median_diameter_large",
+        f"Median equivalent diameter from {RELIABLE} voxels (D50)",
+        1,
+        is_compared=False,
+    ),
     Total("diameter_10_by_volume", "Equivalent diameter by volume, D10", 1, is_compared=False),
     Total("median_diameter_by_volume", "Median equivalent diameter by volume (D50)", 1),
     Total("diameter_90_by_volume", "Equivalent diameter by volume, D90", 1, is_compared=False),
