@@ -973,7 +973,7 @@ def test_what_is_said_of_a_run_goes_with_its_scan_and_comes_back_with_it(
     assert "It is done" in widget._result.text()
     other = viewer.add_image(np.ones((8, 32, 32)), name="other")
     assert widget.layer.value is other
-    assert widget._result.isHidden()
+    assert "It is done" not in widget._result.text()
     assert widget._remarks.isHidden()
     assert widget.timing.isHidden()
     # what was made of the same scan: the sentence stays, and says what it is about
@@ -1079,3 +1079,15 @@ def test_what_is_said_of_the_result_comes_before_what_was_odd_about_the_scan(
     run_once(qtbot, widget, fake_job)
     said = [widget._remarks.text().index(word) for word in ("image", "stripes", "checkpoint")]
     assert said == sorted(said)
+
+
+def test_layers_of_the_previous_scan_can_be_removed(qtbot, viewer, widget, fake_job):
+    run_once(qtbot, widget, fake_job)
+    assert names(viewer) == ["scan", "scan denoised"]
+    other = viewer.add_image(np.zeros((4, 8, 8)), name="other")
+    by_hand = viewer.add_points(np.zeros((1, 3)), name="by hand")
+    widget.layer.value = other
+    assert "Remove the previous scan's layers" in widget._result.text()
+    widget._result.linkActivated.emit("remove others")
+    assert list(viewer.layers) == [other, by_hand]
+    assert "Remove the previous scan's layers" not in widget._result.text()

@@ -54,7 +54,7 @@ def pore_picture(
     Returns: a PNG file. 3D volumes are shown by their middle slice, with a scale bar.
     Raises InputError if the shapes do not agree.
     """
-    shown = {"before": before} | ({"denoised": after} if after is not None else {})
+    shown = {"input": before} | ({"denoised": after} if after is not None else {})
     painted = middle_plane(labels)
     shapes = [middle_plane(volume).shape for volume in (*shown.values(), labels)]
     if len(set(shapes)) > 1:
@@ -155,7 +155,8 @@ def _figure_for(labels: Volume, columns: int, title: str) -> tuple[Figure, list[
     axes = add_plots(figure, columns)
     if labels.n_spatial == 3:
         (at,), depth = _middle(labels), labels.spatial_shape[0]
-        line = f"slice {at + 1} of {depth}"
+        # counted from 0, as in napari
+        line = f"slice {at} (of 0 to {depth - 1})"
         axes[0].text(
             0.0, -0.02, line, fontsize=8, color=FAINT, va="top", transform=axes[0].transAxes
         )

@@ -216,11 +216,13 @@ class Patches:
         return self.corners + middle
 
     def table(self) -> pd.DataFrame:
-        """Return a table of the first voxel of each patch (a column per axis) and its features."""
+        """Return a table of the patches: loss, first voxel (a column per axis), other features."""
         import pandas as pd
 
-        columns = dict(zip(self.volume.axes, self.corners.T, strict=True))
-        return pd.DataFrame({"patch": np.arange(len(self.corners)), **columns, **self.features})
+        corners = dict(zip(self.volume.axes, self.corners.T, strict=True))
+        loss = {"loss": self.features["loss"]} if "loss" in self.features else {}
+        numbers = np.arange(len(self.corners))
+        return pd.DataFrame({"patch": numbers, **loss, **corners, **self.features})
 
     def hidden_voxels(self, patch: int) -> npt.NDArray[np.int64]:
         """Return the positions of the masked pixels of a patch, (n_hidden, volume.ndim)."""

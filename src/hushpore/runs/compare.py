@@ -230,15 +230,21 @@ def _change(row: pd.Series[Any], as_percent: bool = False) -> str:
     return f"{' → '.join(ends)}{unit}"
 
 
-def shift_in_words(table: pd.DataFrame, column: str) -> str:
+def shift_in_words(table: pd.DataFrame, column: str, same_scan: bool = False) -> str:
     """Return a sentence on the shift of the median of a column of the table of pores.
 
-    `table`: from `compare`. Empty if one of the results has no pores.
+    `table`: from `compare`. `same_scan`: whether both results are of one scan; its pores are no
+    independent samples, so interval and p are left out. Empty if one of the results has no pores.
     """
     row = table.set_index("quantity").loc[f"median {column} of pores"]
     if not np.isfinite(row["p"]):
         return ""
     unit = f" {words}" if (words := unit_in_words(row["unit"])) else ""
+    if same_scan:
+        return (
+            f"Median shifted by {_signed(row['difference'])}{unit}. Both results are of one scan, "
+            "so a significance test does not apply"
+        )
     low, high = (_signed(row[name]) for name in ("low", "high"))
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
     return (

@@ -34,6 +34,7 @@ from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
 from hushpore.viewer.layers.lineage import (
     hide_previous_results,
     identity,
+    layers_of_other_scans,
     remove_leftovers,
     watch_painting,
 )
@@ -71,8 +72,8 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
-#: Link targets: use the settings of the previous scan; run the job again.
-KEEP_SETTINGS, RUN_AGAIN = "keep settings", "run again"
+#: Link targets: use the settings of the previous scan; run the job again; remove its layers.
+KEEP_SETTINGS, RUN_AGAIN, REMOVE_OTHERS = "keep settings", "run again", "remove others"
 
 
 class JobWidget(WorkerContainer):
@@ -178,6 +179,11 @@ class JobWidget(WorkerContainer):
         """
         return self.form.value
 
+    @property
+    def resumes(self) -> bool:
+        """Whether the run that starts goes on with a cancelled one."""
+        return False
+
     def after_cancel(self) -> str:
         """Return the links shown after a cancel, as HTML; empty if there are none."""
         return ""
@@ -219,7 +225,7 @@ class JobWidget(WorkerContainer):
         self._font_warmup.give_way()
         self._now = RunState(self._viewer, worker, target, self.cancel)
         worker.start(line)
-        self._presenter.begin(self._now)
+        self._presenter.begin(self._now, self.resumes)
         self._lower.bring_into_view(self._progress)
         return worker
 
@@ -415,7 +421,10 @@ class JobWidget(WorkerContainer):
                 f"New scan; settings of the previous scan were reset: {html.escape(lost)}. "
                 f"{link(KEEP_SETTINGS, 'Use them here too')}"
             )
-            self._messages.hint(hint if lost and is_new and not self.is_running else "")
+            hints = [hint] if lost and is_new else []
+            if scan and layers_of_other_scans(self._viewer, scan):
+                hints.append(link(REMOVE_OTHERS, "Remove the previous scan's layers"))
+            self._messages.hint("" if self.is_running else "<br>".join(hints))
         self._show_facts()
         self._show_message()
 
@@ -505,6 +514,11 @@ class JobWidget(WorkerContainer):
             self._try_to_run()
         elif target == KEEP_SETTINGS:
             self.form.update(self._left)
+            self._messages.hint("")
+            self._show_message()
+        elif target == REMOVE_OTHERS:
+            for each in layers_of_other_scans(self._viewer, self._messages.scan):
+                self._viewer.layers.remove(each)
             self._messages.hint("")
             self._show_message()
         elif target == SHOW:

@@ -8,6 +8,7 @@ import tifffile
 from napari.components import ViewerModel
 from napari.utils._proxies import PublicOnlyProxy
 from qtpy.QtCore import Qt
+from qtpy.QtGui import QShortcut
 from qtpy.QtWidgets import QApplication
 
 from hushpore.base.errors import InputError
@@ -321,3 +322,20 @@ def test_phases_are_measured_where_they_are_asked_for(widget, scans, tmp_path):
     assert widget.phases_preset.enabled
     steps = widget._arguments()["steps"]
     assert (steps["denoise"], steps["phases"]) == (None, JOBS["phases"].settings())
+
+
+def test_the_voxel_size_is_that_of_all_scans_and_the_table_is_a_link(
+    widget, scans, tmp_path, qtbot
+):
+    widget.add(scans[1:])
+    widget.output.value = tmp_path / "out"
+    widget.voxel_size.value = "7um"
+    widget.native.show()
+    qtbot.waitExposed(widget.native)
+    keys = {key.key().toString(): key for key in widget.native.findChildren(QShortcut)}
+    keys["Ctrl+Return"].activated.emit()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
+    table = pd.read_csv(tmp_path / "out" / "summary.csv")
+    assert set(table["unit"]) == {"um"}
+    assert (tmp_path / "out" / "summary.csv").as_uri() in widget._result.html
+    assert widget._result.openExternalLinks()

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tifffile
 from napari.components import ViewerModel
 
+from hushpore.viewer.layers.lineage import Lineage, hide_previous_results, set_lineage
 from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 
 
@@ -76,3 +79,16 @@ def test_a_number_without_a_unit_is_no_scale_bar(viewer):
     viewer.layers.remove(unknown)
     show_scale_bar(viewer)
     assert bar.visible
+
+
+def test_pores_of_the_same_scan_from_another_layer_are_hidden():
+    viewer = ViewerModel()
+    made = {}
+    for name, scan, layer in (("old", "one", "noisy"), ("other", "two", "noisy of two")):
+        made[name] = viewer.add_labels(np.zeros((2, 4, 4), int), name=name)
+        set_lineage(made[name], Lineage(scan, layer, "pores", name))
+    image = viewer.add_image(np.zeros((2, 4, 4)), name="denoised")
+    set_lineage(image, Lineage("one", "noisy", "denoise", "denoised"))
+    hide_previous_results(viewer, SimpleNamespace(layer="denoised", scan="one", job="pores"))
+    assert [each.visible for each in (made["old"], made["other"], image)] == [False, True, True]
+    assert made["old"].name == "old"

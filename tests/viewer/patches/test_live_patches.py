@@ -112,3 +112,18 @@ def test_an_error_of_a_watched_job_is_not_swallowed(viewer):
     with pytest.raises(RuntimeError, match="on purpose"):
         next(running)
     assert LatestBatch.seen is None
+
+
+def test_the_boxes_stay_above_a_preview_that_comes_later(live, viewer):
+    def job():
+        yield batch(1)
+        yield batch(2)
+
+    running = LatestBatch.watch(job(), capture(viewer.layers["scan"]))
+    next(running)
+    live.setChecked(True)
+    viewer.add_image(np.zeros((4, 8, 8)), name="scan denoised (preview)")
+    next(running)
+    live.poll()
+    assert viewer.layers[-1].name == "scan batch (live)"
+    running.close()

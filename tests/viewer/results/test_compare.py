@@ -8,6 +8,7 @@ from qtpy.QtWidgets import QWidget
 import hushpore
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.compare import distributions
+from hushpore.viewer.layers.lineage import Lineage, set_lineage
 from hushpore.viewer.phases.layers import phase_layers
 from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
 from hushpore.viewer.results.pore_layer import pore_layer
@@ -188,3 +189,15 @@ def test_two_measurements_of_phases_are_compared_by_name(widget, viewer, qtbot):
     assert widget.wait().pores is not None
     assert widget.quantity.value == "equivalent_diameter"
     assert widget.log.enabled
+
+
+def test_two_results_of_one_scan_have_no_test_of_significance(widget, viewer, qtbot):
+    assert "Mann-Whitney p" in widget._shift.text()
+    for name in ("before", "after"):
+        set_lineage(viewer.layers[name], Lineage("one scan", name, "pores", name))
+    widget.run()
+    qtbot.waitUntil(lambda: widget.result is not None and widget.result.of_one_scan, timeout=SOON)
+    assert "Median shifted by" in widget._shift.text()
+    assert "Both results are of one scan" in widget._shift.text()
+    assert "p =" not in widget._shift.text()
+    assert "interval" not in widget._shift.text()

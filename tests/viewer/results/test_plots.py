@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backend_bases import MouseButton, MouseEvent
 
 from hushpore.viewer.results.plots import (
     BY_VOLUME,
@@ -179,3 +180,25 @@ def test_the_rose_shows_the_axes_of_the_pores_that_are_shown(plots):
     assert plots.canvas.numbers.set_index("angle_from")["share"][90.0] == 1
     choose(plots, BY_VOLUME)
     assert plots.axes.name == "rectilinear"
+
+
+@pytest.mark.parametrize("kind", ["Size distribution (number)", BY_VOLUME])
+def test_a_drag_over_the_size_histogram_selects_its_pores(plots, kind):
+    choose(plots, kind)
+    sizes = plots.view.tables.pores["equivalent_diameter"].to_numpy()
+    middle = float(np.median(sizes))
+    figure, axes = plots.canvas.figure, plots.axes
+    figure.canvas.draw()
+    ends = [axes.transData.transform((x, 1)) for x in (middle, sizes.max() * 1.01)]
+    held = {"buttons": [MouseButton.LEFT]}
+    for name, (x, y), more in zip(
+        ("button_press_event", "motion_notify_event", "button_release_event"),
+        (ends[0], ends[1], ends[1]),
+        ({}, held, {}),
+        strict=True,
+    ):
+        event = MouseEvent(name, figure.canvas, x, y, MouseButton.LEFT, **more)
+        figure.canvas.callbacks.process(name, event)
+    np.testing.assert_array_equal(plots.view.selected, sizes >= middle)
+    plots._brushed_sizes(middle, middle)
+    assert not plots.view.selected.any()

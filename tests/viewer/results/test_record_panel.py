@@ -144,3 +144,15 @@ def test_the_record_can_be_saved(qtbot, viewer, panel, tmp_path, monkeypatch):
     panel._save.click()
     qtbot.waitUntil(path.exists)
     assert json.loads(path.read_text()) == PROVENANCE
+
+
+def test_values_have_half_of_the_default_width(qtbot, viewer, panel):
+    long = "void connected from face to face along z"
+    metadata = {METADATA_KEY: {"provenance": {**PROVENANCE, "result": {long: 0.25}}}}
+    viewer.add_image(np.zeros((4, 8, 8)), metadata=metadata)
+    panel.resize(354, 600)
+    panel.show()
+    qtbot.waitExposed(panel)
+    assert panel.tree.columnWidth(0) <= panel.tree.viewport().width() // 2
+    item = panel.tree.topLevelItem(2).child(0)
+    assert item.toolTip(0) == long

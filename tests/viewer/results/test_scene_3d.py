@@ -194,3 +194,12 @@ def test_images_have_no_scene(viewer, scene):
     flat = SimpleNamespace(tables=SimpleNamespace(n_spatial=2))
     scene.show(flat)
     assert not scene.is_shown
+
+
+def test_leaving_goes_back_to_the_slice(qtbot, viewer, view, sample, scene):
+    viewer.dims.set_point(0, 6.0)
+    before = viewer.dims.point
+    show(qtbot, scene, view)
+    viewer.dims.set_point(0, 0.0)
+    scene.leave()
+    assert viewer.dims.point == before

@@ -1,7 +1,8 @@
 import pytest
+from qtpy.QtGui import QPainter
 
 from hushpore.base.events import Metric
-from hushpore.viewer.running.timing_panel import MAX_POINTS, RATE, SLOWER, Curve
+from hushpore.viewer.running.timing_panel import MAX_POINTS, RATE, SLOWER, Curve, TimingPanel
 
 
 @pytest.fixture
@@ -85,3 +86,29 @@ def test_it_is_drawn_in_the_colours_of_each_theme(viewer, curve):
     assert len(dark) > 1
     assert len(light) > 1
     assert not dark & light
+
+
+def test_a_resumed_training_goes_on_with_the_curve(qtbot, viewer):
+    panel = TimingPanel(viewer)
+    qtbot.addWidget(panel)
+    panel.curve.add(loss(0.9, 0.8, 0.7))
+    panel.begin(resumes=True)
+    # the last step before the cancel was not in the checkpoint
+    panel.curve.add([Metric("loss", 75, 0.6), Metric("loss", 100, 0.5)])
+    assert panel.curve.points == [(25, 0.9), (50, 0.8), (75, 0.6), (100, 0.5)]
+    panel.begin()
+    assert not panel.curve.points
+
+
+def test_the_limits_of_both_axes_are_written(curve, monkeypatch):
+    written = []
+
+    class Painter(QPainter):
+        def drawText(self, *given):  # noqa: N802
+            written.append(given[-1])
+            super().drawText(*given)
+
+    monkeypatch.setattr("hushpore.viewer.running.timing_panel.QPainter", Painter)
+    curve.add(loss(0.9, 0.5, 0.4123))
+    curve.grab()
+    assert written[1:] == ["0.9", "0.412", "25", "75"]

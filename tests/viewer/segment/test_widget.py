@@ -128,6 +128,7 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     assert provenance["settings"]["merge_height"] == 50.0
     assert f"{provenance['result']['count']} pores" in widget._result.text()
     assert widget.form.value.merge_height == 50.0
+    assert "Open results table" in widget._result.text()
     widget.remerging.undo()
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
     assert widget.form.value.merge_height == "auto"
@@ -194,12 +195,12 @@ def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, sc
     run(qtbot, widget)
     viewer.add_image(scan, name="other")
     assert widget.remerging.isHidden()
-    assert widget._result.isHidden()
+    assert "Porosity" not in widget._result.text()
     viewer.layers.selection.active = viewer.layers["scan pores"]
     assert not widget.remerging.isHidden()
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy)
-    assert widget._result.text().startswith("scan pores: ")
+    assert "<br>scan pores: " in widget._result.text()
     assert widget.timing.isHidden()
     # which the next run on the other scan does not take over
     assert widget.form.value.merge_height == "auto"

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magicgui.widgets import CheckBox, FileEdit, create_widget
+from magicgui.widgets import CheckBox, FileEdit, LineEdit, create_widget
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QEvent, QObject, QTimer
 from qtpy.QtWidgets import (
@@ -38,7 +38,7 @@ from hushpore.viewer.forms.form import annotation_of
 from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.rich_label import RichLabel, link, plain_label, sign
 from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.running.progress import RunButtons
@@ -197,7 +197,7 @@ class BatchWidget(WorkerContainer):
             show_error(f"The result of {name} cannot be opened: {error}")
 
     def plot(self) -> PlotCanvas:
-        """Plot the scans of the finished batch by group, in a window of its own.
+        """Plot the scans of the finished batch by group, in a dock below the canvas.
 
         Raises InputError if there is nothing to plot.
         """
@@ -212,10 +212,7 @@ class BatchWidget(WorkerContainer):
         panel = QWidget()
         fill(QVBoxLayout(panel), canvas, fill(QHBoxLayout(), None, save), margin=6, wide=canvas)
         canvas.show_figure()
-        dock = self._viewer.window.add_dock_widget(panel, name="Scans of the batch", area="bottom")
-        # three plots side by side need a separate window
-        dock.setFloating(True)
-        dock.resize(760, 320)
+        self._viewer.window.add_dock_widget(panel, name="Scans of the batch", area="bottom")
         return canvas
 
     def _arguments(self) -> dict[str, Any]:
@@ -234,6 +231,7 @@ class BatchWidget(WorkerContainer):
             },
             "resample": self.resample.value,
             "layout": {"crop": self.crop.value.strip(), "bin": self.bin.value.strip()},
+            "voxel_size": self.voxel_size.value.strip(),
             "jobs": self.jobs.value,
             "overwrite": self.overwrite.value,
             "trust": self.trust.value,
@@ -261,7 +259,7 @@ class BatchWidget(WorkerContainer):
     def _returned(self, batch: Batch) -> None:
         self._finish()
         failed = f"{sign(False)} " if batch.count("failed") else ""
-        table = html.escape(str(batch.folder / TABLE))
+        table = link((batch.folder / TABLE).as_uri(), TABLE)
         grouped = _grouped(batch)
         has_plot = has_figures(grouped)
         note = html.escape(note_on_units(grouped)) if has_plot else ""
@@ -310,6 +308,13 @@ class BatchWidget(WorkerContainer):
         self.bin.native.setPlaceholderText("none, or 2")
         self.pair.native.setPlaceholderText("none, or {name}_odd")
         self.groups.native.setPlaceholderText("none, folder, or groups.csv")
+        # never remembered, because it belongs to these scans
+        self.voxel_size = LineEdit(
+            name="voxel_size", annotation=str,
+            tooltip="Voxel size of all scans, if their files give none or a wrong one: 15.4um, or "
+            "along z, y and x: 5,0.49,0.49mm.",
+        )  # fmt: skip
+        self.voxel_size.native.setPlaceholderText("from the files, or 15.4um")
         self.denoise.changed.connect(self._allow_presets)
         self.measure.changed.connect(self._allow_presets)
         self.denoise_preset = ValueOf(lambda: PresetBox("denoise"), "denoise_preset")
@@ -342,10 +347,12 @@ class BatchWidget(WorkerContainer):
         tip = "Plot all scans by group: porosity, number and size of pores, or phase fractions."
         self._show_plot = QPushButton("&Plot scans", toolTip=tip, clicked=self.plot, visible=False)
         self._result, self._reason = RichLabel(self._viewer), plain_label()
+        self._result.setOpenExternalLinks(True)
         self._lay_out()
 
     def _lay_out(self) -> None:
         form = QFormLayout()
+        form.addRow("Voxel size", self.voxel_size.native)
         form.addRow(self.resample.native)
         form.addRow("Cr&op", self.crop.native)
         form.addRow("&Bin", self.bin.native)
@@ -373,7 +380,7 @@ class BatchWidget(WorkerContainer):
         self.native.layout().addWidget(PinnedColumn(upper, self._buttons, lower))
         self.native.setMinimumWidth(300)
         # items and attributes of the container; their layout is done above
-        self.extend([self.scans, self.resample, self.crop, self.bin, self.denoise,
+        self.extend([self.scans, self.voxel_size, self.resample, self.crop, self.bin, self.denoise,
                      self.denoise_preset, self.pair, self.measure, self.pores_preset,
                      self.phases_preset, self.output, self.groups, self.jobs,
                      self.overwrite, self.trust])  # fmt: skip

@@ -203,6 +203,11 @@ class DenoiseWidget(JobWidget):
         return settings
 
     @property
+    def resumes(self) -> bool:
+        """Whether the run that starts goes on with a cancelled training."""
+        return self._again is not None
+
+    @property
     def _if_closed(self) -> str:
         settings: Any = self.form.value
         if settings.checkpoint:

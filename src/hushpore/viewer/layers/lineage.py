@@ -105,8 +105,15 @@ def hide_previous_results(viewer: Any, target: WorkedOn) -> None:
     """Hide the results of the previous run of a job on a layer, for comparison with the new ones.
 
     Results of the run before that and previews of cancelled runs are removed. Layers that the user
-    has edited or renamed are hidden, but never removed.
+    has edited or renamed are hidden, but never removed. Labels that the job made from another layer
+    of the scan are hidden, too, because they would lie under the new ones.
     """
+    for layer in viewer.layers:
+        lineage = lineage_of(layer)
+        if lineage is None or (lineage.scan, lineage.job) != (target.scan, target.job):
+            continue
+        if lineage.layer != target.layer and hasattr(layer, "selected_label"):
+            layer.visible = False
     remove_leftovers(viewer, target, (REPLACED, CANCELLED))
     for layer, is_the_users in _made_of(viewer, target):
         layer.visible = False
@@ -135,6 +142,19 @@ def _made_of(viewer: Any, target: WorkedOn) -> Iterator[tuple[Any, bool]]:
             continue
         if not lineage.name.endswith(PREVIEW):
             yield layer, layer.name != lineage.name or is_painted(layer)
+
+
+def layers_of_other_scans(viewer: Any, scan: str) -> list[Any]:
+    """Return the layers of scans from which jobs of this window made layers, except for one scan.
+
+    Layers that the user has edited or added by hand are left out.
+    """
+    made = {lineage.scan for lineage in map(lineage_of, viewer.layers) if lineage is not None}
+    return [
+        layer
+        for layer in viewer.layers
+        if scan_of(layer) in made - {scan} and not is_painted(layer)
+    ]
 
 
 def layer_with(viewer: Any, wanted: str) -> Any:

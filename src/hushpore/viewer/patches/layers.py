@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import Target
 
 
+#: Colour map of boxes by a feature.
+COLOURS = "plasma"
+
 #: Number of patches in the contact sheet, small enough to discern them beside the image.
 TILES = 24
 
@@ -62,7 +65,7 @@ def box_layer(result: Patches, target: Target) -> LayerData:
         name="patches",
         features={name: np.repeat(values, each) for name, values in table.items()},
         edge_color=first_feature(result),
-        edge_colormap="plasma",
+        edge_colormap=COLOURS,
         edge_width=max(1.0, result.patch_shape[-1] / 40),
         vector_style="line",
     )  # fmt: skip
@@ -284,6 +287,10 @@ class LivePatches(QCheckBox):
             self._layer = self._add(lines, features, batch, target)
         elif self._layer in self._viewer.layers:
             # not after the user has deleted the boxes
+            layers = self._viewer.layers
+            if layers[-1] is not self._layer:
+                # the preview of the denoiser came later
+                layers.move(layers.index(self._layer), -1)
             self._layer.data = lines
             self._layer.features = features
             self._layer.edge_color = "log10 of loss"
@@ -297,7 +304,7 @@ class LivePatches(QCheckBox):
             name=f"{target.volume.name} batch (live)",
             features=features,
             edge_color="log10 of loss",
-            edge_colormap="plasma",
+            edge_colormap=COLOURS,
             edge_width=max(1.0, batch.patch_shape[-1] / 30),
             vector_style="line",
             metadata={METADATA_KEY: {"preview": "batch"}},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image, Vectors
+from napari.utils.colormaps import AVAILABLE_COLORMAPS
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt, Signal
 from qtpy.QtGui import QColor, QPainter, QPen
@@ -21,7 +22,14 @@ from hushpore.patches.result import GAP
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at, first_feature
+from hushpore.viewer.patches.layers import (
+    BOXES,
+    COLOURS,
+    SHEET,
+    TILES,
+    boxes_at,
+    first_feature,
+)
 from hushpore.viewer.results.pore_view import ends_as_click
 from hushpore.viewer.results.table import TableView
 
@@ -133,6 +141,7 @@ class PatchHistogram(QWidget):
         area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN, -_MARGIN, -_MARGIN - line)
         width, most = area.width() / _BINS, max(1.0, float(np.sqrt(self._counts.max())))
         edges = np.linspace(*self._limits, _BINS + 1)
+        colours = AVAILABLE_COLORMAPS[COLOURS].map(np.linspace(0, 1, _BINS))
         low, high = self.range or self._limits
         for number, count in enumerate(self._counts):
             # square roots, so that single patches are visible beside hundreds
@@ -140,7 +149,9 @@ class PatchHistogram(QWidget):
             within = edges[number + 1] >= low and edges[number] <= high
             left = area.left() + number * width
             bar = QRectF(left, area.bottom() - height, max(width - 1, 1), height)
-            painter.fillRect(bar, text if within else pale)
+            # in the colours of the boxes, so that the histogram is their colour bar
+            colour = QColor.fromRgbF(*map(float, colours[number]))
+            painter.fillRect(bar, colour if within else pale)
         painter.setPen(text)
         below = QRectF(area.left(), area.bottom(), area.width(), line + 2)
         painter.drawText(below, Qt.AlignmentFlag.AlignLeft, readable_number(low, 4))
@@ -416,6 +427,10 @@ class PatchesPanel(QWidget):
             )
             marked = f"Patch {self._marked} ({where}): {numbers}"
             text = f"{html.escape(f'{marked}, {row}' if row else marked)}<br>{text}"
+        layer = self._sheet_layer()
+        if layer is not None:
+            rows = ", ".join(layer.metadata[METADATA_KEY]["sheet"].rows)
+            text += f"<br>Contact sheet, rows from the top: {html.escape(rows)}."
         self.message.say(text)
 
     def _choose_row(self, rows: npt.NDArray[np.bool_]) -> None:

@@ -52,6 +52,7 @@ from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import unwrapped, volume_of
+from hushpore.viewer.layers.lineage import scan_of
 from hushpore.viewer.results.choices import ResultChoice, phases_of
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_layer import tables_of
@@ -101,6 +102,7 @@ class Compared:
     first: PoreResult | PhaseTables
     second: PoreResult | PhaseTables
     table: pd.DataFrame
+    of_one_scan: bool = False  # so that their pores are no independent samples
 
     @property
     def pores(self) -> tuple[PoreResult, PoreResult] | None:
@@ -148,7 +150,9 @@ class CompareWidget(WorkerContainer):
             self._show(None)
             raise InputError(NO_RESULT)
         sources = [_result_of(each) if hasattr(each, "metadata") else each for each in given]
-        worker = JobWorker(partial(calling, _compared, *sources), "hushpore compares")
+        are_layers = all(hasattr(each, "metadata") for each in given)
+        of_one_scan = are_layers and scan_of(given[0]) == scan_of(given[1])
+        worker = JobWorker(partial(calling, _compared, *sources, of_one_scan), "hushpore compares")
         # results of earlier workers are ignored
         worker.returned.connect(partial(self._returned, worker))
         worker.failed.connect(partial(self._failed, worker))
@@ -214,7 +218,8 @@ class CompareWidget(WorkerContainer):
         self.canvas.clear()
         self._shift.say("")
         if self.result is not None and (pores := self.result.pores):
-            shift = shift_in_words(self.result.table, self.quantity.value)
+            found = self.result
+            shift = shift_in_words(found.table, self.quantity.value, found.of_one_scan)
             self._shift.say(html.escape(shift))
             self._draw(*pores)
         elif self.result is not None:
@@ -342,11 +347,13 @@ class CompareWidget(WorkerContainer):
         self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])
 
 
-def _compared(a: ResultLike | Phases, b: ResultLike | Phases) -> Compared:
+def _compared(
+    a: ResultLike | Phases, b: ResultLike | Phases, of_one_scan: bool = False
+) -> Compared:
     if is_of_phases(a) or is_of_phases(b):
-        return Compared(open_phases(a), open_phases(b), compare(a, b))
+        return Compared(open_phases(a), open_phases(b), compare(a, b), of_one_scan)
     first, second = open_result(a), open_result(b)
-    return Compared(first, second, compare(first, second))
+    return Compared(first, second, compare(first, second), of_one_scan)
 
 
 def _result_of(layer: Any) -> PoreResult | Phases:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from matplotlib.backend_bases import MouseButton
-from matplotlib.widgets import RectangleSelector
+from matplotlib.widgets import RectangleSelector, SpanSelector
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QSpinBox, QVBoxLayout
 
@@ -151,6 +151,10 @@ class PlotsWidget(LayerTrackingWidget):
             log=is_log, fitted=self._fit.isChecked(),
         )  # fmt: skip
         frame(self.axes, view.tables.titled(column), up)
+        self._selector = SpanSelector(
+            self.axes, self._brushed_sizes, "horizontal", button=[MouseButton.LEFT],
+            props={"facecolor": _MARK, "alpha": 0.25},
+        )  # fmt: skip
 
     def _draw_profile(self, view: PoreView) -> None:
         profile = view.tables.profile
@@ -215,7 +219,7 @@ class PlotsWidget(LayerTrackingWidget):
 
     def _mark_selected(self, by: object = None) -> None:
         """Highlight the selected pores in the scatter plot."""
-        if self.view is None or self._selector is None:
+        if self.view is None or self._selector is None or self._mark is None:
             return
         rows = self.view.tables.pores[self.view.selected & self.view.shown]
         self._mark.set_data(rows[self._x.column()], rows[self._y.column()])
@@ -241,6 +245,14 @@ class PlotsWidget(LayerTrackingWidget):
             inside &= (values >= min(pair)) & (values <= max(pair))
         self.view.select(inside, self)
 
+    def _brushed_sizes(self, low: float, high: float) -> None:
+        """Select the pores in a range of the histogram; a click selects none."""
+        if self.view is None:
+            return
+        values = self.view.tables.pores[self._x.column()].to_numpy()
+        inside = (values >= low) & (values <= high) if high > low else np.zeros(len(values), bool)
+        self.view.select(self.view.shown & inside, self)
+
     def _clicked(self, event: Any) -> None:
         is_marked = self._mark is not None and self._kind.currentText() == PROFILE
         if self.view is not None and is_marked and event.xdata is not None:
@@ -261,7 +273,7 @@ class PlotsWidget(LayerTrackingWidget):
         self.canvas.mpl_connect("button_press_event", self._clicked)
         self._nothing = plain_label(NO_RESULT)
         tips = {
-            "Plot": "Plot to show. Drag in the scatter plot to select pores.",
+            "Plot": "Plot to show. Drag in a size distribution or scatter plot to select pores.",
             "Horizontal axis": "Column along the horizontal axis.",
             "Vertical axis": "Column along the vertical axis.",
         }

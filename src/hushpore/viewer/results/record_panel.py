@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QEvent, Qt
 from qtpy.QtWidgets import (
     QApplication,
     QHBoxLayout,
@@ -67,6 +67,7 @@ class RecordWidget(QWidget):
         )
         column.addStretch(0)
         self.setMinimumWidth(300)
+        self.tree.viewport().installEventFilter(self)
         self._layers.selection.events.active.connect(self._show)
         self._layers.events.connect(self._follow)
         self._show()
@@ -93,10 +94,23 @@ class RecordWidget(QWidget):
             item = _item(title, _in_words(job, title, value))
             self.tree.addTopLevelItem(item)
             item.setExpanded(title in _OPEN)
-        self.tree.resizeColumnToContents(0)
+        self._share_width()
         self.tree.setVisible(bool(provenance))
         for button in (self._copy, self._save):
             button.setEnabled(bool(provenance))
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
+        """Divide the width again when it has changed."""
+        if event.type() == QEvent.Type.Resize:
+            self._share_width()
+        return False
+
+    def _share_width(self) -> None:
+        """Give the names at most half of the width, so that the values can be read."""
+        self.tree.resizeColumnToContents(0)
+        most = self.tree.viewport().width() // 2
+        if self.tree.columnWidth(0) > most:
+            self.tree.setColumnWidth(0, most)
 
     def _to_clipboard(self) -> None:
         QApplication.clipboard().setText(to_json(self.provenance()))
@@ -185,6 +199,7 @@ def _as_in_the_form(job: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _item(title: str, value: Any) -> QTreeWidgetItem:
     item = QTreeWidgetItem([_TITLES.get(title, title.replace("_", " ")), ""])
+    item.setToolTip(0, item.text(0))
     if isinstance(value, list | tuple) and any(
         isinstance(each, str | dict | list) for each in value
     ):

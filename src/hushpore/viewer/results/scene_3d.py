@@ -117,6 +117,7 @@ class Scene3D(QObject):
             "camera": {name: getattr(camera, name) for name in ("center", "zoom", "angles")},
             "column": view.column,
             "opacity": view.layer.opacity,
+            "point": viewer.dims.point,
         }
         for layer in viewer.layers:
             layer.visible = unwrapped(layer) is view.layer
@@ -157,6 +158,9 @@ class Scene3D(QObject):
             setattr(viewer.scene.camera, name, value)
         for layer, visible in before["visible"].items():
             layer.visible = visible
+        # the 3D view has moved the sliders
+        for axis, place in enumerate(before["point"][: viewer.dims.ndim]):
+            viewer.dims.set_point(axis, place)
         view.layer.opacity = before["opacity"]
         if view.column == SIZE and before["column"] != SIZE:
             view.colour_by(before["column"])

@@ -159,11 +159,14 @@ class ProgressPresenter(QObject):
         # Qt has drawn a change by the following turn
         self._drawn_timer = QTimer(self, singleShot=True, timeout=self._throttle.end)
 
-    def begin(self, state: RunState) -> None:
-        """Show a started job, and follow it."""
+    def begin(self, state: RunState, resumes: bool = False) -> None:
+        """Show a started job, and follow it.
+
+        `resumes`: whether it goes on with the last one.
+        """
         coalesce_redraws(self._progress)
         self._state, self._latest = state, Update(_STARTED)
-        self._timing.begin(state.worker.trace)
+        self._timing.begin(state.worker.trace, resumes)
         self._buttons.show_running()
         self._progress.begin()
         self.poll()

@@ -67,7 +67,7 @@ class Curve(QWidget):
     def __init__(self, viewer: Any, template: str = LOSS, hint: str = FLAT) -> None:
         super().__init__()
         self._viewer, self._template, self._hint = viewer, template, hint
-        self.setFixedHeight(84)
+        self.setFixedHeight(100)
         viewer.events.theme.connect(self._repaint)
         self.clear()
 
@@ -88,6 +88,9 @@ class Curve(QWidget):
         self._name = self._name or name
         if name != self._name or not math.isfinite(value):
             return
+        if self.points and step <= self.points[-1][0]:
+            # a resumed training repeats the steps after its checkpoint
+            self.points = [point for point in self.points if point[0] < step]
         self._waiting.append((step, value))
         if len(self._waiting) < self._every:
             return
@@ -122,10 +125,11 @@ class Curve(QWidget):
         painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
         painter.setPen(QPen(QColor(theme.text.as_hex()), 1.5))
         line = painter.fontMetrics().height()
-        area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + line, -_MARGIN, -_MARGIN)
+        area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + line, -_MARGIN, -_MARGIN - line)
         if self.points:
             top = self.rect().adjusted(6, 2, -6, 0)
             painter.drawText(top, Qt.AlignmentFlag.AlignRight, self.text())
+            area.setLeft(area.left() + self._paint_axes(painter, area))
             corners = self._polyline(area)
             painter.save()
             painter.setClipRect(area)
@@ -135,6 +139,22 @@ class Curve(QWidget):
             painter.setBrush(QColor(theme.text.as_hex()))
             painter.drawEllipse(corners[-1], 2.0, 2.0)
         painter.end()
+
+    def _paint_axes(self, painter: QPainter, area: QRectF) -> float:
+        """Write the limits of both axes, and return the width of the numbers on the left."""
+        metrics, align = painter.fontMetrics(), Qt.AlignmentFlag
+        low, high = (f"{value:.3g}" for value in self.limits())
+        wide = max(map(metrics.horizontalAdvance, (low, high))) + _MARGIN
+        left = QRectF(area.left(), area.top(), wide - _MARGIN, area.height())
+        painter.drawText(left, int(align.AlignRight | align.AlignTop), high)
+        painter.drawText(left, int(align.AlignRight | align.AlignBottom), low)
+        below = QRectF(area.left() + wide, area.bottom(), area.width() - wide, metrics.height())
+        first, last = (f"{self.points[place][0]:,.0f}" for place in (0, -1))
+        painter.drawText(below, int(align.AlignLeft), first)
+        painter.drawText(below, int(align.AlignRight), last)
+        painter.drawLine(QPointF(area.left() + wide, area.top()), below.topLeft())
+        painter.drawLine(below.topLeft(), below.topRight())
+        return float(wide)
 
     def _polyline(self, area: QRectF) -> list[QPointF]:
         low, high = self.limits()
@@ -191,11 +211,16 @@ class TimingPanel(Fold):
         """Whether there is timing to show."""
         return any(stage.seconds > 0 for stage in self._timing.stages.values())
 
-    def begin(self, trace: Trace | None = None) -> None:
-        """Clear the panel for a new job; `trace`: the trace of the job."""
+    def begin(self, trace: Trace | None = None, resumes: bool = False) -> None:
+        """Clear the panel for a new job.
+
+        `trace`: the trace of the job. `resumes`: whether it goes on with the last one, so that its
+        curve continues.
+        """
         self._timing, self._trace = Timing(), trace
         self._save_trace.setEnabled(trace is not None)
-        self.curve.clear()
+        if not resumes:
+            self.curve.clear()
         self.rate.clear()
         self.hide()
 
