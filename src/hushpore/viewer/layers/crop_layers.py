@@ -202,7 +202,8 @@ def _source_of(layer: Any, volume: Volume, part: Part) -> dict[str, Any]:
     Raises InputError if the layer was binned before and is to be binned again.
     """
     source = dict(known_of(layer).get(READ) or {})
-    if not source or known_of(layer).get("provenance"):
+    # rerun would fit the field to the crop
+    if not source or source.get("flatten") or known_of(layer).get("provenance"):
         return {}
     n_spatial = len(part.box)
     if tuple(source.get("scan_shape", ()))[-n_spatial:] != volume.shape[-n_spatial:]:
