@@ -232,6 +232,7 @@ def cubes(sides, spacing=(2.0, 0.5, 0.5), unit="um"):
     }
     return SimpleNamespace(
         labels=labels,
+        corrections=(),
         labels_volume=volume,
         volume=volume,
         pores=pores,

@@ -104,6 +104,7 @@ def _scroll_tabs(window: QMainWindow) -> None:
 RUN, CANCEL = "Ctrl+Return", "Ctrl+."
 PREVIOUS_SLICE, NEXT_SLICE = "Alt+PgUp", "Alt+PgDown"
 UNDO_MERGE, REDO_MERGE = "Ctrl+Alt+Z", "Ctrl+Alt+Y"
+MERGE_PORES, DELETE_PORES = "Ctrl+Alt+M", "Ctrl+Alt+D"
 
 #: Actions under Preferences > Shortcuts of napari, where their keys can be changed; those for
 #: slices are not, because that page does not know the page keys.
@@ -111,6 +112,8 @@ ACTIONS = {
     RUN: ("hushpore:run", "Run the job of the hushpore widget in front"),
     CANCEL: ("hushpore:cancel", "Cancel the job of the hushpore widget in front"),
     UNDO_MERGE: ("hushpore:undo_merge", "Undo the last change of the merge height"),
+    MERGE_PORES: ("hushpore:merge_pores", "Merge the selected pores"),
+    DELETE_PORES: ("hushpore:delete_pores", "Delete the selected pores"),
     REDO_MERGE: ("hushpore:redo_merge", "Redo the last change of the merge height"),
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, unwrapped
 
 if TYPE_CHECKING:
@@ -86,8 +88,12 @@ def set_lineage(layer: Any, lineage: Lineage) -> None:
 
 
 def watch_painting(layer: Any) -> None:
-    """Mark labels when the user edits them: such layers are never removed."""
+    """Mark labels when the user edits them: such layers are never removed.
+
+    From the first brush on the layer has its own copy of the labels, so that its result stays.
+    """
     if hasattr(layer.events, "paint"):
+        layer.events.mode.connect(_own_labels)
         # before the callbacks that ask for the mark
         layer.events.paint.connect(_remember_painting, position="first")
 
@@ -95,6 +101,18 @@ def watch_painting(layer: Any) -> None:
 def is_painted(layer: Any) -> bool:
     """Whether the user has edited labels, so that their tables are out of date."""
     return bool(known_of(layer).get(_PAINTED))
+
+
+def unpainted(layer: Any) -> dict[str, Any]:
+    """Return hushpore's metadata of a layer without the mark of editing."""
+    return {name: value for name, value in known_of(layer).items() if name != _PAINTED}
+
+
+def _own_labels(event: Any) -> None:
+    layer, result = event.source, known_of(event.source).get("pores")
+    is_editing = str(layer.mode) not in ("pan_zoom", "pick", "transform")
+    if is_editing and result is not None and np.shares_memory(layer.data, result.labels):
+        layer.data = np.array(layer.data)
 
 
 def _remember_painting(event: Any) -> None:
@@ -141,7 +159,9 @@ def _made_of(viewer: Any, target: WorkedOn) -> Iterator[tuple[Any, bool]]:
         if lineage is None or (lineage.layer, lineage.job) != (target.layer, target.job):
             continue
         if not lineage.name.endswith(PREVIEW):
-            yield layer, layer.name != lineage.name or is_painted(layer)
+            record = known_of(layer).get("provenance") or {}
+            is_edited = is_painted(layer) or bool(record.get("corrections"))
+            yield layer, layer.name != lineage.name or is_edited
 
 
 def layers_of_other_scans(viewer: Any, scan: str) -> list[Any]:

@@ -36,6 +36,7 @@ from hushpore.viewer.results.choices import (
     ColumnBox,
     numeric_columns,
 )
+from hushpore.viewer.results.corrections import CorrectionsPanel
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MAX_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.saving import (
@@ -86,6 +87,7 @@ class ResultsWidget(LayerTrackingWidget):
     def show_view(self) -> None:
         """Show the result of another layer, or a hint if there is none."""
         self.colours.show_view(self.view)
+        self.corrections.show_view(self.view)
         is_3d = self.view is not None and self.view.tables.n_spatial == 3
         self._in_3d.setEnabled(is_3d)
         for widget in (self._controls, self._tabs):
@@ -149,6 +151,7 @@ class ResultsWidget(LayerTrackingWidget):
     def _let_go(self) -> None:
         """Also leave 3D, because the button to leave it disappears with the widget."""
         self.scene.leave()
+        self.corrections.show_view(None)
         super()._let_go()
 
     # ---- actions
@@ -277,7 +280,12 @@ class ResultsWidget(LayerTrackingWidget):
         # a corner of the tabs is visible even in a low panel
         self._tabs.setCornerWidget(self._build_buttons())
         self._controls = QWidget()
-        fill(QVBoxLayout(self._controls), self._build_grid(), self._limit, spacing=4)
+        self.corrections, correcting = CorrectionsPanel(self._viewer), Fold("Correct pores")
+        correcting.add(self.corrections)
+        self.corrections.edited.connect(
+            lambda stale: correcting.set_title(f"Correct pores{' (table out of date)' * stale}")
+        )
+        fill(QVBoxLayout(self._controls), self._build_grid(), self._limit, correcting, spacing=4)
         for button in (self._in_3d, self._save_3d):
             # no higher than the name beside them, to leave space for the canvas
             button.setStyleSheet("padding: 1px 6px;")

@@ -26,7 +26,7 @@ from hushpore.base.formatting import (
 from hushpore.pores.tables.totals import intervals_in_words
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data, volume_of
-from hushpore.viewer.layers.lineage import is_painted
+from hushpore.viewer.layers.lineage import is_painted, unpainted
 from hushpore.viewer.running.redraw import keep_label_shader
 
 if TYPE_CHECKING:
@@ -194,16 +194,21 @@ def with_tables(result: Pores) -> Pores:
     return result
 
 
-def update_pore_layer(layer: Any, result: Pores) -> None:
-    """Show another result of the same volume in a layer, for example after merging."""
+def update_pore_layer(
+    layer: Any, result: Pores, labels: npt.NDArray[np.int32] | None = None
+) -> None:
+    """Show another result of the same volume in a layer, for example after merging.
+
+    `labels`: a copy of its labels, if the user may paint in the layer.
+    """
     known = {
-        **layer.metadata[METADATA_KEY],
+        **unpainted(layer),
         "provenance": result.provenance,
         **_tables_metadata(result),
     }
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
     keep_label_shader(layer)
-    layer.data = result.labels
+    layer.data = result.labels if labels is None else labels
     layer.features = features_of(result.pores)
 
 

@@ -140,8 +140,12 @@ class MergeHeight(QWidget):
             self._timer.stop()
             self.hide()
         elif event.type == "metadata" and (result := self._other_result()) is not None:
-            # the voxel size was changed
-            self._take(self.layer, result)
+            if result.can_remerge:
+                # the voxel size was changed, or corrections were undone
+                self._take(self.layer, result)
+            else:
+                self.layer = self._result = self._initial = None
+                self.hide()
         elif event.type in ("metadata", "name"):
             # a preview may have become a result
             self._take_result()
