@@ -114,7 +114,7 @@ DONE: list[dict[str, Any]] = [
      "minimum_shape_voxels": 30, "merge_height": 1.5},
     {"threshold": "sauvola", "local_window": 9, "pores_are": "bright", "merge_height": 0},
     {"threshold": "niblack", "local_window": 7, "local_window_by_slice": True, "sauvola_k": 0.4},
-    {"merging": "snow", "report_form": "foam"},
+    {"merging": "snow", "report_form": "foam", "edge_pores": "sizes"},
 ]  # fmt: skip
 
 #: What needs the whole volume, which one worker holds.
