@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.watershed.distance import squared_distance
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -98,8 +101,6 @@ class SampleMap:
     @cached_property
     def depth(self) -> npt.NDArray[np.float64]:
         """(z, y, x): distance of each point of the sample from its surface; 0 outside."""
-        from scipy import ndimage
-
         if not self.in_air:
             sides = [
                 np.minimum(np.arange(length), np.arange(length)[::-1]) + 0.5
@@ -113,7 +114,10 @@ class SampleMap:
         if self.sample.all():
             return np.full(self.sample.shape, np.inf)
         # to the boundary, which is half a step before the first point outside
-        found = ndimage.distance_transform_edt(self.sample, self.spacing)
+        smallest = float(self.spacing.min())
+        with KernelThreads() as threads:
+            how = tuple(map(float, self.spacing)), (False,) * 3, threads
+            found = np.sqrt(squared_distance(np.ascontiguousarray(self.sample), *how)) * smallest
         return np.where(self.sample, np.maximum(found - self.spacing.min() / 2, 0.0), 0.0)
 
     @cached_property
