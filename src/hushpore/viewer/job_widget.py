@@ -184,6 +184,10 @@ class JobWidget(WorkerContainer):
         """Whether the run that starts goes on with a cancelled one."""
         return False
 
+    def result_links(self, result: Any) -> list[str]:
+        """Return further links below a result, as HTML."""
+        return []
+
     def after_cancel(self) -> str:
         """Return the links shown after a cancel, as HTML; empty if there are none."""
         return ""
@@ -288,7 +292,8 @@ class JobWidget(WorkerContainer):
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_totals(outcome.timings)
-        text = self._messages.of_result(outcome, self.next_step)
+        more = self.result_links(outcome.result)
+        text = self._messages.of_result(outcome, self.next_step, more)
         self._show_result(text, target, outcome.remarks)
         self.called.emit(outcome.result)
 

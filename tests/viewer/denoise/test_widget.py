@@ -7,9 +7,11 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels
 
+import hushpore
 from hushpore.base.formatting import readable_duration
 from hushpore.base.volume import Volume
 from hushpore.denoising.noise import estimation
+from hushpore.viewer.denoise import widget as denoise_widget
 from hushpore.viewer.denoise.widget import DenoiseWidget, NoiseLine
 from hushpore.viewer.layers.conversion import METADATA_KEY
 
@@ -221,3 +223,24 @@ def test_what_is_found_about_the_noise_once_the_window_is_closed_is_let_go(qtbot
     widget.native.deleteLater()
     qtbot.waitUntil(lambda: len(gone) == 1)
     widget._noise.found.emit()
+
+
+def test_the_trained_model_is_saved_and_can_be_applied(qtbot, widget, tmp_path, monkeypatch):
+    widget.steps.value = 3
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert "Save model" in widget._result.text()
+    monkeypatch.setattr(denoise_widget, "ask_for_file", lambda *given: tmp_path / "bread")
+    widget._result.linkActivated.emit("save model")
+    file = tmp_path / "bread.safetensors"
+    qtbot.waitUntil(file.exists)
+    assert widget._saving.wait(60)
+    model = hushpore.load_model(file)
+    assert model.network.dimensions == 2
+    # a model that is only applied is saved already
+    widget.form.complete()
+    widget.form.update({"model": str(file)})
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert "Denoised" in widget._result.text()
+    assert "Save model" not in widget._result.text()

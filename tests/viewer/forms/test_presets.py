@@ -1,11 +1,15 @@
-import pytest
+import ast
 
+import pytest
+from qtpy.QtWidgets import QApplication
+
+import hushpore
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
 from hushpore.runs.presets import remember
 from hushpore.viewer.forms import presets as row_module
 from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.presets import PresetRow
+from hushpore.viewer.forms.presets import PresetRow, as_python
 
 PORES = JOBS["pores"].settings
 SHIPPED = presets.shipped_presets("pores")
@@ -113,3 +117,23 @@ def test_one_that_ships_is_chosen_and_not_deleted(row):
     assert row._box.currentText() == "Bread"
     assert not row._delete.isEnabled()
     assert "Only presets that you saved can be deleted." in row._delete.toolTip()
+
+
+@pytest.mark.parametrize("job", ["denoise", "pores", "phases", "patches"])
+def test_settings_are_copied_as_a_call_of_the_library(job):
+    kind = JOBS[job].settings
+    settings = kind(memory_budget=2.5) if "memory_budget" in kind().to_dict() else kind()
+    code = ast.parse(as_python(job, settings)).body[-1].value
+    assert hasattr(hushpore, code.func.attr)
+    given = {each.arg: ast.literal_eval(each.value) for each in code.keywords}
+    assert kind(**given) == settings
+    assert len(given) == (settings != kind())
+
+
+def test_the_call_is_in_the_clipboard(row):
+    row._form.value = PORES(merge_height=2.5, pore_type="closed")
+    row._python.click()
+    copied = QApplication.clipboard().text().splitlines()[-1]
+    assert copied.startswith("result = hushpore.segment_pores(scan, ")
+    assert "merge_height=2.5" in copied
+    assert "pore_type='closed'" in copied

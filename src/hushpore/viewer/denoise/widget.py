@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from napari.layers import Image
+from napari.utils.notifications import show_info, show_warning
 from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.base.config import SPEEDS
@@ -29,8 +30,10 @@ from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.layers.lineage import identity, layer_with
 from hushpore.viewer.patches.layers import LatestBatch
+from hushpore.viewer.results.saving import ask_for_file, with_ending
 from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_torch_libraries
 from hushpore.viewer.running.task import capture
+from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
     from napari.layers import Layer
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Outcome, Target
-    from hushpore.viewer.running.worker import JobWorker
 
 #: Correlation of neighbouring voxels above which noise is called correlated.
 _NOTABLE = 0.1
@@ -56,6 +58,9 @@ _SAMPLED = 64
 
 #: Links shown after a cancel.
 _APPLY, _RESUME = "apply", "resume"
+
+#: Link that saves the trained model.
+_SAVE_MODEL = "save model"
 
 #: Links in the line about the noise, and their texts.
 _CORRECT_RINGS, _LINKED = "correct rings", "correct them here"
@@ -202,6 +207,24 @@ class DenoiseWidget(JobWidget):
             settings = self._kept.settings
         return settings
 
+    def result_links(self, result: Any) -> list[str]:
+        """Offer to save the trained model, unless a saved one was only applied."""
+        is_new = getattr(result, "model", None) and not result.provenance["settings"]["model"]
+        return [link(_SAVE_MODEL, "Save model …")] if is_new else []
+
+    def _ask_and_save_model(self) -> None:
+        name = f"{self.layer.value.name} model.safetensors"
+        kinds = "Trained model (*.safetensors)"
+        path = ask_for_file(self.native, "Save model", name, kinds)
+        if path is not None and self.result is not None:
+            path = with_ending(path, ("safetensors",), "safetensors")
+            # asked for by the dialog
+            save = partial(self.result.model.save, path, overwrite=True)
+            self._saving = worker = JobWorker(partial(calling, save), f"Saving {path.name}")
+            worker.returned.connect(lambda path: show_info(f"Saved: {path}"))
+            worker.failed.connect(lambda problem: show_warning(problem.message))
+            worker.start()
+
     @property
     def resumes(self) -> bool:
         """Whether the run that starts goes on with a cancelled training."""
@@ -243,6 +266,8 @@ class DenoiseWidget(JobWidget):
     def _follow(self, target: str) -> None:
         if target == _CORRECT_RINGS:
             self.form.update({"correct_rings": True})
+        elif target == _SAVE_MODEL:
+            self._ask_and_save_model()
         elif target in (_APPLY, _RESUME):
             self._resume_training(target == _APPLY)
         else:

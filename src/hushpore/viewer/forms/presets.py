@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_warning
 from qtpy.QtCore import QSignalBlocker, Signal
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLabel, QPushButton, QWidget
+from qtpy.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QHBoxLayout,
+    QInputDialog,
+    QLabel,
+    QPushButton,
+    QWidget,
+)
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.presets import (
@@ -29,6 +37,32 @@ if TYPE_CHECKING:
 
 #: Entries that are not presets of the user.
 _FIXED = (DEFAULT, LAST, CUSTOM)
+
+
+#: Functions of the library, by job.
+_FUNCTIONS = {
+    "denoise": "denoise",
+    "pores": "segment_pores",
+    "phases": "measure_phases",
+    "patches": "sample_patches",
+}
+
+
+def as_python(job: str, settings: Settings) -> str:
+    """Return a call of the library with the settings that differ from their defaults.
+
+    >>> from hushpore.jobs import JOBS
+    >>> print(as_python("pores", JOBS["pores"].settings(threshold="li")))
+    import hushpore
+    <BLANKLINE>
+    scan = hushpore.read("scan.tif")
+    result = hushpore.segment_pores(scan, threshold='li')
+    """
+    default = type(settings)().to_dict()
+    changed = {name: one for name, one in settings.to_dict().items() if one != default[name]}
+    words = "".join(f", {name}={value!r}" for name, value in changed.items())
+    call = f"result = hushpore.{_FUNCTIONS[job]}(scan{words})"
+    return f'import hushpore\n\nscan = hushpore.read("scan.tif")\n{call}'
 
 
 class _FreshBox(QComboBox):
@@ -99,7 +133,9 @@ class PresetRow(QWidget):
         tip = "Save these settings as a preset."
         self._save = QPushButton("Save …", toolTip=tip, clicked=self._ask_and_save)
         self._delete = QPushButton("Delete", clicked=self._delete_chosen)
-        parts = QLabel("Preset"), self._box, self._save, self._delete
+        tip = "Copy as Python: a call with these settings, for a script or notebook."
+        self._python = QPushButton("Python", toolTip=tip, clicked=self._copy_as_python)
+        parts = QLabel("Preset"), self._box, self._save, self._delete, self._python
         fill(QHBoxLayout(self), *parts, wide=self._box)
         form.changed.connect(self._show_which)
         self.refresh()
@@ -153,6 +189,12 @@ class PresetRow(QWidget):
         name, accepted = QInputDialog.getText(self, "Save preset", "Name", text=before)
         if accepted and name.strip():
             self.save(name.strip())
+
+    def _copy_as_python(self) -> None:
+        try:
+            QApplication.clipboard().setText(as_python(self._job, self._form.value))
+        except HushporeError as error:
+            show_warning(str(error))
 
     def _delete_chosen(self) -> None:
         name = self._box.currentText()

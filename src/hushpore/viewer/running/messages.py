@@ -12,6 +12,8 @@ from hushpore.viewer.results.saving import SAVE_RESULT
 from hushpore.viewer.running.timing_panel import TimingPanel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hushpore.base.events import Note
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
@@ -89,12 +91,14 @@ class RunMessages:
         """Show a hint about the chosen scan above the message; an empty text removes it."""
         self._hint = Message(text, self.scan, self._layer) if text else None
 
-    def of_result(self, outcome: Any, next_step: tuple[str, str] | None = None) -> str:
+    def of_result(
+        self, outcome: Any, next_step: tuple[str, str] | None = None, more: Sequence[str] = ()
+    ) -> str:
         """Return the headline of a result as HTML, with links to the next steps below it.
 
-        `next_step`: a widget, and the link that opens it.
+        `next_step`: a widget, and the link that opens it. `more`: further links.
         """
-        links = [link("record", RECORD), link("save", SAVE_RESULT)]
+        links = [link("record", RECORD), link("save", SAVE_RESULT), *more]
         if next_step is not None:
             links.insert(0, link("next", next_step[1]))
         return f"{headline_html(outcome)}<br>{' · '.join(links)}"
