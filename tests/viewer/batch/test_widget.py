@@ -1,3 +1,4 @@
+import json
 import threading
 from functools import cache, partial
 
@@ -339,3 +340,22 @@ def test_the_voxel_size_is_that_of_all_scans_and_the_table_is_a_link(
     assert set(table["unit"]) == {"um"}
     assert (tmp_path / "out" / "summary.csv").as_uri() in widget._result.html
     assert widget._result.openExternalLinks()
+
+
+def test_each_scan_is_cropped_and_binned_and_that_is_not_remembered(
+    monkeypatch, qtbot, widget, scans, tmp_path
+):
+    monkeypatch.setattr("hushpore.viewer.batch.widget.is_script", lambda: False)
+    widget.scans.value = [path for path in scans if "bad" not in path]
+    widget.output.value = tmp_path / "out"
+    widget.crop.value, widget.bin.value = "0:16,2:14,4:16", "2"
+    widget.run()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
+    assert widget.result.count("done") == 2
+    for name in ("one", "two"):
+        record = json.loads((tmp_path / "out" / name / "result.json").read_text())
+        assert record["jobs"][-1]["input"]["shape"] == [8, 6, 6]
+        assert (record["source"]["crop"], record["source"]["bin"]) == ("0:16,2:14,4:16", "2")
+    again = BatchWidget(ViewerModel())
+    qtbot.addWidget(again.native)
+    assert (again.crop.value, again.bin.value) == ("", "")
