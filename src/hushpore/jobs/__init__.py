@@ -313,6 +313,14 @@ def start(
     ------
     InputError
         If the job, a setting or the image cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> from hushpore.base.events import result_of
+    >>> result_of(hushpore.start("pores", np.eye(4) > 0, device="cpu")).porosity
+    0.25
     """
     check_chain((job,))
     kind = JOBS[job]

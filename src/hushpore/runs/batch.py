@@ -153,6 +153,21 @@ def run_batch(
     Notes
     -----
     The summary is rewritten after each scan, atomically.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from hushpore.base.events import result_of
+    >>> void = np.zeros((9, 9, 9), np.uint8)
+    >>> void[3:6, 3:6, 3:6] = 1
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("a", "b"):
+    ...         np.save(Path(folder) / f"{name}.npy", 255 - 200 * void)
+    ...     batch = result_of(run_batch(f"{folder}/*.npy", f"{folder}/results", device="cpu"))
+    ...     sorted(path.name for path in Path(folder, "results").iterdir() if path.is_dir())
+    ['a', 'b']
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")

@@ -74,6 +74,17 @@ def compare(a: ResultLike | Phases, b: ResultLike | Phases) -> pd.DataFrame:
     InputError
         If one is not a result, one is of pores and one of phases, no phase has the same name in
         both, units cannot be converted, or one is 2D and one 3D.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> void = np.zeros((2, 9, 9, 9), bool)
+    >>> void[0, 3:6, 3:6, 3:6] = void[1, 3:6, 3:6, 2:7] = True
+    >>> small, large = (hushpore.segment_pores(each, device="cpu") for each in void)
+    >>> rows = hushpore.compare(small, large).set_index("quantity")
+    >>> rows.loc["porosity", ["a", "b", "relative"]].round(3).tolist()
+    [0.037, 0.062, 0.667]
     """
     import pandas as pd
 

@@ -119,6 +119,18 @@ def convert(
         If a single slice does not fit into memory.
     MissingPackageError
         If zarr is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import hushpore
+    >>> scan = hushpore.Volume(np.zeros((4, 8, 8), np.uint8), spacing=(2, 1, 1), unit="um")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = hushpore.convert(scan, Path(folder) / "scan.ome.zarr")
+    ...     hushpore.read(written.path).spacing
+    (2.0, 1.0, 1.0)
     """
     reading = ScanRecipe(
         "", "" if series is None else str(series), resample, tuple(at), voxel_size, trust,

@@ -201,6 +201,19 @@ def export(
         If an optional package is missing; gives the command that installs it.
     OutputError
         If a file cannot be written; no partial files remain.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import hushpore
+    >>> void = np.zeros((9, 9, 9), bool)
+    >>> void[3:6, 3:6, 3:6] = True
+    >>> found = hushpore.segment_pores(void, device="cpu")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in hushpore.export(found, Path(folder) / "pore.stl")]
+    ['pore.stl']
     """
     target, formats = Path(path).expanduser(), exporters_of("pores")
     exporter = formats.get(to) if to else exporter_by_ending(target, "pores")

@@ -68,7 +68,12 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
 
     Examples
     --------
-    >>> read_settings("s.toml")["pores"].merge_height  # doctest: +SKIP
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "settings.toml"
+    ...     _ = file.write_text("[pores]\\nmerge_height = 0.5\\n")
+    ...     read_settings(file)["pores"].merge_height
     0.5
     """
     file = Path(path).expanduser()

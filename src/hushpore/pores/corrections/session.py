@@ -462,6 +462,18 @@ def correct(pores: Pores, operations: Iterable[Operation], scan: Volume | None =
     ------
     InputError
         If a correction does not fit the pores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> labels = np.zeros((8, 8, 8), np.uint8)
+    >>> labels[2:5, 2:5, 2:5], labels[5:7, 2:5, 2:5] = 1, 2
+    >>> found = hushpore.measure_labels(labels, values="labels")
+    >>> hand = hushpore.Corrections(found)
+    >>> hand.merge([1, 2])
+    >>> len(hushpore.correct(found, hand.result.corrections).pores)
+    1
     """
     corrections = Corrections(pores, scan)
     for operation in operations:
