@@ -144,3 +144,12 @@ def test_a_key_changed_in_the_preferences_of_napari_replaces_the_one_of_the_widg
     assert of(key) == {"Ctrl+J"}
     press(RUN, widget)
     assert pressed == ["run"]
+
+
+def test_keys_pressed_in_the_viewer_still_reach_napari(make_napari_viewer, qtbot, fresh_actions):
+    viewer = make_napari_viewer()
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    bind(widget, RUN, lambda: None)
+    qtbot.keyClick(viewer.window._qt_viewer, Qt.Key.Key_Y, Qt.KeyboardModifier.ControlModifier)
+    assert viewer.dims.ndisplay == 3

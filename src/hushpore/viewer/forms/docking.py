@@ -189,16 +189,15 @@ def bind(widget: QWidget, key: str, act: Callable[[], object]) -> QShortcut:
     """
     name, description = ACTIONS.get(key, ("", ""))
     if name and name not in action_manager._actions:
-        command = partial(_press_in_viewer, key)
-        action_manager.register_action(name, command, description, ViewerModel)
+        # napari takes a function, not a partial one
+        def pressed(viewer: Any) -> None:
+            press(key)
+
+        action_manager.register_action(name, pressed, description, ViewerModel)
         # a key from an earlier session is bound before the action exists
         if name not in action_manager._shortcuts:
             action_manager.bind_shortcut(name, qkeysequence2modelkeybinding(QKeySequence(key)))
     return _Key(widget, key, act)
-
-
-def _press_in_viewer(key: str, viewer: Any) -> None:
-    press(key)
 
 
 def with_key(tip: str, key: str) -> str:
