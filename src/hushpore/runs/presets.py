@@ -47,7 +47,7 @@ LAST_USED = Tables("last.toml", "Settings of the last run of hushpore.", roaming
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
-    """Read the settings of jobs from a TOML file.
+    r"""Read the settings of jobs from a TOML file.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "settings.toml"
-    ...     _ = file.write_text("[pores]\\nmerge_height = 0.5\\n")
+    ...     _ = file.write_text("[pores]\nmerge_height = 0.5\n")
     ...     read_settings(file)["pores"].merge_height
     0.5
     """
