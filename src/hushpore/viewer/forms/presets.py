@@ -13,6 +13,7 @@ from qtpy.QtWidgets import (
     QInputDialog,
     QLabel,
     QPushButton,
+    QVBoxLayout,
     QWidget,
 )
 
@@ -133,10 +134,11 @@ class PresetRow(QWidget):
         tip = "Save these settings as a preset."
         self._save = QPushButton("Save …", toolTip=tip, clicked=self._ask_and_save)
         self._delete = QPushButton("Delete", clicked=self._delete_chosen)
-        tip = "Copy as Python: a call with these settings, for a script or notebook."
-        self._python = QPushButton("Python", toolTip=tip, clicked=self._copy_as_python)
-        parts = QLabel("Preset"), self._box, self._save, self._delete, self._python
-        fill(QHBoxLayout(self), *parts, wide=self._box)
+        tip = "Copy a call with these settings, for a script or notebook."
+        self._python = QPushButton("Copy as Python", toolTip=tip, clicked=self._copy_as_python)
+        parts = QLabel("Preset"), self._box, self._save, self._delete
+        lines = fill(QHBoxLayout(), *parts, wide=self._box), fill(QHBoxLayout(), None, self._python)
+        fill(QVBoxLayout(self), *lines, spacing=4)
         form.changed.connect(self._show_which)
         self.refresh()
 
