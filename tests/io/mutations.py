@@ -211,6 +211,11 @@ def of_lines(content: bytes, rng: random.Random) -> bytes:
     return ("".join(lines) + mark + rest).encode("latin1")
 
 
+def of_bytes_alone(content: bytes, rng: random.Random) -> bytes:
+    """Change bytes of the first 200, in which these headers state shape and type."""
+    return of_bytes(content[:200], rng) + content[200:]
+
+
 def of_words(content: bytes, rng: random.Random) -> bytes:
     """Do something to the header of a NumPy file, whose length stays right."""
     size = int.from_bytes(content[8:10], "little")
@@ -451,6 +456,39 @@ def _meta_image(folder: Path) -> list[Original]:
     ]
 
 
+def _nrrd(folder: Path) -> list[Original]:
+    values = np.asarray(_scan().data).tobytes()
+    told = {"type": "uint16", "dimension": "3", "sizes": "7 6 5", "endian": "little",
+            "encoding": "raw", "spacings": "1.5 1.5 3"}  # fmt: skip
+    begin = "NRRD0004\n" + "".join(f"{key}: {value}\n" for key, value in told.items())
+    beside = f"{begin}data file: a.raw\n\n".encode()
+    return [
+        Original({"a.nrrd": f"{begin}\n".encode() + values}, "a.nrrd", ("a.nrrd",)),
+        Original({"a.nhdr": beside, "a.raw": values}, "a.nhdr", ("a.nhdr",)),
+    ]
+
+
+def _isq(folder: Path) -> list[Original]:
+    header = bytearray(512)
+    header[:16] = b"CTDATA-HEADER_V1"
+    struct.pack_into("<6i", header, 44, 7, 6, 5, 70, 60, 50)
+    struct.pack_into("<i", header, 88, 4096)
+    values = np.asarray(_scan().data).astype("<i2").tobytes()
+    return [Original({"a.isq": bytes(header) + values}, "a.isq", ("a.isq",))]
+
+
+def _volume_graphics(folder: Path) -> list[Original]:
+    told = {"size": "7 6 5", "datatype": "unsigned integer", "bitsperelement": "16"}
+    begin = "".join(f"{key} = {value}\n" for key, value in told.items())
+    header = (
+        f"{{volume1}}\n[representation]\n{begin}[file1]\nSkipHeader = 0\nFileFormat = raw\n"
+        "Size = 7 6 5\nName = a.vol\nDatatype = unsigned integer\nBitsPerElement = 16\n"
+        "[geometry]\nresolution = 0.011 0.012 0.013\nunit = mm\n"
+    )
+    files = {"a.vgi": header.encode(), "a.vol": np.asarray(_scan().data).tobytes()}
+    return [Original(files, "a.vgi", ("a.vgi",))]
+
+
 def _raw(folder: Path) -> list[Original]:
     told = {"shape": [5, 6, 7], "dtype": "<u2", "axes": "zyx", "spacing": [3, 1.5, 1.5],
             "unit": "um", "offset": 0}  # fmt: skip
@@ -575,6 +613,9 @@ KINDS: dict[str, Kind] = {
     "Zarr 3": Kind(partial(_zarr, version=3), of_json),
     "NIfTI": Kind(_nifti, of_fields),
     "MetaImage": Kind(_meta_image, of_lines),
+    "NRRD": Kind(_nrrd, of_bytes_alone),
+    "Scanco ISQ": Kind(_isq, of_bytes_alone),
+    "Volume Graphics": Kind(_volume_graphics, of_lines),
     "raw": Kind(_raw, of_json),
     "NumPy": Kind(_numpy, of_words),
     "model": Kind(_model, of_safetensors, _read_model),

@@ -91,6 +91,8 @@ MANY = [(kind, range(FEW, count)) for kind, count in COUNTS.items() if count > F
 def test_whatever_is_damaged_is_read_or_refused_in_words(tmp_path, kind, numbers):
     if kind in ("Zarr 2", "Zarr 3"):
         pytest.importorskip("zarr")
+    if kind == "NRRD":
+        pytest.importorskip("nrrd")
     if kind == "NIfTI":
         pytest.importorskip("nibabel")
     mutants = mutations.Mutants(kind, tmp_path)
