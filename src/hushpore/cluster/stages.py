@@ -45,6 +45,7 @@ from hushpore.pores.numbering import (
     excluded_basins,
     totals_of,
 )
+from hushpore.pores.plausibility import examine_sample
 from hushpore.pores.remarks import remarks_of
 from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
 from hushpore.pores.tables.totals import (
@@ -176,6 +177,8 @@ class _Segmentation:
         walls = walls_of(found.crossings, found.border_crossings)
         void = VoidTotals(*parts.voxels, parts.components, sample, share)
         known = void_totals(void, threshold, walls, graph, self.volume)
+        examined = examine_sample(self.volume, self.settings, self.exterior, known)
+        known |= examined.totals()
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},
             self.volume,

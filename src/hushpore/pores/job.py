@@ -41,6 +41,7 @@ from hushpore.pores.pipeline import (
     Stages,
     is_noise,
 )
+from hushpore.pores.plausibility import examine_sample
 from hushpore.pores.result import (
     Pores,
 )
@@ -138,6 +139,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     share = found.segmented.void.exterior_share
     # its values are in memory if they were read
     read = found.segmented.work.volume
+    examined = examine_sample(read, decided, exterior, found.totals)
+    found.totals.update(examined.totals())
     for warning in warnings_of(read, settings, exterior, share):
         notes.append(warning)
         yield warning
@@ -439,6 +442,7 @@ def void_totals(
         "components": phases.components,
         "threshold": threshold.value,
         "only_values": threshold.only_values and list(threshold.only_values),
+        "threshold_groups": threshold.groups and threshold.groups._asdict(),
         "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
         **intercept_totals(walls, void, size, volume),
         **percolation_totals(graph, sample, volume),

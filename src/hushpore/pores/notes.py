@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hushpore.pores.void.exterior import Exterior
 
 #: Fraction of the expected air; if less was excluded, a warning says so.
-_FAR_OFF = 0.6
+_FAR_OFF = 0.8
 
 
 def warnings_of(

@@ -13,6 +13,7 @@ from hushpore.base.formatting import (
     readable_unit,
 )
 from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
+from hushpore.pores.threshold_remarks import remarks_on_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
     They change when pores are merged again; those of the run (`hushpore.pores.notes`) do not.
     """
     found = [
+        *remarks_on_threshold(result, settings),
         _of_phases(result, settings),
         *remarks_on_exterior(result, bool(settings.sample_mask)),
         _of_small_pores(result),

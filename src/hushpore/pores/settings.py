@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.formatting import readable_unit
 from hushpore.base.settings import Settings, option
-from hushpore.pores.void.histogram import METHODS
+from hushpore.pores.void.histogram import AUTO, METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,12 +48,15 @@ class PoreSettings(Settings):
     """How to segment pores."""
 
     threshold: str | float = option(
-        "otsu",
+        AUTO,
         "Grey value that separates pores from solid: a number, or the method that finds it. "
+        "auto: Otsu where pores and solid are two groups of grey values; otherwise from the peak "
+        "of the solid and its noise. "
         "Sauvola and Niblack find a threshold for each voxel from its neighbourhood, for scans of "
         "uneven brightness.",
-        choices=(*METHODS, *LOCAL_METHODS),
+        choices=(AUTO, *METHODS, *LOCAL_METHODS),
         choice_labels=(
+            "Auto",
             *(_SPELLED.get(name, name.capitalize()) for name in METHODS),
             *(f"{name.capitalize()} (local)" for name in LOCAL_METHODS),
         ),
@@ -404,9 +407,9 @@ class PoreSettings(Settings):
         )
         # a value that the job refuses stays enabled, so that it can be set back
         unless(
-            self.threshold == "otsu" or self.otsu_classes > 2,
+            self.threshold in (AUTO, "otsu") or self.otsu_classes > 2,
             "otsu_classes",
-            "Only used with Threshold = Otsu.",
+            "Only used with Threshold = Auto or Otsu.",
         )
         unless(
             not is_local or self.hysteresis is not None,

@@ -11,8 +11,9 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_grey
 from hushpore.pores.engine import Engine
+from hushpore.pores.void.automatic import automatic, examine
 from hushpore.pores.void.components import AIR, CLOSED, FILLED_IN, OPEN, SOLID
-from hushpore.pores.void.histogram import find_threshold, only_otsu
+from hushpore.pores.void.histogram import AUTO, find_threshold, only_otsu
 from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.void.rolling_ball import Ball, ball_around
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs
+    from hushpore.pores.void.automatic import Groups
     from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
 
@@ -130,6 +132,7 @@ class Threshold(NamedTuple):
     value: float | None  # None for a boolean volume or a local threshold
     problem: str = ""
     only_values: tuple[float, float] | None = None  # if the image has only two
+    groups: Groups | None = None  # what a method found on both sides
 
 
 class VoidTotals(NamedTuple):
@@ -182,21 +185,30 @@ def threshold_of(
 
     `histogram`: None if the setting is a number.
     """
+    groups = None
     if histogram is None:
         threshold = float(settings.threshold)
     else:
         bright = settings.pores_are == "bright"
         method, classes = str(settings.threshold), settings.otsu_classes
-        threshold = find_threshold(histogram, method, classes, bright)
+        if method == AUTO and classes == 2:
+            groups = automatic(histogram, bright)
+            threshold = groups.threshold
+        else:
+            threshold = find_threshold(histogram, method, classes, bright)
+            if classes == 2:
+                groups = examine(histogram, threshold, bright)
     problem = ""
-    if not low <= threshold < high:
+    is_beyond_noise = groups is not None and not groups.second and groups.method != "otsu"
+    if not low <= threshold < high and not is_beyond_noise:
         side = "above" if threshold >= high else "below"
         problem = (
             f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}), so it "
             "separates nothing. Choose a value within that range."
         )
     are_two = histogram is not None and np.count_nonzero(histogram.counts) == 2
-    return Threshold(threshold, problem, (float(low), float(high)) if are_two else None)
+    only_values = (float(low), float(high)) if are_two else None
+    return Threshold(threshold, problem, only_values, groups)
 
 
 def local_threshold(

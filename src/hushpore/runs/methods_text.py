@@ -32,6 +32,10 @@ _THRESHOLDS = {
     "yen": ("Yen's maximum correlation method", "10.1109/83.366472"),
     "isodata": ("the ISODATA method", "10.1109/TSMC.1978.4310039"),
     "minimum": ("the minimum between two modes", "10.1111/j.1749-6632.1965.tb11715.x"),
+    "main peak": (
+        "the minimum error threshold beside the main peak of the histogram",
+        "10.1016/0031-3203(86)90030-0",
+    ),
     "sauvola": ("Sauvola's local threshold", "10.1016/S0031-3203(99)00055-2"),
     "niblack": ("Niblack's local threshold", ""),
 }
@@ -189,6 +193,9 @@ def _threshold(job: Mapping[str, Any], writer: _Writer) -> Iterator[str]:
     settings, found = job["settings"], job["result"]
     chosen, value = settings["threshold"], found.get("threshold")
     side = "at or below" if settings["pores_are"] == "dark" else "above"
+    if chosen == "auto":
+        groups = found.get("threshold_groups") or {"method": "otsu"}
+        chosen = groups["method"]
     if isinstance(chosen, str):
         name, doi = _THRESHOLDS.get(chosen, (chosen, ""))
         if chosen in ("sauvola", "niblack"):

@@ -189,7 +189,7 @@ def test_what_is_filled_in_is_never_void(share: float, value: int) -> None:
         FIELD_OF_VIEW.sum(), rel=1e-3
     )
     said = f"Padding around the scan (value {value}, 24 % of the volume) was excluded."
-    assert result.remarks[0].message == said
+    assert said in [remark.message for remark in result.remarks]
 
 
 def in_bytes(solid: np.ndarray) -> np.ndarray:
@@ -245,13 +245,14 @@ def test_what_is_filled_in_is_left_out_where_it_is_said_what_the_sample_is(
     if outside == "keep" and not masked:
         # every voxel counts
         assert (result.labels > 0)[~FIELD_OF_VIEW].all()
-        assert result.remarks[0].message.endswith(" of the volume) was counted as pore.")
+        said = [remark.message for remark in result.remarks]
+        assert any(each.endswith(" of the volume) was counted as pore.") for each in said)
         return
     assert result.threshold == hushpore.segment_pores(image).threshold
     assert result.porosity == pytest.approx(SMALL[sample].mean(), abs=0.01)
     if masked:
         said = "Padding around the scan (value -3024) was excluded."
-        assert result.remarks[0].message == said
+        assert said in [remark.message for remark in result.remarks]
 
 
 @pytest.mark.parametrize("radius", [40, 58])

@@ -10,7 +10,7 @@ from skimage import filters
 import hushpore
 from hushpore.base.errors import InputError
 from hushpore.pores.settings import LOCAL_METHODS, PoreSettings
-from hushpore.pores.void.histogram import METHODS, find_threshold
+from hushpore.pores.void.histogram import AUTO, METHODS, find_threshold
 from hushpore.pores.void.threshold import make_histogram, two_groups
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_a_method_that_finds_nothing_says_so(threads: KernelThreads) -> None:
 
 def test_the_settings_offer_every_method() -> None:
     option = next(option for option in PoreSettings.options() if option.name == "threshold")
-    assert option.choices == (*METHODS, *LOCAL_METHODS)
+    assert option.choices == (AUTO, *METHODS, *LOCAL_METHODS)
 
 
 @pytest.mark.parametrize("phases", [3, 4])
@@ -206,6 +206,10 @@ def test_a_porosity_of_two_materials_is_told() -> None:
 def test_grains_of_metal_for_which_all_else_is_pore_are_told() -> None:
     image = materials((0.12, PORE), (0.88, GRAIN), noise=4)
     image[10:18, 10:18, 10:18] = image[30:38, 50:58, 40:48] = 4000
-    (note,) = hushpore.segment_pores(image).notes
+    (note,) = hushpore.segment_pores(image, threshold="otsu").notes
     assert "two groups of grey values, about 1" in note
+    default = hushpore.segment_pores(image)
+    assert default.notes == ()
+    assert default.remarks[0].message.startswith("Grains of another material")
+    assert default.porosity == pytest.approx(0.12, abs=0.04)
     assert hushpore.segment_pores(image, otsu_classes=3).porosity == pytest.approx(0.12, abs=0.04)

@@ -104,15 +104,22 @@ def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
     settings = PoreSettings()
     around = find_exterior(volume, settings, small)
     left_out = small.padded
-    if around.treatment != "keep":
-        void = void_of(small, settings)
-        assert void is not None, "there is air"
-        left_out = left_out | rolled(void | left_out, small, around.radius)
+    left_out = left_out | outside_of_thumbnail(small, settings, around)
     # the rim is neither
     left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
     values: npt.NDArray[Any] = small.values[~left_out]
     # of one value alone nothing would be seen
     return values if values.size and values.min() < values.max() else small.values.ravel()
+
+
+def outside_of_thumbnail(
+    small: Thumbnail, settings: PoreSettings, exterior: Exterior
+) -> npt.NDArray[np.bool_]:
+    """Return the air around the sample in a thumbnail, (z, y, x), bool."""
+    void = None if exterior.treatment == "keep" else void_of(small, settings)
+    if void is None:
+        return np.zeros(small.padded.shape, np.bool_)
+    return rolled(void | small.padded, small, exterior.radius)
 
 
 def find_exterior(

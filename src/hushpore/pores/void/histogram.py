@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+#: Name of the method that chooses between Otsu's and others: `hushpore.pores.void.automatic`.
+AUTO = "auto"
+
 #: Maximum number of bins for methods that visit each level or scale with a power of the bins.
 _COARSE = 256
 
@@ -51,19 +54,24 @@ def find_threshold(
 ) -> float:
     """Return the threshold that a method finds; values up to it are the dark class.
 
-    `method`: one of `METHODS`. `classes`: number of grey-value classes; above 2 for ``otsu`` only
-    (Liao, Chen and Chung, 2001). `bright`: return the highest of several thresholds instead of the
-    lowest.
+    `method`: one of `METHODS`, or `AUTO`. `classes`: number of grey-value classes; above 2 for Otsu
+    only, which `AUTO` then is (Liao, Chen and Chung, 2001). `bright`: whether pores are bright:
+    return the highest of several thresholds instead of the lowest.
     Raises InputError if the method finds no threshold in this histogram, or does not support more
     than two classes.
     """
-    if classes > 2 and method != "otsu":
+    if classes > 2 and method not in ("otsu", AUTO):
         raise InputError(only_otsu(classes, method))
     try:
         if classes > 2:
             coarse = histogram.coarser(_COARSE)
             found = _by_scikit_image("multiotsu", coarse, classes=classes)
             return found[-1 if bright else 0]
+        if method == AUTO:
+            # imported late: it builds on the methods
+            from hushpore.pores.void.automatic import automatic
+
+            return automatic(histogram, bright).threshold
         return METHODS[method](histogram)
     except (RuntimeError, IndexError, ValueError) as error:
         raise InputError(

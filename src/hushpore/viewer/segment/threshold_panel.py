@@ -53,7 +53,7 @@ class ThresholdPanel(GreyPanel):
         )  # fmt: skip
         super().__init__(viewer, layers, form, GreyHistogram(viewer), VoidPreview(viewer), shown)
         self._threshold: Any = form[THRESHOLD]
-        self._method = "otsu"
+        self._method = "auto"
         # of the newest result with intervals: values, threshold, range of plausible thresholds
         self._band: tuple[Any, float, tuple[float, float]] | None = None
         self._finding = LatestOnlyWorker("threshold")

@@ -1,0 +1,84 @@
+"""Remarks on the threshold: the first one says why a porosity can be wrong and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import hushpore
+from hushpore.base.events import Remedy
+
+SWAP = Remedy("Swap pores and solid", {"pores_are": "bright"})
+
+
+def scan(
+    pores: np.ndarray, contrast: float, pore: float = 8000.0, solid: float = 20_000.0
+) -> np.ndarray:
+    """Blurred scan with noise, uint16; `contrast`: in standard deviations of the noise."""
+    grey = ndimage.gaussian_filter(np.where(pores, pore, solid), 0.7)
+    noise = np.random.default_rng(0).normal(0, abs(solid - pore) / contrast, pores.shape)
+    return np.asarray((grey + noise).clip(0, 65535), np.uint16)
+
+
+@pytest.fixture(scope="module")
+def few_pores() -> np.ndarray:
+    """Balls of radius 4, 10 voxels apart in a block, in 1.5 % of the volume."""
+    z, y, x = np.indices((48, 64, 64))
+    pores = (z % 24 - 12) ** 2 + (y % 32 - 16) ** 2 + (x % 32 - 16) ** 2 <= 16
+    assert 0.005 < pores.mean() < 0.02
+    return pores
+
+
+def test_few_pores_are_found_beside_the_noise_of_the_solid(few_pores: np.ndarray) -> None:
+    values = scan(few_pores, 6)
+    assert hushpore.segment_pores(values, threshold="otsu").porosity > 0.3
+    result = hushpore.segment_pores(values)
+    assert result.porosity == pytest.approx(few_pores.mean(), rel=0.1)
+    assert np.count_nonzero(result.pores["num_voxels"] > 50) == 8
+    (first,) = (each for each in result.remarks if "would divide the noise" in each.message)
+    assert first.remedy == Remedy("Use Otsu's threshold", {"threshold": "otsu"})
+
+
+def test_two_groups_are_stated_with_the_range_of_the_porosity() -> None:
+    rng = np.random.default_rng(0)
+    smooth = ndimage.gaussian_filter(rng.normal(size=(40, 60, 60)), 4)
+    pores = smooth < np.quantile(smooth, 0.3)
+    result = hushpore.segment_pores(scan(pores, 15))
+    first = result.remarks[0]
+    assert first.message.startswith("Threshold ")
+    assert "are two groups of grey values. Thresholds from" in first.message
+    low, high = result.provenance["result"]["plausible_porosities"]
+    assert low < pores.mean() < high < 1.2 * pores.mean()
+    assert low < result.porosity < high
+
+
+def test_noise_that_overlaps_says_denoise_first(few_pores: np.ndarray) -> None:
+    first = hushpore.segment_pores(scan(few_pores, 3.0)).remarks[0]
+    assert first.warning
+    assert first.message.endswith("Denoise the scan first.")
+
+
+def test_one_group_says_so() -> None:
+    values = scan(np.zeros((40, 60, 60), np.bool_), 10)
+    result = hushpore.segment_pores(values)
+    assert result.porosity < 1e-4
+    assert result.remarks[0].warning
+    assert "form only one group" in result.remarks[0].message
+
+
+@pytest.mark.parametrize("contrast", [8, 20])
+def test_swapped_pores_and_solid_are_suspected(few_pores: np.ndarray, contrast: float) -> None:
+    first = hushpore.segment_pores(scan(~few_pores, contrast)).remarks[0]
+    assert first.warning
+    assert first.remedy == SWAP
+
+
+def test_separate_pieces_of_solid_are_suspected() -> None:
+    z, y, x = np.indices((48, 64, 64))
+    pores = (z % 16 - 8) ** 2 + (y % 16 - 8) ** 2 + (x % 16 - 8) ** 2 <= 36
+    result = hushpore.segment_pores(scan(~pores, 10), exterior="keep")
+    assert "The solid is not in one piece" in result.remarks[0].message
+    right = hushpore.segment_pores(scan(~pores, 10), exterior="keep", pores_are="bright")
+    assert not any("in one piece" in remark.message for remark in right.remarks)
+    assert right.porosity == pytest.approx(pores.mean(), rel=0.1)
