@@ -32,5 +32,5 @@ def test_every_cell_of_the_notebook_runs(make_napari_viewer, monkeypatch, capsys
     assert list(said["porosities"]) == ["otsu", "li", -300.0]
     assert said["porosities"]["li"] == found.porosity
     assert "DenoiseWidget (layer: " in out
-    assert "threshold must be 'otsu', 'li'" in out
+    assert "threshold must be 'auto', 'otsu', 'li'" in out
     assert re.search(r"^closed .*porosity", out, re.MULTILINE | re.IGNORECASE)

@@ -53,8 +53,8 @@ def void(viewer):
 def test_the_line_is_where_the_method_of_the_form_finds_it(widget, panel, viewer):
     found = hushpore.segment_pores(viewer.layers["scan"].data).threshold
     assert panel.histogram.lines == {THRESHOLD: found}
-    assert explained(widget).startswith(f"Otsu {found:.0f} HU: ")
-    assert threshold(widget) == "otsu"
+    assert explained(widget).startswith(f"Auto {found:.0f} HU: ")
+    assert threshold(widget) == "auto"
     assert void(viewer) is None
 
 
@@ -78,7 +78,7 @@ def test_typing_moves_the_line_and_a_method_moves_it_back(qtbot, widget, panel):
     assert threshold(widget) == automatic
     field._spin.setValue(33.0)
     assert panel.histogram.lines == {THRESHOLD: 33.0}
-    assert panel.histogram._mark == ("Otsu", automatic)
+    assert panel.histogram._mark == ("Auto", automatic)
     field._box.setCurrentText("Li")
     wait(qtbot, widget)
     assert panel.histogram.lines[THRESHOLD] != 33.0
@@ -224,7 +224,7 @@ def test_thresholds_that_cannot_be_told_apart_are_shaded_while_the_result_s_is_s
     assert "equally plausible" in panel.histogram.toolTip()
     widget.form[THRESHOLD].value = found + 50.0
     assert panel.histogram._band is None
-    widget.form[THRESHOLD].value = "otsu"
+    widget.form[THRESHOLD].value = "auto"
     assert panel.histogram._band is not None
     panel.show_band(volume, {"threshold": found})
     assert panel.histogram._band is None
