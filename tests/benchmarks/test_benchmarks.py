@@ -55,6 +55,13 @@ TINY: dict[str, dict[str, Any]] = {
     "pores_on_disk": {"SIZE": 48, "_tiles.TILE": 24, "BUDGET": 0.001},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
+    "threshold_grid": {
+        "SHAPE": (24, 40, 40),
+        "POROSITIES": (0.2,),
+        "CONTRASTS": (8.0, 15.0),
+        "KINDS": ("plain",),
+        "RADII": (2.0, 3.0),
+    },
     "threads": {
         "ROUNDS": 1,
         "ROUNDS_OF_LARGE": 1,
