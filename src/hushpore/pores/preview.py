@@ -19,13 +19,13 @@ from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Slabs
+from hushpore.pores.void.automatic import find_any_threshold
 from hushpore.pores.void.components import find_filled_in, find_runs
 from hushpore.pores.void.exterior import (
     Exterior,
     find_exterior,
 )
 from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.histogram import find_threshold
 from hushpore.pores.void.rolling_ball import outside_of_slices
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.void.thumbnail import make_thumbnail
@@ -81,7 +81,7 @@ class GreySurvey:
         greys, key = self.of(settings), _key(settings)
         if key is not None and key not in greys._found:
             try:
-                greys._found[key] = find_threshold(greys.histogram, *key)
+                greys._found[key] = find_any_threshold(greys.histogram, *key)
             except InputError as error:
                 greys._found[key] = error
         return self.known(settings)

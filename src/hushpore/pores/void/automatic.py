@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hushpore.pores.void.histogram import METHODS
+from hushpore.pores.void.histogram import AUTO, METHODS, find_threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -102,6 +102,15 @@ def automatic(histogram: Histogram, bright: bool = False) -> Groups:
     """
     otsu = METHODS["otsu"](histogram)
     return examine(histogram, otsu, bright, may_change=True)
+
+
+def find_any_threshold(
+    histogram: Histogram, method: str, classes: int = 2, bright: bool = False
+) -> float:
+    """Return the threshold of a method, as `find_threshold`, or the automatic one (`AUTO`)."""
+    if method == AUTO and classes == 2:
+        return automatic(histogram, bright).threshold
+    return find_threshold(histogram, method, classes, bright)
 
 
 def examine(

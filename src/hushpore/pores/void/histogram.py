@@ -54,7 +54,7 @@ def find_threshold(
 ) -> float:
     """Return the threshold that a method finds; values up to it are the dark class.
 
-    `method`: one of `METHODS`, or `AUTO`. `classes`: number of grey-value classes; above 2 for Otsu
+    `method`: one of `METHODS`; `AUTO` with more than two classes. `classes`: number of grey-value classes; above 2 for Otsu
     only, which `AUTO` then is (Liao, Chen and Chung, 2001). `bright`: whether pores are bright:
     return the highest of several thresholds instead of the lowest.
     Raises InputError if the method finds no threshold in this histogram, or does not support more
@@ -67,11 +67,6 @@ def find_threshold(
             coarse = histogram.coarser(_COARSE)
             found = _by_scikit_image("multiotsu", coarse, classes=classes)
             return found[-1 if bright else 0]
-        if method == AUTO:
-            # imported late: it builds on the methods
-            from hushpore.pores.void.automatic import automatic
-
-            return automatic(histogram, bright).threshold
         return METHODS[method](histogram)
     except (RuntimeError, IndexError, ValueError) as error:
         raise InputError(

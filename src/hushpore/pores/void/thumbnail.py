@@ -17,7 +17,8 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.fill_value import is_fill_value, possible_fill_values, stated_fill_value
 from hushpore.device.backend import cpu_threads
-from hushpore.pores.void.histogram import Histogram, find_threshold
+from hushpore.pores.void.automatic import find_any_threshold
+from hushpore.pores.void.histogram import Histogram
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -155,7 +156,7 @@ def threshold_of(small: Thumbnail, settings: PoreSettings) -> float | None:
         method, classes = "otsu", 2
     try:
         histogram = histogram_of(small.values[~small.padded])
-        return find_threshold(histogram, method, classes, settings.pores_are == "bright")
+        return find_any_threshold(histogram, method, classes, settings.pores_are == "bright")
     except InputError:
         return None
 
