@@ -54,9 +54,9 @@ def find_threshold(
 ) -> float:
     """Return the threshold that a method finds; values up to it are the dark class.
 
-    `method`: one of `METHODS`; `AUTO` with more than two classes. `classes`: number of grey-value classes; above 2 for Otsu
-    only, which `AUTO` then is (Liao, Chen and Chung, 2001). `bright`: whether pores are bright:
-    return the highest of several thresholds instead of the lowest.
+    `method`: one of `METHODS`; `AUTO` with more than two classes. `classes`: number of grey-value
+    classes; above 2 for Otsu only, which `AUTO` then is (Liao, Chen and Chung, 2001). `bright`:
+    whether pores are bright: return the highest of several thresholds instead of the lowest.
     Raises InputError if the method finds no threshold in this histogram, or does not support more
     than two classes.
     """
