@@ -122,6 +122,9 @@ OF_THE_WHOLE: list[dict[str, Any]] = [
     {"local_thickness": "both", "border_is_solid": True},
     {"tortuosity": True},
     {"intervals": True},
+    {"measured_porosity": 40.0},
+    {"subvoxel_porosity": True},
+    {"subvoxel_porosity": True, "void_grey": 60.0, "solid_grey": 180.0},
 ]
 
 
