@@ -17,7 +17,7 @@ ALLOWED = {
     "device": {"base"},
     "patches": {"base", "device"},
     "figures": {"base"},
-    "denoising": {"base", "device", "patches", "figures"},
+    "denoising": {"base", "device", "patches", "figures", "pores"},
     "pores": {"base", "device"},
     "io": {"base", "device"},
     "sample_data": {"base", "io"},

@@ -16,6 +16,7 @@ from hushpore.denoising.model import Architecture
 from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
 from hushpore.denoising.noise2noise import ALIKE, load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader
+from hushpore.denoising.sample import find_sample
 from hushpore.denoising.settings import PAPER_SHARE
 from hushpore.denoising.trained_model import load_model, require_dimensions
 from hushpore.patches.job import require_room
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.denoising.images import Arrangement
     from hushpore.denoising.noise.model import NoiseModel
+    from hushpore.denoising.sample import Sample
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
     from hushpore.patches.settings import PatchSettings
@@ -69,6 +71,7 @@ class Task:
     context: int  # number of neighbouring slices on either side
     size: tuple[int, ...]  # of a patch in the planes of the volume
     replacement: Replacement  # of masked pixels
+    sample: Sample | None = None  # the sample in its air or padding; None: treat all alike
 
     @classmethod
     def of(cls, volume: Volume, settings: DenoiseSettings) -> Task:
@@ -92,7 +95,10 @@ class Task:
             size = patch_size_for(volume, settings, source.size)
             replacement = replacement_for(settings)
             require_room(volume, size)
-        return cls(volume, settings, source, pair, trained, arrangement, context, size, replacement)
+        sample = find_sample(volume) if settings.sample_focus else None
+        return cls(
+            volume, settings, source, pair, trained, arrangement, context, size, replacement, sample
+        )
 
     @property
     def may_draw_noise(self) -> bool:

@@ -108,6 +108,8 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     log = JobLog(backend.timer())
     workplace: Workplace | None = None
     yield PREPARING
+    if task.trained is None and task.sample is not None:
+        scale = task.sample.rescale(scale)
     try:
         noise, method = yield from _look_at_noise(task, task.source, scale, log)
         if task.trained is not None:
@@ -169,7 +171,9 @@ def _measure(task: Task, source: PlaneReader, log: JobLog) -> Job:
     scale = yield from log.run_stage("reading", *first)
     for other in others:
         yield from log.run_stage("reading", *other)
-    return scale if task.trained is None else task.trained.scale
+    if task.trained is not None:
+        return task.trained.scale
+    return scale if task.sample is None else task.sample.rescale(scale)
 
 
 def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: JobLog) -> Job:
@@ -181,7 +185,7 @@ def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: JobLog) -
     agreement: Agreement | None = None
     with log.timer.stage("diagnosis"):
         is_alone = settings.dimensions == 2 and not task.context
-        model = estimate_noise(scan, settings.seed, slicewise=is_alone)
+        model = estimate_noise(scan, settings.seed, slicewise=is_alone, sample=task.sample)
         if task.pair is not None:
             agreement = compare_scans(scan, source.scans[1].volume, settings.seed)
     diagnosis, method = model.diagnosis, decide_method(task, model, scale.std[0])

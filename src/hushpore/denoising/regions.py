@@ -6,7 +6,7 @@ Masks are read in pieces, for any part of the volume, and never need to fit into
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -50,6 +50,37 @@ def regions_fingerprint(volume: Volume, settings: DenoiseSettings) -> str:
     return "".join("" if each is None else fingerprint(each) for each in found)
 
 
+class PatchPlaces(Protocol):
+    """Weights of the positions that training patches are drawn from."""
+
+    @property
+    def voxel_bytes(self) -> int:
+        """Memory for each voxel while the positions are determined, in bytes."""
+
+    def places(
+        self,
+        images: npt.NDArray[np.int64],
+        rows: slice,
+        shares: npt.NDArray[np.float64] | None = None,
+    ) -> Places:
+        """Return the positions of patches in a part of the volume.
+
+        `images`: int64: numbers of the images of the part, in order. `rows`: range of rows along
+        the first axis, with start and stop. `shares`: float64, shape (n_images, n_first_rows):
+        factors for the weights of the positions, by image and first row of the patch in the part.
+        Returns: over (image, *size) of the part, on the CPU.
+        Raises InputError if no patch can be placed.
+        """
+
+    def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
+        """Calculate the weights of all positions, summed by image and first row of the patch.
+
+        Yields: the completed share.
+        Returns: float64, shape (n_images, n_first_rows).
+        Raises InputError if no patch can be placed.
+        """
+
+
 class TrainingRegions:
     """The positions that training patches are drawn from.
 
@@ -57,6 +88,9 @@ class TrainingRegions:
     and ``leave_out`` are used.
     Raises InputError if there are points, but no patch can be placed around any of them.
     """
+
+    #: See `PatchPlaces`.
+    voxel_bytes = PLACES_BYTES
 
     def __init__(
         self,
@@ -88,14 +122,7 @@ class TrainingRegions:
         rows: slice,
         shares: npt.NDArray[np.float64] | None = None,
     ) -> Places:
-        """Return the positions of patches in a part of the volume.
-
-        `images`: int64: numbers of the images of the part, in order. `rows`: range of rows along
-        the first axis, with start and stop. `shares`: float64, shape (n_images, n_first_rows):
-        factors for the weights of the positions, by image and first row of the patch in the part.
-        Returns: over (image, *size) of the part, on the CPU.
-        Raises InputError if no patch can be placed.
-        """
+        """Return the positions of patches in a part of the volume; see `PatchPlaces.places`."""
         shape = (len(images), rows.stop - rows.start, *self._plane[1:])
         if self._corners is not None:
             image, first = self._corners[:, 0], self._corners[:, 1]

@@ -253,6 +253,13 @@ class DenoiseSettings(Settings):
         auxiliary=("points", "labels"),
         more=True,
     )
+    sample_focus: bool = option(
+        True,
+        "Estimate the noise and the grey scale in the sample, and draw most training patches "
+        "there, if there is air or padding around it. Switch off to treat all of the image alike.",
+        label="Focus on sample",
+        more=True,
+    )
     leave_out: str = option(
         "",
         "Labels or mask of regions to exclude from training. They are still denoised.",
@@ -378,6 +385,10 @@ class DenoiseSettings(Settings):
             method = "with a second scan" if self.pair else "with Method = R2R"
             reasons |= dict.fromkeys(
                 f"{masking} restore_detail".split(), f"Not used {method}: no pixels are masked."
+            )
+        if self.train_at or self.leave_out:
+            reasons["sample_focus"] = (
+                "Only used for the noise and the grey scale: training regions are given."
             )
         if self.model:
             training = "steps time_budget masked_share learning_rate replacement train_at leave_out"

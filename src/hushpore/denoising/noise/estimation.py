@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.denoising.sample import Sample
 
 #: Maximum size of a volume that is read as a whole, in bytes: from disk or through a correction,
 #: reading one block takes about as long as reading thousands.
@@ -76,7 +77,9 @@ _CALMEST, _AT_LEAST = 0.25, 160
 _EVERY = 4
 
 
-def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) -> NoiseModel:
+def estimate_noise(
+    volume: Volume, seed: int = 0, *, slicewise: bool = False, sample: Sample | None = None
+) -> NoiseModel:
     """Estimate the noise of a volume from its flattest regions.
 
     Blocks are drawn at random, and polynomials of second degree are fitted to each and subtracted.
@@ -100,6 +103,8 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
     slicewise : bool, optional
         Use slices separately, for a stack of unrelated slices: the correlation between slices is
         not estimated then.
+    sample : Sample, optional
+        The sample of the scan: the noise is that of flat regions inside it.
 
     Returns
     -------
@@ -126,7 +131,7 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
     for size in block_sizes(volume, slicewise):
         kind = detrended_blocks(size, largest_lags(size))
         rng = np.random.default_rng(seed)
-        blocks, drawn = read_flattest(volume, kind, rng)
+        blocks, drawn = read_flattest(volume, kind, rng, sample)
         if not (blocks.products[:FEWEST, 0] > 0).any():
             return _no_noise(kind, volume, drawn)
         used, flatness = flat_ones(kind, blocks)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.denoising.sample import Sample
     from hushpore.denoising.noise.detrended import DetrendedBlocks
 
 #: Edges of blocks in z and in y and x; the first size with enough flat blocks is used. Large blocks
@@ -119,20 +120,30 @@ def largest_lags(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def read_flattest(
-    volume: Volume, kind: DetrendedBlocks, rng: np.random.Generator
+    volume: Volume, kind: DetrendedBlocks, rng: np.random.Generator, sample: Sample | None = None
 ) -> tuple[FlatBlocks, Drawn]:
     """Read random blocks, then more blocks around the flattest.
 
+    `sample`: only blocks inside it are read, unless there are hardly any.
     Returns: the flattest blocks; statistics of all random blocks.
     """
     data: Any = volume.data
     size = (1,) * (len(volume.shape) - len(kind.size)) + kind.size
     room: npt.NDArray[np.int64] = np.array(volume.shape) - np.array(size)
     count = min(_DRAWN, 4 * math.prod((room + 1).tolist()))
-    corners = move_into_chunks(rng.integers(0, room + 1, (count, len(room))), size, data)
+    corners = rng.integers(0, room + 1, (count, len(room)))
+    if sample is not None:
+        # as many blocks inside the sample as would be drawn without it
+        more = rng.integers(0, room + 1, (int(count * (1 / sample.share - 1)), len(room)))
+        corners = np.concatenate([corners, more])
+        inside = sample.hold(corners, size)
+        corners, sample = (corners[inside], sample) if inside.sum() >= FEWEST else (corners, None)
+    corners = move_into_chunks(corners, size, data)
+    if sample is not None:
+        corners = corners[sample.hold(corners, size)]
     # in the order of the file
     corners = corners[np.lexsort(corners.T[::-1])]
-    some = read_boxes(data, corners[:: -(-count // _AT_ONCE)], size)
+    some = read_boxes(data, corners[:: -(-len(corners) // _AT_ONCE)], size)
     equal = _share_of_equal(some)
     usual = float(np.median(equal[equal < 1])) if (equal < 1).any() else 1.0
     lowest, highest = some.min(), some.max()
@@ -147,6 +158,8 @@ def read_flattest(
     steps = rng.integers(-_NEARBY, _NEARBY + 1, (_REFINED * _TRIES, len(room)))
     near = np.tile(far.corners[:_REFINED], (_TRIES, 1))
     near = np.clip(near + steps[: len(near)], 0, room)
+    if sample is not None:
+        near = near[sample.hold(near, size)]
     both = _joined([far, _look(data, kind, near[np.lexsort(near.T[::-1])], size, limits, unit)])
     flattest = both.take(_one_a_place(both.corners, both.coarse, size))
     saturated = float((some == highest).mean())

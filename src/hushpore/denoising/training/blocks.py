@@ -14,7 +14,6 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
 from hushpore.denoising.images import Arrangement, Images
-from hushpore.denoising.regions import PLACES_BYTES
 from hushpore.device.backend import Backend
 from hushpore.device.prefetch import read_ahead
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.rescaled import Scaled
     from hushpore.denoising.plane_reader import PlaneReader, Scale
-    from hushpore.denoising.regions import TrainingRegions
+    from hushpore.denoising.regions import PatchPlaces
     from hushpore.device.timing import StageTimer
 
 #: Minimum number of steps per block, so that reading takes a small share of the time.
@@ -62,8 +61,8 @@ class BlockSampler:
     budget: float  # maximum size of a block in bytes
     min_rows: int  # rows of a patch: in 3D the minimum number of slices of a block
     seed: int  # of the random numbers
-    regions: TrainingRegions | None = None  # allowed positions of patches; None: all
-    # `TrainingRegions.row_weights`, if there are regions
+    regions: PatchPlaces | None = None  # allowed positions of patches; None: all
+    # `PatchPlaces.row_weights`, if there are regions
     weight: npt.NDArray[np.float64] | None = None
     _number: int = -1
     _images: Images | None = None
@@ -163,7 +162,7 @@ class BlockSampler:
         n_images, size = len(self.arrangement.members), self.source.size
         a_voxel = self.source.bytes_a_voxel(_WORKING) * self.arrangement.inputs
         if self.regions is not None:
-            a_voxel += PLACES_BYTES
+            a_voxel += self.regions.voxel_bytes
         fitting = max(int(self.budget / (math.prod(size[1:]) * a_voxel)), 1)
         # the same slices of several images take as much memory as more slices of one image
         depth = size[0] if len(size) == 2 else min(size[0], max(self.min_rows, fitting))
@@ -206,7 +205,7 @@ def draw_weighted_block(
     """Draw a block such that, on average, patches are drawn in proportion to their weights.
 
     `weight`: float64, shape (n_images, n_first_rows): see
-    `hushpore.denoising.regions.TrainingRegions.row_weights`. `fitting`: number of first rows of
+    `hushpore.denoising.regions.PatchPlaces.row_weights`. `fitting`: number of first rows of
     patches that fit into a block. `count`: number of images to draw; an image drawn twice is used
     once with double weight.
     Returns: numbers of the images, in order; first row of the block; factors of the weights in it,

@@ -17,6 +17,7 @@ from hushpore.denoising.noise2noise import Noise2Noise
 from hushpore.denoising.recorruption import Recorruption, Thinning
 from hushpore.denoising.regions import TrainingRegions, has_regions, regions_fingerprint
 from hushpore.denoising.result import ALL_OF_IT, TrainingOutcome
+from hushpore.denoising.sample import SamplePlaces
 from hushpore.denoising.trained_model import Model
 from hushpore.denoising.training.blocks import BlockSampler
 from hushpore.denoising.training.checkpoint import FREE, Checkpoint
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from hushpore.denoising.images import Images
     from hushpore.denoising.model import Architecture, UNet
     from hushpore.denoising.plane_reader import PlaneReader, Scale
+    from hushpore.denoising.regions import PatchPlaces
     from hushpore.denoising.workplace import JobLog, Workplace
 
 #: Shares of the original scan in a result from which a note is made, and from which the removed
@@ -166,10 +168,13 @@ class Training:
     ) -> Generator[Progress, Any, tuple[BlockSampler | None, Callable[[int], Images]]]:
         """Return a function that gives the images of a step, and the sampler of their blocks."""
         task, workplace, timer = self.task, self.workplace, self.log.timer
-        regions: TrainingRegions | None = None
+        regions: PatchPlaces | None = None
         weight = None
         if has_regions(task.settings):
             regions = TrainingRegions(task.volume, task.settings, task.arrangement, task.size)
+        elif task.sample is not None and not workplace.backend.is_apple:
+            # drawing by weights needs 64-bit numbers, which Apple's GPU lacks
+            regions = SamplePlaces(task.sample, task.arrangement, task.size, task.settings.seed)
         if workplace.images is not None:
             whole = workplace.images
             if regions is not None:

@@ -1,0 +1,219 @@
+"""The sample of a scan: where noise is estimated and training patches are drawn.
+
+Air around a sample has other noise than the sample, and nothing to learn. If patches were drawn
+evenly, a sample that fills an eighth of the image would get an eighth of the training.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hushpore.patches.places import Places
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.void.exterior import find_exterior
+from hushpore.pores.void.thumbnail import make_thumbnail, rolled, void_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.denoising.images import Arrangement
+    from hushpore.denoising.plane_reader import Scale
+
+#: Weight of a patch outside the sample, relative to one inside: the network sees some of the air.
+_OUTSIDE = 0.02
+
+#: Minimum share of the exterior from which the sample is treated separately.
+_LEAST_AIR = 0.1
+
+#: Maximum number of patch positions to choose from; in a large volume they are a random selection.
+_POSITIONS = 1 << 20
+
+#: Minimum share of a block inside the sample for the estimate of its noise.
+_INSIDE = 0.98
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The sample of a scan, at low resolution.
+
+    Attributes
+    ----------
+    mask : numpy.ndarray
+        bool, shape (z, y, x): which pixels of a few slices belong to the sample.
+    shape : tuple of int
+        The shape of the scan: (z, y, x), with one slice for a 2D image.
+    mean, deviation : float
+        Mean and standard deviation of the grey values of the sample and its surface.
+    """
+
+    mask: npt.NDArray[np.bool_]
+    shape: tuple[int, int, int]
+    mean: float
+    deviation: float
+
+    @property
+    def share(self) -> float:
+        """The share of the scan that is sample."""
+        return float(self.mask.mean())
+
+    def shares(
+        self, corners: npt.NDArray[np.int64], size: tuple[int, ...]
+    ) -> npt.NDArray[np.float64]:
+        """Return which share of each of some boxes is inside the sample.
+
+        `corners`: first voxels, shape (n, 2) or (n, 3). `size`: of a box.
+        """
+        corners, size = corners[:, -3:], size[-3:]
+        if corners.shape[1] == 2:
+            corners = np.column_stack([np.zeros(len(corners), np.int64), corners])
+        size = (1,) * (3 - len(size)) + tuple(size)
+        depth, height, width = self.mask.shape
+        # the nearest slice of the mask
+        middle = (corners[:, 0] + size[0] // 2) / max(self.shape[0] - 1, 1) * (depth - 1)
+        z = np.clip(np.rint(middle), 0, depth - 1).astype(np.int64)
+        sums = np.zeros((depth, height + 1, width + 1))
+        sums[:, 1:, 1:] = self.mask.cumsum(1).cumsum(2)
+        first, last = (
+            [
+                np.clip((corners[:, axis] + more * size[axis]) * n / self.shape[axis], 0, n)
+                for axis, n in ((1, height), (2, width))
+            ]
+            for more in (0, 1)
+        )
+        inside = (
+            _between(sums, z, last[0], last[1]) - _between(sums, z, first[0], last[1])
+            - _between(sums, z, last[0], first[1]) + _between(sums, z, first[0], first[1])
+        )  # fmt: skip
+        area = (last[0] - first[0]) * (last[1] - first[1])
+        share: npt.NDArray[np.float64] = inside / area
+        return share
+
+    def hold(self, corners: npt.NDArray[np.int64], size: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+        """Return which boxes lie inside the sample; `corners`, `size`: as for `shares`."""
+        held: npt.NDArray[np.bool_] = self.shares(corners, size) >= _INSIDE
+        return held
+
+    def rescale(self, scale: Scale) -> Scale:
+        """Return the grey scale of the sample instead of that of the whole scan."""
+        return replace(scale, mean=(self.mean,), std=(self.deviation,))
+
+
+def _between(
+    sums: npt.NDArray[np.float64],
+    z: npt.NDArray[np.int64],
+    y: npt.NDArray[np.float64],
+    x: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Interpolate cumulative sums linearly, which is exact for pixels of constant value."""
+    top = np.minimum(y.astype(np.int64), sums.shape[1] - 2)
+    left = np.minimum(x.astype(np.int64), sums.shape[2] - 2)
+    v, u = y - top, x - left
+    upper = (1 - u) * sums[z, top, left] + u * sums[z, top, left + 1]
+    lower = (1 - u) * sums[z, top + 1, left] + u * sums[z, top + 1, left + 1]
+    found: npt.NDArray[np.float64] = (1 - v) * upper + v * lower
+    return found
+
+
+def find_sample(volume: Volume) -> Sample | None:
+    """Find the sample of a scan in air or padding.
+
+    `volume`: 2D or 3D; a few slices of it are read. With further axes nothing is found, since
+    a sample may move or look different along them.
+    Returns: None if there is hardly any air or padding around the sample.
+    """
+    from scipy import ndimage
+
+    if len(volume.shape) > volume.n_spatial or min(volume.shape[-2:]) < 32:
+        return None
+    settings = PoreSettings()
+    small = make_thumbnail(volume)
+    around = find_exterior(volume, settings, small)
+    outside = small.padded.copy()
+    if around.treatment != "keep":
+        void = void_of(small, settings)
+        assert void is not None, "air was found"
+        outside |= rolled(void | small.padded, small, around.radius)
+    if outside.mean() < _LEAST_AIR or outside.all():
+        return None
+    # pixels of a thumbnail at the surface are in part air
+    surface = ndimage.binary_dilation(~outside, np.ones((1, 3, 3), np.bool_))
+    values = small.values[surface & ~small.padded].astype(np.float64)
+    deviation = float(values.std()) if values.size else 0.0
+    if not deviation:
+        return None
+    depth, height, width = (1,) * (3 - volume.n_spatial) + volume.shape
+    return Sample(~outside, (depth, height, width), float(values.mean()), deviation)
+
+
+class SamplePlaces:
+    """The positions of training patches, most of them in the sample.
+
+    A patch at the surface counts by its share inside, and one outside a little.
+
+    `sample`: of the scan. `arrangement`: of its planes. `size`: of a patch. `seed`: of the random
+    selection of positions in a large volume.
+    """
+
+    #: Memory for each voxel while positions are determined, in bytes.
+    voxel_bytes = 0
+
+    def __init__(
+        self, sample: Sample, arrangement: Arrangement, size: tuple[int, ...], seed: int
+    ) -> None:
+        self._sample, self._size, self._seed = sample, size, seed
+        self._planes = arrangement.predicted[:, 0]
+        self._plane = sample.shape[-len(size) :]
+
+    def places(
+        self,
+        images: npt.NDArray[np.int64],
+        rows: slice,
+        shares: npt.NDArray[np.float64] | None = None,
+    ) -> Places:
+        """Return the positions in a part of the scan; see `TrainingRegions.places`."""
+        shape = (len(images), rows.stop - rows.start, *self._plane[1:])
+        room = [n - m + 1 for n, m in zip(shape, (1, *self._size), strict=True)]
+        count = math.prod(room)
+        numbers = np.arange(count)
+        if count > _POSITIONS:
+            numbers = np.random.default_rng(self._seed).integers(0, count, _POSITIONS)
+        corners = np.stack(np.unravel_index(numbers, room), 1)
+        weights = self._weights(
+            images[corners[:, 0]], corners[:, 1:] + [rows.start, *[0] * (len(self._size) - 1)]
+        )
+        if shares is not None:
+            weights = weights * shares[corners[:, 0], corners[:, 1]]
+        return Places.from_corners(torch.from_numpy(corners), shape, torch.from_numpy(weights))
+
+    def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
+        """Return the weight of each image and first row; see `TrainingRegions.row_weights`."""
+        n_first = self._plane[0] - self._size[0] + 1
+        weight = np.zeros((len(self._planes), n_first))
+        columns = [
+            np.arange(0, n - m + 1, max(m // 4, 1))
+            for n, m in zip(self._plane[1:], self._size[1:], strict=True)
+        ]
+        for image in range(len(weight)):
+            rows = np.arange(n_first)
+            grid = np.stack(np.meshgrid(rows, *columns, indexing="ij"), -1)
+            corners = grid.reshape(-1, len(self._size))
+            found = self._weights(np.full(len(corners), image), corners)
+            weight[image] = found.reshape(n_first, -1).sum(1)
+            yield (image + 1) / len(weight)
+        return weight
+
+    def _weights(
+        self, images: npt.NDArray[np.int64], corners: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        if len(self._size) == 2:
+            # a plane is a slice
+            corners = np.column_stack([self._planes[images], corners])
+        return _OUTSIDE + self._sample.shares(corners, self._size)
