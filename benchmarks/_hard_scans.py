@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import ndimage, sparse
+from scipy import fft, ndimage, sparse
 from skimage.transform import radon
 
 from benchmarks._scans import AIR, CONTRAST, _field_of_view, _response, solid_share
-from scipy import fft
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -134,7 +133,7 @@ def loaded(path: Path) -> tuple[Image, Image, npt.NDArray[np.bool_]]:
 
 def _to_fan(lines: npt.NDArray[np.float64], views: int) -> npt.NDArray[np.float64]:
     """Return the projections of a fan beam over a full turn from those of parallel beams."""
-    n, n_angles = lines.shape[1:]
+    n = lines.shape[1]
     middle = n // 2
     fan = np.arcsin((np.arange(n) - middle) / _DISTANCE)[:, None]
     turn = 2 * np.pi * np.arange(views) / views + fan
@@ -201,9 +200,7 @@ def _projector(n: int, n_angles: int) -> sparse.csr_array:
     weights = np.stack([1 - (t - below), t - below], -1)
     columns = np.stack([below, below + 1], -1) + n * np.arange(n_angles, dtype=np.int32)[:, None]
     starts = np.concatenate([[0], np.cumsum(np.where(inside.ravel(), 2 * n_angles, 0))])
-    return sparse.csr_array(
-        (weights.ravel(), columns.ravel(), starts), shape=(n * n, n_angles * n)
-    )
+    return sparse.csr_array((weights.ravel(), columns.ravel(), starts), shape=(n * n, n_angles * n))
 
 
 if __name__ == "__main__":

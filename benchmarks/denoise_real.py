@@ -178,9 +178,7 @@ def denoised(case: Case, variant: Variant, device: str) -> dict[str, Any]:
     }
 
 
-def residual_autocovariance(
-    case: Case, variant: Variant, device: str
-) -> npt.NDArray[np.float64]:
+def residual_autocovariance(case: Case, variant: Variant, device: str) -> npt.NDArray[np.float64]:
     """Return the autocovariance of what a short first pass removes inside the sample."""
     kept: list[Image] = []
     judge = lambda image: kept.append(image) or {}  # noqa: E731
@@ -192,7 +190,8 @@ def residual_autocovariance(
     if sample is not None:
         z = np.rint(np.linspace(0, len(sample.mask) - 1, depth)).astype(int)
         y, x = (
-            np.arange(n) * m // n for n, m in zip((height, width), sample.mask.shape[1:], strict=True)
+            np.arange(n) * m // n
+            for n, m in zip((height, width), sample.mask.shape[1:], strict=True)
         )
         mask = sample.mask[np.ix_(z, y, x)].astype(float)
     reach = (min(3, depth // 2), 10, 10)

@@ -190,12 +190,15 @@ def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: JobLog) -
             agreement = compare_scans(scan, source.scans[1].volume, settings.seed)
     diagnosis, method = model.diagnosis, decide_method(task, model, scale.std[0])
     yield from log.keep_notes(_noise_notes(task, diagnosis, method, agreement))
+    if task.sample is not None:
+        yield log.note(task.sample.note, warning=False, subject="scan")
     if coarse := scale.coarseness:
         yield log.note(coarse, subject="scan")
     yield PREPARING
     drawn = method.noise.to_dict() if method.noise is not None else None
     compared = None if agreement is None else dataclasses.asdict(agreement)
-    return NoiseRecord(diagnosis, drawn, compared), method
+    share = None if task.sample is None else task.sample.share
+    return NoiseRecord(diagnosis, drawn, share, compared), method
 
 
 def _noise_notes(

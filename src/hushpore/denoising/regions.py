@@ -138,14 +138,7 @@ class TrainingRegions:
         return Places.from_sums(sums, shape)
 
     def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
-        """Calculate the weights of all positions, summed by image and first row of the patch.
-
-        Masks are read in pieces.
-
-        Yields: the completed share.
-        Returns: float64, shape (n_images, n_first_rows): the summed weights of all positions.
-        Raises InputError if no patch can be placed.
-        """
+        """Calculate the weights of all rows, reading masks in pieces; see `PatchPlaces`."""
         n_first = self._plane[0] - self._size[0] + 1
         if self._corners is not None:
             weight = np.zeros((len(self._mask_of), n_first))

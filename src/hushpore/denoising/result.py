@@ -114,6 +114,7 @@ class NoiseRecord:
 
     diagnosis: NoiseDiagnosis
     model: dict[str, Any] | None = None  # `NoiseModel.to_dict` of the added noise
+    sample_share: float | None = None  # of the scan, if its exterior was set apart
     pair: dict[str, Any] | None = None  # comparison of two scans, if a second scan was given
 
 
@@ -153,7 +154,7 @@ def make_result(
     provenance["noise"] = {**dataclasses.asdict(found), "summary": found.summary}
     optional = {
         "noise_model": noise.model, "pair": noise.pair, "rings": rings, "padding_value": padding,
-        "training": outcome.schedule,
+        "training": outcome.schedule, "sample_share": noise.sample_share,
     }  # fmt: skip
     provenance |= {name: each for name, each in optional.items() if each is not None}
     record_model(provenance, model)

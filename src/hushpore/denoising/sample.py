@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from hushpore.base.formatting import readable_percent
 from hushpore.patches.places import Places
-from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void.exterior import find_exterior
-from hushpore.pores.void.thumbnail import make_thumbnail, rolled, void_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -58,6 +56,14 @@ class Sample:
     shape: tuple[int, int, int]
     mean: float
     deviation: float
+
+    @property
+    def note(self) -> str:
+        """A sentence on the sample."""
+        return (
+            f"The sample fills {readable_percent(self.share)} of the scan: its noise was measured, "
+            "and most training patches were drawn there."
+        )
 
     @property
     def share(self) -> float:
@@ -129,10 +135,15 @@ def find_sample(volume: Volume) -> Sample | None:
     a sample may move or look different along them.
     Returns: None if there is hardly any air or padding around the sample.
     """
-    from scipy import ndimage
-
     if len(volume.shape) > volume.n_spatial or min(volume.shape[-2:]) < 32:
         return None
+    from scipy import ndimage
+
+    # the search for pores is not needed otherwise
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.void.exterior import find_exterior
+    from hushpore.pores.void.thumbnail import make_thumbnail, rolled, void_of
+
     settings = PoreSettings()
     small = make_thumbnail(volume)
     around = find_exterior(volume, settings, small)
@@ -147,7 +158,7 @@ def find_sample(volume: Volume) -> Sample | None:
     surface = ndimage.binary_dilation(~outside, np.ones((1, 3, 3), np.bool_))
     values = small.values[surface & ~small.padded].astype(np.float64)
     deviation = float(values.std()) if values.size else 0.0
-    if not deviation:
+    if not deviation or not math.isfinite(deviation):
         return None
     depth, height, width = (1,) * (3 - volume.n_spatial) + volume.shape
     return Sample(~outside, (depth, height, width), float(values.mean()), deviation)

@@ -30,6 +30,7 @@ from hushpore.denoising.noise.flat_blocks import (
     read_flattest,
 )
 from hushpore.denoising.noise.model import NoiseModel
+from hushpore.denoising.noise.strength import excess_strength
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -157,6 +158,7 @@ def estimate_noise(
     if not found.deviation:
         return found
     diagnosis = _diagnosis(volume, kind, used, found, drawn)
+    found = found.strengthened(excess_strength(drawn.values, found.autocovariance))
     if not diagnosis.is_independent:
         return replace(found, diagnosis=diagnosis)
     doubts = [*found.doubts]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.denoising.sample import Sample
     from hushpore.denoising.noise.detrended import DetrendedBlocks
+    from hushpore.denoising.sample import Sample
 
 #: Edges of blocks in z and in y and x; the first size with enough flat blocks is used. Large blocks
 #: give more accurate estimates, small ones fit between edges.

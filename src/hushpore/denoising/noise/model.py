@@ -125,6 +125,19 @@ class NoiseModel:
             "removed noise for detail."
         )
 
+    def strengthened(self, factor: float) -> NoiseModel:
+        """Return the noise model with a standard deviation that is `factor` times as large."""
+        if factor == 1.0:
+            return self
+        return replace(
+            self,
+            autocovariance=self.autocovariance * factor**2,
+            deviation_error=self.deviation_error * factor,
+            offset=self.offset * factor**2,
+            slope=self.slope * factor**2,
+            slices=self.slices * factor,
+        )
+
     def scaled(self, unit: float) -> NoiseModel:
         """Return the noise model of the values times `unit`."""
         return replace(
