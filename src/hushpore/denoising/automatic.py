@@ -145,9 +145,13 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
         return drawing(noise.count, Note(text, subject="scan"))
     if noise.doubts:
         doubts = " ".join(noise.doubts)
+        # blind spots would learn correlated noise, and lose small pores beside
+        hides = is_open and is_independent
         instead = f"{doubts} Method n2v2 is used instead of r2r."
-        reason = Note(instead if is_open else doubts, warning=True, subject="scan")
-        return (hiding if is_open else drawing)(reason=reason)
+        if is_open and not hides:
+            doubts += " The noise of the calmest regions was used, so that some may remain."
+        reason = Note(instead if hides else doubts, warning=True, subject="scan")
+        return (hiding if hides else drawing)(reason=reason)
     # R2R targets have three times the noise variance of the scan. If the noise is strong, and white
     # so that masked pixels cannot be predicted from the noise of their neighbours, the original
     # value is the better target

@@ -59,15 +59,24 @@ class Recorruption:
     deviation: float  # of the normalised noise of the scan, at the mean grey value
     # the variance at a normalised grey value, over that at the mean, is 1 + slope * value
     slope: float = 0.0
+    # relative standard deviation at each pixel of a slice, float32, (1, y, x); None: uniform
+    strength: torch.Tensor | None = None
 
     @classmethod
     def of(
-        cls, model: NoiseModel, scale: Scale, size: tuple[int, ...], context: int, device: str
+        cls,
+        model: NoiseModel,
+        scale: Scale,
+        size: tuple[int, ...],
+        context: int,
+        device: str,
+        plane: tuple[int, ...],
     ) -> Recorruption:
         """Return a recorruption for the noise of a scan.
 
         `model`, `scale`: noise and grey scale of one channel. `size`: spatial shape of a patch.
         `context`: number of neighbouring planes on either side. `device`: of the random numbers.
+        `plane`: shape of a slice.
         """
         (mean,), (std,) = scale.mean, scale.std
         variance = model.autocovariance / std**2
@@ -87,7 +96,11 @@ class Recorruption:
         root[..., 0] *= math.sqrt(2)
         if not grid[-1] % 2:
             root[..., -1] *= math.sqrt(2)
-        return cls(root.to(device), grid, block, model.deviation / std, slope)
+        strength = None
+        if model.strength is not None:
+            cells = torch.from_numpy(model.strength)[None, None]
+            strength = F.interpolate(cells, plane, mode="bilinear")[0].to(device)
+        return cls(root.to(device), grid, block, model.deviation / std, slope, strength)
 
     @property
     def input_variance(self) -> float:
@@ -137,6 +150,10 @@ class Recorruption:
         noise = self._noise(images, corners, size, orientations, generator) * varies(noisy)
         if self.slope:
             noise = noise * self._strength(noisy)
+        if self.strength is not None:
+            at = F.pad(corners[:, -2:], (1, 0))
+            here = read_windows(self.strength, at, size[-2:], orientations[:, -3:])
+            noise = noise * here.view(len(here), *[1] * (noise.ndim - 3), *size[-2:])
         own = slice(images.first, images.first + images.outputs)
         return noisy + ADDED * noise, noisy[:, own] - noise[:, own] / ADDED
 

@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from hushpore import Volume
 from hushpore.denoising.noise.estimation import estimate_noise
-from hushpore.denoising.noise.strength import excess_strength, fine_variance
+from hushpore.denoising.noise.strength import fine_variance, measure_strength
 
 
 def correlated_noise(shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -37,14 +37,16 @@ def test_strength_of_noise_among_edges(true: float) -> None:
     y, x = np.indices((12, 12))
     boxes[::4] += 6.0 * (y + 0.5 * x > 9)
     # weaker noise is what the flattest regions say
-    assert excess_strength(boxes, white) == pytest.approx(max(true, 1.0), abs=0.04)
+    assert measure_strength(boxes, boxes[:0, 0, 0, :2], white, (1.0, 0.0)).factor == pytest.approx(
+        max(true, 1.0), abs=0.04
+    )
 
 
 def test_weak_noise_is_not_corrected_by_image_structure() -> None:
     white = np.zeros((7, 7))
     white[3, 3] = 1e-4
     boxes = np.random.default_rng(0).random((100, 6, 12, 12))
-    assert excess_strength(boxes, white) == 1.0
+    assert measure_strength(boxes, boxes[:0, 0, 0, :2], white, (1.0, 0.0)).factor == 1.0
 
 
 def test_noise_is_not_that_of_the_calmest_place() -> None:
@@ -60,3 +62,12 @@ def test_noise_is_not_that_of_the_calmest_place() -> None:
     model = estimate_noise(Volume(scan.astype(np.float32), axes="zyx"))
     true = float(np.sqrt(np.mean(np.broadcast_to(strength, shape) ** 2)))
     assert model.deviation == pytest.approx(true, rel=0.05)
+    # and it is known where it is stronger
+    assert model.strength is not None
+    assert model.strength[12, 12] * model.deviation == pytest.approx(1.5, rel=0.05)
+    assert model.strength[1, 1] * model.deviation == pytest.approx(1.0, rel=0.07)
+
+
+def test_uniform_noise_has_no_map() -> None:
+    noise = correlated_noise((16, 96, 96), 5)
+    assert estimate_noise(Volume(noise.astype(np.float32), axes="zyx")).strength is None

@@ -30,7 +30,7 @@ from hushpore.denoising.noise.flat_blocks import (
     read_flattest,
 )
 from hushpore.denoising.noise.model import NoiseModel
-from hushpore.denoising.noise.strength import excess_strength
+from hushpore.denoising.noise.strength import measure_strength
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -158,7 +158,15 @@ def estimate_noise(
     if not found.deviation:
         return found
     diagnosis = _diagnosis(volume, kind, used, found, drawn)
-    found = found.strengthened(excess_strength(drawn.values, found.autocovariance))
+    # without doubts, since a weaker estimate returns more of the scan
+    if not found.doubts:
+        is_one_scan = len(volume.shape) == volume.n_spatial and not (
+            slicewise and math.prod(volume.shape[:-2]) > 1
+        )
+        middles = drawn.middles if is_one_scan else drawn.middles[:0]
+        line = (found.offset, found.slope)
+        strength = measure_strength(drawn.values, middles, found.autocovariance, line)
+        found = found.strengthened(strength.factor, strength.map)
     if not diagnosis.is_independent:
         return replace(found, diagnosis=diagnosis)
     doubts = [*found.doubts]

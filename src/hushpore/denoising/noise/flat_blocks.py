@@ -94,6 +94,7 @@ class Drawn:
     """Statistics of all random blocks, flat or not."""
 
     values: npt.NDArray[np.float64]  # grey values
+    middles: npt.NDArray[np.float64]  # in y and x, relative to the edges of a slice, (n, 2)
     unit: float  # what those of `FlatBlocks` are divided by: squares fit into float32 then
     mean: float  # in units
     is_rounded: bool  # whether most neighbours have equal values
@@ -143,7 +144,9 @@ def read_flattest(
         corners = corners[sample.hold(corners, size)]
     # in the order of the file
     corners = corners[np.lexsort(corners.T[::-1])]
-    some = read_boxes(data, corners[:: -(-len(corners) // _AT_ONCE)], size)
+    chosen = corners[:: -(-len(corners) // _AT_ONCE)]
+    some = read_boxes(data, chosen, size)
+    middles = (chosen[:, -2:] + np.array(size[-2:]) / 2) / volume.shape[-2:]
     equal = _share_of_equal(some)
     usual = float(np.median(equal[equal < 1])) if (equal < 1).any() else 1.0
     lowest, highest = some.min(), some.max()
@@ -163,7 +166,7 @@ def read_flattest(
     both = _joined([far, _look(data, kind, near[np.lexsort(near.T[::-1])], size, limits, unit)])
     flattest = both.take(_one_a_place(both.corners, both.coarse, size))
     saturated = float((some == highest).mean())
-    drawn = Drawn(some, unit, float(some.mean()) / unit, usual > _CLEAN, saturated)
+    drawn = Drawn(some, middles, unit, float(some.mean()) / unit, usual > _CLEAN, saturated)
     return flattest.with_products(kind), drawn
 
 

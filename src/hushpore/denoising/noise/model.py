@@ -65,6 +65,9 @@ class NoiseModel:
         The diagnosis from differences of neighbours in the same flat regions.
     count : float or None
         The grey value of one photon, if the values are counts with Poisson noise; otherwise None.
+    strength : numpy.ndarray or None
+        The standard deviation at each place of a slice relative to `deviation`, float32, shape
+        (y, x) of a few cells; None if the noise is uniform.
     """
 
     autocovariance: npt.NDArray[np.float64]
@@ -80,6 +83,7 @@ class NoiseModel:
     doubts: tuple[str, ...] = ()
     diagnosis: NoiseDiagnosis = _NOT_LOOKED_AT
     count: float | None = None
+    strength: npt.NDArray[np.float32] | None = None
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -125,12 +129,13 @@ class NoiseModel:
             "removed noise for detail."
         )
 
-    def strengthened(self, factor: float) -> NoiseModel:
-        """Return the noise model with a standard deviation that is `factor` times as large."""
-        if factor == 1.0:
-            return self
+    def strengthened(
+        self, factor: float, strength: npt.NDArray[np.float32] | None = None
+    ) -> NoiseModel:
+        """Return the noise model with `factor` times the standard deviation, and a map of it."""
         return replace(
             self,
+            strength=strength,
             autocovariance=self.autocovariance * factor**2,
             deviation_error=self.deviation_error * factor,
             offset=self.offset * factor**2,
@@ -154,8 +159,9 @@ class NoiseModel:
         facts = dataclasses.asdict(self) | {"deviation": self.deviation}
         # it has its own place in the record
         del facts["diagnosis"]
-        if self.count is None:
-            del facts["count"]
+        for name in ("count", "strength"):
+            if facts[name] is None:
+                del facts[name]
         kept = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
         # NaN of slices without flat regions, and of an unknown rim
         kept["slices"] = [None if np.isnan(each) else each for each in kept["slices"]]

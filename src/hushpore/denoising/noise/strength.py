@@ -1,21 +1,23 @@
-"""The strength of noise in all of a sample, where that in its flattest regions is too low.
+"""The strength of noise all over a sample, which differs from that in its flattest regions.
 
 The flattest regions of a dense sample are its calmest ones, near the rim for example. Mixed second
 differences (along y of those along x) remove edges along either axis and most of all other image
 structure, so that they measure the noise everywhere; but only the finest part of it, which is
-therefore compared with the same differences of the noise model.
+therefore compared with the same differences of the noise model. Averaged over neighbourhoods, they
+make a map of the strength over the slice.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Factors of `fine_variance` for lags of 0 to 2 along one axis: the autocorrelation of 1, -2, 1.
+#: Factors of `fine_variance` for lags of -2 to 2 along one axis: the autocorrelation of 1, -2, 1.
 _LAGS = np.array([1.0, -4.0, 6.0, -4.0, 1.0])
 
 #: Maximum ratio of the root mean square of differences in a box and their median magnitude over
@@ -29,41 +31,86 @@ _MEDIAN = 0.6745
 #: too much of the image.
 _LEAST_NOISE = 0.1
 
-#: Minimum excess over the flattest regions, and minimum number of boxes, for a correction.
-_NOTABLE, _FEWEST = 1.03, 20
+#: Minimum excess over the flattest regions for a correction.
+_NOTABLE = 1.03
+
+#: Minimum number of boxes for a correction, and for a map.
+_FEWEST, _FEWEST_FOR_MAP = 20, 200
+
+#: Cells of a map along y and x; standard deviation of the neighbourhoods, relative to the edge of
+#: a slice; and number of boxes with the mean strength that are added to each.
+_CELLS, _NEAR, _ADDED = 24, 0.08, 4.0
+
+#: Minimum relative standard deviation of a map: below, the noise is uniform.
+_VARIES = 0.03
 
 
-def excess_strength(
-    boxes: npt.NDArray[np.float64], autocovariance: npt.NDArray[np.float64]
-) -> float:
-    """Return the noise in boxes from all over a sample, relative to a noise model.
+class Strength(NamedTuple):
+    """The noise all over a sample, relative to that of a noise model.
+
+    `factor`: ratio of the standard deviations; 1 where it is not clearly higher, or cannot be
+    measured because the noise is weak. `map`: that at each place of a slice, relative to `factor`,
+    float32, shape (y, x) of a few cells; None for uniform noise.
+    """
+
+    factor: float = 1.0
+    map: npt.NDArray[np.float32] | None = None
+
+
+def measure_strength(
+    boxes: npt.NDArray[np.float64],
+    places: npt.NDArray[np.float64],
+    autocovariance: npt.NDArray[np.float64],
+    line: tuple[float, float],
+) -> Strength:
+    """Measure the strength of noise in boxes from all over a sample.
 
     Parameters
     ----------
     boxes : numpy.ndarray
         Grey values, shape (n, ..., y, x), from random positions; at least 3 pixels in y and x.
+    places : numpy.ndarray
+        Their middles in y and x, relative to the edges of a slice, shape (n, 2); empty: no map is
+        made.
     autocovariance : numpy.ndarray
         That of `NoiseModel`, in squared grey values.
-
-    Returns
-    -------
-    float
-        Ratio of the standard deviations; 1 where it is not clearly higher, or cannot be measured
-        because the noise is weak.
+    line : tuple of float
+        Offset and slope of the variance against the grey value, as in `NoiseModel`.
     """
     values = boxes.reshape(len(boxes), -1, *boxes.shape[-2:])
-    deviation = float(np.sqrt(autocovariance.flat[autocovariance.size // 2]))
+    variance = float(autocovariance.flat[autocovariance.size // 2])
     expected = fine_variance(autocovariance)
-    if expected <= 0 or deviation < _LEAST_NOISE * float(values.std()):
-        return 1.0
+    if expected <= 0 or math.sqrt(variance) < _LEAST_NOISE * float(values.std()):
+        return Strength()
     fine = np.diff(np.diff(values, 2, axis=-1), 2, axis=-2).reshape(len(values), -1)
     square = (fine**2).mean(1)
     typical = np.median(np.abs(fine), axis=1) / _MEDIAN
-    without_edges = np.sqrt(square) <= _NORMAL * typical
-    if without_edges.sum() < _FEWEST:
-        return 1.0
-    ratio = float(np.sqrt(square[without_edges].mean() / expected))
-    return ratio if ratio >= _NOTABLE else 1.0
+    chosen = (typical > 0) & (np.sqrt(square) <= _NORMAL * typical)
+    if chosen.sum() < _FEWEST:
+        return Strength()
+    ratio = math.sqrt(square[chosen].mean() / expected)
+    factor = ratio if ratio >= _NOTABLE else 1.0
+    if len(places) == 0 or chosen.sum() < _FEWEST_FOR_MAP:
+        return Strength(factor)
+    # what the grey value explains is no matter of the place
+    offset, slope = line
+    of_grey = (offset + slope * values.mean((1, 2, 3))[chosen]) / variance
+    relative = square[chosen] / np.maximum(of_grey, 0.1)
+    smooth = _map_of(relative / relative.mean(), places[chosen])
+    if smooth.std() < _VARIES * smooth.mean():
+        return Strength(factor)
+    return Strength(factor, smooth)
+
+
+def _map_of(
+    variances: npt.NDArray[np.float64], places: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float32]:
+    """Return the mean standard deviation in the neighbourhood of each cell."""
+    centres = (np.arange(_CELLS) + 0.5) / _CELLS
+    y, x = (np.exp(-0.5 * ((centres[:, None] - at) / _NEAR) ** 2) for at in places.T)
+    sums, counts = (y * variances) @ x.T, y @ x.T
+    found: npt.NDArray[np.float32] = np.sqrt((sums + _ADDED) / (counts + _ADDED))
+    return found.astype(np.float32)
 
 
 def fine_variance(autocovariance: npt.NDArray[Any]) -> float:

@@ -99,7 +99,8 @@ class Training:
         if method.noise is None:
             return None
         device = self.workplace.backend.device
-        return Recorruption.of(method.noise, self.scale, task.size, task.context, device)
+        plane = task.volume.shape[-2:]
+        return Recorruption.of(method.noise, self.scale, task.size, task.context, device, plane)
 
     def _train(self, batches: BatchSampler, checkpoint: Checkpoint | None) -> Job:
         task, workplace, log = self.task, self.workplace, self.log
