@@ -66,6 +66,8 @@ VARIANTS = {
     "r2r": Variant({"method": "r2r"}),
     "whole": Variant({"method": "r2r", "sample_focus": False}),
     "noise 1.1": Variant({"method": "r2r"}, 1.1),
+    "noise 1.13": Variant({}, 1.13),
+    "noise 0.95": Variant({}, 0.95),
     "noise 1.2": Variant({"method": "r2r"}, 1.2),
     "noise 1.3": Variant({"method": "r2r"}, 1.3),
     "600 steps": Variant({"method": "r2r", "steps": 600}),
