@@ -69,7 +69,7 @@ def test_drawn_noise_has_the_covariance_of_the_scan_in_units_of_its_scale(
     lag: tuple[int, ...],
 ) -> None:
     model = known_noise(KERNEL, 3.0)
-    drawing = Recorruption.of(model, SCALE, (24, 24), 2, "cpu")
+    drawing = Recorruption.of(model, SCALE, (24, 24), 2, "cpu", (64, 64))
     drawn = drawing.draw(300, torch.Generator().manual_seed(0)).numpy()
     assert drawn.shape == (300, 5, 24, 24)
     z, y, x = lag
@@ -80,7 +80,9 @@ def test_drawn_noise_has_the_covariance_of_the_scan_in_units_of_its_scale(
 
 @pytest.mark.parametrize(("edge", "grid"), [(20, 25), (32, 40)])
 def test_white_noise_is_drawn_white_at_every_pixel(edge: int, grid: int) -> None:
-    drawing = Recorruption.of(known_noise(np.ones((1, 1)), 2.0), SCALE, (edge, edge), 0, "cpu")
+    drawing = Recorruption.of(
+        known_noise(np.ones((1, 1)), 2.0), SCALE, (edge, edge), 0, "cpu", (64, 64)
+    )
     assert drawing.grid[-1] == grid  # numbers that stand for one are others there
     drawn = drawing.draw(4000, torch.Generator().manual_seed(0))[:, 0].numpy()
     # five deviations of a variance, and of a product of two, of 4,000 draws
@@ -101,7 +103,7 @@ def test_input_and_target_have_noise_that_is_independent_of_each_other(dimension
         torch.from_numpy(noise.astype(np.float32) / 2).reshape(-1, *noise.shape[-dimensions:]),
         arrange(volume, dimensions, context=context),
     )
-    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, size, context, "cpu")
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, size, context, "cpu", (64, 64))
     generator = torch.Generator().manual_seed(1)
     sampler = BatchSampler(size, 400, 0.0, generator)
     turned = torch.rand((400, dimensions + 1), generator=generator) < 0.5
@@ -120,7 +122,7 @@ def test_input_and_target_have_noise_that_is_independent_of_each_other(dimension
 def test_a_slice_that_is_seen_twice_at_an_end_has_the_same_noise_both_times() -> None:
     stack = torch.rand((6, 20, 20), generator=torch.Generator().manual_seed(0)) / 1000
     images = Images.of(stack, arrange(Volume(stack.numpy()), 2, context=2))
-    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 2, "cpu")
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 2, "cpu", (64, 64))
     corners = torch.tensor([[0, 0, 0], [5, 2, 1], [3, 1, 1]])
     turned = torch.zeros(3, 3, dtype=torch.bool)
     inputs, _ = drawing.pairs(images, corners, (16, 16), turned, torch.Generator().manual_seed(0))
@@ -139,7 +141,7 @@ def test_noise_grows_with_the_grey_value_as_that_of_the_scan_does() -> None:
     scale = Scale((100.0,), (5.0,))
     planes = torch.stack([torch.full((40, 40), (grey - 100.0) / 5) for grey in (100, 112, 97)])
     planes += 1e-4 * torch.rand(planes.shape, generator=torch.Generator().manual_seed(1))
-    drawing = Recorruption.of(model, scale, (32, 32), 0, "cpu")
+    drawing = Recorruption.of(model, scale, (32, 32), 0, "cpu", (64, 64))
     corners = torch.tensor([[plane, 0, 0] for plane in range(3) for _ in range(100)])
     turned = torch.zeros(300, 3, dtype=torch.bool)
     inputs, _ = drawing.pairs(
@@ -155,7 +157,7 @@ def test_no_noise_is_drawn_where_the_outside_is_filled_in() -> None:
     noisy = rng.normal(size=(1, 40, 40)).astype(np.float32)
     outside = np.hypot(*(np.indices((40, 40)) - 19.5)) > 17
     noisy[:, outside] = -4.0
-    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (40, 40), 0, "cpu")
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (40, 40), 0, "cpu", (64, 64))
     corners, turned = torch.zeros((20, 3), dtype=torch.int64), torch.zeros((20, 3), dtype=bool)
     inputs, targets = drawing.pairs(
         Images.of(torch.from_numpy(noisy)), corners, (40, 40), turned, torch.Generator()
@@ -177,7 +179,7 @@ def fitted_without_training(image: np.ndarray, model: NoiseModel, size: tuple[in
 
 def fitted(network: UNet, image: np.ndarray, model: NoiseModel, size: tuple[int, int]) -> Learner:
     """Return what gives back as much of an image as suits a network as it is."""
-    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), size, 0, "cpu")
+    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), size, 0, "cpu", (64, 64))
     batches = BatchSampler(size, 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
     learner = Learner(network)
     learner.fit_mean_and_shares(Images.of(torch.from_numpy(image).float()), batches)
@@ -313,7 +315,7 @@ def test_a_training_step_reads_nothing_back_and_sends_nothing_after_the_first(
     learner = Learner(network)
     stack = torch.empty((6, 40, 40), device="meta")
     members = torch.zeros((6, 3), dtype=torch.int64, device="meta")
-    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 1, "meta")
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 1, "meta", (64, 64))
     batches = BatchSampler((16, 16), 4, 0.03, None, pair_maker=drawing)
     images = Images(stack, members, 1, 1)
     learner.step(images, batches, 1e-3, 0)
@@ -460,3 +462,20 @@ def test_a_time_alone_ends_the_training() -> None:
     )
     assert result.provenance["result"]["training_seconds"] == pytest.approx(1, abs=0.5)
     assert not any(isinstance(each, Metric) and not np.isfinite(each.value) for each in events)
+
+
+def test_noise_correlated_over_a_long_distance_does_not_switch_to_blind_spots() -> None:
+    """Hardly any noise, and lines along z in it: small pores are kept."""
+    rng = np.random.default_rng(0)
+    clean = np.full((16, 64, 64), 100.0)
+    for z, y, x in rng.integers(2, (14, 62, 62), (30, 3)):
+        clean[z : z + 2, y : y + 2, x : x + 2] = 0.0
+    lines = np.broadcast_to(rng.standard_normal((64, 64)), clean.shape)
+    noisy = Volume((clean + 1.5 * lines + rng.standard_normal(clean.shape)).astype(np.float32))
+    assert any("longer distance" in doubt for doubt in estimate_noise(noisy).doubts)
+    result = hushpore.denoise(noisy, steps=30, **QUICK)
+    assert result.provenance["network"]["method"] == "r2r"
+    assert any("some may remain" in note for note in result.notes)
+    denoised = np.asarray(result.volume.data)
+    found = ndimage.label(denoised < 50)[1]
+    assert found >= 0.95 * ndimage.label(clean < 50)[1]

@@ -14,6 +14,7 @@ from hushpore.denoising.images import arrange
 from hushpore.denoising.masking import Line, Replacement
 from hushpore.denoising.model import Architecture
 from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
+from hushpore.denoising.noise.model import far_axis
 from hushpore.denoising.noise2noise import ALIKE, load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader
 from hushpore.denoising.sample import find_sample
@@ -39,6 +40,9 @@ FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 16, "n2v": 32}
 
 #: Share of the variance of a scan from which its noise counts as strong.
 STRONG = 0.3
+
+#: Noise relative to the standard deviation of a scan up to which it counts as weak.
+WEAK = 0.2
 
 #: Default number of neighbouring slices on either side.
 CONTEXT = 2
@@ -145,8 +149,9 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
         return drawing(noise.count, Note(text, subject="scan"))
     if noise.doubts:
         doubts = " ".join(noise.doubts)
-        # blind spots would learn correlated noise, and lose small pores beside
-        hides = is_open and is_independent
+        # in weak noise blind spots would lose small pores, and R2R cannot do much harm
+        is_far = len(noise.doubts) == 1 and far_axis(noise.correlation) != ""
+        hides = is_open and not (is_far and noise.deviation < WEAK * std)
         instead = f"{doubts} Method n2v2 is used instead of r2r."
         if is_open and not hides:
             doubts += " The noise of the calmest regions was used, so that some may remain."

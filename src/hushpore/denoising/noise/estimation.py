@@ -29,7 +29,7 @@ from hushpore.denoising.noise.flat_blocks import (
     largest_lags,
     read_flattest,
 )
-from hushpore.denoising.noise.model import NoiseModel
+from hushpore.denoising.noise.model import NoiseModel, far_axis
 from hushpore.denoising.noise.strength import measure_strength
 
 if TYPE_CHECKING:
@@ -59,9 +59,6 @@ _UNLIKE = 0.4
 
 #: Number of counts per voxel below which the noise is too skewed to be simulated as normal.
 _FEW_COUNTS = 10
-
-#: Correlation at the largest lag along an axis above which the noise extends beyond it.
-_FAR = 0.2
 
 #: Maximum ratio of the noise in flat regions and that from differences of neighbours, if these are
 #: independent: a higher ratio means that image structure was included.
@@ -344,9 +341,7 @@ def _model(
         max(found[kind.neighbours], default=0.0) <= NOTABLE * found[0]
     ):
         doubts.append("The noise is skewed, as with few counts: it is far from Gaussian.")
-    far = {axis: abs(correlation[place]) for axis, place in _furthest(kind)}
-    if far and max(far.values()) > _FAR:
-        axis = max(far, key=lambda each: far[each])
+    if axis := far_axis(correlation):
         doubts.append(
             f"The noise is correlated along {axis} over a longer distance than is analysed, as "
             "with streaks or rings."
@@ -384,18 +379,6 @@ def _is_of_few_counts(residual: npt.NDArray[np.float32]) -> bool:
     # significantly more than by chance
     limit = max(1 / np.sqrt(_FEW_COUNTS), 3 * cubes.std() / np.sqrt(len(cubes)))
     return bool(cubes.mean() > limit)
-
-
-def _furthest(kind: DetrendedBlocks) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the index of the largest lag along each axis with several lags."""
-    axes = "zyx"[-len(kind.reach) :]
-    places = []
-    for number, (axis, reach) in enumerate(zip(axes, kind.reach, strict=True)):
-        place = [*kind.reach]
-        place[number] += reach
-        if reach > 1:
-            places.append((axis, tuple(place)))
-    return places
 
 
 def _rim(

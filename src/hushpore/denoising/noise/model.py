@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Maximum correlation of two voxels in white noise.
 _INDEPENDENT = 0.05
 
+#: Correlation at the largest lag along an axis above which the noise extends beyond it.
+_FAR = 0.2
+
 #: Minimum relative difference of the noise far from the centre and near it, for a note.
 _NOTABLE_RIM = 0.1
 
@@ -140,7 +143,6 @@ class NoiseModel:
             deviation_error=self.deviation_error * factor,
             offset=self.offset * factor**2,
             slope=self.slope * factor**2,
-            slices=self.slices * factor,
         )
 
     def scaled(self, unit: float) -> NoiseModel:
@@ -186,6 +188,19 @@ class NoiseModel:
         becomes such noise. Large lags, which are the least certain, have a little less weight.
         """
         return power_spectrum(self.autocovariance, shape)
+
+
+def far_axis(correlation: npt.NDArray[np.float64]) -> str:
+    """Return the axis along which noise is correlated beyond the largest lag; empty if none."""
+    reach = tuple(n // 2 for n in correlation.shape)
+    found = {}
+    for number, (axis, most) in enumerate(zip("zyx"[-len(reach) :], reach, strict=True)):
+        place = [*reach]
+        place[number] += most
+        if most > 1:
+            found[axis] = float(abs(correlation[tuple(place)]))
+    axis = max(found, key=lambda each: found[each], default="")
+    return axis if axis and found[axis] > _FAR else ""
 
 
 def power_spectrum(

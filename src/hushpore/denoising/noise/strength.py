@@ -22,14 +22,14 @@ _LAGS = np.array([1.0, -4.0, 6.0, -4.0, 1.0])
 
 #: Maximum ratio of the root mean square of differences in a box and their median magnitude over
 #: that of a normal distribution: higher in boxes with an edge.
-_NORMAL = 1.25
+_NORMAL = 1.15
 
 #: Median magnitude of normal numbers, in standard deviations.
 _MEDIAN = 0.6745
 
 #: Minimum noise relative to the variation of the grey values: below, differences of voxels contain
 #: too much of the image.
-_LEAST_NOISE = 0.1
+_LEAST_NOISE = 0.3
 
 #: Minimum excess over the flattest regions for a correction.
 _NOTABLE = 1.03
