@@ -34,10 +34,6 @@ from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import form_tables
 from hushpore.pores.geometry.sums import grey_power
-from hushpore.pores.job import (
-    outside_totals,
-    void_totals,
-)
 from hushpore.pores.notes import (
     warnings_of,
 )
@@ -54,6 +50,7 @@ from hushpore.pores.tables.totals import (
 )
 from hushpore.pores.void.grey import step_of
 from hushpore.pores.void.threshold import require_steps
+from hushpore.pores.void_totals import outside_totals, void_totals
 from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
 from hushpore.pores.watershed.snow import middle_of, widest
 from hushpore.pores.work import (

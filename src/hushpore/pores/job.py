@@ -18,8 +18,6 @@ from hushpore.device.backend import Backend
 from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.compiling import compile_beside
-from hushpore.pores.geometry.intercepts import intercept_totals
-from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.gpu.device_benchmark import choose_faster
 from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
@@ -36,31 +34,25 @@ from hushpore.pores.numbering import (
     whole_markers,
 )
 from hushpore.pores.parallel import KernelThreads, WarmUp
-from hushpore.pores.pipeline import (
-    Pipeline,
-    Stages,
-    is_noise,
-)
+from hushpore.pores.pipeline import Pipeline, Stages, is_noise
 from hushpore.pores.plausibility import examine_sample
-from hushpore.pores.result import (
-    Pores,
-)
+from hushpore.pores.result import Pores
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness, write_labels
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.tables.measures import surface_of, void_walls
+from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.topology.euler import find_euler_number
-from hushpore.pores.topology.percolation import percolation_totals
 from hushpore.pores.topology.tortuosity import find_tortuosity
 from hushpore.pores.uncertainty.intervals import Merged, find_certainty
 from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
 from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.subvoxel import find_subvoxel
+from hushpore.pores.void_totals import outside_totals, thickness_totals, void_totals
 from hushpore.pores.watershed.snow import find_peaks
 from hushpore.pores.work import Work, check_grey
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
     import numpy.typing as npt
@@ -69,15 +61,11 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.labelled.given import GivenLabels
-    from hushpore.pores.numbering import (
-        Marks,
-    )
+    from hushpore.pores.numbering import Marks
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
     from hushpore.pores.uncertainty.intervals import Certainty
-    from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
-    from hushpore.pores.work import Threshold, VoidTotals
 
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
@@ -419,57 +407,6 @@ def check_axes(volume: Volume) -> None:
         )
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
-
-
-def void_totals(
-    phases: VoidTotals,
-    threshold: Threshold,
-    walls: npt.NDArray[np.int64],
-    graph: BasinGraph,
-    volume: Volume,
-) -> dict[str, Any]:
-    """Return the totals of the record that do not change when pores merge.
-
-    `walls`: walls between void and solid, see `hushpore.pores.tables.measures.walls_of`. `graph`:
-    basins of the void of the requested pore type.
-    """
-    sample = phases.sample
-    void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
-    return {
-        "sample_voxels": size,
-        "open_porosity": phases.open_voxels / size,
-        "closed_porosity": phases.closed_voxels / size,
-        "components": phases.components,
-        "threshold": threshold.value,
-        "only_values": threshold.only_values and list(threshold.only_values),
-        "threshold_groups": threshold.groups and threshold.groups._asdict(),
-        "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
-        **intercept_totals(walls, void, size, volume),
-        **percolation_totals(graph, sample, volume),
-    }
-
-
-def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
-    """Return the entries of the record about local thickness, by phase."""
-    return {
-        f"{name}_thickness{part}": value
-        for name, found in thickness.items()
-        for part, value in (("", found.mean), ("_deviation", found.deviation))
-    }
-
-
-def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
-    """Return the entries of the record about the exterior.
-
-    `share`: fraction of the volume in the exterior.
-    """
-    return {
-        "exterior": exterior.treatment,
-        "air_kept_share": exterior.kept,
-        "exterior_share": share,
-        "ball_radius": exterior.radius,
-        "padding_value": exterior.padding,
-    }
 
 
 class WarmUpKind(NamedTuple):

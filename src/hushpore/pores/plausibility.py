@@ -57,7 +57,7 @@ def examine_sample(
 ) -> Plausibility:
     """Find whether the solid is in one piece, and the porosity at plausible thresholds.
 
-    `settings`: as decided. `totals`: of the void, see `hushpore.pores.job.void_totals`.
+    `settings`: as decided. `totals`: of the void, see `hushpore.pores.void_totals`.
     """
     threshold = totals.get("threshold")
     porosity = totals["open_porosity"] + totals["closed_porosity"]

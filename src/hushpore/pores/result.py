@@ -33,6 +33,7 @@ from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.remarks import remarks_of
 from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
+from hushpore.pores.tables.distributions import size_distribution, thickness_distribution
 from hushpore.pores.tables.measures import (
     OF_LABELS,
     pore_columns,
@@ -41,16 +42,8 @@ from hushpore.pores.tables.measures import (
     void_walls,
 )
 from hushpore.pores.tables.resizing import is_proportional, resized_curve, resized_totals
-from hushpore.pores.tables.totals import (
-    headline_of,
-    is_of_interval,
-    totals_columns,
-)
-from hushpore.pores.watershed.merging import (
-    ChosenHeight,
-    Numbering,
-    height_of,
-)
+from hushpore.pores.tables.totals import headline_of, is_of_interval, totals_columns
+from hushpore.pores.watershed.merging import ChosenHeight, Numbering, height_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -165,25 +158,7 @@ class Pores:
         InputError
             If `bins` is not a whole number of at least 1.
         """
-        import pandas as pd
-
-        if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
-            raise InputError(f"bins must be a whole number of at least 1; got {bins!r}.")
-        diameter = self.pores["equivalent_diameter"].to_numpy()
-        size = self.pores["volume"].to_numpy()
-        edges = np.linspace(0, diameter.max(initial=0) or 1, bins + 1)
-        number = np.histogram(diameter, edges)[0]
-        volume = np.histogram(diameter, edges, weights=size)[0]
-        return pd.DataFrame(
-            {
-                "diameter_from": edges[:-1],
-                "diameter_to": edges[1:],
-                "number": number,
-                "volume": volume,
-                "number_share": number / max(number.sum(), 1),
-                "volume_share": volume / (volume.sum() or 1),
-            }
-        )
+        return size_distribution(self.pores, bins)
 
     def form(self, name: str) -> pd.DataFrame:
         """Return the results in the symbols, units and order of a field.
@@ -240,17 +215,7 @@ class Pores:
         Columns: ``phase`` (void or solid), ``thickness_from``, ``thickness_to``, ``volume``, and
         ``volume_share`` of that phase; one row per bin, equally wide, from 0 to the largest.
         """
-        import pandas as pd
-
-        columns = ["phase", "thickness_from", "thickness_to", "volume", "volume_share"]
-        rows = [
-            (phase, low, high, count * self.volume.voxel_size, count / found.counts.sum())
-            for phase, found in self.thickness.items()
-            for low, high, count in zip(
-                found.edges[:-1], found.edges[1:], found.counts, strict=True
-            )
-        ]
-        return pd.DataFrame(rows, columns=columns)
+        return thickness_distribution(self.thickness, self.volume.voxel_size)
 
     @property
     def basins(self) -> npt.NDArray[np.int32]:

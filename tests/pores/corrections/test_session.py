@@ -18,7 +18,6 @@ from hushpore.pores.flow.network import Network
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.rock import pore_throat_ratio
 from hushpore.pores.geometry.sums import SUMS
-from hushpore.pores.job import void_totals
 from hushpore.pores.numbering import measured, numbering_of, totals_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Slabs, Stack
@@ -27,6 +26,7 @@ from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.void.components import AIR, CLOSED, Components, closed_bits, find_runs
 from hushpore.pores.void.rolling_ball import count_crossings, face_neighbours
+from hushpore.pores.void_totals import void_totals
 from hushpore.pores.watershed.distance import edge_plane, fill_distance
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import Threshold, VoidTotals

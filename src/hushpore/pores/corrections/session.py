@@ -15,7 +15,7 @@ from hushpore.pores.corrections.exterior import decided_settings, padding_of, ph
 from hushpore.pores.corrections.operations import Operation, runs_of
 from hushpore.pores.corrections.regions import Regions
 from hushpore.pores.geometry.sums import grey_power
-from hushpore.pores.job import open_work, void_totals
+from hushpore.pores.job import open_work
 from hushpore.pores.numbering import measured, numbering_of, totals_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.pipeline import Stages
@@ -23,6 +23,7 @@ from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.tables.totals import is_of_interval
 from hushpore.pores.topology.tortuosity import find_tortuosity
+from hushpore.pores.void_totals import void_totals
 from hushpore.pores.work import Threshold, VoidTotals
 
 if TYPE_CHECKING:

@@ -14,11 +14,7 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_grey
 from hushpore.device.backend import Backend
-from hushpore.pores.job import (
-    outside_totals,
-    prepare,
-    warm_up_kind,
-)
+from hushpore.pores.job import prepare, warm_up_kind
 from hushpore.pores.memory_plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.notes import (
     warnings_of,
@@ -35,6 +31,7 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
+from hushpore.pores.void_totals import outside_totals
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import Work
 
