@@ -9,6 +9,7 @@ from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.void.automatic import automatic, find_any_threshold
 from hushpore.pores.void.histogram import AUTO, Histogram, find_threshold
 from hushpore.pores.void.threshold import make_histogram
+from hushpore.sample_data import foam_phantom
 
 PORE, SOLID, NOISE = 500.0, 2000.0, 100.0
 
@@ -84,3 +85,21 @@ def test_overlapping_groups_have_their_errors_stated(threads: KernelThreads) -> 
 def test_few_grey_values_get_the_threshold_of_otsu(counts: list[int]) -> None:
     histogram = Histogram(np.array(counts), np.arange(len(counts), dtype=float))
     assert automatic(histogram).threshold == find_threshold(histogram, "otsu")
+
+
+def test_otsu_divides_a_noisy_foam(threads: KernelThreads) -> None:
+    noisy = foam_phantom((48, 96, 96)).volume
+    found = automatic(make_histogram(noisy.data, threads))
+    assert found.method == "otsu"
+    assert found.false_void > 0.05
+
+
+@pytest.mark.parametrize("apart", [2.0, 2.5, 3.0])
+def test_groups_that_noise_joins_to_one_peak_are_divided(
+    apart: float, threads: KernelThreads
+) -> None:
+    values = groups_of((0.3, 5000), (0.7, 5000 + apart * 400), noise=400)
+    found = automatic(make_histogram(values, threads))
+    assert found.method == "otsu"
+    assert found.pore == pytest.approx(5000, abs=80)
+    assert found.solid == pytest.approx(5000 + apart * 400, abs=80)

@@ -60,6 +60,11 @@ _FEWEST_VALUES = 8
 #: Noise of the solid beyond a threshold of least error, as a share of the pores.
 _NOISE = 0.05
 
+#: Two groups that noise joins to one peak: their distance in standard deviations, the share of the
+#: smaller one, and how far the histogram is at most from the sum of the two.
+_JOINED, _BALANCED, _MISFIT = (1.5, 4.0), 0.15, 0.06
+_FINE, _ROUNDS = 64, 200
+
 #: Part of the way from the main peak to the second group that a threshold goes at most.
 _WAY = 0.85
 
@@ -144,6 +149,9 @@ def _groups(
     otsu: float,
     may_change: bool,
 ) -> Groups:
+    joined = _joined(counts, centers)
+    if joined is not None:
+        return _judged(otsu, "otsu", *joined)
     main = _main_peak(counts, centers)
     below = _second_group(counts, centers, main)
     above = _second_group(counts[::-1], -centers[::-1], main._replace(centre=-main.centre))
@@ -216,6 +224,39 @@ def _least_error(pore: _Peak, solid: _Peak, main_is_pore: bool) -> Groups:
         if most <= _NOISE * fewer:
             break
     return found
+
+
+def _joined(
+    counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64]
+) -> tuple[_Peak, _Peak] | None:
+    """Find two groups of similar size that strong noise joins to one broad peak.
+
+    Two Gaussians of one standard deviation are fitted by expectation maximisation. None if they
+    are not the histogram, or if one is small or far away, which the main peak tells better.
+    """
+    by = -(-counts.size // _FINE)
+    padded = np.pad(counts, (0, -counts.size % by)).reshape(-1, by).sum(axis=1)
+    place = centers[0] + (np.arange(padded.size) * by + (by - 1) / 2) * (centers[1] - centers[0])
+    weights = padded / padded.sum()
+    mean = float(weights @ place)
+    spread = math.sqrt(float(weights @ (place - mean) ** 2))
+    means, sd, share = np.array([mean - spread, mean + spread]), spread / 2, 0.5
+    for _ in range(_ROUNDS):
+        density = np.exp(-((place - means[:, None]) ** 2) / (2 * sd**2)) / sd
+        density *= np.array([[1 - share], [share]])
+        both = np.maximum(density.sum(axis=0), 1e-300)
+        parts = density / both * weights
+        sums = np.maximum(parts.sum(axis=1), 1e-12)
+        means, share = parts @ place / sums, float(sums[1])
+        sd = math.sqrt(float((parts * (place - means[:, None]) ** 2).sum()))
+        if sd <= 0:
+            return None
+    apart = float(means[1] - means[0]) / sd
+    fitted = both / both.sum()
+    is_it = float(np.abs(fitted - weights).sum()) / 2 < _MISFIT
+    if not is_it or not _JOINED[0] < apart < _JOINED[1] or not _BALANCED < share < 1 - _BALANCED:
+        return None
+    return _Peak(float(means[0]), sd, 1 - share), _Peak(float(means[1]), sd, share)
 
 
 def _beside(main: _Peak) -> Groups:
