@@ -185,6 +185,37 @@ def test_slices_that_are_called_frames_are_read_as_slices(tmp_path, scan):
     assert any("set to the pixel size, 10 µm" in note for note in made["notes"])
 
 
+@pytest.mark.parametrize(
+    ("value", "flags"), [(np.nan, ()), (-np.inf, ()), (np.nan, ("--crop", "0:12,:,:"))]
+)
+def test_voxels_without_a_value_around_a_reconstruction_are_a_fill_value(
+    tmp_path, scan, value, flags
+):
+    values = scan.astype(np.float32)
+    _, y, x = np.indices(values.shape)
+    outside = (y - 11.5) ** 2 + (x - 12.5) ** 2 > 10.5**2
+    values[outside] = value
+    np.save(tmp_path / "scan.npy", values)
+    out = tmp_path / "result"
+    code, said = run("pores", tmp_path / "scan.npy", "-o", out, "--threshold", 1000, *flags)
+    assert code == 0, said
+    made = pores_of(out)
+    assert count_of(out) == 4
+    assert any(
+        f"{int(outside.sum()):,} voxels" in note and "have no value" in note
+        for note in made["notes"]
+    )
+    pores = ((scan == 500) & ~outside).sum() / (~outside).sum()
+    assert made["result"]["porosity"] == pytest.approx(pores, rel=1e-6)
+
+
+def test_a_scan_without_any_value_is_refused(tmp_path):
+    np.save(tmp_path / "scan.npy", np.full((4, 9, 9), np.nan, np.float32))
+    code, said = run("pores", tmp_path / "scan.npy", "-o", tmp_path / "result")
+    assert code == 1
+    assert "324 NaN or infinite values" in said
+
+
 def test_a_batch_reads_raw_files_and_folders_of_pictures(tmp_path, scan):
     for name in ("a", "b"):
         scan.tofile(tmp_path / f"{name}.raw")

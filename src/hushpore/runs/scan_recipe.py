@@ -21,6 +21,7 @@ from hushpore.io.parts import binned
 from hushpore.io.points import read_points
 from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
+from hushpore.io.undefined import with_fill_value
 from hushpore.runs.sample_crop import crop_to
 
 if TYPE_CHECKING:
@@ -149,12 +150,13 @@ class ScanRecipe:
         if self.crop or self.bin or self.flatten:
             # arranged first, so that no more than the part is read
             (volume,) = result_of(into_memory([self.describe()], empty=empty))
-            return volume
+            return with_fill_value(volume)
         if self.shape:
             (volume,) = result_of(into_memory([self._raw()], empty=empty))
-            return self.arrange(volume)
+            return self.arrange(with_fill_value(volume))
         series = self.series or None
-        return self.arrange(read(self.path, series=series, empty=empty, trust=self.trust))
+        volume = read(self.path, series=series, empty=empty, trust=self.trust)
+        return self.arrange(with_fill_value(volume))
 
     def describe(self) -> Volume:
         """Return the scan as a lazy volume; raises as `read` does."""

@@ -33,6 +33,7 @@ from hushpore.io.loading import into_memory, split_notes
 from hushpore.io.raw_names import layout_by_name
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
+from hushpore.io.undefined import with_fill_value
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     LayerData,
@@ -324,6 +325,8 @@ def _layer(volume: Volume) -> LayerData:
         return of_result
     if volume.holds_labels:
         return _with_source(layer_data(volume, "labels"), _source_of(volume))
+    if made_as_image(volume) is None:
+        volume = with_fill_value(volume)
     chosen = {k: volume.metadata[k] for k in ("contrast_limits",) if k in volume.metadata}
     provenance, source = made_as_image(volume) or (None, _source_of(volume))
     return _with_source(layer_data(volume, provenance=provenance, **chosen), source)
