@@ -316,11 +316,14 @@ class PoreView(QObject):
         """Return the label of the visible pore at a position of the canvas; 0 if there is none."""
         layer = self.layer
         if len(dims_displayed) < 3:
-            label = layer.get_value(position, world=True)
-            if layer.multiscale and label is not None:
-                # (level, label)
-                _, label = label
-            return int(label) if label in self.labels[self.shown] else 0
+            # from the data: get_value still has the last slice while napari loads asynchronously
+            labels = layer.data[0] if layer.multiscale else layer.data
+            place = np.round(layer.world_to_data(position)).astype(int)
+            if (place < 0).any() or (place >= labels.shape).any():
+                return 0
+            # read as a box: lazy arrays cannot be indexed by points
+            label = np.asarray(labels[tuple(slice(at, at + 1) for at in place)]).item()
+            return label if label in self.labels[self.shown] else 0
         start, end = layer.get_ray_intersections(position, direction, dims_displayed)
         if start is None or end is None:
             return 0
