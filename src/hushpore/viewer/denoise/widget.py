@@ -25,6 +25,7 @@ from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
 from hushpore.jobs import JOBS
 from hushpore.viewer.denoise.noise_panel import NoisePanel, RingPreview
+from hushpore.viewer.denoise.swipe import NAME, Swipe
 from hushpore.viewer.forms.rich_label import link, plain_label
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
@@ -62,6 +63,9 @@ _APPLY, _RESUME = "apply", "resume"
 #: Link that saves the trained model.
 _SAVE_MODEL = "save model"
 
+#: Link that shows or removes the swipe between scan and denoised scan.
+_SWIPE = "swipe"
+
 #: Links in the line about the noise, and their texts.
 _CORRECT_RINGS, _LINKED = "correct rings", "correct them here"
 _SEGMENT = "Skip to Pores"
@@ -81,6 +85,7 @@ class DenoiseWidget(JobWidget):
         # training of the last run while it can be resumed
         self._kept: Training | None = None
         self._again: DenoiseSettings | None = None
+        self._swipe: Swipe | None = None
         super().__init__(napari_viewer)
         self.noise = NoisePanel(napari_viewer)
         upper = self._upper.column
@@ -208,9 +213,23 @@ class DenoiseWidget(JobWidget):
         return settings
 
     def result_links(self, result: Any) -> list[str]:
-        """Offer to save the trained model, unless a saved one was only applied."""
+        """Offer the swipe, and to save the trained model unless a saved one was only applied."""
         is_new = getattr(result, "model", None) and not result.provenance["settings"]["model"]
-        return [link(_SAVE_MODEL, "Save model …")] if is_new else []
+        model = [link(_SAVE_MODEL, "Save model …")] if is_new else []
+        return [link(_SWIPE, NAME), *model]
+
+    def _show_or_hide_swipe(self) -> None:
+        """Show the swipe over the last result, or remove it."""
+        if self._swipe is not None and self._swipe.is_shown:
+            self._swipe.close()
+            return
+        message, after = self._messages.message, self._made[:1]
+        before = None if message is None else layer_with(self._viewer, message.layer)
+        if before is None or not after or after[0] not in self._viewer.layers:
+            show_warning("The swipe needs the scan and the denoised scan, but one was removed.")
+            return
+        self._swipe = Swipe(self._viewer, before, after[0])
+        show_info("Drag the yellow line. Left of it is the scan, right of it the denoised scan.")
 
     def _ask_and_save_model(self) -> None:
         name = f"{self.layer.value.name} model.safetensors"
@@ -266,6 +285,8 @@ class DenoiseWidget(JobWidget):
     def _follow(self, target: str) -> None:
         if target == _CORRECT_RINGS:
             self.form.update({"correct_rings": True})
+        elif target == _SWIPE:
+            self._show_or_hide_swipe()
         elif target == _SAVE_MODEL:
             self._ask_and_save_model()
         elif target in (_APPLY, _RESUME):

@@ -70,7 +70,7 @@ class Previews:
             layer = self._made.pop(preview.name, None) or self._layer_of(preview)
             self._refine(layer, preview)
             self._layers[preview.name] = layer
-            _add_unselected(self._viewer, layer)
+            add_unselected(self._viewer, layer)
             if 0 < self._slices_away(layer) <= 1:
                 self._go_to(layer)
 
@@ -188,7 +188,7 @@ def _slice_of(layer: Any) -> str:
     return f", slice {index[-1]}" if index else ""
 
 
-def _add_unselected(viewer: Any, layer: Any) -> None:
+def add_unselected(viewer: Any, layer: Any) -> None:
     """Add a layer without changing the selection of the user."""
     selected = set(viewer.layers.selection)
     viewer.add_layer(layer)
@@ -289,7 +289,7 @@ class SlicePreview(QObject):
         image = found.reshape((1,) * len(index) + found.shape)
         if self.layer is None:
             self.layer = self._layer_of(target, index, image.copy())
-            _add_unselected(self._viewer, self.layer)
+            add_unselected(self._viewer, self.layer)
             return
         # copied in place, because napari would recompile its shader for a new array
         np.copyto(self.layer.data, image)
