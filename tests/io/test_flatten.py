@@ -70,6 +70,21 @@ def test_porosity_of_a_phantom_with_drift(phantom, name, kind):
     assert left[solid].std() / CONTRAST < 0.25 * drift[solid].std()
 
 
+def test_moderate_noise_leaves_the_porosity(phantom):
+    _, image, noise = phantom
+    scan = Volume(GREY + CONTRAST * (image * (1 + DRIFTS["bowl with a steep rim"]) + 0.1 * noise))
+    without = porosity(GREY + CONTRAST * (image + 0.1 * noise))
+    assert abs(porosity(flattened(scan).data) - without) < 0.1
+
+
+def test_strong_noise_hides_a_drift_and_the_values_stay(phantom):
+    _, image, noise = phantom
+    scan = Volume(GREY + CONTRAST * (image + DRIFTS["bowl with a steep rim"] + 0.25 * noise))
+    flat = flattened(scan)
+    assert flat.data is scan.data
+    assert "no clear drift" in flat.notes[-1]
+
+
 @pytest.mark.parametrize("kind", ["multiplied", "added"])
 def test_a_drift_as_large_as_half_of_the_contrast(phantom, kind):
     _, image, noise = phantom

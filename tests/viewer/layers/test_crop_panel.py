@@ -7,9 +7,11 @@ from qtpy.QtCore import Qt
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.events import Note, Remedy
 from hushpore.io.results import write_image
 from hushpore.runs.scan_recipe import ScanRecipe
-from hushpore.viewer.forms.rich_label import CROP, ResultMessage, advice_linked
+from hushpore.viewer.forms import rich_label
+from hushpore.viewer.forms.rich_label import CROP, FLATTEN, RemarkList, ResultMessage, advice_linked
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, volume_of
 from hushpore.viewer.layers.crop_layers import Part, crop_job
 from hushpore.viewer.layers.crop_panel import BOX, CropWidget
@@ -149,6 +151,21 @@ def test_messages_that_advise_to_crop_open_the_widget(qtbot, viewer):
     assert f'href="{CROP}"' in label.html
     assert "crop or bin the volume</a>" in label.html
     assert CROP not in advice_linked("The cropped scan.")
+
+
+def test_the_note_on_drift_offers_to_flatten_and_a_local_threshold(qtbot, viewer, monkeypatch):
+    opened, chosen = [], []
+    monkeypatch.setattr(rich_label, "open_beside", lambda _, __, name: opened.append(name))
+    remarks = RemarkList(viewer)
+    qtbot.addWidget(remarks)
+    remarks.remedy_chosen.connect(chosen.append)
+    remedy = Remedy("Use a local threshold", {"threshold": "sauvola"})
+    remarks.show_remarks([Note("Flatten the scan, or use a local threshold.", True, remedy=remedy)])
+    assert f'href="{FLATTEN}"' in remarks.text()
+    remarks._first.linkActivated.emit(FLATTEN)
+    assert (opened, chosen) == ([FLATTEN], [])
+    remarks._first.linkActivated.emit("remedy 0")
+    assert (opened, chosen) == ([FLATTEN], [remedy])
 
 
 def test_without_a_scan_nothing_can_be_cropped(qtbot):

@@ -32,14 +32,16 @@ COPY = "copy"
 #: Link that chooses a remedy; followed by the number of its remark.
 _REMEDY = "remedy "
 
-#: Name of the widget that crops and bins, and the link that opens it.
-CROP = "Crop and bin"
+#: Names of the widgets that crop and bin, or flatten, and the links that open them.
+CROP, FLATTEN = "Crop and bin", "Flatten"
 
 #: Advice to crop or bin, which becomes a link to that widget.
 _ADVICE = re.compile(
     r"\b[Cc]rop(?:(?: it| the (?:scan|volume)),?)?(?: or bin(?: it| the (?:scan|volume))?)?"
     r"(?: to the sample)?(?=[,.: ])"
 )
+
+_FLATTEN_ADVICE = "Flatten the scan"
 
 #: Addresses in notes, for example of dask's dashboard.
 _ADDRESS = re.compile(r"https?://[^\s<]+")
@@ -62,7 +64,7 @@ class RichLabel(QLabel):
         )
         self._viewer = viewer
         self._html = ""
-        self.linkActivated.connect(self._open_crop)
+        self.linkActivated.connect(self._open_widget)
         viewer.events.theme.connect(self._paint)
 
     def say(self, text: str) -> None:
@@ -76,9 +78,9 @@ class RichLabel(QLabel):
         """The text as HTML, before the colours are inserted."""
         return self._html
 
-    def _open_crop(self, target: str) -> None:
-        if target == CROP:
-            open_beside(self, self._viewer, CROP)
+    def _open_widget(self, target: str) -> None:
+        if target in (CROP, FLATTEN):
+            open_beside(self, self._viewer, target)
 
     def _paint(self, event: Any = None) -> None:
         theme = get_theme(self._viewer.theme)
@@ -106,11 +108,12 @@ def link(target: str, text: str) -> str:
 
 
 def advice_linked(text: str) -> str:
-    """Return a text, as HTML, in which advice to crop or bin is a link.
+    """Return a text, as HTML, in which advice to crop, bin or flatten is a link.
 
     >>> CROP in advice_linked("Close other programs, or crop or bin the volume.")
     True
     """
+    text = text.replace(_FLATTEN_ADVICE, link(FLATTEN, _FLATTEN_ADVICE))
     return _ADVICE.sub(lambda found: link(CROP, found[0]), text)
 
 
@@ -209,5 +212,5 @@ class RemarkList(QWidget):
     def _follow(self, target: str) -> None:
         if target.startswith(_REMEDY):
             self.remedy_chosen.emit(self.remarks[int(target.removeprefix(_REMEDY))].remedy)
-        elif target != CROP:
+        elif target not in (CROP, FLATTEN):
             QDesktopServices.openUrl(QUrl(target))
