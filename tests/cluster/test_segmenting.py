@@ -528,6 +528,33 @@ def test_a_copy_of_a_scan_is_read_however_little_it_takes_on_disk(
     assert_same(written.folder, hushpore.segment_pores(Volume(values)))
 
 
+@pytest.mark.parametrize("kind", ["hdf5", "nrrd", "skyscan"])
+def test_scans_of_lab_formats_are_segmented_as_on_one_machine(
+    kind: str, scan: np.ndarray, client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / {"hdf5": "scan.h5", "nrrd": "scan.nrrd", "skyscan": "core"}[kind]
+    if kind == "hdf5":
+        with pytest.importorskip("h5py").File(path, "w") as file:
+            file.create_dataset("volume", data=scan, chunks=(4, 36, 40), compression="gzip")
+    elif kind == "nrrd":
+        header = {"spacings": [1.2, 1.0, 1.5], "space units": ["um"] * 3, "space dimension": 3}
+        pytest.importorskip("nrrd").write(str(path), scan, header, index_order="C")
+    else:
+        image = pytest.importorskip("PIL.Image")
+        path.mkdir()
+        for number, plane in enumerate(scan):
+            image.fromarray(plane).save(path / f"core__rec{number:08d}.bmp")
+        (path / "core__rec.log").write_text(
+            "[System]\nScanner=SkyScan1172\n[Reconstruction]\nPixel Size (um)=2.5\n"
+        )
+    written = result_of(segment_pores(path, tmp_path / "result", PoreSettings(), where=client))
+    alone = hushpore.read(path)
+    np.testing.assert_array_equal(alone.data, scan)
+    expected = {"hdf5": ((1, 1, 1), "pixel"), "skyscan": ((2.5, 2.5, 2.5), "um")}
+    assert (alone.spacing, alone.unit) == expected.get(kind, ((1.5, 1.0, 1.2), "um"))
+    assert_same(written.folder, hushpore.segment_pores(alone))
+
+
 def test_a_voxel_size_that_was_given_counts_and_not_that_of_the_file(
     path: Path, client: Client
 ) -> None:
