@@ -143,7 +143,7 @@ class FakeJob:
 
     def __init__(self, kind):
         self.settings, self.backend, self.on_gpu = kind.settings, kind.backend, kind.on_gpu
-        self.purpose, self.cluster = kind.purpose, kind.cluster
+        self.cpu_only, self.purpose, self.cluster = kind.cpu_only, kind.purpose, kind.cluster
         self.ends_early_in, self.gives = kind.ends_early_in, kind.gives
         self.gate = threading.Event()
         self.closed = threading.Event()

@@ -68,6 +68,9 @@ class ExtraFile:
         return "--" + self.name.replace("_", "-")
 
 
+_NO_GPU = "this job uses no GPU"
+
+
 @dataclass(frozen=True)
 class JobDescription:
     """An entry of the registry of jobs, with everything that front ends need."""
@@ -78,6 +81,7 @@ class JobDescription:
     generator: str
     # whether ``"auto"`` uses a GPU; else a GPU is used on request only
     on_gpu: bool = True
+    cpu_only: bool = False  # whether it never uses a GPU
     on_apple: bool = False  # whether it can run on Apple's GPU
     # ``"module:function"`` that returns why a volume of a shape should not use the GPU; for jobs
     # that benchmark GPU and CPU at ``"auto"`` if CuPy is installed
@@ -123,7 +127,7 @@ class JobDescription:
         if device == "auto" and not self.on_gpu and preferred("device").value == "auto":
             # looking for a GPU imports PyTorch, which takes seconds
             if not self.gpu_problem:
-                return Backend(reason="choose CUDA to use the GPU")
+                return Backend(reason=_NO_GPU if self.cpu_only else "choose CUDA to use the GPU")
             if find_spec("cupy") is None:
                 return Backend(reason="GPU needs CuPy: not installed")
             problem = "" if shape is None else load(self.gpu_problem)(shape)
@@ -132,8 +136,10 @@ class JobDescription:
             found = choose_backend(device)
             return dataclasses.replace(found, on_trial=found.is_cuda)
         found = choose_backend(device)
-        if found.is_apple and not self.on_apple:
-            return Backend(reason="Apple's GPU is used for denoising only")
+        if self.cpu_only:
+            found = Backend(reason=_NO_GPU)
+        elif found.is_apple and not self.on_apple:
+            found = Backend(reason="Apple's GPU is used for denoising only")
         return found
 
     @property
@@ -210,6 +216,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.pores.labelled.settings:MeasureSettings",
         "hushpore.pores.labelled.job:measure_labels",
         on_gpu=False,
+        cpu_only=True,
         purpose="Measures the pores in labels of another program, without a watershed.",
         short_help="Measure labels made by another program.",
         help="Measure the labels, the mask or the probability map in PATH, made by another "
@@ -223,6 +230,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.pores.phases.settings:PhaseSettings",
         "hushpore.pores.phases.job:measure_phases",
         on_gpu=False,
+        cpu_only=True,
         purpose="Separates up to eight materials by grey value, or uses labels, and measures them "
         "and their contacts.",
         short_help="Separate and measure up to eight phases.",

@@ -49,6 +49,20 @@ def test_every_gpu_can_be_chosen(qtbot, two_gpus):
     assert choice.line.text().startswith("CPU, ")
 
 
+@pytest.mark.parametrize("job", ["measure", "phases"])
+def test_a_job_of_the_cpu_offers_no_gpu(qtbot, two_gpus, job):
+    choice = make(qtbot, JOBS[job])
+    assert entries(choice) == ["Auto", "CPU"]
+    assert choice.line.text() == f"{Backend().name} (this job uses no GPU)"
+    assert choice.resolved() == "cpu"
+
+
+@pytest.mark.parametrize("job", ["measure", "phases"])
+def test_a_job_of_the_cpu_runs_there_whatever_is_asked_for(monkeypatch, job):
+    monkeypatch.setattr(jobs, "choose_backend", Backend)
+    assert JOBS[job].backend("cuda:0").device == "cpu"
+
+
 def test_a_broken_pytorch_leaves_the_cpu(qtbot, monkeypatch):
     def choose(device):
         raise ImportError("libtorch is missing")

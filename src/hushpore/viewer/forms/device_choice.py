@@ -170,7 +170,8 @@ class DeviceChoice(_ExplainedBox):
         chosen, self._devices = self.value(), devices
         while self._box.count() > self._listed:
             self._box.removeItem(self._listed)
-        for backend in devices.cuda:
+        is_cpu_only = self._kind is not None and self._kind.cpu_only
+        for backend in () if is_cpu_only else devices.cuda:
             self._box.addItem(f"{backend.device.upper()} {backend.name}", backend.device)
         if devices.apple is not None and (self._kind is None or self._kind.on_apple):
             self._box.addItem(devices.apple.name, devices.apple.device)
