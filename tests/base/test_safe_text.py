@@ -94,3 +94,4 @@ def test_what_is_no_table_is_told_before_it_is_taken_apart(tmp_path, content, wo
 
 def test_a_figure_holds_what_can_be_drawn():
     assert in_figure("a\x1b$b") == r"a\x1b\$b"
+    assert in_figure("54.4\xa0%") == "54.4\xa0%"

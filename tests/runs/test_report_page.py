@@ -9,8 +9,9 @@ import pytest
 
 import hushpore
 from hushpore import Volume
-from hushpore.base.events import result_text
+from hushpore.base.events import Note, result_text
 from hushpore.base.provenance import fingerprint
+from hushpore.runs.form_section import form_section
 from hushpore.runs.report_page import pore_page
 from hushpore.runs.result_folder import write_result
 
@@ -125,3 +126,19 @@ def test_the_fingerprint_of_a_scan_that_a_cluster_has_read_in_blocks_is_told(fou
     parser = Balanced()
     parser.feed(page_of(found))
     assert given["blake2b_of_blocks"] in parser.words
+
+
+def test_the_form_of_a_field_has_symbols_with_subscripts(found: Pores) -> None:
+    page = "".join(form_section("rock", found.form("rock")))
+    assert "<td class=whole>φ</td>" in page
+    assert "<td class=whole>d<sub>c,x</sub></td>" in page
+
+
+def test_remarks_name_flags_and_the_date_is_readable(found: Pores) -> None:
+    provenance = found.provenance
+    date = "2026-11-27T23:59:50+02:00"
+    remarks = [Note("Give a sample mask (sample_mask).", warning=True).to_dict()]
+    found.provenance.update({**provenance, "date": date, "remarks": remarks})
+    page = page_of(found)
+    assert "Give a sample mask (--sample-mask)." in page
+    assert "2026-11-27 21:59 UTC" in page

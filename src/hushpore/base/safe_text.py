@@ -23,7 +23,8 @@ LONGEST_RECORD = 2**26
 #: Largest length of the first line of a table, in bytes.
 LONGEST_LINE = 2**20
 
-_KEPT = "\n\t"
+# a no-break space, as between a number and its unit, is not printable in the sense of Python
+_KEPT = "\n\t\xa0"
 # characters that begin a formula in a spreadsheet
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from typing import TYPE_CHECKING
 
 from hushpore.base.formatting import readable_number, readable_unit
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pandas as pd
+
+
+# names of Greek letters as whole words, and subscripts of one letter: tau_g,z; d_50
+_GREEK = {
+    "alpha": "α", "eps": "ε", "phi": "φ", "psi": "ψ", "Psi": "Ψ", "rho": "ρ", "sigma": "σ",
+    "tau": "τ",
+}  # fmt: skip
+_GREEK_NAME = re.compile(rf"(?<![A-Za-z_])({'|'.join(_GREEK)})(?![A-Za-z])")
+_SUBSCRIPT = re.compile(r"(?<![^\W_])([^\W\d_])_(\w+(?:,\w)?)")
+
+# columns that are not wrapped
+_ON_ONE_LINE = ("Symbol", "Value", "Unit")
 
 
 def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
@@ -68,8 +81,24 @@ def _unit(unit: str) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = list(heads)
+    kinds = [" class=whole" if head in _ON_ONE_LINE else "" for head in heads]
+
     def line(cells: Iterable[str], tag: str) -> str:
-        return "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells)
+        return "".join(
+            f"<{tag}{kind}>{typeset(str(cell))}</{tag}>"
+            for cell, kind in zip(cells, kinds, strict=True)
+        )
 
     body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
     return f"<table><tr>{line(heads, 'th')}</tr>{body}</table>"
+
+
+def typeset(text: str) -> str:
+    """Return a text as HTML with the symbols of the forms in Greek letters and subscripts.
+
+    >>> typeset("rho/rho_s"), typeset("tau_g,z"), typeset("N(d>=0.1)"), typeset("drainage.csv")
+    ('ρ/ρ<sub>s</sub>', 'τ<sub>g,z</sub>', 'N(d≥0.1)', 'drainage.csv')
+    """
+    greek = _GREEK_NAME.sub(lambda found: _GREEK[found[1]], text.replace(">=", "≥"))
+    return _SUBSCRIPT.sub(r"\1<sub>\2</sub>", html.escape(greek))

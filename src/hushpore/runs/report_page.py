@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +67,7 @@ th, td { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid #e4e7eb; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 tr.changed td { font-weight: 600; } td { overflow-wrap: anywhere; }
+td.whole { overflow-wrap: normal; white-space: nowrap; } sub { line-height: 0; }
 ul.remarks { padding-left: 1.2rem; }
 @media print { body { margin: 0; max-width: none; font-size: 10.5pt; }
   table, img, svg { break-inside: avoid; } h2 { break-after: avoid; } }
@@ -180,7 +182,9 @@ def _page(
 ) -> str:
     """Return the page of any result, with what is its own between notes and settings."""
     made = provenance["jobs"][-1]
-    remarks = [Note.of_dict(remark).with_flags for remark in provenance["remarks"]]
+    as_flags = JOBS[made["job"]].settings.as_flags
+    remarks = [as_flags(Note.of_dict(remark).with_flags) for remark in provenance["remarks"]]
+    date = f"{datetime.fromisoformat(made['date']).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     # a scan that changed during the run bears on all that follows
     of_all = [
         *provenance.get("notes", []),
@@ -192,7 +196,7 @@ def _page(
         f"<h1>{_text(name)}</h1>",
         f'<p class="headline">{_text(provenance["headline"])}</p>',
         _list(remarks),
-        f'<p class="faint">{_text(made["date"])} · hushpore {_text(made["hushpore"])}</p>',
+        f'<p class="faint">{date} · hushpore {_text(made["hushpore"])}</p>',
         *pictures,
     ]
     if notes:

@@ -72,7 +72,7 @@ ELECTRODE = Form(
         *(
             Entry(
                 f"alpha_{axis}", f"Bruggeman exponent along {axis}", partial(_bruggeman, place),
-                "With which tau = porosity**-alpha; 0.5 of equal balls.",
+                "Alpha in tau = porosity^-alpha; 0.5 for equal balls.",
             )
             for place, axis in enumerate("zyx")
         ),
