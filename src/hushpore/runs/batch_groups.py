@@ -103,6 +103,30 @@ def group_table(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "scans", *columns, "unit"])
 
 
+def scan_figures(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the numbers of each scan of a batch in one unit, for a list of scans.
+
+    Parameters
+    ----------
+    summary : pandas.DataFrame
+        The table of a batch.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per scan with a result, indexed by its name. Columns: porosity in %, number of pores
+        and median diameter (D50), or the share of each phase in %; the titles name the units.
+    """
+    values = _figures(summary.assign(group=""))
+    unit = readable_unit(_unit(summary))
+    short = {"porosity": "Porosity (%)", "count": "Pores", "median_diameter": f"D50 ({unit})"}
+    titles = {name: short.get(name, f"{name} (%)") for name in _told(summary)}
+    for name, total in _told(summary).items():
+        values[name] *= 100 if total is None or total.is_share else 1
+    values.index = summary.loc[values.index, "name"]
+    return values[list(titles)].rename(columns=titles)
+
+
 def note_on_units(summary: pd.DataFrame) -> str:
     """Say of which scans lengths cannot be compared by groups; empty where all can be."""
     if not any(total is not None and total.unit_power for total in _told(summary).values()):

@@ -20,6 +20,7 @@ from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
 from hushpore.runs.batch import Batch
+from hushpore.runs.batch_groups import scan_figures
 from hushpore.runs.batch_workers import State
 from hushpore.viewer.batch.widget import BatchWidget
 from hushpore.viewer.forms import device_choice
@@ -101,6 +102,7 @@ def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbo
     assert column(widget, 1) == ["failed", "done", "done"]
     assert "its content is not TIFF" in column(widget, 2)[0]
     assert "1 pore" in column(widget, 2)[1]
+    assert column(widget, 4) == ["", "1", "1"]
     assert "2 of 3 scans have a result, 1 failed" in widget._result.text()
     assert pd.read_csv(tmp_path / "out" / "summary.csv")["count"].tolist()[1:] == [1, 1]
     assert widget._files.isEnabled()
@@ -108,6 +110,45 @@ def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbo
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert column(widget, 1) == ["failed", "skipped", "skipped"]
+
+
+def test_the_numbers_of_results_stand_in_columns_and_sort_as_numbers(widget, tmp_path, qtbot):
+    names = ["nine", "ten", "failed", "hundred"]
+    widget.add(str(tmp_path / f"{name}.tif") for name in names)
+    table = pd.DataFrame(
+        {
+            "name": names,
+            "porosity": [0.09, 0.1, np.nan, 0.5],
+            "count": [9, 1000, np.nan, 100],
+            "median_diameter": [5.0, 0.04, np.nan, 6.0],
+            "unit": ["um", "mm", None, "um"],
+        }
+    )
+    tree = widget.scans.native
+    tree.show_figures(scan_figures(table))
+    titles = [tree.headerItem().text(number) for number in range(6)]
+    assert titles == ["Scan", "State", "Result", "Porosity (%)", "Pores", "D50 (µm)"]
+    assert column(widget, 3) == ["9", "10", "", "50"]
+    assert column(widget, 4) == ["9", "1,000", "", "100"]
+    assert column(widget, 5) == ["5", "40", "", "6"]
+    assert tree.header().visualIndex(2) == 5
+    for number, expected in {
+        4: ["failed", "nine", "hundred", "ten"],
+        5: ["failed", "nine", "hundred", "ten"],
+        3: ["failed", "nine", "ten", "hundred"],
+    }.items():
+        tree.header().sectionClicked.emit(number)
+        assert column(widget, 0) == expected
+    tree.header().sectionClicked.emit(3)
+    assert column(widget, 0) == ["hundred", "ten", "nine", "failed"]
+    # the paths follow their rows
+    assert widget.scans.value[0].endswith("hundred.tif")
+    # a scan added later has no number yet
+    widget.add([str(tmp_path / "later.tif")])
+    tree.header().sectionClicked.emit(4)
+    assert column(widget, 0)[-1] == "ten"
+    tree.clear_figures()
+    assert tree.columnCount() == 3
 
 
 def test_scans_that_may_fill_the_memory_are_read_only_where_they_are_trusted(

@@ -1,7 +1,8 @@
-"""The list of scans of a batch, with name, state and result."""
+"""The list of scans of a batch, with name, state, result and the numbers of the result."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +10,23 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem
 
+from hushpore.base.formatting import readable_number
 from hushpore.io.input_limits import CONSENT
 from hushpore.runs.batch_workers import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import pandas as pd
+
     from hushpore.runs.batch_workers import State
 
-#: The columns.
+#: The first columns; the numbers of the results follow, and are shown before the result.
 NAME, STATE, RESULT = range(3)
 
 #: Text of the check box that allows extremely compressed files, and the advice to tick it.
 ALLOW_COMPRESSED = "Allow extremely compressed files"
+_TITLES = ("Scan", "State", "Result")
 _ALLOW = f"If you trust its source, tick '{ALLOW_COMPRESSED}'."
 
 
@@ -36,11 +41,16 @@ class ScanList(QTreeWidget):
     def __init__(self) -> None:
         super().__init__()
         self.is_fixed = False
-        self.setHeaderLabels(["Scan", "State", "Result"])
+        self.setHeaderLabels(_TITLES)
         self.setRootIsDecorated(False)
         self.setSelectionMode(QTreeWidget.SelectionMode.ExtendedSelection)
         self.header().setSectionResizeMode(STATE, QHeaderView.ResizeMode.ResizeToContents)
-        self.setToolTip("Double-click a finished scan to open it with its result.")
+        self.header().setSectionsClickable(True)
+        self.header().sectionClicked.connect(self._sort)
+        self._sorted_by, self._is_ascending = -1, True
+        self.setToolTip(
+            "Double-click a finished scan to open it with its result. Click a title to sort."
+        )
         self.setAccessibleName("Scans")
         self.itemDoubleClicked.connect(self._want)
 
@@ -64,7 +74,7 @@ class ScanList(QTreeWidget):
         for path in (str(Path(each).resolve()) for each in paths):
             if path not in known:
                 known.add(path)
-                item = QTreeWidgetItem([Path(path).name, "", ""])
+                item = _Row([Path(path).name, "", ""])
                 item.setData(NAME, Qt.ItemDataRole.UserRole, path)
                 item.setToolTip(NAME, path)
                 self.addTopLevelItem(item)
@@ -88,6 +98,39 @@ class ScanList(QTreeWidget):
                 item.setText(RESULT, message)
                 item.setToolTip(RESULT, message)
 
+    def show_figures(self, figures: pd.DataFrame) -> None:
+        """Show the numbers of results in columns; see `hushpore.runs.batch_groups.scan_figures`."""
+        self.setColumnCount(len(_TITLES) + figures.shape[1])
+        self.setHeaderLabels([*_TITLES, *map(str, figures)])
+        for row in range(self.topLevelItemCount()):
+            item = self.topLevelItem(row)
+            name = item.text(NAME)
+            values = figures.loc[name] if name in figures.index else [float("nan")] * len(figures.T)
+            for column, value in enumerate(values, len(_TITLES)):
+                is_count = figures.columns[column - len(_TITLES)] == "Pores"
+                text = f"{value:,.0f}" if is_count else readable_number(value)
+                item.setText(column, "" if math.isnan(value) else text)
+                item.setData(column, Qt.ItemDataRole.UserRole, float(value))
+                item.setTextAlignment(column, Qt.AlignmentFlag.AlignRight)
+        # the headline of a result is long
+        header = self.header()
+        header.moveSection(header.visualIndex(RESULT), header.count() - 1)
+        for column in range(len(_TITLES), header.count()):
+            self.resizeColumnToContents(column)
+
+    def clear_figures(self) -> None:
+        """Remove the numbers of an earlier batch."""
+        self.setColumnCount(len(_TITLES))
+
+    def _sort(self, column: int) -> None:
+        """Sort by a column; a second click reverses the order."""
+        self._is_ascending = column != self._sorted_by or not self._is_ascending
+        self._sorted_by = column
+        order = Qt.SortOrder.AscendingOrder if self._is_ascending else Qt.SortOrder.DescendingOrder
+        self.header().setSortIndicatorShown(True)
+        self.header().setSortIndicator(column, order)
+        self.sortItems(column, order)
+
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
         """Remove scans with Delete, and open one with Enter."""
         if event.matches(QKeySequence.StandardKey.Delete) and not self.is_fixed:
@@ -105,3 +148,18 @@ class ScanList(QTreeWidget):
         for row, name in enumerate(names_of([Path(path) for path in self.value()])):
             self.topLevelItem(row).setText(NAME, name)
         self.changed.emit()
+
+
+class _Row(QTreeWidgetItem):
+    """A scan, sorted by the numbers of a column, or else by its text."""
+
+    def __lt__(self, other: QTreeWidgetItem) -> bool:
+        column = self.treeWidget().sortColumn()
+        if column < len(_TITLES):
+            return bool(self.text(column).casefold() < other.text(column).casefold())
+        ours, theirs = (each.data(column, Qt.ItemDataRole.UserRole) for each in (self, other))
+        # scans without a number come first
+        first, second = (
+            -math.inf if value is None or math.isnan(value) else value for value in (ours, theirs)
+        )
+        return bool(first < second)

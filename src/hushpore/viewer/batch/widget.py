@@ -26,7 +26,13 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.settings import Settings, option
 from hushpore.jobs import JOBS
 from hushpore.runs.batch import TABLE, run_batch
-from hushpore.runs.batch_groups import draw_groups, group_table, has_figures, note_on_units
+from hushpore.runs.batch_groups import (
+    draw_groups,
+    group_table,
+    has_figures,
+    note_on_units,
+    scan_figures,
+)
 from hushpore.runs.batch_workers import State
 from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import load_preset, remember, remembered
@@ -262,6 +268,8 @@ class BatchWidget(WorkerContainer):
         table = link((batch.folder / TABLE).as_uri(), TABLE)
         grouped = _grouped(batch)
         has_plot = has_figures(grouped)
+        if has_plot:
+            self.scans.native.show_figures(scan_figures(batch.table))
         note = html.escape(note_on_units(grouped)) if has_plot else ""
         units = f"<br>{sign(False)} {note}" if note else ""
         self._result.say(f"{failed}{html.escape(batch.summary)}. Table: {table}{units}")
@@ -403,6 +411,7 @@ class BatchWidget(WorkerContainer):
 
     def _show_running(self) -> None:
         self._show_plot.hide()
+        self.scans.native.clear_figures()
         self._buttons.show_running()
         self._result.say("")
         self._bar.setValue(0)
