@@ -31,6 +31,21 @@ def test_values_spacing_and_unit_are_those_that_nibabel_wrote(tmp_path, ramp, na
     assert volume.spacing == (2, 0.7, 0.5)
 
 
+@pytest.mark.needs("SimpleITK")
+def test_simpleitk_and_hushpore_read_the_same(tmp_path, ramp):
+    import SimpleITK
+
+    image = SimpleITK.GetImageFromArray(ramp)
+    image.SetSpacing((0.5, 0.75, 2.0))
+    SimpleITK.WriteImage(image, str(tmp_path / "itk.nii.gz"))
+    by_nibabel = written(tmp_path / "nibabel.nii", ramp, (2, 0.75, 0.5))
+    for path in (tmp_path / "itk.nii.gz", by_nibabel):
+        volume, other = read(path), SimpleITK.ReadImage(str(path))
+        np.testing.assert_array_equal(volume.data, ramp)
+        np.testing.assert_array_equal(SimpleITK.GetArrayFromImage(other), ramp)
+        assert (volume.spacing, volume.unit) == (other.GetSpacing()[::-1], "mm")
+
+
 def test_slope_and_intercept_are_applied(tmp_path, ramp):
     path = written(tmp_path / "a.nii", ramp)
     content = bytearray(path.read_bytes())

@@ -213,3 +213,31 @@ def test_grains_of_metal_for_which_all_else_is_pore_are_told() -> None:
     assert default.remarks[0].message.startswith("Grains of another material")
     assert default.porosity == pytest.approx(0.12, abs=0.04)
     assert hushpore.segment_pores(image, otsu_classes=3).porosity == pytest.approx(0.12, abs=0.04)
+
+
+def balls_in_a_solid(count: int, noise: float) -> np.ndarray:
+    """A solid of 48 x 64 x 64 voxels with pores of 257 voxels, in a grid."""
+    z, y, x = np.indices((48, 64, 64))
+    pores = np.zeros(z.shape, bool)
+    places = [(a, b, c) for a in (9, 21, 33) for b in (9, 21, 43, 55) for c in (9, 21, 43, 55)]
+    for a, b, c in places[:count]:
+        pores |= (z - a) ** 2 + (y - b) ** 2 + (x - c) ** 2 <= 16
+    image = np.where(pores, 500, 2000) + np.random.default_rng(1).normal(0, noise, pores.shape)
+    return image.clip(0).round().astype(np.uint16)
+
+
+@pytest.mark.parametrize(("count", "noise"), [(1, 60), (1, 100), (5, 180), (20, 100)])
+def test_few_pores_in_a_solid_are_counted(count: int, noise: float) -> None:
+    found = hushpore.segment_pores(balls_in_a_solid(count, noise), minimum_voxels=50)
+    assert len(found.pores) == count
+    assert found.porosity == pytest.approx(count * 257 / (48 * 64 * 64), rel=0.1)
+
+
+def test_one_ball_of_metal_hides_no_pores() -> None:
+    image = balls_in_a_solid(36, 60)
+    z, y, x = np.indices(image.shape)
+    image[(z - 24) ** 2 + (y - 32) ** 2 + (x - 32) ** 2 <= 16] = 30_000
+    found = hushpore.segment_pores(image)
+    assert len(found.pores) == 36
+    assert found.porosity == pytest.approx(36 * 257 / image.size, rel=0.1)
+    assert found.remarks[0].message.startswith("Grains of another material")
