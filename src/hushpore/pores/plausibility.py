@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.pores.void.automatic import Groups
 from hushpore.pores.void.exterior import outside_of_thumbnail
 from hushpore.pores.void.thumbnail import make_thumbnail
@@ -94,7 +95,8 @@ def _loose_share(volume: Volume, threshold: float, bright: bool) -> float:
     """Return the share of the solid, in a cube, outside its largest connected component."""
     from scipy import ndimage
 
-    if volume.n_spatial != 3 or volume.dtype == np.bool_:
+    # the grey values of labels say nothing about solid; another warning is on them
+    if volume.n_spatial != 3 or volume.dtype == np.bool_ or kind_of_values(volume) == "labels":
         return 0.0
     cut = tuple(
         slice(max(0, (n - _EDGE) // 2), max(0, (n - _EDGE) // 2) + _EDGE) for n in volume.shape
