@@ -5,9 +5,8 @@ from __future__ import annotations
 import html
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from napari.layers import Image
 from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
@@ -30,7 +29,7 @@ from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rul
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_label, sign
-from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
+from hushpore.viewer.job_hooks import JobHooks
 from hushpore.viewer.layers.lineage import (
     hide_previous_results,
     identity,
@@ -59,7 +58,7 @@ from hushpore.viewer.running.task import (
     local_task,
 )
 from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
-from hushpore.viewer.running.worker_container import WorkerContainer, is_script
+from hushpore.viewer.running.worker_container import is_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,15 +67,13 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job, Note, Remedy
     from hushpore.base.settings import Settings
-    from hushpore.base.volume import Volume
-    from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
 #: Link targets: use the settings of the previous scan; run the job again; remove its layers.
 KEEP_SETTINGS, RUN_AGAIN, REMOVE_OTHERS = "keep settings", "run again", "remove others"
 
 
-class JobWidget(WorkerContainer):
+class JobWidget(JobHooks):
     """Runs a job on a layer and shows its result as layers.
 
     A magicgui container; the layer, the settings by name and the device are attributes::
@@ -86,22 +83,10 @@ class JobWidget(WorkerContainer):
         widget.run()
         pores = widget.wait()
 
-    A subclass sets the job, and may define the valid input layers and the layers of a result.
-    Class methods may run in the worker's thread and have no access to the widget.
+    A subclass sets the job, and may define what `JobHooks` lists.
 
     `result`: result of the last run; None until it ends and after its layers are removed.
     """
-
-    #: Key of `hushpore.jobs.JOBS`.
-    job: ClassVar[str]
-    #: Name of the widget for the next step, and the text of the link that opens it.
-    next_step: ClassVar[tuple[str, str] | None] = None
-    #: Link texts in the line about the layer, with their targets for `_follow`.
-    fact_links: ClassVar[dict[str, str]] = {}
-    #: Share of the height, and maximum lines, for the buttons and the result below the form.
-    room_for_result: ClassVar[tuple[float, int]] = (0.42, 19)
-    #: Field classes that replace the default ones, by name of the setting.
-    fields: ClassVar[dict[str, type[Field]]] = {}
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(name=self.job)
@@ -134,63 +119,6 @@ class JobWidget(WorkerContainer):
         work = partial(calling, import_libraries, self._description)
         self._importing = JobWorker(work, "hushpore imports")
         start_once_drawn(self.native, self._importing)
-
-    # ---- for subclasses
-
-    @classmethod
-    def accepts(cls, layer: Any) -> bool:
-        """Whether a layer can be the input: any greyscale image."""
-        return isinstance(layer, Image) and not layer.rgb
-
-    @classmethod
-    def prefers(cls, layer: Any) -> bool:
-        """Whether a layer is chosen automatically: a scan, denoised or not.
-
-        Results of this job and measurements of other jobs are not.
-        """
-        made = [job for job, kind in jobs.JOBS.items() if job == cls.job or not kind.gives]
-        return cls.accepts(layer) and not any(is_result(layer, job) for job in made)
-
-    @classmethod
-    def prepare(cls, target: Target) -> Volume:
-        """Return the input volume of the job; runs in the worker's thread."""
-        return target.volume
-
-    @classmethod
-    def result_layers(cls, result: Any, target: Target) -> list[LayerData]:
-        """Return the layers of a result: its volume as an image; runs in the worker's thread."""
-        name = f"{target.volume.name} {jobs.JOBS[cls.job].title.lower()}"
-        words = {"placement": target.placement, "provenance": result.provenance}
-        return [layer_data(result.volume, **words, **{**target.appearance, "name": name})]
-
-    @classmethod
-    def cluster_layers(cls, result: Any, target: Target) -> list[LayerData]:
-        """Return the layers of a result saved by a cluster; runs in the worker's thread."""
-        return cls.result_layers(result, target)
-
-    def facts(self, volume: Volume) -> str:
-        """Return the line about the chosen layer."""
-        return volume.facts
-
-    def settings(self) -> Settings:
-        """Return the settings for a run.
-
-        Raises InputError if a setting is invalid.
-        """
-        return self.form.value
-
-    @property
-    def resumes(self) -> bool:
-        """Whether the run that starts goes on with a cancelled one."""
-        return False
-
-    def result_links(self, result: Any) -> list[str]:
-        """Return further links below a result, as HTML."""
-        return []
-
-    def after_cancel(self) -> str:
-        """Return the links shown after a cancel, as HTML; empty if there are none."""
-        return ""
 
     # ---- running
 
