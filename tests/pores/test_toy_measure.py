@@ -85,11 +85,11 @@ def assert_means(found: Pores) -> None:
 def test_it_is_that_of_scipy_in_memory_and_in_slabs(kind: str, toy_grey: None) -> None:
     # of 14 bytes a voxel, more than the least that can be allowed
     large = scan(kind, (24, 60, 54))
-    whole = hushpore.segment_pores(large, device="cpu")
+    whole = hushpore.segment_pores(large, threshold="otsu", device="cpu")
     assert whole.pores.columns[-1] == "toy_grey"
     assert_means(whole)
     assert_means(whole.remerge(3.0))
-    slabs = hushpore.segment_pores(large, device="cpu", memory_budget=0.001)
+    slabs = hushpore.segment_pores(large, threshold="otsu", device="cpu", memory_budget=0.001)
     assert isinstance(slabs.labels, np.memmap)
     pd.testing.assert_frame_equal(slabs.pores, whole.pores)
 

@@ -256,8 +256,7 @@ class DenoiseSettings(Settings):
     sample_focus: bool = option(
         True,
         "Estimate the noise and the grey scale in the sample, and draw most training patches "
-        "there, if it fills less than half of the image. Switch off to treat all of the image "
-        "alike.",
+        "there, if it fills less than half of the image. Switch off to use the whole image.",
         label="Focus on sample",
         more=True,
     )

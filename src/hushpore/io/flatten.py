@@ -200,7 +200,7 @@ def _how(share: float) -> str:
     if share < 0.25:
         return "multiplied, as by beam hardening"
     if share > 0.75:
-        return "added to solid and pores alike"
+        return "added to solid and pores"
     return f"{100 * share:.0f} % of it added to the pores, too"
 
 

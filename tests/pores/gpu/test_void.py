@@ -69,7 +69,7 @@ def found_by(
     )
     sample = math.prod(volume.shape[1:]) - air
     beside = (np.zeros(13, np.int64) + np.asarray(crossings).astype(np.int64)).tolist()
-    threshold, problem, _ = grey.threshold
+    threshold, problem, *_ = grey.threshold
     return Void(threshold, problem, phase_of, *totals.tolist(), beside, sample.tolist())
 
 

@@ -140,7 +140,10 @@ def _warm_up(gpu: Gpu) -> None:
     grey = np.random.default_rng(0).integers(0, 256, (4, 6, 70))
     ways = [
         (Volume(grey.astype(np.uint16)), PoreSettings(exterior="remove", ball_radius=1)),
-        (Volume(grey.astype(np.float32)), PoreSettings(hysteresis=20.0, connectivity="faces")),
+        (
+            Volume(grey.astype(np.float32)),
+            PoreSettings(threshold="otsu", hysteresis=20.0, connectivity="faces"),
+        ),
     ]
     whole, timer = Slabs(len(grey), len(grey)), StageTimer()
     for volume, settings in ways:

@@ -319,7 +319,7 @@ class CropWidget(QWidget):
         is_empty = min(part.shape) < 1
         nothing = self._is_whole and not part.bin
         self._run.setEnabled(not is_empty and not nothing)
-        tip = "Add the part as a new layer; the scan stays as it is."
+        tip = "Add the part as a new layer. The scan is unchanged."
         if is_empty:
             tip = "The box is smaller than one block. Enlarge it, or bin less."
         elif nothing:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 PURPOSE = (
     "Removes drift and cupping (beam hardening) of the grey value of the solid by a smooth field. "
-    "Grains stay; the scan stays as it is."
+    "Grains stay; the scan is unchanged."
 )
 
 
