@@ -471,7 +471,8 @@ def test_noise_correlated_over_a_long_distance_does_not_switch_to_blind_spots() 
     for z, y, x in rng.integers(2, (14, 62, 62), (30, 3)):
         clean[z : z + 2, y : y + 2, x : x + 2] = 0.0
     lines = np.broadcast_to(rng.standard_normal((64, 64)), clean.shape)
-    noisy = Volume((clean + 1.5 * lines + rng.standard_normal(clean.shape)).astype(np.float32))
+    noise = 0.6 * lines + 0.4 * rng.standard_normal(clean.shape)
+    noisy = Volume((clean + noise).astype(np.float32))
     assert any("longer distance" in doubt for doubt in estimate_noise(noisy).doubts)
     result = hushpore.denoise(noisy, steps=30, **QUICK)
     assert result.provenance["network"]["method"] == "r2r"
