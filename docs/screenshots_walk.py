@@ -214,8 +214,8 @@ def core(walk: Walk, data: Path) -> None:
     walk.picture("core-void-preview")
     walk.run(pores)
     walk.picture("core-pores")
-    first = pores.result.remarks[0].message
-    check(first.startswith("Surrounding air"), "the first remark is on the air")
+    said = [remark.message for remark in pores.result.remarks]
+    check(any(each.startswith("Surrounding air") for each in said), "a remark is on the air")
     truth = phantom.void.sum() / phantom.sample.sum()
     check(near(pores.result.porosity, truth, 0.1), f"porosity of the sample is {truth:.2%}")
     check(near(len(pores.result.pores), phantom.n_pores, 0.1), f"{phantom.n_pores} voids are found")
@@ -263,7 +263,7 @@ def snow(walk: Walk, path: Path) -> None:
     check(denoise.layer.value is layer, "the new scan is chosen")
     wait(lambda: "noise" in denoise._facts.text(), PATIENCE)
     pores = walk.widget("Segment pores")
-    check(not pores._result.isVisible(), "the result of the previous scan is hidden")
+    check("Porosity" not in pores._result.text(), "the result of the previous scan is hidden")
     walk.picture("snow-dropped")
     walk.tab("Denoise")
     click(denoise._buttons.run)

@@ -443,13 +443,13 @@ def words(volume: Volume, model: NoiseModel) -> str:
     sample = volume.data[tuple(slice(None, None, n) for n in step)]
     low, high = np.percentile(sample, (2, 98))
     share = model.deviation / (high - low) if high > low else 1.0
-    of_contrast = f"{readable_percent(share)} of contrast"
+    of_range = f"{readable_percent(share)} of the grey range"
     if count is not None:
         mean = readable_number(float(np.mean(sample)) / count, 2)
-        text = f"noise: Poisson, {mean} counts per voxel on average ({of_contrast}) ✓"
+        text = f"noise: Poisson, {mean} counts per voxel on average ({of_range}) ✓"
     else:
         unit = volume.metadata.get("value_unit", "") or "grey levels"
-        text = f"noise SD {readable_number(model.deviation)} {unit} ({of_contrast}), {kind} ✓"
+        text = f"noise SD {readable_number(model.deviation)} {unit} ({of_range}), {kind} ✓"
     if share < _LOW:
         text += f" · Noise is low; denoising may erase pores of 1 to 3 voxels. {_SEGMENT}"
     return text
