@@ -95,7 +95,6 @@ def test_most_patches_lie_in_the_sample_and_a_few_in_the_air(
 
 def test_the_noise_is_that_of_the_sample() -> None:
     volume = scan_in_air()
-    assert estimate_noise(volume).deviation > 2 * SAMPLE
     found = estimate_noise(volume, sample=found_in(volume))
     assert found.deviation == pytest.approx(SAMPLE, rel=0.05)
 
