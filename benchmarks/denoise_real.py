@@ -27,6 +27,7 @@ from skimage.restoration import denoise_nl_means, denoise_tv_chambolle
 
 import hushpore
 from benchmarks._hard_scans import loaded
+from benchmarks._missing import MissingError
 from benchmarks._scans import AIR, CONTRAST
 from hushpore import Volume
 from hushpore.denoising.recorruption import Recorruption
@@ -235,6 +236,11 @@ def classical(case: Case) -> dict[str, Any]:
         best = min(scores, key=lambda score: score.get("ratio", -score.get("psnr", 0.0)))
         found[name] = {key: round(value, 4) for key, value in best.items()}
     return found
+
+
+def measure() -> dict[str, Any]:
+    """Say how it is run, because its scans are not in the repository."""
+    raise MissingError("give the folder of the scans: python -m benchmarks.denoise_real DATA")
 
 
 def main() -> None:
