@@ -263,20 +263,13 @@ class Note:
 def by_importance(notes: Iterable[Note]) -> tuple[Note, ...]:
     """Return notes without duplicates: warnings first, within each kind those on the result.
 
-    First of all come warnings that another job answers, because no setting of this one does.
-
     >>> slabs, noise = Note("Computed in 4 slabs."), Note("5 pores may be noise.", True, "result")
     >>> [note.message for note in by_importance([slabs, noise])]
     ['5 pores may be noise.', 'Computed in 4 slabs.']
     """
     subjects = get_args(Subject)
     unique = {note.message: note for note in notes}.values()
-
-    def rank(note: Note) -> tuple[bool, int, bool]:
-        has_job = note.remedy is not None and bool(note.remedy.job)
-        return not note.warning, subjects.index(note.subject), not has_job
-
-    return tuple(sorted(unique, key=rank))
+    return tuple(sorted(unique, key=lambda note: (not note.warning, subjects.index(note.subject))))
 
 
 Event: TypeAlias = Progress | Preview | Batch | Metric | Timing | Note
