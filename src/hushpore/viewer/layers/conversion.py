@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pint
 from napari.layers import Image, Labels
+from napari.utils.colormaps import AVAILABLE_COLORMAPS
 from napari.utils.transforms import Affine
 
 from hushpore.base.errors import InputError
@@ -92,6 +93,14 @@ def placement_of(layer: Any) -> Placement:
         np.array(layer.shear, float),
         np.array(layer.affine.affine_matrix, float),
     )
+
+
+def appearance_of(image: Any) -> dict[str, Any]:
+    """Return contrast limits, gamma and colour map of an image, for images shown beside it."""
+    found = {"contrast_limits": tuple(image.contrast_limits), "gamma": image.gamma}
+    if image.colormap.name in AVAILABLE_COLORMAPS:
+        found["colormap"] = image.colormap.name
+    return found
 
 
 def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:

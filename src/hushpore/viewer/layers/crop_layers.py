@@ -14,6 +14,7 @@ from hushpore.io.loading import into_memory
 from hushpore.io.parts import binned, cropped
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
+    appearance_of,
     known_of,
     layer_data,
     placement_of,
@@ -98,11 +99,7 @@ def crop_job(viewer: Any, layer: Any, part: Part) -> Job:
         spacing, unit = known_of(layer)[OF_FILE]
         pairs = zip(spacing, part.factors, strict=True)
         shared[OF_FILE] = (tuple(step * n for step, n in pairs), unit)
-    looks = {
-        "contrast_limits": tuple(layer.contrast_limits),
-        "colormap": layer.colormap.name,
-        "gamma": layer.gamma,
-    }
+    looks = appearance_of(layer)
     lineage = Lineage(scan_of(layer), identity(layer), "crop", _cropped_name(layer, part))
     return _made(found, points, _placed(placement, part), part, shared, looks, lineage)
 

@@ -18,6 +18,7 @@ from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
+    appearance_of,
     known_of,
     layer_data,
     placement_of,
@@ -166,11 +167,8 @@ def _layer(layer: Any, volume: Volume, solid: Solid, ending: str) -> Any:
     else:
         volume = dataclasses.replace(volume, source="")
     name = f"{layer.name}{ending}"
-    data, keywords, kind = layer_data(
-        volume, placement=placement_of(layer), name=name,
-        contrast_limits=tuple(layer.contrast_limits), colormap=layer.colormap.name,
-        gamma=layer.gamma,
-    )  # fmt: skip
+    words = {"placement": placement_of(layer), "name": name, **appearance_of(layer)}
+    data, keywords, kind = layer_data(volume, **words)
     shared = {key: known[key] for key in (VOXEL_SIZE, OF_FILE) if key in known}
     keywords["metadata"][METADATA_KEY] |= {READ: source, **shared}
     made = Layer.create(data, keywords, kind)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from napari.layers import Image, Labels, Layer, Points
-from napari.utils.colormaps import AVAILABLE_COLORMAPS, label_colormap
+from napari.utils.colormaps import label_colormap
 
 from hushpore import jobs
 from hushpore.base.errors import InputError
@@ -23,7 +23,13 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.rescaled import held
 from hushpore.base.safe_text import file_name
 from hushpore.device.all_gpus import ALL_GPUS
-from hushpore.viewer.layers.conversion import Placement, known_of, placement_of, volume_of
+from hushpore.viewer.layers.conversion import (
+    Placement,
+    appearance_of,
+    known_of,
+    placement_of,
+    volume_of,
+)
 from hushpore.viewer.layers.lineage import INHERITED, UPSTREAM, identity, mark_as_made, scan_of
 from hushpore.viewer.running.preloading import load_torch_libraries
 from hushpore.viewer.running.worker import gc_paused
@@ -77,10 +83,7 @@ def capture(
     )
     kind, appearance = "labels", {}
     if isinstance(layer, Image):
-        kind = "image"
-        appearance = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
-        if layer.colormap.name in AVAILABLE_COLORMAPS:
-            appearance["colormap"] = layer.colormap.name
+        kind, appearance = "image", appearance_of(layer)
     known = _inherited(layer)
     return Target(volume, placement, kind, appearance, job, identity(layer), scan_of(layer), known)
 
