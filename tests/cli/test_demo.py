@@ -10,6 +10,7 @@ from skimage.metrics import peak_signal_noise_ratio
 
 from hushpore import Volume
 from hushpore.cli.commands import hushpore as command
+from hushpore.cli.demo import _print_table
 from hushpore.io.results import write_image
 from hushpore.sample_data import foam_phantom
 
@@ -47,3 +48,13 @@ def test_the_demo_works_on_a_stack_of_the_users(tmp_path: Path, rng: np.random.G
     done = CliRunner().invoke(command, words)
     assert done.exit_code == 0, done.output
     assert "accuracy" in json.loads((folder / "result.json").read_text())
+
+
+def test_a_result_without_pores_has_no_diameter_in_the_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nothing = {"pores": 0, "porosity": 0.0, "median_diameter": None}
+    _print_table({"denoised": nothing, "truth": {**nothing, "median_diameter": 1.5}})
+    shown = capsys.readouterr().out
+    assert "None" not in shown
+    assert "1.5" in shown

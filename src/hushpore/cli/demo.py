@@ -103,7 +103,9 @@ def _print_table(accuracy: dict[str, dict[str, float]]) -> None:
     }
     table = Table("", *accuracy, box=box.SIMPLE_HEAD)
     for key, (name, form) in rows.items():
-        values = (form.format(each[key]) if key in each else "" for each in accuracy.values())
+        # a result without pores has no diameter
+        given = (each.get(key) for each in accuracy.values())
+        values = ("" if value is None else form.format(value) for value in given)
         # a space before the per cent sign, as everywhere
         values = (value.replace("%", " %") for value in values)
         table.add_row(name, *values)
