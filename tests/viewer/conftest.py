@@ -109,12 +109,23 @@ def no_worker_left(qapp):
 @pytest.fixture
 def make_napari_viewer(make_napari_viewer, qapp):
     """Let threads end that hold a viewer or pause the collector, before napari looks for leaks."""
-    yield make_napari_viewer
+    made = []
+
+    def make(*given, **more):
+        made.append(make_napari_viewer(*given, **more))
+        return made[-1]
+
+    yield make
+    # a widget looks at the layer that is left when another goes, in a thread
+    while made:
+        made.pop().layers.clear()
     for worker in list(JobWorker.running):
         worker.cancel()
     end = time.monotonic() + 20
     while time.monotonic() < end and (
-        worker_module._frozen
+        # one that has only started pauses the collector a moment later
+        not all(worker.wait(0.0) for worker in list(JobWorker.running))
+        or worker_module._frozen
         or worker_module._paused
         or any(thread.name == "hushpore noise" for thread in threading.enumerate())
     ):
