@@ -14,7 +14,7 @@ from benchmarks._cluster import Run, foam, warmed
 from hushpore.device.backend import Backend
 from hushpore.io import read
 from hushpore.io.zarr import write_zarr
-from hushpore.jobs import segment_pores
+from hushpore.jobs.functions import segment_pores
 from hushpore.pores import parallel
 
 SIZES = (256, 512, 768)

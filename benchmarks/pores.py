@@ -54,7 +54,7 @@ _COLD = """
 import time
 start = time.perf_counter()
 import numpy as np
-from hushpore.jobs import segment_pores
+from hushpore.jobs.functions import segment_pores
 from hushpore.device.backend import Backend
 segment_pores(np.random.default_rng(0).random((40, 40, 40)) > 0.3, device=Backend())
 print(time.perf_counter() - start)
@@ -63,7 +63,7 @@ _PEAK = """
 import sys
 from pathlib import Path
 import numpy as np
-from hushpore.jobs import segment_pores
+from hushpore.jobs.functions import segment_pores
 from hushpore.device.backend import Backend
 
 def status(key):

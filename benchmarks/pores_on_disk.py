@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks._tiles import compare
 from hushpore.device.backend import Backend
-from hushpore.jobs import segment_pores
+from hushpore.jobs.functions import segment_pores
 from hushpore.device.scratch import scratch_folder
 
 path, size, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])

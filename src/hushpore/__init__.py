@@ -19,14 +19,13 @@ from hushpore.base.volume import Volume
 if TYPE_CHECKING:
     from hushpore.denoising.trained_model import load_model
     from hushpore.io import read, read_all
-    from hushpore.jobs import (
+    from hushpore.jobs import run, start
+    from hushpore.jobs.functions import (
         denoise,
         measure_labels,
         measure_phases,
-        run,
         sample_patches,
         segment_pores,
-        start,
     )
     from hushpore.pores.corrections.session import Corrections, correct
     from hushpore.runs.compare import compare
@@ -65,15 +64,15 @@ _LATER = {
     "compare": "hushpore.runs.compare",
     "convert": "hushpore.runs.convert",
     "correct": "hushpore.pores.corrections.session",
-    "denoise": "hushpore.jobs",
+    "denoise": "hushpore.jobs.functions",
     "export": "hushpore.runs.pore_result",
     "export_plots": "hushpore.runs.plots",
     "load_model": "hushpore.denoising.trained_model",
-    "measure_labels": "hushpore.jobs",
-    "measure_phases": "hushpore.jobs",
+    "measure_labels": "hushpore.jobs.functions",
+    "measure_phases": "hushpore.jobs.functions",
     "run": "hushpore.jobs",
-    "sample_patches": "hushpore.jobs",
-    "segment_pores": "hushpore.jobs",
+    "sample_patches": "hushpore.jobs.functions",
+    "segment_pores": "hushpore.jobs.functions",
     "start": "hushpore.jobs",
 }
 
