@@ -26,6 +26,7 @@ pytest.importorskip("pytestqt", reason="the GUI tests need pytest-qt")
 # imports stand here, not at the top: napari reads at once where its settings lie
 from napari.components import ViewerModel  # noqa: E402
 from napari.layers import Layer  # noqa: E402
+from vispy.scene import SceneCanvas  # noqa: E402
 
 from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
@@ -70,6 +71,8 @@ def gl_without_a_screen(monkeypatch):
             monkeypatch.setattr(module, "get_gl_extensions", lambda: "")
         if hasattr(module, "get_max_texture_sizes"):
             monkeypatch.setattr(module, "get_max_texture_sizes", lambda: (16384, 2048))
+    # under the mouse vispy finds visuals by a picture, or else by their bounds
+    monkeypatch.setattr(SceneCanvas, "visual_at", SceneCanvas._visual_bounds_at)
 
 
 @pytest.fixture(autouse=True)
