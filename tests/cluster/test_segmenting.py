@@ -567,3 +567,30 @@ def test_a_voxel_size_that_was_given_counts_and_not_that_of_the_file(
     source = ScanRecipe.of(json.loads((written.folder / PROVENANCE).read_text())["source"])
     again = source.read()
     assert (again.spacing, again.unit) == (volume.spacing, "nm")
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "npy"])
+def test_voxels_without_a_value_are_excluded_as_on_one_machine(
+    scan: np.ndarray, client: Client, tmp_path: Path, suffix: str
+) -> None:
+    values = scan.astype(np.float32)
+    _, y, x = np.indices(values.shape)
+    outside = (y - 18) ** 2 + (x - 20) ** 2 > 17**2
+    values[outside] = np.nan
+    path = tmp_path / f"scan.{suffix}"
+    if suffix == "zarr":
+        write_zarr(path, Volume(values))
+    else:
+        np.save(path, values)
+    events: list[Event] = []
+    folder = run(path, client, 7, events)
+    expected = hushpore.segment_pores(ScanRecipe(str(path)).read())
+    labels = np.asarray(open_zarr(folder / "labels.ome.zarr")[0].data)
+    np.testing.assert_array_equal(labels, expected.labels)
+    assert not labels[outside].any()
+    found = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["jobs"][0]["result"]
+    assert found["padding_value"] == expected.provenance["result"]["padding_value"] < scan.min()
+    assert found["porosity"] == expected.provenance["result"]["porosity"]
+    notes = " ".join(each.message for each in events if isinstance(each, Note))
+    assert f"{int(outside.sum()):,} voxels" in notes
+    assert ("a copy with a fill value is written first" in notes) == (suffix == "zarr")

@@ -187,3 +187,30 @@ def test_without_h5py_the_command_that_installs_it_is_given(tmp_path, ramp, monk
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[formats\]'"):
         read(tmp_path / "scan.h5")
+
+
+def test_half_a_file_is_refused_without_the_words_of_the_library(tmp_path, ramp):
+    path = tmp_path / "scan.h5"
+    with h5py.File(path, "w") as file:
+        file["volume"] = ramp
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        "scan.h5 is damaged or incomplete and cannot be read as HDF5. Copy or export it again."
+    )
+
+
+def test_a_compression_that_is_not_installed_names_its_package(tmp_path, ramp):
+    values = ramp.astype("<u2")
+    path = tmp_path / "scan.h5"
+    with h5py.File(path, "w") as file:
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        how.set_chunk(values.shape)
+        # a number that no compression has
+        how.set_filter(31_999, h5py.h5z.FLAG_OPTIONAL, ())
+        space = h5py.h5s.create_simple(values.shape)
+        stored = h5py.h5d.create(file.id, b"volume", h5py.h5t.STD_U16LE, space, how)
+        stored.write_direct_chunk((0, 0, 0), values.tobytes(), 0)
+    with pytest.raises(InputError, match=r"by a method that h5py lacks.*pip install hdf5plugin"):
+        read(path)

@@ -390,10 +390,13 @@ def require_range(volume: Volume, lowest: Any, highest: Any, bad: int) -> None:
 
 def not_finite(volume: Volume, bad: int) -> InputError:
     """Return the error for a volume with NaN or infinite values."""
+    count = math.prod(volume.shape)
+    found = f"{volume.name} contains {bad} NaN or infinite values of {count}"
+    if bad == count:
+        return InputError(f"{found}: it has no grey values. Check the scan.")
     return InputError(
-        f"{volume.name} contains {bad} NaN or infinite values of {math.prod(volume.shape)}, often "
-        "outside the reconstructed region. Replace them first, for example by the grey value of "
-        "air (in Python with numpy.nan_to_num)."
+        f"{found}, often outside the reconstructed region. They are excluded if the scan is opened "
+        "from its file: save it and open the file, or crop to a region without them."
     )
 
 

@@ -14,6 +14,7 @@ from hushpore.base.volume import Volume
 from hushpore.io import choose
 from hushpore.io.input_limits import trusting
 from hushpore.io.registry import kind_of
+from hushpore.io.undefined import with_fill_value
 from hushpore.io.zarr.image import write_zarr
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
 from hushpore.pores.numbering import (
@@ -46,7 +47,7 @@ def as_source(scan: Scan, series: int | str | None, trust: bool) -> ScanRecipe |
 def as_zarr(
     scan: ScanRecipe | Volume, scratch: Path, copy: str = "scan", *, trust: bool = False
 ) -> Generator[Event, None, Volume]:
-    """Return the scan as OME-Zarr, converted first if it has another format.
+    """Return the scan as OME-Zarr, converted first if it has another format or NaN.
 
     `scan`: recipe of a file, or a volume. A volume opened from OME-Zarr is not converted; its
     metadata may differ from the file. `scratch`: folder for the converted scan, on a disk that all
@@ -55,21 +56,27 @@ def as_zarr(
     Returns: the scan, without attached images.
     Raises InputError if it cannot be read.
     """
+    folder = scratch / f"{copy}.ome.zarr"
+    if folder.exists():
+        return _own(folder)
     with trusting(trust or (isinstance(scan, ScanRecipe) and scan.trust)):
         found = _on_disk(scan)
+        is_file = isinstance(scan, ScanRecipe)
+        if found is not None and (not is_file or with_fill_value(found) is found):
+            return found
+    name = scan.name if isinstance(scan, Volume) else Path(scan.path).name
     if found is not None:
-        return found
-    folder = scratch / f"{copy}.ome.zarr"
-    if not folder.exists():
-        name = scan.name if isinstance(scan, Volume) else Path(scan.path).name
-        yield Note(
-            f"{name} is not OME-Zarr and is converted first, so that workers can read blocks. "
-            "To convert it once for several jobs, use hushpore convert."
+        reason = "has voxels without a value (NaN); a copy with a fill value is written first."
+    else:
+        reason = (
+            "is not OME-Zarr and is converted first, so that workers can read blocks. To convert "
+            "it once for several jobs, use hushpore convert."
         )
-        if isinstance(scan, ScanRecipe):
-            yield from converting(scan.path, folder, scan)
-        else:
-            yield from converting(scan, folder)
+    yield Note(f"{name} {reason}")
+    if isinstance(scan, ScanRecipe):
+        yield from converting(scan.path, folder, scan, fill_undefined=True)
+    else:
+        yield from converting(scan, folder)
     return _own(folder)
 
 

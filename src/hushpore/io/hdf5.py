@@ -325,8 +325,12 @@ def _text(value: Any) -> str:
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
+    """Return the error for a file or data set that h5py cannot read."""
+    if any(word in str(error).lower() for word in ("plugin", "required filter")):
+        return InputError(
+            f"The values in {path.name} are compressed by a method that h5py lacks (LZ4, Blosc or "
+            "Zstandard, for example). Install it: pip install hdf5plugin."
+        )
     return InputError(
-        f"{path.name} is damaged or incomplete and cannot be read as HDF5 ({error}). Copy or "
-        "export it again. Values that LZ4, Blosc or Zstandard compressed need a further package: "
-        "pip install hdf5plugin."
+        f"{path.name} is damaged or incomplete and cannot be read as HDF5. Copy or export it again."
     )

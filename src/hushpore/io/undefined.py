@@ -4,17 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.formatting import readable_grey, readable_percent
+from hushpore.base.rescaled import Scaled
+from hushpore.io.lazy_arrays import DiskArray, chunk_depth, slabs
+from hushpore.io.parts import filled_in_slabs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
     from hushpore.base.volume import Volume
 
 #: Distance of the fill value from the lowest grey value, as a fraction of the range.
 _BELOW = 0.1
+
+
+class Filled(DiskArray):
+    """Lazy array in which NaN and infinite values are a fill value.
+
+    `base`: an array that takes slices. `fill`: the value.
+
+    >>> Filled(np.array([[np.nan, 0], [5, np.inf]], np.float32), -1)[...].tolist()
+    [[-1.0, 0.0], [5.0, -1.0]]
+    """
+
+    def __init__(self, base: Any, fill: float) -> None:
+        super().__init__(tuple(map(int, base.shape)), np.dtype(base.dtype).newbyteorder("="))
+        self._base, self._fill = base, fill
+        self.chunks = getattr(base, "chunks", None)
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        values = np.array(self._base[tuple(keys)], self.dtype)
+        values[~np.isfinite(values)] = self._fill
+        return values
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of the same shape; see `DiskArray`."""
+        yield from filled_in_slabs(self, values, chunk_depth(self._base, max(0, self.ndim - 3)), 0)
 
 
 def with_fill_value(volume: Volume) -> Volume:
@@ -23,7 +54,8 @@ def with_fill_value(volume: Volume) -> Volume:
     Parameters
     ----------
     volume : Volume
-        A scan in memory. Floating-point values are changed in place; others are left as they are.
+        A scan. Floating-point values in memory are changed in place, those on disk lazily: a scan
+        on disk is searched if its first, middle or last slice has such values.
 
     Returns
     -------
@@ -40,25 +72,50 @@ def with_fill_value(volume: Volume) -> Volume:
     ([[-1.0, 0.0], [5.0, 10.0]], -1.0)
     """
     values = volume.data
-    in_memory = isinstance(values, np.ndarray) and not isinstance(values, np.memmap)
-    if not in_memory or values.dtype.kind != "f" or not values.size:
+    if np.dtype(values.dtype).kind != "f" or isinstance(values, Scaled) or not values.size:
         return volume
-    with np.errstate(over="ignore", invalid="ignore"):
-        # the sum is finite if all values are; a sum that overflows is looked at again
-        if math.isfinite(float(values.sum(dtype=np.float64))):
-            return volume
-    bad = ~np.isfinite(values)
-    count = int(np.count_nonzero(bad))
+    in_memory = isinstance(values, np.ndarray) and not isinstance(values, np.memmap)
+    count, lowest, highest = _searched(values, in_memory)
     if count in (0, values.size):
         return volume
-    lowest = float(np.min(values, initial=np.inf, where=~bad))
-    highest = float(np.max(values, initial=-np.inf, where=~bad))
-    fill = float(values.dtype.type(lowest - _BELOW * ((highest - lowest) or 1.0)))
-    values[bad] = fill
+    fill = float(np.dtype(values.dtype).type(lowest - _BELOW * ((highest - lowest) or 1.0)))
+    if in_memory:
+        values[~np.isfinite(values)] = fill
+    else:
+        coarser = tuple(Filled(level, fill) for level in getattr(values, "coarser", ()))
+        values = Filled(values, fill)
+        values.coarser = coarser
     note = (
         f"{count:,} voxels ({readable_percent(count / values.size)} of the volume) have no value "
         f"(NaN or infinite). They were set to {readable_grey(fill)} and are excluded as fill value."
     )
     return dataclasses.replace(
-        volume, notes=[*volume.notes, note], metadata={**volume.metadata, "padding_value": fill}
+        volume,
+        data=values,
+        notes=[*volume.notes, note],
+        metadata={**volume.metadata, "padding_value": fill},
     )
+
+
+def _searched(values: Any, in_memory: bool) -> tuple[int, float, float]:
+    """Return the number of values that are not finite, and the range of the others."""
+    count, lowest, highest = 0, np.inf, -np.inf
+    axis = max(0, values.ndim - 3)
+    places = {0, values.shape[axis] // 2, values.shape[axis] - 1}
+    planes = (np.asarray(values[(0,) * axis + (place,)]) for place in sorted(places))
+    if all(map(_is_finite, [values] if in_memory else planes)):
+        return count, lowest, highest
+    for part in [values] if in_memory else (part for _, part in slabs(values)):
+        bad = ~np.isfinite(part)
+        count += int(np.count_nonzero(bad))
+        lowest = min(lowest, float(np.min(part, initial=np.inf, where=~bad)))
+        highest = max(highest, float(np.max(part, initial=-np.inf, where=~bad)))
+    return count, lowest, highest
+
+
+def _is_finite(values: npt.NDArray[Any]) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        # the sum is finite if all values are; a sum that overflows is looked at again
+        if math.isfinite(float(values.sum(dtype=np.float64))):
+            return True
+    return bool(np.isfinite(values).all())

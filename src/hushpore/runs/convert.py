@@ -18,6 +18,7 @@ from hushpore.io.input_limits import free_memory
 from hushpore.io.loading import choose, load
 from hushpore.io.output_target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.registry import EXPORTERS
+from hushpore.io.undefined import with_fill_value
 from hushpore.io.zarr.image import (
     MEMORY,
     ZarrImage,
@@ -147,12 +148,14 @@ def converting(
     overwrite: bool = False,
     *,
     others: Iterable[Path] = (),
+    fill_undefined: bool = False,
 ) -> Conversion:
     """Convert as `convert` does, as a job; closing it removes partial files.
 
     Errors about the output are raised by this call, before the job starts.
 
     `reading`: how the scan is read; its path is ignored. `others`: further files to be written.
+    `fill_undefined`: replace NaN as `hushpore.io.undefined.with_fill_value` does.
     """
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
@@ -163,6 +166,8 @@ def converting(
         timer = StageTimer()
         with timer.stage("reading headers"):
             volume, known = yield from _opened(scan, reading or ScanRecipe(""))
+            if fill_undefined:
+                volume = with_fill_value(volume)
         require_content(volume)
         for note in volume.notes:
             yield Note(note)
