@@ -90,16 +90,23 @@ def _notify(
     # the empty lines make up for margins that napari leaves out of the height of the message
     shown = f"{message}\n\n" if stays else message
     notification_manager.dispatch(_Offer(shown, severity, actions=actions))
+    for dialog in notices_of(viewer, shown) if stays else ():
+        dialog.DISMISS_AFTER = 0
+        _show_all(dialog.message)
+        # finish the animation before the dialog grows
+        dialog.geom_anim.setCurrentTime(dialog.geom_anim.duration())
+        dialog.toggle_expansion()
+
+
+def notices_of(viewer: Any, message: str) -> list[Any]:
+    """Return the boxes in the window of a viewer in which napari shows a notification."""
     window = getattr(viewer, "window", None)
-    if not stays or window is None:
-        return
-    for dialog in window._qt_window.findChildren(QDialog):
-        if hasattr(dialog, "toggle_expansion") and dialog.message.text() == shown:
-            dialog.DISMISS_AFTER = 0
-            _show_all(dialog.message)
-            # finish the animation before the dialog grows
-            dialog.geom_anim.setCurrentTime(dialog.geom_anim.duration())
-            dialog.toggle_expansion()
+    if window is None:
+        return []
+    boxes = [
+        box for box in window._qt_window.findChildren(QDialog) if hasattr(box, "toggle_expansion")
+    ]
+    return [box for box in boxes if box.message.text() == message]
 
 
 def _show_all(label: QLabel) -> None:
