@@ -37,8 +37,8 @@ from hushpore.viewer.layers.lineage import (
     remove_leftovers,
     watch_painting,
 )
-from hushpore.viewer.layers.reader import UNOPENED
 from hushpore.viewer.layers.start import LINKS, follow_start_link
+from hushpore.viewer.layers.unopened import explain_unopened
 from hushpore.viewer.layers.visibility import keep_view_direction, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
@@ -110,7 +110,7 @@ class JobWidget(JobHooks):
     def _make_ready(self) -> None:
         """Bind the keys, and load fonts and libraries that would delay the first run by seconds."""
         prefer_our_writers()
-        UNOPENED.watch()
+        explain_unopened()
         keep_view_direction(self._viewer)
         self._font_warmup = FontWarmup(self.native, self._viewer)
         bind(self.native, RUN, self._press_run)

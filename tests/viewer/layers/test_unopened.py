@@ -17,7 +17,7 @@ from qtpy.QtWidgets import QDialog, QLabel, QWidget
 
 import hushpore
 from hushpore.viewer.layers import unopened
-from hushpore.viewer.layers.reader import UNOPENED
+from hushpore.viewer.layers.unopened import explain_unopened
 
 MANIFEST = Path(hushpore.__file__).with_name("napari.yaml")
 TABLE = "t.csv is a table, but an image is needed."
@@ -29,8 +29,8 @@ def viewer(monkeypatch):
     monkeypatch.setattr(unopened, "current_viewer", lambda: viewer)
     notification_manager.records.clear()
     # twice, as by several widgets
-    UNOPENED.watch()
-    UNOPENED.watch()
+    explain_unopened()
+    explain_unopened()
     return viewer
 
 
@@ -76,7 +76,7 @@ def test_a_scan_whose_name_has_an_unknown_ending_is_opened(viewer, qtbot, tmp_pa
 def test_errors_of_other_plugins_are_shown_as_they_are(viewer, qtbot, monkeypatch, tmp_path):
     (tmp_path / "a.czi").touch()
     read = []
-    monkeypatch.setattr(UNOPENED, "_read", lambda *given: read.append(given))
+    monkeypatch.setattr(unopened, "_read", lambda *given: read.append(given))
     for error in (
         ReaderPluginError("No.", "other-plugin", [str(tmp_path / "a.czi")]),
         NoAvailableReaderError("Gone.", [str(tmp_path / "gone.docx")]),

@@ -45,7 +45,7 @@ from hushpore.viewer.layers.conversion import (
 from hushpore.viewer.layers.lineage import READ
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
-from hushpore.viewer.layers.unopened import Unopened
+from hushpore.viewer.layers.unopened import explain_unopened
 from hushpore.viewer.layers.visibility import show_new_scans, show_new_scans_later, show_scale_bar
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.running.preloading import start_once_drawn
@@ -110,7 +110,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
     Problems are shown as notifications.
     """
     prefer_our_writers()
-    UNOPENED.watch()
+    explain_unopened()
     viewer = current_viewer()
     several = getattr(viewer, "window", None) is not None
     if several and isinstance(path, str) and is_slice(viewer, path):
@@ -161,10 +161,6 @@ def read_in_thread(
         partial(_found, viewer, name, then=then),
         partial(_refused, viewer, path, then=then),
     )
-
-
-#: Reads dropped files for which napari has no reader.
-UNOPENED = Unopened(read_in_thread)
 
 
 def _import_next_widgets(viewer: Any) -> None:
