@@ -14,7 +14,7 @@ from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import PlaneStack
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
 from hushpore.io.scanners.skyscan import with_log
-from hushpore.io.slice_stacks import SliceStack, stacks_by_name, without_strays
+from hushpore.io.slice_stacks import SliceStack, note_on_damaged, stacks_by_name, without_strays
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -83,6 +83,7 @@ def open_pictures(
         groups.setdefault(_key(path), []).append(path)
         yield number / len(files)
     stacks, notes = without_strays([stacks_by_name(group) for group in groups.values()])
+    notes = [*note_on_damaged(files, others), *notes]
     keys = {path: key for key, group in groups.items() for path in group}
     found = []
     for stack in stacks:

@@ -115,6 +115,26 @@ def without_strays(
     return kept, [f"{count} skipped (name or shape differs from the slices): {shortened(strays)}."]
 
 
+def note_on_damaged(files: Sequence[Path], others: Sequence[Path]) -> list[str]:
+    """Return a note on files that are named like the slices, but contain no image.
+
+    `files`: the slices. `others`: the other files of the folder.
+
+    >>> note_on_damaged([Path("s1.tif"), Path("s2.tif")], [Path("s3.tif"), Path("s.log")])
+    ['1 slice skipped (empty or damaged): s3.tif. Copy or export it again.']
+    """
+    patterns = {_pattern(path) for path in files}
+    lost = [path.name for path in others if _pattern(path) in patterns]
+    if not lost:
+        return []
+    count, them = readable_count(len(lost), "slice"), "it" if len(lost) == 1 else "them"
+    return [f"{count} skipped (empty or damaged): {shortened(lost)}. Copy or export {them} again."]
+
+
+def _pattern(path: Path) -> tuple[Path, str]:
+    return path.parent, re.sub(r"\d+", "#", path.name.lower())
+
+
 def _numbered(group: list[Path]) -> list[SliceStack]:
     """Sort files whose names differ only in numbers; split them where that number repeats."""
     texts = [_NUMBER.findall(path.stem) for path in group]

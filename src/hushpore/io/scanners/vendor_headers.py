@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from functools import partial
@@ -183,7 +184,14 @@ def _open_pyhst(header: Path, sections: Sections) -> Volume:
     dtype = _by_bytes(data, shape) or "f4"
     steps = sizes_of([scan.get("voxelsize", "")])
     known: dict[str, Any] = {"spacing": steps * 3, "unit": "um"} if steps else {}
-    return _volume(Layout(data, 0, np.dtype(order + dtype), shape), header, **known)
+    volume = _volume(Layout(data, 0, np.dtype(order + dtype), shape), header, **known)
+    if dtype == "f4":
+        return volume
+    note = (
+        f"The data type {volume.dtype} was guessed from the size of {data.name}; PyHST writes "
+        "float32. If the image looks wrong, the file is incomplete: copy it again."
+    )
+    return dataclasses.replace(volume, notes=[note, *volume.notes])
 
 
 def _volume(

@@ -22,7 +22,7 @@ from hushpore.io.input_limits import CONSENT, InputLimits, limits_for
 from hushpore.io.lazy_arrays import PlaneStack, Stream
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
 from hushpore.io.scanners.skyscan import with_log
-from hushpore.io.slice_stacks import SliceStack, stacks_by_name, without_strays
+from hushpore.io.slice_stacks import SliceStack, note_on_damaged, stacks_by_name, without_strays
 from hushpore.io.tiff.planes import (
     explained,
     layout_notes,
@@ -87,6 +87,7 @@ def read_tiff_folder(
     keys = {path: key for key, group in groups.items() for path in group}
     parted = [stacks_by_name(group) for group in groups.values()]
     own, notes = without_strays(parted) if parted else ([], [])
+    notes = [*note_on_damaged(files, others), *notes]
     names = [folder.resolve().name if len(parted) == len(own) else stack.name for stack in own]
     slices = [
         _stack(stack, keys[stack.files[0]], name) for stack, name in zip(own, names, strict=True)
