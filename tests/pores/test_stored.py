@@ -92,7 +92,7 @@ def test_basins_and_voxels_that_are_not_there_are_refused(
         ("graph_closed_voxels", 1, 10**9),
         ("graph_contacts", (0, 1), -1),
         ("graph_sums", (1, 0), 1),
-        ("graph_grey_step", (), np.nan),
+        ("graph_rounding", (1,), np.nan),
         ("sample", 0, 10**9),
     ],
 )

@@ -25,7 +25,7 @@ from hushpore.runs.compare import compare, distributions
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hushpore.pores.result import Pores
     from hushpore.pores.tables.merged_sums import PoreSums
@@ -62,6 +62,8 @@ def scan(kind: str = "int16", shape: tuple[int, ...] = SHAPE) -> Volume:
         values = values < 0
     elif kind == "uint8":
         values = (values // 16 + 128).clip(0, 255).astype(np.uint8)
+    elif kind == "uint16":
+        values = (values.astype(np.int64) + 2**15).clip(0, 2**16 - 1).astype(np.uint16)
     elif kind == "uint32":
         values = (values.astype(np.int64) + 2**31).astype(np.uint32)
     elif kind.startswith("float"):
@@ -73,14 +75,20 @@ def assert_means(found: Pores) -> None:
     """Of the table those that SciPy finds in grey values and labels."""
     values = np.asarray(found.volume.data, np.float64)
     expected = ndimage.mean(values, found.labels, found.pores["label"])
+    deviations = ndimage.standard_deviation(values, found.labels, found.pores["label"])
     assert len(expected) > 3
-    # of fractions 24 bits are summed
-    half_a_step = np.abs(values).max() * 2.0**-24
-    np.testing.assert_allclose(found.pores["toy_grey"], expected, rtol=1e-12, atol=half_a_step)
+    # other values than integers of 16 bits are rounded to a share of their range
+    is_exact = found.volume.dtype.kind in "iu" and np.abs(values).max() < 2**16
+    step = 0.0 if is_exact else np.ptp(values) / 65_536
+    for name in ("toy_grey", "mean_grey"):
+        np.testing.assert_allclose(found.pores[name], expected, rtol=1e-12, atol=step / 2)
+    # rounding adds a twelfth of the squared step to a variance
+    deviation = found.pores["grey_deviation"]
+    np.testing.assert_allclose(deviation, deviations, rtol=1e-9, atol=step / 2 + 1e-9)
 
 
 @pytest.mark.parametrize(
-    "kind", ["int16", "uint8", "uint32", "float32", "float64", "scaled", "bool"]
+    "kind", ["int16", "uint8", "uint16", "uint32", "float32", "float64", "scaled"]
 )
 def test_it_is_that_of_scipy_in_memory_and_in_slabs(kind: str, toy_grey: None) -> None:
     # of 14 bytes a voxel, more than the least that can be allowed
@@ -92,6 +100,22 @@ def test_it_is_that_of_scipy_in_memory_and_in_slabs(kind: str, toy_grey: None) -
     slabs = hushpore.segment_pores(large, threshold="otsu", device="cpu", memory_budget=0.001)
     assert isinstance(slabs.labels, np.memmap)
     pd.testing.assert_frame_equal(slabs.pores, whole.pores)
+
+
+def test_a_small_contrast_far_from_0_is_not_lost() -> None:
+    values = (grey_values(SHAPE) / 50 + 5000).astype(np.float32)
+    found = hushpore.segment_pores(Volume(values), device="cpu")
+    where = values.astype(np.float64), found.labels, found.pores["label"]
+    step = float(np.ptp(values)) / 65_536
+    np.testing.assert_allclose(found.pores["mean_grey"], ndimage.mean(*where), atol=step, rtol=0)
+    expected = ndimage.standard_deviation(*where)
+    np.testing.assert_allclose(found.pores["grey_deviation"], expected, atol=step, rtol=1e-9)
+
+
+def test_a_mask_has_no_grey_values() -> None:
+    found = hushpore.segment_pores(scan("bool"), device="cpu")
+    assert len(found.pores) > 3
+    assert found.pores[["mean_grey", "grey_deviation"]].isna().all(axis=None)
 
 
 def test_it_is_that_of_scipy_in_an_image(toy_grey: None) -> None:
@@ -198,28 +222,6 @@ def test_it_is_in_the_viewer(toy_grey: None) -> None:
 def test_it_is_in_the_documentation(toy_grey: None) -> None:
     page = runpy.run_path(str(DOCS / "measures.py"))["columns_page"]()
     assert "| `toy_grey` |  | Mean grey value of its voxels. |" in page
-
-
-def test_grey_values_are_read_for_it_and_for_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    # goes with the first measure of the product that needs them
-    from hushpore.pores.void.grey import GreyValues
-
-    read: list[tuple[int, int]] = []
-    plainly: Callable[..., Any] = GreyValues.read
-
-    def noted(self: GreyValues, first: int, last: int) -> Any:
-        read.append((first, last))
-        return plainly(self, first, last)
-
-    monkeypatch.setattr(GreyValues, "read", noted)
-    hushpore.segment_pores(scan(), device="cpu")
-    without = len(read)
-    request.getfixturevalue("toy_grey")
-    read.clear()
-    hushpore.segment_pores(scan(), device="cpu")
-    assert len(read) > without
 
 
 def test_a_power_that_no_kernel_knows_is_refused() -> None:

@@ -33,7 +33,6 @@ from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import form_tables
-from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.notes import (
     warnings_of,
 )
@@ -48,7 +47,7 @@ from hushpore.pores.tables.totals import (
     headline_of,
     totals_columns,
 )
-from hushpore.pores.void.grey import step_of
+from hushpore.pores.void.grey import Rounding
 from hushpore.pores.void.threshold import require_steps
 from hushpore.pores.void_totals import outside_totals, void_totals
 from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
@@ -150,8 +149,8 @@ class _Segmentation:
             yield warning
         found = yield from self._find_basins()
         graph, root = yield from self._merge(found.border_crossings, found.merge_height)
-        grey_step = step_of(self.volume.dtype, *self.grey_range)
-        graph = dataclasses.replace(graph, grey_step=grey_step)
+        rounding = Rounding.of(self.volume.dtype, *self.grey_range)
+        graph = dataclasses.replace(graph, rounding=rounding)
         group_of = np.arange(graph.count + 1, dtype=np.int32)
         if found.marks is not None:
             marked, marker = found.marks
@@ -238,8 +237,6 @@ class _Segmentation:
         phase = "raw"
         how: dict[str, Any] = {"threshold": threshold.value, "local": local, "strict": strict}
         reports = yield from self._slabs("threshold", "void", 0.18, target=phase, **how)
-        if not grey_power():
-            self._remove("grey-*.slab")
         all_void = all(bool(part["is_all_void"]) for part in reports)
         # voxels of fill value per slice; empty if there is none
         self.padded = np.concatenate(

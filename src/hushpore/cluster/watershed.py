@@ -29,7 +29,7 @@ from hushpore.pores.numbering import (
 from hushpore.pores.parallel import kernel
 from hushpore.pores.topology.euler import euler_of_slab
 from hushpore.pores.void.components import AIR, CLOSED, OPEN, SOLID, closed_bits
-from hushpore.pores.void.grey import GreyValues, rounded_grey
+from hushpore.pores.void.grey import GreyValues, RoundedGrey, Rounding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -341,9 +341,12 @@ def _measure(
     if phase is not None:
         tables.add_closed(basins, closed_bits(phase, blocks.threads), blocks.threads)
     if cut[1] > cut[0]:
-        values = GreyValues(blocks.work.volume, blocks.plan.slabs)
-        rounded = rounded_grey(values, *grey_range)
-        grey = None if rounded is None else rounded.read(*cut)
+        grey, volume = None, blocks.work.volume
+        if volume.dtype != np.bool_:
+            rounded = RoundedGrey(
+                GreyValues(volume, blocks.plan.slabs), Rounding.of(volume.dtype, *grey_range)
+            )
+            grey = rounded.read(*cut, blocks.threads)
         tables.add(basins, distance, blocks.threads, *cut, grey)
     graph: BasinGraph = tables.graph(air_crossings=air_crossings)
     return graph

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from hushpore.pores.void.components import AIR, SOLID, Components, find_runs
-from hushpore.pores.void.grey import GreyValues, rounded_grey
+from hushpore.pores.void.grey import GreyValues, RoundedGrey, Rounding
 from hushpore.pores.void.rolling_ball import count_crossings, face_neighbours
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.watershed.basins import watershed_slab
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
-    from hushpore.pores.void.grey import RoundedGrey
     from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
     from hushpore.pores.watershed.basins import SlabWatershed
@@ -107,9 +106,9 @@ class Engine:
         """Find the range of the grey values and, if requested, their histogram."""
         return survey(values, with_histogram, self.threads, padding)
 
-    def rounded(self, values: Any, low: float, high: float) -> RoundedGrey | None:
-        """Return the grey values rounded for exact sums; None if no sums are needed."""
-        return rounded_grey(values, low, high)
+    def rounded(self, values: Any, low: float, high: float) -> RoundedGrey:
+        """Return the grey values rounded for exact sums; `low`, `high`: their range."""
+        return RoundedGrey(values, Rounding.of(values.dtype, low, high))
 
     def void(self, values: Any, threshold: float | None, bright: bool, room: Any) -> Any:
         """Return the void as uint8: 1 beyond the threshold, else 0; `room`: output array."""
@@ -188,10 +187,10 @@ class Engine:
         return Tables(shape, peaks, faces_only=faces_only)
 
     def graph(
-        self, tables: Any, counts: VoidCounts, grey_step: float
+        self, tables: Any, counts: VoidCounts, rounding: Rounding
     ) -> tuple[BasinGraph, VoidCounts]:
         """Return the graph of all basins and the counts of the void, on the host."""
-        return tables.graph(grey_step, counts.air_crossings), counts
+        return tables.graph(rounding, counts.air_crossings), counts
 
 
 class _Parts:

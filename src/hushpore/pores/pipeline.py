@@ -39,6 +39,7 @@ from hushpore.pores.slab_steps import (
     measure_basins,
     read_values,
 )
+from hushpore.pores.void.grey import AS_IS
 from hushpore.pores.work import Threshold, VoidTotals, void_totals_of
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class _Void(NamedTuple):
     phase: Stack
     counts: VoidCounts
     threshold: Threshold
-    grey: RoundedGrey | None  # rounded grey values for sums
+    grey: RoundedGrey | None  # rounded grey values for sums; None for a mask
 
 
 class Pipeline:
@@ -276,7 +277,8 @@ class Pipeline:
             if not settings.keeps_distance:
                 distance.close()
             with timer.stage("measuring"):
-                graph, counts = engine.graph(tables, counts, 1.0 if grey is None else grey.step)
+                rounding = AS_IS if grey is None else grey.rounding
+                graph, counts = engine.graph(tables, counts, rounding)
             del tables, grey
         basins = engine.bring(work.scratch, "basins", unstitched.stack)
         del unstitched
@@ -308,6 +310,8 @@ class Pipeline:
         run = self._stages.run
         grey = yield from run("threshold", find_grey_value(work), 0.15)
         threshold, rounded = grey.threshold, grey.rounded
+        if work.labels is not None:
+            rounded = yield from run("measuring", work.labels.grey(work), 0.16)
         phase = yield from run("void", find_void(work, grey), 0.17)
         del grey
         air = yield from run("void", find_air(work, phase), 0.19)

@@ -58,7 +58,7 @@ class Grey(NamedTuple):
     values: Any  # grey values on the engine's device
     threshold: Threshold
     local: LocalThreshold | None = None
-    rounded: RoundedGrey | None = None  # for sums of grey values; None if not needed
+    rounded: RoundedGrey | None = None  # for sums of grey values; None for a mask
 
 
 def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
@@ -85,7 +85,7 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     settings, engine = work.settings, work.engine
     values = engine.grey(work.volume, work.slabs, work.choices, work.timer)
     if values.dtype == np.bool_:
-        return Grey(values, Threshold(None), rounded=engine.rounded(values, 0, 1))
+        return Grey(values, Threshold(None))
     with_histogram = isinstance(settings.threshold, str) and not settings.is_local
     (low, high, bad), histogram = yield from engine.survey(values, with_histogram, work.padding)
     rounded = engine.rounded(values, low, high)
@@ -448,7 +448,7 @@ def measure_basins(
             basins.write(first, own)
             if last < work.slabs.depth:
                 found.relabel_exits(slab + 1, part[last - first :], work.threads)
-            values = [] if grey is None else [grey.read(first, last)]
+            values = [] if grey is None else [grey.read(first, last, work.threads)]
             yield first, last, [part, distance.read(first, last + 1), *values]
 
     with closing(engine.ahead(stitched(), itemgetter(2))) as parts:

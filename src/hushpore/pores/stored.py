@@ -169,7 +169,7 @@ def _check_numbers(graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDAr
         ((sample >= 0) & (sample <= basins.size // len(sample))).all(),
         all((each >= 0).all() for each in (graph.crossings, graph.contacts)),
         (graph.border_crossings >= 0).all(),
-        np.isfinite(graph.grey_step) and graph.grey_step > 0,
+        np.isfinite(graph.rounding).all() and graph.rounding.step > 0,
     ]
     if not all(holds):
         raise InputError("The stored basins contain impossible values. Segment the pores again.")

@@ -25,6 +25,7 @@ from hushpore.pores.stored import restored
 from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.void.components import AIR, CLOSED, Components, closed_bits, find_runs
+from hushpore.pores.void.grey import AS_IS
 from hushpore.pores.void.rolling_ball import count_crossings, face_neighbours
 from hushpore.pores.void_totals import void_totals
 from hushpore.pores.watershed.distance import edge_plane, fill_distance
@@ -86,12 +87,14 @@ def from_scratch(given: Pores, fix: Corrections) -> dict[str, Any]:
         components.paint(0, painted, np.where(components.is_open, 1, 2).astype(np.uint8), threads)
         peaks = [int(np.where(nodes == k, distance, -1).argmax()) for k in range(1, order.size)]
         tables = Tables(phase.shape, np.full(len(peaks), -1), faces_only=faces_only)
-        tables.add(nodes, distance, threads)
+        scan = np.asarray(volume.data).reshape(phase.shape)
+        grey = None if volume.dtype == np.bool_ else scan.astype(np.int32)
+        tables.add(nodes, distance, threads, grey=grey)
         tables.add_closed(nodes, closed_bits(painted, threads), threads)
         tables._peak_squared_distance[1:] = distance.reshape(-1)[peaks]
         tables._peaks = np.array(peaks, np.int64)
         air = count_crossings((phase == 1), phase >= AIR)
-        graph = tables.graph(1.0, air)
+        graph = tables.graph(AS_IS, air)
         euler = result_of(
             find_euler_number(
                 Stack.of(nodes), Slabs(len(nodes), len(nodes)), threads, faces_only=faces_only
@@ -214,7 +217,7 @@ def test_corrected_pores_are_measured_as_given_labels_are() -> None:
             random_correction(fix, rng)
     labels = Volume(fix.result.labels, volume.spacing, volume.unit)
     for found in (fix.result, _corrected_labels(given, fix)):
-        truth = measure_labels(labels, values="labels")
+        truth = measure_labels(labels, values="labels", image=volume)
         ours = found.pores.drop(columns=["label"])
         names = found.pores["label"].to_numpy()
         pd.testing.assert_frame_equal(ours, truth.pores[list(ours)], check_exact=True)
@@ -229,7 +232,7 @@ def _corrected_labels(given: Pores, fix: Corrections) -> Pores:
     """Make the corrections of a segmentation on its labels, measured as given ones."""
     volume = given.volume
     labels = Volume(given.labels, volume.spacing, volume.unit)
-    return correct(measure_labels(labels, values="labels"), fix.operations)
+    return correct(measure_labels(labels, values="labels", image=volume), fix.operations)
 
 
 def test_merging_a_closed_pore_counts_its_closed_voxels() -> None:
@@ -257,11 +260,19 @@ def test_a_stored_corrected_result_is_restored_and_corrected_further() -> None:
     again = restored(result.labels_volume, result.merging_arrays, result.provenance, tables)
     pd.testing.assert_frame_equal(again.pores, result.pores, check_exact=True)
     pd.testing.assert_frame_equal(again.throats, result.throats, check_exact=True)
-    further = Corrections(again)
+    without = Corrections(again)
+    without.merge(again.pores["label"].tolist()[:2])
+    further = Corrections(again, CASES["3d"][0])
     further.merge(again.pores["label"].tolist()[:2])
     assert [each.kind for each in further.result.corrections] == ["merge", "delete", "merge"]
     fix.merge(result.pores["label"].tolist()[:2])
     pd.testing.assert_frame_equal(further.result.pores, fix.result.pores, check_exact=True)
+    grey = ["mean_grey", "grey_deviation"]
+    is_unknown = without.result.pores.set_index("label")[grey].isna().all(axis=1)
+    merged = set(without.result.pores["label"]) & set(again.pores["label"][:2])
+    assert set(is_unknown.index[is_unknown]) == merged
+    kept = without.result.pores.drop(columns=grey)
+    pd.testing.assert_frame_equal(kept, fix.result.pores.drop(columns=grey), check_exact=True)
     wide = again.resized((4.0, 2.0, 2.0), "um")
     assert wide.pores["label"].tolist() == result.pores["label"].tolist()
     with pytest.raises(InputError, match="corrected by hand"):

@@ -267,7 +267,7 @@ from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.device.timing import StageTimer
-from hushpore.pores.void.grey import step_of
+from hushpore.pores.void.grey import Rounding
 from hushpore.pores.parallel import KernelThreads
 from hushpore.base.events import result_of
 from hushpore.pores.slab_steps import classify_void, find_air, find_grey_value, find_void
@@ -303,7 +303,7 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
             grey = result_of(find_grey_value(work))
             phase = result_of(find_void(work, grey))
             result_of(classify_void(work, phase, result_of(find_air(work, phase))))
-            grey.values.rounded(step_of(grey.values.dtype, -100, 100))
+            grey.values.rounded(Rounding.of(grey.values.dtype, -100, 100))
     GpuParts(gpu, void.view(np.uint8)).measure(0, void.size - void[0].size)
     if len(void) > 4:
         found = gpu.watershed(distance, 2, 5, 7)

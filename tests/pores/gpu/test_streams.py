@@ -211,9 +211,9 @@ def test_slabs_on_streams_give_what_the_cpu_gives(
         moved[stream] += nbytes
     assert moved["down"] == 2 * 4 * VOXELS
     # void, the planes beside each slab but at the ends, its distance with slices beside it, basins
-    # and distance
+    # and distance, grey values
     beside, behind = 2 * 2 * (SLABS - 1), SLABS - 1
-    planes = 23 + 4 * (2 * (SLABS - 1) + 23 + beside + 2 * (23 + behind))
+    planes = 23 + 4 * (2 * (SLABS - 1) + 23 + beside + 2 * (23 + behind) + 23)
     assert moved["up"] == planes * PLANE
 
 

@@ -1,25 +1,27 @@
-"""The void, the solid and the exterior of a segmentation, found again from its scan."""
+"""The void, the solid, the exterior and the grey values of a segmentation, from its scan."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
+from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
 from hushpore.pores.job import open_work
 from hushpore.pores.pipeline import Pipeline, Stages
 from hushpore.pores.void.components import AIR, OPEN, SOLID
+from hushpore.pores.void.grey import GreyValues, RoundedGrey
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.slabs import Slabs
     from hushpore.pores.work import Work
 
 
@@ -39,6 +41,25 @@ def padding_of(pores: Pores) -> float | None:
     """Return the grey value of the padding that was excluded; None if there is none."""
     padding = pores.provenance["result"].get("padding_value")
     return None if padding is None else float(padding)
+
+
+def grey_of(pores: Pores, slabs: Slabs, scan: Volume | None) -> RoundedGrey | None:
+    """Return the grey values of a result as they were summed up; None if they are not known.
+
+    `scan`: replaces the volume of the result.
+    """
+    volume: Any = pores.volume if scan is None else scan
+    if scan is None and pores.provenance["job"] == "measure":
+        # the volume holds the given labels
+        volume = volume.auxiliary.get(pores.provenance["settings"].get("image"))
+    if (
+        not isinstance(volume, Volume)
+        or volume.data is pores.labels
+        or volume.dtype == np.bool_
+        or volume.shape != pores.volume.shape
+    ):
+        return None
+    return RoundedGrey(GreyValues(volume, slabs), pores.graph.rounding)
 
 
 def phase_of(pores: Pores, work: Work, scan: Volume | None) -> npt.NDArray[np.uint8]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from hushpore.pores.corrections.boxes import Box
     from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.void.grey import RoundedGrey
 
 #: Voxels by which a region of changed distances is searched at first.
 _REACH = 8
@@ -55,6 +56,8 @@ class Regions:
         Assignment of the basins to the pores of `labels`.
     phase : numpy.ndarray
         (z, y, x), uint8: the void is `OPEN`; 0 is solid, `AIR` and above the exterior. Kept.
+    grey : RoundedGrey, optional
+        Grey values; None if they are not known.
     spacing : tuple of float
         Voxel size (z, y, x).
     faces : tuple of bool
@@ -82,6 +85,7 @@ class Regions:
         graph: BasinGraph,
         numbering: Numbering,
         phase: npt.NDArray[np.uint8],
+        grey: RoundedGrey | None,
         spacing: tuple[float, ...],
         faces: tuple[bool, bool, bool],
         solid_beyond: tuple[bool, ...],
@@ -92,7 +96,8 @@ class Regions:
     ) -> None:
         self.phase, self.spacing, self._faces = phase, spacing, faces
         self._solid_beyond, self._highest, self._faces_only = solid_beyond, highest_void, faces_only
-        self._grey_step, self._threads = graph.grey_step, threads
+        self._grey, self._threads = grey, threads
+        self._rounding = graph.rounding
         # excluded basins get numbers below 0, which index their rows from the end of the tables
         region_of = numbering.names[numbering.label_of]
         excluded = np.flatnonzero(region_of[1:] == 0) + 1
@@ -167,7 +172,7 @@ class Regions:
             **rows,
             **{name: column[order] for name, column in edges.items()},
             border_crossings=self._border_crossings.copy(),
-            grey_step=self._grey_step,
+            rounding=self._rounding,
         )
         label_of = np.zeros(regions.size + 1, np.int32)
         label_of[1 : pores.size + 1] = np.arange(1, pores.size + 1)
@@ -347,7 +352,11 @@ class Regions:
         guess = self._rows["peak_squared_distance"][touched].max(initial=0)
         distance = self._distance(box, math.sqrt(guess))
         tables = Tables(part.shape, np.full(regions.size, -1), faces_only=self._faces_only)
-        tables.add(nodes, distance, self._threads)
+        grey = None
+        if self._grey is not None:
+            planes = self._grey.read(box[0].start, box[0].stop, self._threads)
+            grey = np.ascontiguousarray(planes[:, box[1], box[2]])
+        tables.add(nodes, distance, self._threads, grey=grey)
         found = tables.graph()
         offset = np.array([each.start for each in box])
         kept = touched[regions]

@@ -11,10 +11,14 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.device.backend import Backend
 from hushpore.pores.corrections.changes import change_of
-from hushpore.pores.corrections.exterior import decided_settings, padding_of, phase_of
+from hushpore.pores.corrections.exterior import (
+    decided_settings,
+    grey_of,
+    padding_of,
+    phase_of,
+)
 from hushpore.pores.corrections.operations import Operation, runs_of
 from hushpore.pores.corrections.regions import Regions
-from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.job import open_work
 from hushpore.pores.numbering import measured, numbering_of, totals_of
 from hushpore.pores.parallel import KernelThreads
@@ -85,13 +89,13 @@ class Corrections:
         Result of `hushpore.segment_pores`, which is not changed. It may be corrected already.
     scan : Volume, optional
         The scan of a result read from a folder: needed if air or padding around the sample was
-        excluded, and ignored otherwise.
+        excluded. Without it, the grey values of corrected pores are not known (NaN).
 
     Raises
     ------
     InputError
-        If the result was segmented in slabs on disk, the scan is missing or does not belong to the
-        result, or measures of grey values were added.
+        If the result was segmented in slabs on disk, or the scan is missing or does not belong to
+        the result.
 
     Examples
     --------
@@ -114,10 +118,6 @@ class Corrections:
                 "Pores that were segmented in slabs on disk cannot be corrected by hand. Crop or "
                 "bin the scan, or allow more memory."
             )
-        if grey_power():
-            raise InputError(
-                "Pores cannot be corrected by hand while measures of grey values are added."
-            )
         self._given = pores
         self._done: list[_Step] = []
         self._undone: list[_Step] = []
@@ -135,6 +135,7 @@ class Corrections:
                 pores.graph,
                 numbering_of(pores.labels, pores.graph),
                 phase_of(pores, work, scan),
+                grey_of(pores, slabs, scan),
                 work.spacing,
                 work.faces,
                 work.solid_beyond,

@@ -58,9 +58,10 @@ class Sums(NamedTuple):
 
     totals: npt.NDArray[np.int64]  # (basins, sums)
     bounds: npt.NDArray[np.int32]  # (basins, 6)
-    grey: npt.NDArray[np.int32]  # of all voxels, as whole numbers; empty where no sum takes any
+    grey: npt.NDArray[np.int32]  # of all voxels, as whole numbers; empty where they are not known
     in_row: npt.NDArray[np.int64]  # (sums, 2): powers of z and y
-    along: npt.NDArray[np.int64]  # (sums along x, 2): powers of x and grey; first 1, x and x**2
+    # (sums along x, 2): powers of x and grey; first 1, x, x**2, grey and grey**2
+    along: npt.NDArray[np.int64]
     which: npt.NDArray[np.uint64]  # (sums,): which of the sums along x
     row_factor: npt.NDArray[np.int64]  # (sums,): room for what is of the row
     run_factor: npt.NDArray[np.int64]  # (sums along x,): room for what is of the stretch
@@ -70,7 +71,8 @@ def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
     """Return the sums over some basins before any voxel is added, for one thread."""
     bounds = np.zeros((count, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
-    along = list(dict.fromkeys([(0, 0), (1, 0), (2, 0), *((each.x, each.grey) for each in SUMS)]))
+    known = [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)]
+    along = list(dict.fromkeys([*known, *((each.x, each.grey) for each in SUMS)]))
     return Sums(
         np.zeros((count, len(SUMS)), np.int64),
         bounds,
@@ -178,8 +180,8 @@ def scan_rows(
     """Sum up the basins in a range of rows along x, and find the contacts of its voxels.
 
     The rows are those of the slices from `offset` on of a stack of the given shape. `grey` are grey
-    values as whole numbers, where there is a sum that takes them. `rooms`: for edges, which others
-    have left and this one leaves.
+    values as whole numbers; None: sums of them are 0. `rooms`: for edges, which others have left
+    and this one leaves.
     """
     low, high = span(basins.reshape(-1, shape[2]), first, last)
     sums = _no_sums(high - low, grey)
@@ -277,12 +279,19 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
             factor[2] = (
                 (end - 1) * end * (2 * end - 1) - (begin - 1) * begin * (2 * begin - 1)
             ) // 6
-            for i in range(3, factor.size):
-                value_sum = 0
+            if grey.size:
+                value_sum = square_sum = 0
                 for x in range(begin, end):
-                    value = int(grey[start + x])
-                    value_sum += _power(x, along[i, 0]) * _power(value, along[i, 1])
-                factor[i] = value_sum
+                    value = int(grey[np.uint64(start + x)])
+                    value_sum += value
+                    square_sum += value * value
+                factor[3], factor[4] = value_sum, square_sum
+                for i in range(5, factor.size):
+                    value_sum = 0
+                    for x in range(begin, end):
+                        value = int(grey[start + x])
+                        value_sum += _power(x, along[i, 0]) * _power(value, along[i, 1])
+                    factor[i] = value_sum
             for k in range(which.size):
                 totals[own, k] += row_factor[k] * factor[which[k]]
             bounds[own, 0] = min(bounds[own, 0], at_z)

@@ -32,7 +32,7 @@ class Sum:
         Name by which measures use it, see `PoreSums.sum`.
     z, y, x, grey : int
         The powers, 0 to 2, of the voxel's indices and of its grey value
-        (`hushpore.pores.void.grey`). Grey values are only read if a sum needs them.
+        (`hushpore.pores.void.grey`), where these are known.
     """
 
     name: str
@@ -63,6 +63,8 @@ SUMS = [
     Sum("zy", z=1, y=1),
     Sum("zx", z=1, x=1),
     Sum("yx", y=1, x=1),
+    Sum("grey", grey=1),
+    Sum("grey_squared", grey=2),
 ]
 
 
@@ -154,11 +156,12 @@ def counting(voxels: int) -> npt.DTypeLike:
     return np.int32 if voxels < 2**31 else np.int64
 
 
+def mark_grey_unknown(sums: npt.NDArray[np.int64]) -> None:
+    """Mark sums (n, sums) of basins without known grey values, in place."""
+    # no sum of squares is below 0, and adding up such marks stays below 0
+    sums[:, index_of("grey_squared")] = -1
+
+
 def index_of(name: str) -> int:
     """Return the index of a sum in `SUMS`."""
     return [each.name for each in SUMS].index(name)
-
-
-def grey_power() -> int:
-    """Return the highest power of grey values in any sum; 0 if none needs them."""
-    return max(each.grey for each in SUMS)

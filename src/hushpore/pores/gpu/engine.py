@@ -18,7 +18,7 @@ import numpy as np
 from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
-from hushpore.pores.geometry.sums import SUMS, counting, narrowest
+from hushpore.pores.geometry.sums import SUMS, counting, mark_grey_unknown, narrowest
 from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.void.components import CLOSED
 from hushpore.pores.watershed.graph import BasinGraph
@@ -297,8 +297,8 @@ class Gpu:
         `basins`, `distance`: (z, y, x), int32 and float32: of a slab, and of the slice behind it.
         `numbers`: the lowest basin that the tables begin with, and the one after their last.
         `offset`, `own`: first slice of the slab, and how many it has. `grey`: (z, y, x), int32:
-        grey values of the slab, where there are sums of them. `phase`: (z, y, x), uint8, as the
-        void is classified, where voxels of closed void are counted. `faces_only`: whether one
+        grey values of the slab; without them, sums of them are 0. `phase`: (z, y, x), uint8, as
+        the void is classified, where voxels of closed void are counted. `faces_only`: whether one
         crosses between basins over the faces of voxels only.
         """
         xp, launch = self.xp, self.graph.launch
@@ -310,10 +310,11 @@ class Gpu:
         sums = xp.zeros((high - low, len(SUMS)), np.uint64)
         bounds = xp.zeros((high - low, 6), np.int32)
         bounds[:, :3] = np.iinfo(np.int32).max
-        closed, has_phase = xp.zeros(high - low, np.uint64), np.int32(phase is not None)
+        closed = xp.zeros(high - low, np.uint64)
+        has_grey, has_phase = (np.int32(each is not None) for each in (grey, phase))
         grey = xp.zeros(1, np.int32) if grey is None else grey
         phase = xp.zeros(1, np.uint8) if phase is None else phase
-        tables = (sums, bounds, closed, has_phase, np.int32(low))
+        tables = (sums, bounds, closed, has_grey, has_phase, np.int32(low))
         blocks = min(-(-count // _RUNS), _BLOCKS)
         self.graph.launch_blocks("sum_runs", blocks, basins, grey, phase, *tables, *size)
         border_crossings = self.totals(
@@ -381,10 +382,13 @@ class Gpu:
         on_host = self.get_all([*small, *found])
         places, heights, *others = on_host[: len(small)]
         scan = Scan(*on_host[len(small) :])
+        sums = scan.sums.view(np.int64)
+        if grey is None:
+            mark_grey_unknown(sums)
         graph = BasinGraph(
             peak=np.concatenate([[-1], places]),
             peak_squared_distance=np.concatenate([np.zeros(1, np.float32), heights]),
-            sums=scan.sums.view(np.int64),
+            sums=sums,
             crossings=scan.crossings.astype(counting(math.prod(shape))),
             bounds=scan.bounds,
             closed_voxels=scan.closed.view(np.int64),

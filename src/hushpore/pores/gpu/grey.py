@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
+    from hushpore.pores.void.grey import Rounding
 
 #: Blocks that count, each for itself at first: as many as a large GPU runs at a time.
 _BLOCKS = 1 << 10
@@ -129,11 +130,11 @@ class GpuGrey:
         self._gpu.stride(self._gpu.void, "find_range", self._count, *given)
         return extremes, bad
 
-    def rounded(self, step: float) -> Any:
-        """Return values as whole multiples of a step (z, y, x), int32; as `RoundedGrey` does."""
+    def rounded(self, rounding: Rounding) -> Any:
+        """Return rounded values (z, y, x), int32, as `RoundedGrey` does."""
         rounded = self._gpu.xp.empty(self.shape, np.int32)
-        size = (np.float64(1 / step), np.int64(self._count))
-        self._gpu.void.launch("round_grey", self._count, *self._values, rounded, *size)
+        how = (np.float64(rounding.offset), np.float64(1 / rounding.step), np.int64(self._count))
+        self._gpu.void.launch("round_grey", self._count, *self._values, rounded, *how)
         return rounded
 
     def beyond(self, threshold: float | None, *, bright: bool) -> Any:

@@ -29,7 +29,7 @@ from hushpore.pores.slab_steps import (
     measure_basins,
 )
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.void.grey import step_of
+from hushpore.pores.void.grey import AS_IS, Rounding
 from hushpore.pores.work import Work
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ BYTES_IN_SLABS = BYTES_A_VOXEL + 8
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand, and
 #: without flags, a bit a voxel.
-MOVED = {"threshold": 4, "void": 18, "distance": 21, "basins": 28, "measuring": 12}
+MOVED = {"threshold": 4, "void": 18, "distance": 21, "basins": 28, "measuring": 18}
 
 #: Slices of which 16 bits tell how far the nearest solid is along z, with what is added around.
 DEEPEST = 60_000
@@ -151,13 +151,13 @@ def _warm_up(gpu: Gpu) -> None:
             engine, scratch = GpuWhole(gpu, threads, timer), Scratch(on_disk=False)
             work = Work(volume, settings, whole, scratch, threads, engine=engine)
             found = result_of(find_grey_value(work))
-            found.values.rounded(step_of(found.values.dtype, 0, 255))
+            found.values.rounded(Rounding.of(found.values.dtype, 0, 255))
             phase = result_of(find_void(work, found))
             counts = result_of(classify_void(work, phase, result_of(find_air(work, phase))))
             distance = result_of(find_distance(work, phase))
             basins = result_of(find_basins(work, distance))
             how = work, basins, phase, distance, found.rounded
-            engine.graph(result_of(measure_basins(*how)), counts, 1.0)
+            engine.graph(result_of(measure_basins(*how)), counts, AS_IS)
             engine.bring(scratch, "basins", basins.stack)
     # and to a slab with slices beside it
     gpu.watershed(gpu.put(grey.astype(np.float32)), 1, 3)

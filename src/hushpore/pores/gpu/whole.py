@@ -11,7 +11,7 @@ between nothing crosses. The host waits five times:
 5. for the basins; once more for the distance where it is needed further.
 
 Where the void is found on the host (`hushpore.pores.gpu.void.why_on_host`), it goes up instead, one
-byte a voxel, and the first wait falls away.
+byte a voxel, with the rounded grey values, four, and the first wait falls away.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ import numpy as np
 
 from hushpore.pores.engine import Engine, VoidCounts
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
-from hushpore.pores.geometry.sums import grey_power
 from hushpore.pores.gpu.engine import GpuWatershed
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts, mark_outside
 from hushpore.pores.slabs import DeviceStack
 from hushpore.pores.void.components import AIR, SOLID
-from hushpore.pores.void.grey import step_of
+from hushpore.pores.void.grey import Rounding
 from hushpore.pores.watershed.basins import SlabWatershed
 
 if TYPE_CHECKING:
@@ -111,8 +110,8 @@ class GpuWhole(Engine):
         return found
 
     def rounded(self, values: GpuGrey, low: float, high: float) -> Any:
-        """Return what sums take for grey values, made where it is read, when there is room."""
-        return _Rounded(values, step_of(values.dtype, low, high)) if grey_power() else None
+        """Return the grey values rounded for exact sums, made when they are read."""
+        return _Rounded(values, Rounding.of(values.dtype, low, high))
 
     def void(self, values: GpuGrey, threshold: float | None, bright: bool, room: Any) -> Any:
         """Return 1 where values are beyond a threshold, else 0, uint8."""
@@ -182,7 +181,7 @@ class GpuWhole(Engine):
         return _Tables(self, peaks, faces_only)
 
     def graph(
-        self, tables: _Tables, counts: VoidCounts, grey_step: float
+        self, tables: _Tables, counts: VoidCounts, rounding: Rounding
     ) -> tuple[BasinGraph, VoidCounts]:
         """Measure basins, and fetch their graph with what was counted; waits for the GPU twice."""
         watershed = GpuWatershed(tables.basins, tables.peaks, None)
@@ -196,7 +195,7 @@ class GpuWhole(Engine):
         whole = zip(counts, is_there, strict=True)
         counts = VoidCounts(*(found.pop(0).view(np.int64) if own else each for each, own in whole))
         crossings = graph.border_crossings + counts.air_crossings
-        return dataclasses.replace(graph, grey_step=grey_step, border_crossings=crossings), counts
+        return dataclasses.replace(graph, rounding=rounding, border_crossings=crossings), counts
 
     def _put(self, values: Any) -> Any:
         """Send an array up, if it is of the host."""
@@ -218,11 +217,11 @@ class _Rounded(NamedTuple):
     """Grey values as whole numbers, as they are read; see `RoundedGrey`."""
 
     values: GpuGrey
-    step: float
+    rounding: Rounding
 
-    def read(self, first: int, last: int) -> Any:
+    def read(self, first: int, last: int, threads: KernelThreads) -> Any:
         """Return all of them."""
-        return self.values.rounded(self.step)
+        return self.values.rounded(self.rounding)
 
 
 class _Parts:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.pores.parallel import kernel
 from hushpore.pores.slab_steps import UnstitchedBasins
+from hushpore.pores.void.grey import GreyValues, RoundedGrey, Rounding
+from hushpore.pores.void.threshold import Range, find_range
 from hushpore.pores.watershed.basins import apply_labels
 from hushpore.pores.watershed.merging import Numbering
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Stack
@@ -24,12 +28,13 @@ if TYPE_CHECKING:
 class GivenLabels:
     """Labels that take the place of the basins of a watershed, one basin for each label.
 
-    `stack`: (z, y, x), int32: labels 1 to n, 0 in the solid; basins afterwards. `count`: n. The
-    basins are numbered by their peaks, as those of a watershed; `label_of` holds their labels.
+    `stack`: (z, y, x), int32: labels 1 to n, 0 in the solid; basins afterwards. `count`: n. `scan`:
+    of the same shape, for grey values. The basins are numbered by their peaks, as those of a
+    watershed; `label_of` holds their labels.
     """
 
-    def __init__(self, stack: Stack, count: int) -> None:
-        self.stack, self.count = stack, count
+    def __init__(self, stack: Stack, count: int, scan: Volume | None = None) -> None:
+        self.stack, self.count, self.scan = stack, count, scan
         # (basins + 1,), int32: label of each basin
         self.label_of: npt.NDArray[np.int32] = np.arange(count + 1, dtype=np.int32)
         # (pores,), int32: labels that became pores
@@ -39,6 +44,17 @@ class GivenLabels:
         self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
     ) -> None:
         """Do nothing: labels do not have exits, unlike `Watershed`."""
+
+    def grey(self, work: Work) -> Pass[RoundedGrey | None]:
+        """Return the grey values of the scan rounded for exact sums; None if not known."""
+        if self.scan is None:
+            return None
+        values, found = GreyValues(self.scan, work.slabs, timer=work.timer), []
+        for first, last in work.slabs:
+            found.append(find_range(values.read(first, last), work.threads))
+            yield last / work.slabs.depth
+        ends = functools.reduce(Range.join, found)
+        return None if ends.bad else RoundedGrey(values, Rounding.of(values.dtype, *ends[:2]))
 
     def find(self, work: Work, distance: Stack) -> Pass[UnstitchedBasins]:
         """Find the peak of each label and number the labels by their peaks.

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hushpore.pores.engine import Pass
     from hushpore.pores.labelled.recognise import Kind
     from hushpore.pores.labelled.settings import MeasureSettings
-    from hushpore.pores.result import Pores
     from hushpore.pores.slabs import Slabs, Stack
 
 #: Values that are counted by `numpy.bincount`; larger ones are sorted.
@@ -59,15 +58,19 @@ def measure_labels(volume: Volume, settings: MeasureSettings, backend: Backend) 
     for note in _notes(volume, kind, given.count, values, settings):
         notes.append(note)
         yield note
+    scan = volume.auxiliary_of(settings, "image")
+    given.scan = None if scan is None else volume.replace(scan)
     void = volume.replace(_void_of(given.stack, volume, slabs))
     host = Backend(threads=backend.threads)
     around = Exterior("keep", how.ball_radius)
     with open_work(void, how, slabs, host, stages, labels=given) as work:
         found = yield from segment(work, host, stages, notes, of=volume.data)
     result = pores_of(found, settings, around, notes, "measure", volume)
-    columns = yield from _further_columns(result, values[given.kept - 1], settings, slabs, stages)
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
-    return dataclasses.replace(result, _pore_columns={**result._pore_columns, **columns})
+    columns, label = result._pore_columns, values[given.kept - 1]
+    if np.array_equal(label, columns["label"]):
+        return result
+    return dataclasses.replace(result, _pore_columns={**columns, "given_label": label})
 
 
 def _kind_of(volume: Volume, settings: MeasureSettings) -> Kind:
@@ -203,42 +206,6 @@ def _void_of(stack: Stack, volume: Volume, slabs: Slabs) -> Any:
     if slabs.on_disk and volume.n_spatial == 3:
         return _Void(stack)
     return (stack.array() != 0).reshape(volume.shape)
-
-
-def _further_columns(
-    result: Pores, label: npt.NDArray[Any], settings: MeasureSettings, slabs: Slabs, stages: Stages
-) -> Generator[Event, Any, dict[str, npt.NDArray[Any]]]:
-    """Return the given label of each pore if it is not its own, and its grey values."""
-    columns: dict[str, npt.NDArray[Any]] = {}
-    if not np.array_equal(label, result._pore_columns["label"]):
-        columns["given_label"] = label
-    scan = result.volume.auxiliary_of(settings, "image")
-    if scan is not None:
-        labels = result.labels.reshape((1,) * (3 - result.labels.ndim) + result.labels.shape)
-        summing = _grey_columns(scan, labels, label.size, slabs)
-        columns |= yield from stages.run("measuring", summing, 1.0)
-    return columns
-
-
-def _grey_columns(
-    scan: Any, labels: npt.NDArray[np.int32], count: int, slabs: Slabs
-) -> Pass[dict[str, npt.NDArray[Any]]]:
-    """Return the mean and the standard deviation of the grey values of each pore."""
-    voxels, sums, squares = (np.zeros(count + 1) for _ in range(3))
-    is_stack = len(scan.shape) == 3
-    # relative to one grey value, so that squares do not lose digits
-    middle = float(np.asarray(scan[:1]).mean())
-    for first, last in slabs:
-        own = labels[first:last].reshape(-1)
-        part = np.asarray(scan[first:last] if is_stack else scan)
-        grey = part.reshape(-1).astype(np.float64) - middle
-        voxels += np.bincount(own, minlength=count + 1)
-        sums += np.bincount(own, grey, count + 1)
-        squares += np.bincount(own, grey * grey, count + 1)
-        yield last / slabs.depth
-    mean = sums[1:] / voxels[1:]
-    variance = np.maximum(squares[1:] / voxels[1:] - mean**2, 0)
-    return {"mean_grey": middle + mean, "grey_deviation": np.sqrt(variance)}
 
 
 def _notes(

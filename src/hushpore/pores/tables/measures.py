@@ -4,12 +4,10 @@ Each entry of `PORES` and `THROATS` computes a column from sums over merged basi
 (`hushpore.pores.geometry.sums`); tables, files, reports, comparisons, the viewer and the
 documentation take the columns, their order, meanings and units from these lists.
 
-To add a measure, append to the lists before any segmentation. The mean grey value::
+To add a measure, append to the lists before any segmentation. The mean of the squared distance
+from the first slice, in voxels::
 
-    SUMS.append(Sum("grey", grey=1))
-    PORES.append(
-        Measure("mean_grey", 0, "Mean grey value.", lambda p: p.sum("grey") / p.sum("voxels"))
-    )
+    PORES.append(Measure("mean_zz", 0, "Mean z squared.", lambda p: p.sum("zz") / p.sum("voxels")))
 """
 
 from __future__ import annotations
@@ -122,6 +120,11 @@ class Measure(Generic[S]):
 
 # a column that does not characterise a whole volume
 _each: Callable[..., Measure[Any]] = partial(Measure, is_summarised=False)
+
+_EXACT = (
+    "Exact for integers of up to 16 bits; other grey values are rounded to 1/65,536 of their "
+    "range. Empty (NaN) for a mask."
+)
 
 #: Columns of the table of pores.
 PORES: list[Measure[PoreSums]] = [
@@ -286,6 +289,19 @@ PORES: list[Measure[PoreSums]] = [
         lambda pores: reach_a_face(pores.bounds, pores.volume),
         words=("inside", "cut by a face"),
     ),
+    _each(
+        "mean_grey",
+        0,
+        f"Mean grey value of the pore in the segmented scan (the denoised one, if it was denoised; "
+        f"for measured labels, the one given as image). {_EXACT}",
+        lambda pores: pores.grey[0],
+    ),
+    _each(
+        "grey_deviation",
+        0,
+        "Standard deviation of these grey values.",
+        lambda pores: pores.grey[1],
+    ),
     *(
         _each(
             f"bbox_{axis}_{end}",
@@ -343,8 +359,6 @@ OF_LABELS: dict[str, Measure[Any]] = {
     name: _each(name, 0, meaning, np.asarray)
     for name, meaning in {
         "given_label": "Number of the pore in the measured labels, if they were renumbered.",
-        "mean_grey": "Mean grey value of the scan in the pore.",
-        "grey_deviation": "Standard deviation of the grey values of the scan in the pore.",
     }.items()
 }
 

@@ -13,6 +13,7 @@ from hushpore.pores.geometry.sums import SUMS, add_rows, counting, index_of
 from hushpore.pores.geometry.surface import surface_area
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.tables.positions import nearest_distances
+from hushpore.pores.void.grey import AS_IS, Rounding
 from hushpore.pores.watershed.graph import number_keys, widest_ways
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class PoreSums:
         (pores,), float64: from the centre of mass to that of the nearest other pore.
     volume : Volume
         The input, for its spacing and origin.
-    grey_step : float
-        Grey value of one unit in sums of grey values.
+    rounding : Rounding
+        Rounding of grey values.
     minimum_shape_voxels : int
         Pores of fewer voxels have no axes (NaN).
     """
@@ -66,7 +67,7 @@ class PoreSums:
     coordination_number: npt.NDArray[np.int64]
     nearest_distance: npt.NDArray[np.float64]
     volume: Volume
-    grey_step: float = 1.0
+    rounding: Rounding = AS_IS
     minimum_shape_voxels: int = 1
 
     @classmethod
@@ -111,16 +112,24 @@ class PoreSums:
             coordination_number,
             nearest,
             volume,
-            graph.grey_step,
+            graph.rounding,
             minimum_shape_voxels,
         )
 
     def sum(self, name: str) -> npt.NDArray[Any]:
         """Return a sum over the voxels of each pore (pores,); coordinates are in voxels."""
-        column = index_of(name)
-        power = SUMS[column].grey
-        found: npt.NDArray[Any] = self.sums[:, column]
-        return found * self.grey_step**power if power else found
+        column, (offset, step) = index_of(name), self.rounding
+        z, y, x, power = SUMS[column].powers
+        if not power:
+            return self.sums[:, column]
+        # the powers of offset + step * whole number, by the binomial theorem
+        column_of = {each.powers: k for k, each in enumerate(SUMS)}
+        lowest = 0 if offset else power
+        found: Any = 0.0
+        for k in range(lowest, power + 1):
+            factor = math.comb(power, k) * offset ** (power - k) * step**k
+            found = found + factor * self.sums[:, column_of[z, y, x, k]]
+        return np.asarray(found)
 
     def sums_of(self, *names: str) -> npt.NDArray[Any]:
         """Return several sums (pores, names)."""
@@ -176,6 +185,16 @@ class PoreSums:
         """Centre of mass in the unit of the volume, relative to its origin (pores, 3)."""
         spacing, origin = _frame(self.volume)
         return origin + self.mean * spacing
+
+    @cached_property
+    def grey(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Mean and standard deviation of the grey values (pores,); NaN where they are not known."""
+        columns = [index_of(name) for name in ("voxels", "grey", "grey_squared")]
+        count, total, squared = self.sums[:, columns].T
+        mean = np.where(squared < 0, np.nan, total / count)
+        deviation = np.sqrt(np.maximum(squared / count - mean**2, 0))
+        offset, step = self.rounding
+        return offset + step * mean, step * deviation
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.float64]:

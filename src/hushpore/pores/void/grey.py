@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.device.prefetch import read_ahead
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
-from hushpore.pores.geometry.sums import grey_power
+from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,47 +18,80 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs
+
+#: Voxels that a thread rounds at once, so that they stay in its cache.
+_AT_ONCE = 1 << 16
+
+
+#: Bits of a rounded grey value without its sign: the squares of 2**31 of them add up in int64.
+_BITS = 16
+_MOST = 1 << _BITS
+
+
+class Rounding(NamedTuple):
+    """Rounding of grey values to whole numbers: ``round((grey - offset) / step)``."""
+
+    offset: float = 0.0
+    step: float = 1.0
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any], low: float, high: float) -> Rounding:
+        """Return the rounding of grey values of a range.
+
+        Exact for integers of up to 16 bits; otherwise to 1/65,536 of the range or finer.
+        """
+        low, high = float(low), float(high)
+        # frexp: a number is less than two to the power of this
+        if dtype.kind in "biu" and math.frexp(max(abs(low), abs(high)))[1] <= _BITS:
+            return AS_IS
+        middle = low + (high - low) / 2
+        step = 2.0 ** (math.frexp(high - middle)[1] - _BITS)
+        if dtype.kind in "biu":
+            step = max(step, 1.0)
+        return cls(round(middle / step) * step, step)
+
+
+#: Grey values as they are, in integers.
+AS_IS = Rounding()
 
 
 class RoundedGrey:
-    """Grey values as whole numbers, of which sums are exact in any order.
+    """Grey values as whole numbers, so that sums are exact in any order."""
 
-    `low`, `high`: the lowest and the highest of them.
-    `step`: the grey value that 1 stands for: 1 for integers, else a power of two, such that 24 bits
-    (fewer where squares are summed) hold all values.
-    """
+    def __init__(self, values: GreyValues, rounding: Rounding) -> None:
+        self._values, self.rounding = values, rounding
 
-    def __init__(self, values: GreyValues, low: float, high: float) -> None:
-        self._values = values
-        self.step = step_of(values.dtype, low, high)
-
-    def read(self, first: int, last: int) -> npt.NDArray[np.int32]:
+    def read(self, first: int, last: int, threads: KernelThreads) -> npt.NDArray[np.int32]:
         """Return some slices (z, y, x)."""
         values = self._values.read(first, last)
-        if self.step == 1:
-            return values.astype(np.int32)
         rounded = np.empty(values.shape, np.int32)
-        for plane, own in zip(values, rounded, strict=True):
-            own[...] = np.rint(plane.astype(np.float64) / self.step)
+        rows, own = (each.reshape(-1, values.shape[-1]) for each in (values, rounded))
+        offset, step = self.rounding
+
+        def fill(first: int, last: int) -> None:
+            part: npt.NDArray[Any] = rows[first:last].reshape(-1)
+            room = own[first:last].reshape(-1)
+            if self.rounding == AS_IS:
+                room[:] = part
+            else:
+                # compiled for two types
+                part = part if part.dtype == np.float32 else part.astype(np.float64)
+                _round(part, offset, 1 / step, room)
+
+        threads.over(len(rows), fill, largest=max(1, _AT_ONCE // values.shape[-1]))
         return rounded
 
 
-def rounded_grey(values: GreyValues, low: float, high: float) -> RoundedGrey | None:
-    """Return what sums take for grey values; None where none takes any."""
-    return RoundedGrey(values, low, high) if grey_power() else None
-
-
-def step_of(dtype: np.dtype[Any], low: float, high: float) -> float:
-    """Return the step of `RoundedGrey`, such that sums over 2**31 voxels fit into int64."""
-    # frexp: the largest is less than two to the power of this
-    bits, largest = (
-        31 // max(grey_power(), 1),
-        math.frexp(max(abs(float(low)), abs(float(high))))[1],
-    )
-    if dtype.kind in "biu" and largest <= bits:
-        return 1.0
-    return 2.0 ** (largest - min(24, bits))
+@kernel
+def _round(
+    values: npt.NDArray[np.floating[Any]], offset: float, steps: float, out: npt.NDArray[np.int32]
+) -> None:
+    for i in range(values.size):
+        rounded = np.rint((np.float64(values[i]) - offset) * steps)
+        # padding may lie far out of the range
+        out[i] = np.int32(min(max(rounded, -float(_MOST)), float(_MOST)))
 
 
 class GreyValues:

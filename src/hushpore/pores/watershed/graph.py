@@ -22,10 +22,12 @@ from hushpore.pores.geometry.sums import (
     counting,
     in_64_bits,
     index_of,
+    mark_grey_unknown,
     narrowest,
     order_of,
 )
 from hushpore.pores.parallel import kernel
+from hushpore.pores.void.grey import AS_IS, Rounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +77,7 @@ class BasinGraph:
     # (edges, 13), int8, int16 or int32, as all fit: pairs of neighbouring voxels across, by
     # direction; the first three are shared faces
     contacts: npt.NDArray[np.signedinteger[Any]]
-    grey_step: float = 1.0  # the grey value that 1 stands for in sums of grey values
+    rounding: Rounding = AS_IS  # of grey values to the whole numbers that are summed up
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> BasinGraph:
@@ -84,7 +86,7 @@ class BasinGraph:
         Raises KeyError if one of them is missing.
         """
         parts: dict[str, Any] = {each.name: arrays[_PREFIX + each.name] for each in fields(cls)}
-        return cls(**{**parts, "grey_step": float(parts["grey_step"])})
+        return cls(**parts | {"rounding": Rounding(*map(float, parts["rounding"]))})
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -198,6 +200,7 @@ class Tables:
         self._bounds = np.zeros((count + 1, 6), np.int32)
         self._bounds[:, :3] = np.iinfo(np.int32).max
         self._border_crossings = np.zeros(N_DIRECTIONS, np.int64)
+        self._has_grey = True
         self._edges: list[Edges] = []
         self._rooms: list[Edges] = []  # one for each thread, as wide as it has needed
 
@@ -215,10 +218,11 @@ class Tables:
         `basins`: (z, y, x), int32: 1 to n, 0 in the solid; of these slices, and of the one after
         them where there is one. `distance`: (z, y, x), float32: squared distance, of the same
         slices. `grey`: (z, y, x), int32: grey values of these slices as whole numbers
-        (`RoundedGrey`), where there are sums of them.
+        (`RoundedGrey`), where they are known.
         """
         slices, height, width = basins.shape
         own = slices if last is None else last - first
+        self._has_grey &= grey is not None
         where = (basins, distance, grey, self._shape, self._faces_only, first)
         lock = Lock()
 
@@ -274,13 +278,18 @@ class Tables:
             self._closed_voxels[low : low + counts.size] += counts
 
     def graph(
-        self, grey_step: float = 1.0, air_crossings: npt.NDArray[np.int64] | int = 0
+        self,
+        rounding: Rounding = AS_IS,
+        air_crossings: npt.NDArray[np.int64] | int = 0,
     ) -> BasinGraph:
         """Return the graph, after the last slab is added.
 
-        `air_crossings`: (13,), int64: crossings into the air outside the sample, by direction.
+        `rounding`: of grey values. `air_crossings`: (13,), int64: crossings into the air outside
+        the sample, by direction.
         """
         self._rooms.clear()
+        if not self._has_grey:
+            mark_grey_unknown(self._sums)
         return BasinGraph(
             peak=np.concatenate([[-1], self._peaks]),
             peak_squared_distance=self._peak_squared_distance,
@@ -290,7 +299,7 @@ class Tables:
             closed_voxels=self._closed_voxels,
             border_crossings=self._border_crossings + air_crossings,
             **_join_edges(self._edges),
-            grey_step=grey_step,
+            rounding=rounding,
         )
 
 

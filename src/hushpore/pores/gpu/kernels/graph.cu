@@ -71,7 +71,8 @@ template <class T> __device__ inline void raise(T *at, T value)
 // Add the stretch that begins with a voxel to the sums and bounds of its basin; see `sum_runs`.
 __device__ inline void add_run(
     long long i, const int *basins, const int *grey, const unsigned char *phase, u64 *sums,
-    int *bounds, u64 *closed, int has_phase, int low, long long offset, int height, int width)
+    int *bounds, u64 *closed, int has_grey, int has_phase, int low, long long offset, int height,
+    int width)
 {
     Voxel voxel = voxel_at(i, height, width);
     int own = basins[i], begin = voxel.x, end = begin + 1;
@@ -87,7 +88,7 @@ __device__ inline void add_run(
         long long sum = POWER[k][2] == 0 ? n : POWER[k][2] == 1 ? x : xx;
         if (POWER[k][3]) {
             sum = 0;
-            for (int at = begin; at < end; at++)
+            for (int at = begin; has_grey && at < end; at++)
                 sum += to_power(at, POWER[k][2]) * to_power(grey[i + at - begin], POWER[k][3]);
         }
         sum *= to_power(z, POWER[k][0]) * to_power(y, POWER[k][1]);
@@ -110,12 +111,12 @@ extern "C" {
 //
 // The `count` voxels are those of a slab that begins with slice `offset` of a volume of `depth`; one
 // more slice lies behind it, where there is one. Tables of basins begin with basin `low`. `grey` is
-// not looked at where no sum takes it, and `phase`, for the voxels of closed void, only where
-// `has_phase`: of a stretch all are closed or none, since they share faces.
+// only read where `has_grey`, and `phase`, for the voxels of closed void, only where `has_phase`: of
+// a stretch all are closed or none, since they share faces.
 __global__ void sum_runs(
     const int *basins, const int *grey, const unsigned char *phase, u64 *sums, int *bounds,
-    u64 *closed, int has_phase, int low, long long count, long long offset, long long depth,
-    int height, int width)
+    u64 *closed, int has_grey, int has_phase, int low, long long count, long long offset,
+    long long depth, int height, int width)
 {
     __shared__ int begins[RUNS];
     __shared__ int number;
@@ -133,8 +134,8 @@ __global__ void sum_runs(
         __syncthreads();
         for (int k = threadIdx.x; k < number; k += blockDim.x)
             add_run(
-                first + begins[k], basins, grey, phase, sums, bounds, closed, has_phase, low,
-                offset, height, width);
+                first + begins[k], basins, grey, phase, sums, bounds, closed, has_grey, has_phase,
+                low, offset, height, width);
         __syncthreads();
     }
 }

@@ -178,14 +178,16 @@ __global__ void count_bins(
     });
 }
 
-// Round grey values to whole numbers of a step, of which one takes `steps`, a power of two.
+// Round grey values, less an offset, to whole numbers of a step, of which one takes `steps`, a power
+// of two.
 __global__ void round_grey(
     const unsigned char *stored, int kind, const double *slope, const double *intercept,
-    long long on_line, int *rounded, double steps, long long count)
+    long long on_line, int *rounded, double offset, double steps, long long count)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    rounded[i] = (int)rint((double)grey(stored, kind, slope, intercept, on_line, i) * steps);
+    double value = grey(stored, kind, slope, intercept, on_line, i);
+    rounded[i] = (int)rint((value - offset) * steps);
 }
 
 // Mark the void: up to the threshold where the pores are dark, above it where they are bright.
