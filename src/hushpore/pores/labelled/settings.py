@@ -27,7 +27,7 @@ class MeasureSettings(Settings):
 
     image: str = option(
         "",
-        "Scan from which the labels were made, of the same shape: adds the mean and standard "
+        "Scan from which the labels were made, of the same shape: gives the mean and standard "
         "deviation of the grey values of each pore. Labels without a voxel size get that of the "
         "scan.",
         label="Scan image",
