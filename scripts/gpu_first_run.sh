@@ -4,7 +4,7 @@
 # LIMIT: seconds for all of it. OUT: where env.txt, smoke.txt, tests.txt and the figures go.
 # Needs no napari and no Qt. HUSHPORE_COMMIT: the commit, where the copy has no history.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 OUT=${OUT:-/tmp/hushpore_gpu}
 LIMIT=${LIMIT:-560}
 mkdir -p "$OUT"
