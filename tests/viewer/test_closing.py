@@ -7,6 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from napari._qt.dialogs.confirm_close_dialog import ConfirmCloseDialog
+from qtpy.QtCore import QTimer
+from qtpy.QtGui import QCloseEvent
+from qtpy.QtWidgets import QApplication, QLabel
 
 from hushpore.viewer.batch.widget import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
@@ -61,3 +65,60 @@ def test_a_checkpoint_is_named_by_the_question(viewer, tmp_path):
     file = str(tmp_path / "training.safetensors")
     widget.form.update({"checkpoint": file})
     assert widget._if_closed == f"it stops; training continues from {file} when you run it again"
+
+
+class FromOutside(QCloseEvent):
+    """The close button of the window, for which alone napari asks."""
+
+    def spontaneous(self):
+        return True
+
+
+def close(window, button):
+    """Press the close button and answer the question; return what it says, and the event."""
+    said = []
+
+    def answer():
+        for dialog in QApplication.topLevelWidgets():
+            if isinstance(dialog, ConfirmCloseDialog) and dialog.isVisible():
+                said.append("".join(label.text() for label in dialog.findChildren(QLabel)))
+                getattr(dialog, button).click()
+
+    event = FromOutside()
+    timer = QTimer(interval=20, timeout=answer)
+    timer.start()
+    window._qt_window.closeEvent(event)
+    timer.stop()
+    return said[0], event.isAccepted()
+
+
+@pytest.fixture
+def training(small_network, window, tmp_path):
+    """The widget with a training that has a checkpoint."""
+    viewer = window._qt_viewer.viewer
+    viewer.layers["scan"].data = np.random.default_rng(0).normal(0, 9, (4, 64, 64)).astype("f4")
+    widget = DenoiseWidget(viewer)
+    window.add_dock_widget(widget, name="Denoise")
+    widget.form.update({"steps": 4000, "checkpoint": str(tmp_path / "training.safetensors")})
+    return widget
+
+
+def test_the_window_closes_and_the_checkpoint_has_the_training(qtbot, window, training, tmp_path):
+    worker = training.run()
+    qtbot.waitUntil(lambda: "Training: " in training._progress.stage.text(), timeout=60_000)
+    said, is_accepted = close(window, "close_btn")
+    assert "Denoise scan: it stops; training continues from" in said
+    assert is_accepted
+    assert worker.wait(60)
+    assert (tmp_path / "training.safetensors").exists()
+
+
+def test_the_window_stays_and_the_training_goes_on(qtbot, window, training):
+    training.form.update({"steps": 10})
+    training.run()
+    said, is_accepted = close(window, "cancel_btn")
+    assert "Denoise scan" in said
+    assert not is_accepted
+    assert training.is_running
+    assert training.wait(100) is not None
+    assert "scan denoised" in window._qt_viewer.viewer.layers
