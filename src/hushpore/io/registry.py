@@ -178,13 +178,14 @@ _READERS: dict[str, Reader] = {
     "txm": Reader(
         title="Zeiss TXM",
         matches=lambda start, path: (
-            start.startswith(b"\xd0\xcf\x11\xe0") and path.suffix.lower() in (".txm", ".txrm")
+            start.startswith(b"\xd0\xcf\x11\xe0")
+            and path.suffix.lower() in (".txm", ".txrm", ".xrm")
         ),
         read="hushpore.io.scanners.txm:open_txm",
-        patterns=("*.txm", "*.txrm"),
+        patterns=("*.txm", "*.txrm", "*.xrm"),
         package="olefile",
         extra="formats",
-        understood="`.txm`; projections (`.txrm`) are refused",
+        understood="`.txm`; projections (`.txrm`, `.xrm`) are refused",
         voxel_size="`pixelsize`, in µm",
     ),
     "isq": Reader(

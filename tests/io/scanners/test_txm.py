@@ -64,8 +64,9 @@ def test_the_settings_of_the_scanner_are_metadata(tmp_path):
     }  # fmt: skip
 
 
-def test_projections_are_refused_in_words(tmp_path):
-    path = tmp_path / "a.txrm"
+@pytest.mark.parametrize("ending", ["txrm", "xrm"])
+def test_projections_are_refused_in_words(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
     path.write_bytes(ole_files.ole_bytes(streams_of(np.zeros((2, 8, 8), "u1"))))
     with pytest.raises(InputError, match="projections, which are no slices"):
         read(path)

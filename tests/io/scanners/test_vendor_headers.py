@@ -160,6 +160,17 @@ def test_a_header_without_a_voxel_size_says_so(tmp_path, values):
     assert volume.notes == ["bread.pcr states no voxel size; the voxel size is not known."]
 
 
+def test_pyhst_may_state_the_data_type(tmp_path, values):
+    (tmp_path / "bread.vol").write_bytes(values.astype("<i2").tobytes())
+    (tmp_path / "bread.vol.info").write_text(PYHST + "DATA_TYPE = int16\n")
+    volume = read(tmp_path / "bread.vol.info")
+    assert (volume.dtype, volume.notes) == (np.int16, [])
+    np.testing.assert_array_equal(volume.data, values)
+    (tmp_path / "bread.vol.info").write_text(PYHST + "DATA_TYPE = PACKED_BINARY\n")
+    with pytest.raises(InputError, match=r"expected DATA_TYPE uint8, .*found 'packed_binary'"):
+        read(tmp_path / "bread.vol.info")
+
+
 def test_any_text_gives_an_image_or_a_clear_error(tmp_path, values, rng):
     for name, (text, *_) in CASES.items():
         content = np.frombuffer(text.encode(), np.uint8)

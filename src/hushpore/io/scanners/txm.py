@@ -44,9 +44,9 @@ def open_txm(path: Path) -> Volume:
     Raises
     ------
     InputError
-        If the file holds projections (``.txrm``), is damaged, or no volume of Zeiss.
+        If the file holds projections (``.txrm``, ``.xrm``), is damaged, or no volume of Zeiss.
     """
-    if path.suffix.lower() == ".txrm":
+    if path.suffix.lower() in (".txrm", ".xrm"):
         raise InputError(
             f"{path.name} holds projections, which are no slices. Reconstruct them first, and open "
             "the reconstructed volume (.txm)."

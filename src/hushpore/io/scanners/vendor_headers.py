@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _NO_SIZE = "{name} states no voxel size; the voxel size is not known."
 _VGI_KINDS = {"unsigned integer": "u", "integer": "i", "signed integer": "i", "float": "f"}
 _PCR_FORMATS = {1: "u1", 5: "u2", 10: "f4"}
+#: Values of DATA_TYPE in headers of PyHST, which most programs leave out.
+_PYHST_TYPES = {"uint8": "u1", "uint16": "u2", "int16": "i2", "float32": "f4", "float64": "f8"}
 #: Data type by bytes per voxel, for headers without a data type.
 _BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 
@@ -181,11 +183,16 @@ def _open_pyhst(header: Path, sections: Sections) -> Volume:
     shape = _shape(header, [scan.get(f"num_{axis}", "") for axis in "xyz"], "NUM_X")
     data = _beside(header, header.name[: -len(".info")])
     order = ">" if "high" in scan.get("byteorder", "").lower() else "<"
-    dtype = _by_bytes(data, shape) or "f4"
+    stated = scan.get("data_type", "").strip().lower()
+    if stated and stated not in _PYHST_TYPES:
+        raise InputError(
+            f"{header.name}: expected DATA_TYPE {', '.join(_PYHST_TYPES)}, found {stated!r}."
+        )
+    dtype = _PYHST_TYPES.get(stated) or _by_bytes(data, shape) or "f4"
     steps = sizes_of([scan.get("voxelsize", "")])
     known: dict[str, Any] = {"spacing": steps * 3, "unit": "um"} if steps else {}
     volume = _volume(Layout(data, 0, np.dtype(order + dtype), shape), header, **known)
-    if dtype == "f4":
+    if stated or dtype == "f4":
         return volume
     note = (
         f"The data type {volume.dtype} was guessed from the size of {data.name}; PyHST writes "
