@@ -192,7 +192,7 @@ def test_what_is_filled_in_stays_as_it_is_in_blocks_too(
     # across blocks, too
     np.testing.assert_array_equal(found.volume.array() == -500, fill_value_of(values, -500))
     assert found.provenance["padding_value"] == -500
-    assert found.volume.metadata == known
+    assert found.volume.metadata == known | {"denoised": True}
 
 
 def test_it_tells_what_one_machine_tells(client: Client, scan: Path, tmp_path: Path) -> None:

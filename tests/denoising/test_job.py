@@ -56,6 +56,7 @@ def test_the_result_lies_where_the_input_lay(scan: Volume, dimensions: int) -> N
     assert result.volume.dtype == np.float32
     assert (result.volume.spacing, result.volume.unit) == ((5, 0.5, 0.5), "mm")
     assert result.volume.name == "bread denoised"
+    assert result.volume.is_denoised
 
 
 def test_the_record_allows_to_do_it_again(scan: Volume) -> None:

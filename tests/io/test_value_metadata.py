@@ -15,7 +15,7 @@ GREY = {"padding_value": -2000.5, "value_unit": "HU", "slice_positions": [0, 1.5
 
 
 @pytest.mark.parametrize("suffix", ["tif", "zarr"])
-@pytest.mark.parametrize("known", [{}, GREY, {"labels": True}])
+@pytest.mark.parametrize("known", [{}, GREY, {"labels": True}, {"denoised": True}])
 def test_what_is_known_of_values_comes_back_from_a_file(tmp_path, suffix, known):
     values = np.arange(192, dtype=np.int16).reshape(3, 8, 8)
     path = write_image(tmp_path / f"a.{suffix}", Volume(values, metadata=known))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import ndimage
 
 import hushpore
 from hushpore.base.events import Remedy
+from hushpore.base.volume import Volume
+from hushpore.io.results import write_image
 
 SWAP = Remedy("Swap pores and solid", {"pores_are": "bright"})
 
@@ -53,10 +57,37 @@ def test_two_groups_are_stated_with_the_range_of_the_porosity() -> None:
     assert low < result.porosity < high
 
 
-def test_noise_that_overlaps_says_denoise_first(few_pores: np.ndarray) -> None:
-    first = hushpore.segment_pores(scan(few_pores, 3.0)).remarks[0]
+def test_noise_is_measured_and_says_denoise_first(few_pores: np.ndarray) -> None:
+    result = hushpore.segment_pores(scan(few_pores, 3.0))
+    first = result.remarks[0]
     assert first.warning
-    assert first.message.endswith("Denoise the scan first.")
+    assert first.remedy == Remedy("Denoise first", {}, "denoise")
+    assert first.with_flags.endswith(" Denoise first: hushpore denoise")
+    assert "of the contrast between pores and solid: most small pores will be noise" in first.message
+    assert result.provenance["result"]["noise_deviation"] == pytest.approx(4000, rel=0.05)
+
+
+def test_noise_beside_a_given_threshold_is_stated_too(few_pores: np.ndarray) -> None:
+    result = hushpore.segment_pores(scan(few_pores, 4.0), threshold=14_000)
+    assert result.provenance["result"]["noise_share"] == pytest.approx(1 / 4, rel=0.2)
+    assert result.remarks[0].message.startswith("The noise SD is 2")
+
+
+@pytest.mark.parametrize("contrast", [3.0, 4.0])
+def test_noise_is_never_stated_of_a_denoised_scan(
+    few_pores: np.ndarray, contrast: float, tmp_path: Path
+) -> None:
+    volume = Volume(np.zeros(few_pores.shape)).as_denoised(scan(few_pores, contrast))
+    read = hushpore.read(write_image(tmp_path / "denoised.tif", volume))
+    for each in (volume, read):
+        result = hushpore.segment_pores(each)
+        assert "noise_deviation" not in result.provenance["result"]
+        assert not any("noise SD" in remark.message for remark in result.remarks)
+        assert not any(remark.remedy and remark.remedy.job for remark in result.remarks)
+
+
+def test_little_noise_is_not_measured(few_pores: np.ndarray) -> None:
+    assert "noise_share" not in hushpore.segment_pores(scan(few_pores, 20)).provenance["result"]
 
 
 def test_one_group_says_so() -> None:

@@ -25,14 +25,14 @@ SPATIAL_AXES = ("zyx", "yx")
 VolumeLike: TypeAlias = "Volume | npt.ArrayLike"
 
 # metadata of grey values, which do not apply to derived labels or lengths
-_OF_GREY = ("value_unit", "padding_value", "contrast_limits", "windows")
+_OF_GREY = ("value_unit", "padding_value", "contrast_limits", "windows", "denoised")
 
 # limit that keeps the volume of a voxel within floating-point range
 _SMALLEST_STEP = 1e-60
 #: Largest length of a unit, in characters.
 LONGEST_UNIT = 40
-# metadata key that marks a volume as labels, also in files
-_LABELS = "labels"
+# metadata keys that mark a volume as labels or as denoised, also in files
+_LABELS, _DENOISED = "labels", "denoised"
 _UNKNOWN_UNIT = (
     f"The unit {{!r}} is unknown (known units: {', '.join(METRES)} and pixel), so lengths are not "
     "converted to other units."
@@ -195,6 +195,11 @@ class Volume:
         kept = {key: value for key, value in self.metadata.items() if key not in _OF_GREY}
         return self.replace(data, name=name, metadata=kept)
 
+    def as_denoised(self, data: Any) -> Self:
+        """Return the denoised volume, with its name and its mark; `data`: of the same shape."""
+        metadata = self.metadata | {_DENOISED: True}
+        return self.replace(data, name=f"{self.name} denoised", metadata=metadata)
+
     def as_labels(self, labels: Any, name: str) -> Volume:
         """Return a volume of labels with the same geometry, marked as labels.
 
@@ -207,6 +212,11 @@ class Volume:
     def holds_labels(self) -> bool:
         """Whether the volume is marked as labels of pores or phases."""
         return bool(self.metadata.get(_LABELS)) and self.dtype.kind in "iub"
+
+    @property
+    def is_denoised(self) -> bool:
+        """Whether the volume is marked as denoised by hushpore, also in files."""
+        return self.metadata.get(_DENOISED) is True
 
     def auxiliary_of(self, settings: object, setting: str) -> Any:
         """Return the auxiliary data named by a setting.

@@ -164,12 +164,11 @@ class _Denoising:
 
     def run(self) -> Job:
         """Run the job and return its result, still with the noisy volume."""
-        name = f"{self.volume.name} denoised"
         empty = np.broadcast_to(np.float32(0), self.volume.shape)
         # no memory limit for a layer of blocks, since blocks are written one by one
         self.image = ZarrImage.begin(
             self.paths.content,
-            self.volume.replace(empty, name=name),
+            self.volume.as_denoised(empty),
             are_labels=False,
             memory=math.inf,
         )

@@ -31,8 +31,10 @@ from hushpore.cluster.outputs import (
 from hushpore.cluster.setup import set_up
 from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
+from hushpore.denoising.scan_noise import measure_noise
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import form_tables
+from hushpore.pores.noise import find_noise
 from hushpore.pores.notes import (
     warnings_of,
 )
@@ -40,6 +42,7 @@ from hushpore.pores.numbering import (
     excluded_basins,
     totals_of,
 )
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.plausibility import examine_sample
 from hushpore.pores.remarks import remarks_of
 from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
@@ -173,6 +176,9 @@ class _Segmentation:
         walls = walls_of(found.crossings, found.border_crossings)
         void = VoidTotals(*parts.voxels, parts.components, sample, share)
         known = void_totals(void, threshold, walls, graph, self.volume)
+        noisy = threshold, share, self.plan.padding
+        with KernelThreads() as threads:
+            known |= find_noise(self.volume, self.settings, *noisy, threads, measure_noise)
         examined = examine_sample(self.volume, self.settings, self.exterior, known)
         known |= examined.totals()
         totals = totals_of(

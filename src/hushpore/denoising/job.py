@@ -86,7 +86,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     outcome.model.network.cpu()
     if whole is not None and backend.resident is not None:
         backend.resident.leave(denoised, whole, backend.device)
-    result = volume.replace(denoised, name=f"{volume.name} denoised")
+    result = volume.as_denoised(denoised)
     return make_result(
         result, outcome, noise, provenance, residual=residual, precision=workplace.dtype,
         rings=rings, padding=padding,

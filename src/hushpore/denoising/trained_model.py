@@ -143,7 +143,7 @@ class Model:
         augment = self.augments(settings, noisy.shape)
         predictor = VolumePredictor(self.network, arrangement, self.scale, budget, augment=augment)
         result_of(predictor.predict(source, out, backend))
-        return noisy.replace(out, name=f"{noisy.name} denoised")
+        return noisy.as_denoised(out)
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write the model to a ``.safetensors`` file, with its facts as JSON in the header.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def value_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of values as JSON values, for a file or from a file.
 
-    Whether the values are labels, the fill value around the scan, the unit of the grey values, and
-    the positions of unevenly spaced slices.
+    Whether the values are labels or denoised, the fill value around the scan, the unit of the grey
+    values, and the positions of unevenly spaced slices.
 
     `metadata`: of a volume or a file; the names are the same. Entries of the wrong type are
     omitted.
@@ -28,6 +28,8 @@ def value_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     elif _are_positions(metadata.get("slice_positions")):
         # label values cannot be interpolated between slices
         checked["slice_positions"] = list(metadata["slice_positions"])
+    if metadata.get("denoised") is True:
+        checked["denoised"] = True
     padding = stated_fill_value(metadata)
     if padding is not None:
         checked["padding_value"] = padding

@@ -21,6 +21,7 @@ from hushpore.pores.compiling import compile_beside
 from hushpore.pores.gpu.device_benchmark import choose_faster
 from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
+from hushpore.pores.noise import find_noise
 from hushpore.pores.notes import warnings_of
 from hushpore.pores.numbering import (
     excluded_basins,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.labelled.given import GivenLabels
+    from hushpore.pores.noise import Meter
     from hushpore.pores.numbering import Marks
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
@@ -68,12 +70,14 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.merging import Numbering
 
 
-def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
+def segment_pores(
+    volume: Volume, settings: PoreSettings, backend: Backend, measure: Meter | None = None
+) -> Job:
     """Segment and measure the pores of a volume.
 
     `volume`: 2D or 3D grey values of any real dtype, or booleans, which are taken as the void
     itself. `backend`: the device; labels are the same on a GPU. If a requested GPU cannot be used,
-    the job runs on the CPU and yields a note.
+    the job runs on the CPU and yields a note. `measure`: measures the noise; None: not measured.
     Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage. Previews show
     the basins of one slice and then its pores, as soon as its slab is done: the slice of the last
     `Attention` that was sent in, else the middle slice.
@@ -123,7 +127,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield notes[-1]
         decided = dataclasses.replace(decided, threshold=match.threshold, measured_porosity=None)
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
-        found = yield from segment(work, backend, stages, notes)
+        found = yield from segment(work, backend, stages, notes, measure=measure)
     share = found.segmented.void.exterior_share
     # its values are in memory if they were read
     read = found.segmented.work.volume
@@ -182,11 +186,17 @@ class _Found(NamedTuple):
 
 
 def segment(
-    work: Work, backend: Backend, stages: Stages, notes: list[Note], of: Any = None
+    work: Work,
+    backend: Backend,
+    stages: Stages,
+    notes: list[Note],
+    of: Any = None,
+    measure: Meter | None = None,
 ) -> Generator[Event, Any, _Found]:
     """Find the pores and measure them.
 
-    `of`: values of the input, for its fingerprint; by default those of the volume.
+    `of`: values of the input, for its fingerprint; by default those of the volume. `measure`: see
+    `segment_pores`.
     """
     settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
@@ -202,6 +212,9 @@ def segment(
         if fingerprint is None:
             data = volume.data if of is None else of
             fingerprint = at_end.enter_context(fingerprint_beside(data))
+        with stages.timer.stage("noise"):
+            where = found.threshold, found.void.exterior_share, work.padding, work.threads
+            noise = find_noise(volume, settings, *where, measure)
         at_end.enter_context(arrays_apart() if is_noise(work, graph.count) else nullcontext())
         yield from stages.show(basins)
         numbering, by, marks = yield from _merge(found, stages)
@@ -222,6 +235,7 @@ def segment(
     yield timing
     totals = {
         **void_totals(found.void, found.threshold, void_walls(graph), graph, volume),
+        **noise,
         **connection,
         "merged_by": by,
         **thickness_totals(thickness),

@@ -22,6 +22,12 @@ _ALMOST_ALL = 0.95
 #: Share of the volume below which a sample is hardly one.
 _HARDLY_ANY = 0.01
 
+#: Noise, as a share of the contrast, from which it explains that grey values overlap, and from
+#: which most small pores are noise: at a threshold half-way, 6 voxels of solid in 1,000 are void.
+_NOISY, _SPECKLED = 0.1, 0.2
+
+_DENOISE = Remedy("Denoise first", {}, "denoise")
+
 _USE_OTSU = Remedy("Use Otsu's threshold", {"threshold": "otsu"})
 
 
@@ -32,11 +38,13 @@ def remarks_on_threshold(result: Mapping[str, Any], settings: PoreSettings) -> I
         {"pores_are": "dark" if settings.pores_are == "bright" else "bright"},
     )
     yield from _on_extremes(result, swap)
-    record = result.get("threshold_groups")
-    if not record or result.get("only_values"):
+    if result.get("only_values"):
         return
-    groups = Groups(**record)
+    record = result.get("threshold_groups")
+    groups = Groups(**record) if record else None
     yield from _on_noise(result, groups)
+    if groups is None:
+        return
     value = readable_grey(groups.threshold)
     pore, solid = readable_grey(groups.pore), readable_grey(groups.solid)
     if not groups.second:
@@ -119,18 +127,22 @@ def _on_extremes(result: Mapping[str, Any], swap: Remedy) -> Iterator[Note]:
         yield Note(text, True, "result", swap)
 
 
-def _on_noise(result: Mapping[str, Any], groups: Groups) -> Iterator[Note]:
-    """Warn if noise places much of the pore volume on the wrong side of the threshold."""
-    porosity = result["porosity"]
-    if not porosity or not groups.second:
-        return
-    wrong = (groups.false_void * (1 - porosity) + groups.false_solid * porosity) / porosity
-    if wrong < _UNCERTAIN:
-        return
-    noise = groups.noise / abs(groups.solid - groups.pore)
-    text = (
-        f"The noise SD is {readable_percent(noise)} of the contrast between pores and solid: "
-        f"about {readable_percent(min(wrong, 1.0))} of the pore volume may be wrong, and most "
-        "small pores will be noise. Denoise the scan first."
-    )
-    yield Note(text, True, "result")
+def _on_noise(result: Mapping[str, Any], groups: Groups | None) -> Iterator[Note]:
+    """Warn if noise makes many small pores, or places much of the pore volume on the wrong side."""
+    porosity, wrong = result["porosity"], 0.0
+    if groups is not None and groups.second and porosity:
+        wrong = (groups.false_void * (1 - porosity) + groups.false_solid * porosity) / porosity
+    is_wrong, share = wrong >= _UNCERTAIN, result.get("noise_share", 0.0)
+    volume = f"about {readable_percent(min(wrong, 1.0))} of the pore volume may be wrong"
+    if porosity and share >= (_NOISY if is_wrong else _SPECKLED):
+        text = (
+            f"The noise SD is {readable_percent(share)} of the contrast between pores and solid: "
+            f"most small pores will be noise{f', and {volume}' if is_wrong else ''}."
+        )
+        yield Note(text, True, "result", _DENOISE)
+    elif is_wrong:
+        text = (
+            f"The grey values of pores and solid overlap: {volume}. Check the threshold against "
+            "the histogram."
+        )
+        yield Note(text, True, "result")

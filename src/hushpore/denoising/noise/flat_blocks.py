@@ -121,17 +121,22 @@ def largest_lags(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def read_flattest(
-    volume: Volume, kind: DetrendedBlocks, rng: np.random.Generator, sample: Sample | None = None
+    volume: Volume,
+    kind: DetrendedBlocks,
+    rng: np.random.Generator,
+    sample: Sample | None = None,
+    every: int = 1,
 ) -> tuple[FlatBlocks, Drawn]:
     """Read random blocks, then more blocks around the flattest.
 
-    `sample`: only blocks inside it are read, unless there are hardly any.
+    `sample`: only blocks inside it are read, unless there are hardly any. `every`: one in this many
+    of the usual number of blocks is drawn.
     Returns: the flattest blocks; statistics of all random blocks.
     """
     data: Any = volume.data
     size = (1,) * (len(volume.shape) - len(kind.size)) + kind.size
     room: npt.NDArray[np.int64] = np.array(volume.shape) - np.array(size)
-    count = min(_DRAWN, 4 * math.prod((room + 1).tolist()))
+    count = min(_DRAWN // every, 4 * math.prod((room + 1).tolist()))
     corners = rng.integers(0, room + 1, (count, len(room)))
     if sample is not None:
         # as many blocks inside the sample as would be drawn without it
@@ -158,8 +163,9 @@ def read_flattest(
         _CUT_OFF + float(np.quantile(_share_of_extremes(some, lowest, highest), 0.25)),
     )
     far = _look(data, kind, corners, size, limits, unit)
-    steps = rng.integers(-_NEARBY, _NEARBY + 1, (_REFINED * _TRIES, len(room)))
-    near = np.tile(far.corners[:_REFINED], (_TRIES, 1))
+    refined = _REFINED // every
+    steps = rng.integers(-_NEARBY, _NEARBY + 1, (refined * _TRIES, len(room)))
+    near = np.tile(far.corners[:refined], (_TRIES, 1))
     near = np.clip(near + steps[: len(near)], 0, room)
     if sample is not None:
         near = near[sample.hold(near, size)]

@@ -1,0 +1,106 @@
+"""The noise of a scan relative to the contrast between its pores and solid.
+
+Noise makes specks of a few voxels that look like small pores. The estimator is that of the denoiser
+(`hushpore.denoising.scan_noise`), which is passed in, since the denoiser builds on this package.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from hushpore.pores.void.automatic import examine
+from hushpore.pores.void.threshold import make_histogram, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.void.automatic import Groups
+    from hushpore.pores.work import Threshold
+
+#: Largest part of a volume in which noise is measured, in voxels, and fewest voxels along y and x.
+_PART, _FEWEST = 1 << 24, 12
+
+#: Share of the contrast that the spread of the solid must reach for its noise to be measured: at
+#: less, no voxel passes a threshold half-way because of noise.
+_HARMLESS = 0.1
+
+#: Share of air around the sample from which the noise is measured inside the sample only.
+_MUCH_AIR = 0.5
+
+
+class Noise(Protocol):
+    """The noise of a volume: a `hushpore.denoising.noise.model.NoiseModel`."""
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation, in grey values."""
+
+    def spectrum(self, shape: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return the power spectrum on the grid of `scipy.fft.rfftn` of an array."""
+
+
+#: Measures the noise of a volume; the flag says whether air fills much of it.
+Meter: TypeAlias = "Callable[[Volume, bool], Noise]"
+
+
+def find_noise(
+    volume: Volume,
+    settings: PoreSettings,
+    threshold: Threshold,
+    exterior_share: float,
+    padding: float | None,
+    threads: KernelThreads,
+    measure: Meter | None,
+) -> dict[str, Any]:
+    """Find how strong noise is, if it can matter, as entries of the record.
+
+    The middle of the volume is read, which is the same in memory, on disk and on a cluster.
+
+    `threshold`: of the job. `exterior_share`: fraction of the volume in the exterior. `padding`:
+    grey value of the padding, if any. `measure`: None: not measured.
+    Returns: ``noise_deviation`` and ``noise_share``, its ratio to the contrast; empty for a
+    denoised volume, a mask, a local threshold, and if noise is harmless.
+    """
+    is_grey = volume.dtype != np.bool_ and threshold.only_values is None
+    if measure is None or volume.is_denoised or not is_grey or threshold.value is None:
+        return {}
+    part: Volume | None = None
+    groups = threshold.groups
+    if groups is None:
+        part = _middle(volume)
+        values = measured(part.data.reshape(-1, *part.shape[-2:]), padding)
+        if not np.isfinite(values).all() or not values.size or values.min() == values.max():
+            return {}
+        histogram = make_histogram(np.atleast_2d(values), threads)
+        groups = examine(histogram, threshold.value, settings.pores_are == "bright")
+    contrast = abs(groups.solid - groups.pore)
+    if not groups.second or groups.noise < _HARMLESS * contrast or not math.isfinite(contrast):
+        return {}
+    part = part or _middle(volume)
+    if min(part.shape[-2:]) < _FEWEST or not np.isfinite(part.data).all():
+        return {}
+    noise = measure(part, exterior_share >= _MUCH_AIR)
+    if not noise.deviation:
+        return {}
+    return {"noise_deviation": noise.deviation, "noise_share": noise.deviation / contrast}
+
+
+def _middle(volume: Volume) -> Volume:
+    """Return the middle of a volume, of at most `_PART` voxels, in memory."""
+    edges = list(volume.shape)
+    while math.prod(edges) > _PART:
+        longest = int(np.argmax(edges))
+        edges[longest] = -(-edges[longest] // 2)
+    at = []
+    for length, edge in zip(volume.shape, edges, strict=True):
+        first = (length - edge) // 2
+        at.append(slice(first, first + edge))
+    return volume.replace(np.ascontiguousarray(volume.data[tuple(at)]), origin=())
