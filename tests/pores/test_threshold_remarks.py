@@ -63,7 +63,7 @@ def test_noise_is_measured_and_says_denoise_first(few_pores: np.ndarray) -> None
     assert first.warning
     assert first.remedy == Remedy("Denoise first", {}, "denoise")
     assert first.with_flags.endswith(" Denoise first: hushpore denoise")
-    assert "of the contrast between pores and solid: most small pores will be noise" in first.message
+    assert "of the contrast between pores and solid: most small pores will be" in first.message
     assert result.provenance["result"]["noise_deviation"] == pytest.approx(4000, rel=0.05)
 
 
