@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +12,9 @@ import hushpore
 from hushpore.base.events import Remedy
 from hushpore.base.volume import Volume
 from hushpore.io.results import write_image
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SWAP = Remedy("Swap pores and solid", {"pores_are": "bright"})
 
