@@ -67,7 +67,7 @@ from hushpore.pores.work import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     import numpy.typing as npt
     from distributed import Client
@@ -176,11 +176,7 @@ class _Segmentation:
         walls = walls_of(found.crossings, found.border_crossings)
         void = VoidTotals(*parts.voxels, parts.components, sample, share)
         known = void_totals(void, threshold, walls, graph, self.volume)
-        noisy = threshold, share, self.plan.padding
-        with KernelThreads() as threads:
-            known |= find_noise(self.volume, self.settings, *noisy, threads, measure_noise)
-        examined = examine_sample(self.volume, self.settings, self.exterior, known)
-        known |= examined.totals()
+        known |= self._examine(threshold, share, known)
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},
             self.volume,
@@ -209,6 +205,15 @@ class _Segmentation:
         provenance["result"] = totals
         remarks = by_importance([*remarks_of(totals, self.settings), *self.notes])
         return Finished(provenance, headline_of(totals, self.settings), remarks)
+
+    def _examine(
+        self, threshold: Threshold, share: float, known: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the entries of the record about noise and plausibility."""
+        how = self.volume, self.settings
+        with KernelThreads() as threads:
+            noise = find_noise(*how, threshold, share, self.plan.padding, threads, measure_noise)
+        return noise | examine_sample(*how, self.exterior, known).totals()
 
     def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
         """Separate void and solid.

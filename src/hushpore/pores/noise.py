@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.void.automatic import Groups
     from hushpore.pores.work import Threshold
 
 #: Largest part of a volume in which noise is measured, in voxels, and fewest voxels along y and x.
