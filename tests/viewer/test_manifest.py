@@ -28,7 +28,7 @@ def test_every_command_can_be_imported(manifest):
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
     others = ("Measure labels", "Measure phases", "Batch of scans", RESULTS, "Plots")
-    others += ("Compare results", RECORD, CROP, "Raw import", "Flatten", "Preferences")
+    others += ("Compare results", RECORD, CROP, "Raw import", "Flatten", "Align", "Preferences")
     assert names == (*WIDGETS, *others)
 
 
