@@ -153,6 +153,11 @@ class Findings:
         threshold = self.totals.get("threshold")
         is_void = self.volume.dtype == np.bool_
         mask = self.volume.auxiliary_of(self.settings, "sample_mask")
+        if in_air and mask is None and self.volume.holds_labels and not is_void:
+            raise NotMeasuredError(
+                "The air around the sample is found in the scan, which is not part of a stored "
+                "result. Segment the scan again."
+            )
         if (
             in_air
             and mask is None

@@ -37,6 +37,7 @@ from hushpore.viewer.results.choices import (
     numeric_columns,
 )
 from hushpore.viewer.results.corrections import CorrectionsPanel
+from hushpore.viewer.results.form_tab import FormTab
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MAX_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.saving import (
@@ -44,6 +45,7 @@ from hushpore.viewer.results.saving import (
     ask_and_save_result,
     ask_for_file,
     save_measures,
+    save_table,
 )
 from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
 from hushpore.viewer.results.table import TableView, cell_text, filter_rows
@@ -88,6 +90,7 @@ class ResultsWidget(LayerTrackingWidget):
         """Show the result of another layer, or a hint if there is none."""
         self.colours.show_view(self.view)
         self.corrections.show_view(self.view)
+        self.form.show_view(self.view)
         is_3d = self.view is not None and self.view.tables.n_spatial == 3
         self._in_3d.setEnabled(is_3d)
         for widget in (self._controls, self._tabs):
@@ -137,7 +140,14 @@ class ResultsWidget(LayerTrackingWidget):
         assert self.view is not None
         if by is not self.pores:
             self.pores.select(self.view.selected)
-        self._copy.setEnabled(bool(self.view.selected.any()))
+        self._show_copy()
+
+    def _show_copy(self) -> None:
+        if self._tabs.currentWidget() is self.form:
+            can_copy = self.form.table is not None
+        else:
+            can_copy = self.view is not None and bool(self.view.selected.any())
+        self._copy.setEnabled(can_copy)
 
     def slots(self) -> dict[str, Callable[..., None]]:
         """Follow filter, selection and colours of the view."""
@@ -236,16 +246,27 @@ class ResultsWidget(LayerTrackingWidget):
             self.view.reset()
 
     def _copy_rows(self) -> None:
-        self._table().copy()
+        shown = self.form if self._tabs.currentWidget() is self.form else self._table()
+        shown.copy()
 
     def _export(self) -> None:
         if self.view is None:
+            return
+        if self._tabs.currentWidget() is self.form:
+            self._export_form(self.view.layer.name)
             return
         kind = "pores" if self._table() is self.pores else "throats"
         name = f"{self.view.layer.name} {kind}.csv"
         path = ask_for_file(self, f"Export {kind}", name, "CSV (*.csv)")
         if path is not None:
             save_measures(path, self._table().rows.table, self._describe)
+
+    def _export_form(self, layer: str) -> None:
+        if self.form.table is not None:
+            name = f"{layer} {self.form.name} form.csv"
+            path = ask_for_file(self, "Export form", name, "CSV (*.csv)")
+            if path is not None:
+                save_table(path, self.form.table)
 
     def _describe(self, column: str) -> tuple[str, str]:
         """Return the unit and the meaning of a column of the current table."""
@@ -277,8 +298,12 @@ class ResultsWidget(LayerTrackingWidget):
         self._tabs = QTabWidget(minimumHeight=110, accessibleName="Tables")
         self._tabs.addTab(self.pores, "&Pores")
         self._tabs.addTab(self.throats, "&Throats")
+        self.form = FormTab()
+        self._tabs.addTab(self.form, "For&m")
         # a corner of the tabs is visible even in a low panel
         self._tabs.setCornerWidget(self._build_buttons())
+        self._tabs.currentChanged.connect(self._show_copy)
+        self.form.changed.connect(self._show_copy)
         self._controls = QWidget()
         self.corrections, correcting = CorrectionsPanel(self._viewer), Fold("Correct pores")
         correcting.add(self.corrections)
@@ -356,7 +381,7 @@ class ResultsWidget(LayerTrackingWidget):
     def _build_buttons(self) -> QWidget:
         self._copy = QPushButton(
             "Cop&y rows", clicked=self._copy_rows,
-            toolTip="Copy the selected rows for a spreadsheet (Ctrl+C in the table).",
+            toolTip="Copy the selected rows, or the form, for a spreadsheet (Ctrl+C in the table).",
         )  # fmt: skip
         line = fill(
             QHBoxLayout(),
@@ -367,7 +392,7 @@ class ResultsWidget(LayerTrackingWidget):
             self._copy,
             QPushButton(
                 "&Export …", clicked=self._export,
-                toolTip="Save the visible rows, in the order shown, as CSV.",
+                toolTip="Save the visible rows, in the order shown, or the form, as CSV.",
             ),
             QPushButton(
                 f"Sa&{SAVE_RESULT[2:]}", clicked=self._save,
