@@ -298,3 +298,38 @@ def test_a_local_thickness_that_was_measured_follows_in_layers_plot_and_totals(
     table = read[1]["metadata"][METADATA_KEY]["thickness"]
     assert table["thickness_to"].max() >= void.data.max()
     plots._let_go()
+
+
+def test_tables_follow_a_scale_that_another_plugin_sets(qtbot, viewer, widget, scan):
+    results = ResultsWidget(viewer)
+    qtbot.addWidget(results)
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    assert not results.view.is_outdated
+    # as napari-metadata does, unit and scale one after the other
+    labels.units = ("um",) * 3
+    labels.scale = (15.4,) * 3
+    qtbot.waitUntil(lambda: results.view.tables.unit == "um")
+    truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"))
+    pd.testing.assert_frame_equal(results.view.tables.pores, truth.pores)
+    record = labels.metadata[METADATA_KEY]["provenance"]
+    assert record["result"] == truth.provenance["result"]
+    assert record["input"]["spacing"] == [15.4] * 3
+    assert "Voxel size set by the user in napari: 15.4 x 15.4 x 15.4 µm." in record["notes"]
+    assert tuple(labels.scale) == (15.4,) * 3
+    assert not results.view.is_outdated
+
+
+def test_tables_of_another_voxel_shape_are_said_to_be_out_of_date(qtbot, viewer, widget):
+    results = ResultsWidget(viewer)
+    qtbot.addWidget(results)
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    before = results.view.tables.pores
+    labels.scale = (3, 1, 1)
+    qtbot.waitUntil(lambda: results.view.is_outdated)
+    assert "the tables are out of date" in results._limit.text()
+    pd.testing.assert_frame_equal(results.view.tables.pores, before)
+    labels.scale = (1, 1, 1)
+    qtbot.waitUntil(lambda: not results.view.is_outdated)
+    assert results._limit.text() == ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.layers import Labels
 
+from hushpore.base.formatting import readable_unit
 from hushpore.io.resample import with_rescaled_positions
 from hushpore.pores.tables.measures import PORES, THROATS
 from hushpore.pores.tables.resizing import (
@@ -95,19 +96,58 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
     scale, translate = np.array(layer.scale, float), np.array(layer.translate, float)
     scale[-n_spatial:] *= ratio
     translate[-n_spatial:] = (translate[-n_spatial:] - volume.origin) * ratio
+    _record_size(layer, volume, size)
+    layer.units = (*layer.units[:-n_spatial], *[pint_name(size.unit)] * n_spatial)
+    layer.scale, layer.translate = scale, translate
+    return _resize_measurements(layer, volume, size)
+
+
+def follow_scale(layer: Any) -> bool:
+    """Update the measurements of a pore layer whose scale or unit was changed outside hushpore.
+
+    For example by `layer.scale = ...` or napari-metadata.
+    Returns: whether the tables have the voxel size of the layer. Another voxel shape needs a new
+    segmentation.
+    """
+    tables, result = tables_of(layer), result_of(layer)
+    made_of = (known_of(layer).get("provenance") or {}).get("input") or {}
+    now = volume_of(layer)
+    if tables is None or len(made_of.get("spacing", ())) != now.n_spatial:
+        return True
+    spacing, unit = tuple(made_of["spacing"]), made_of.get("unit", now.unit)
+    if np.allclose(spacing, now.spacing, rtol=1e-9) and unit == now.unit:
+        return True
+    # the positions in the tables begin at the origin of the volume that was measured
+    volume = dataclasses.replace(now, spacing=spacing, unit=unit)
+    if result is not None:
+        volume = result.volume
+    sizes = " x ".join(f"{step:g}" for step in now.spacing)
+    note = f"Voxel size {GIVEN} in napari: {sizes} {readable_unit(now.unit)}."
+    size = NewSize("", now.spacing, now.unit, note)
+    if not is_proportional(spacing, size.spacing):
+        return False
+    _record_size(layer, volume, size)
+    return _resize_measurements(layer, volume, size)
+
+
+def _record_size(layer: Any, volume: Volume, size: NewSize) -> None:
+    """Write a voxel size, and its note, into what is known about a layer."""
+    ratio = np.array(size.spacing) / volume.spacing
     known = dict(known_of(layer))
     notes = [note for note in known.get("notes", []) if GIVEN not in note]
     known |= {VOXEL_SIZE: size.text, "notes": [*notes, size.note]}
     known["metadata"] = with_rescaled_positions(known.get("metadata", {}), float(ratio[0]))
     known.setdefault(OF_FILE, (volume.spacing, volume.unit))
-    follows = is_proportional(volume.spacing, size.spacing)
-    if follows and known.get("provenance"):
+    if is_proportional(volume.spacing, size.spacing) and known.get("provenance"):
         known["provenance"] = _with_size(known["provenance"], size)
-    tables = tables_of(layer)
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
-    layer.units = (*layer.units[:-n_spatial], *[pint_name(size.unit)] * n_spatial)
-    layer.scale, layer.translate = scale, translate
-    has_numbers = tables is not None or "phases" in known or bool(known.get(LENGTHS))
+
+
+def _resize_measurements(layer: Any, volume: Volume, size: NewSize) -> bool:
+    """Scale the measurements of a layer; return whether they, if any, fit the voxel size."""
+    tables = tables_of(layer)
+    follows = is_proportional(volume.spacing, size.spacing)
+    has_numbers = tables is not None or "phases" in known_of(layer) or known_of(layer).get(LENGTHS)
     if has_numbers and follows:
         if tables is None:
             _resize_values(layer, volume, size)

@@ -119,7 +119,10 @@ class ResultsWidget(LayerTrackingWidget):
         self._show_shown()
         self._show_selected()
         self._limit.say(
-            ""
+            f"{sign(False)} The voxel shape of this layer was changed: the tables are out of date. "
+            "Segment pores again, or restore the voxel size."
+            if self.view.is_outdated
+            else ""
             if self.view.can_colour
             else f"{sign(False)} napari can colour {MAX_COLOURS:,} labels at most; this layer has "
             "more, so filter, selection and colours are not shown in it."

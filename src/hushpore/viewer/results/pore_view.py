@@ -63,7 +63,8 @@ class PoreView(QObject):
     """Filter, selection and colours of one pore layer.
 
     `shown`, `selected`: (pores,), bool, in the order of the table of pores. `column`, `colormap`:
-    column and colour map of the colours; an empty column means random colours.
+    column and colour map of the colours; an empty column means random colours. `is_outdated`:
+    whether the voxel shape of the layer is no longer that of the tables.
     """
 
     #: Emitted when the layer has another result; filter and selection were cleared.
@@ -93,14 +94,20 @@ class PoreView(QObject):
         self.shown: npt.NDArray[np.bool_]
         self.selected: npt.NDArray[np.bool_]
         self._reread_timer = QTimer(self, singleShot=True, interval=0, timeout=self._reread)
+        self._scale_timer = QTimer(self, singleShot=True, interval=0, timeout=self._follow_scale)
         tables = tables_of(layer)
         assert tables is not None
         self._read(tables)
+        self.is_outdated = False
+        self._scale_timer.start()
         self._followed = (
             # read once after data, features and metadata were all replaced
             (layer.events.features, self._schedule_reread),
             (layer.events.metadata, self._schedule_reread),
             (layer.events.colormap, self._colormap_changed),
+            # scale and unit may change one after the other
+            (layer.events.scale, self._schedule_scale),
+            (layer.events.units, self._schedule_scale),
             (viewer.dims.events.ndisplay, self._paint_selection),
             (viewer.layers.events.removed, self._removed),
         )
@@ -124,6 +131,7 @@ class PoreView(QObject):
             return
         self.reset()
         self._reread_timer.stop()
+        self._scale_timer.stop()
         for event, slot in self._followed:
             event.disconnect(slot)
         self._viewer.mouse_drag_callbacks.remove(self._clicked)
@@ -235,6 +243,17 @@ class PoreView(QObject):
             self.column = ""
         self.paint()
         self.tables_changed.emit()
+
+    def _schedule_scale(self, event: Any = None) -> None:
+        self._scale_timer.start()
+
+    def _follow_scale(self) -> None:
+        """Update the tables after the scale of the layer has changed, or say that they cannot be."""
+        from hushpore.viewer.layers.voxel_size import follow_scale
+
+        before, self.is_outdated = self.is_outdated, not follow_scale(self.layer)
+        if self.is_outdated != before:
+            self.tables_changed.emit()
 
     def _colours(self) -> npt.NDArray[np.float32]:
         """Return the colours of all labels: (highest label + 1, 4)."""
