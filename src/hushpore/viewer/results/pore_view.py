@@ -248,7 +248,7 @@ class PoreView(QObject):
         self._scale_timer.start()
 
     def _follow_scale(self) -> None:
-        """Update the tables after the scale of the layer has changed, or say that they cannot be."""
+        """Update the tables after a change of the scale, or emit that they are out of date."""
         from hushpore.viewer.layers.voxel_size import follow_scale
 
         before, self.is_outdated = self.is_outdated, not follow_scale(self.layer)
