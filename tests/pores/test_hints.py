@@ -29,7 +29,7 @@ def test_a_number_says_how_many_voxels_are_darker():
 def test_a_method_says_which_number_it_finds():
     settings = PoreSettings()
     GREYS.find(settings)
-    assert said("threshold") == "Auto -1000 HU: 10 % of all voxels are darker."
+    assert said("threshold") == "Auto (Otsu) -1000 HU: 10 % of all voxels are darker."
 
 
 def test_nothing_is_said_of_a_threshold_that_is_not_known_yet():

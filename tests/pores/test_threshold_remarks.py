@@ -116,3 +116,14 @@ def test_separate_pieces_of_solid_are_suspected() -> None:
     right = hushpore.segment_pores(scan(~pores, 10), exterior="keep", pores_are="bright")
     assert not any("in one piece" in remark.message for remark in right.remarks)
     assert right.porosity == pytest.approx(pores.mean(), rel=0.1)
+
+
+def test_a_range_that_is_one_number_is_said_otherwise() -> None:
+    pores = np.zeros((20, 40, 40), np.bool_)
+    pores[5:15, 10:30, 10:30] = True
+    values = np.where(pores, 8000, 20_000)
+    values = (values + np.random.default_rng(0).normal(0, 200, pores.shape)).astype(np.uint16)
+    said = [remark.message for remark in hushpore.segment_pores(values).remarks]
+    (first,) = (text for text in said if text.startswith("Threshold "))
+    assert " gives this porosity (12.5 %)." in first
+    assert "12.5 to 12.5" not in first

@@ -19,13 +19,14 @@ from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Slabs
-from hushpore.pores.void.automatic import find_any_threshold
+from hushpore.pores.void.automatic import automatic, find_any_threshold
 from hushpore.pores.void.components import find_filled_in, find_runs
 from hushpore.pores.void.exterior import (
     Exterior,
     find_exterior,
 )
 from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.histogram import AUTO
 from hushpore.pores.void.rolling_ball import outside_of_slices
 from hushpore.pores.void.threshold import make_void, survey
 from hushpore.pores.void.thumbnail import make_thumbnail
@@ -66,6 +67,7 @@ class GreySurvey:
     unit: str = ""  # unit of the grey values, for example HU; empty if they have none
     whole: GreySurvey | None = None  # the survey including padding; None if there is none
     _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
+    _rules: dict[tuple[str, int, bool], str] = field(default_factory=dict)  # that "auto" took
 
     def of(self, settings: PoreSettings) -> GreySurvey:
         """Return the survey of the voxels that count with these settings."""
@@ -81,7 +83,11 @@ class GreySurvey:
         greys, key = self.of(settings), _key(settings)
         if key is not None and key not in greys._found:
             try:
-                greys._found[key] = find_any_threshold(greys.histogram, *key)
+                if key[:2] == (AUTO, 2):
+                    groups = automatic(greys.histogram, key[2])
+                    greys._found[key], greys._rules[key] = groups.threshold, groups.method
+                else:
+                    greys._found[key] = find_any_threshold(greys.histogram, *key)
             except InputError as error:
                 greys._found[key] = error
         return self.known(settings)
@@ -128,7 +134,10 @@ class GreySurvey:
                 f"{readable_grey(low)} to {readable_grey(high)}{unit})."
             )
         if isinstance(settings.threshold, str):
-            text = f"{settings.in_words('threshold')} {readable_grey(found)}{unit}: {which}"
+            rule = greys._rules.get(_key(settings) or ("", 0, False), "")
+            # capitalised as the method of that name
+            name = f" ({'Otsu' if rule == 'otsu' else rule})" if rule else ""
+            text = f"{settings.in_words('threshold')}{name} {readable_grey(found)}{unit}: {which}"
         else:
             text = which[0].upper() + which[1:]
         if np.count_nonzero(greys.histogram.counts) == 2:

@@ -96,6 +96,10 @@ def _dependence(result: Mapping[str, Any]) -> str:
         return ""
     low, high = (percent_digits(each) for each in porosities)
     first, last = (readable_grey(end) for end in ends)
+    if first == last:
+        return ""
+    if low == high:
+        return f" Any threshold from {first} to {last} gives this porosity ({low} %)."
     return f" Thresholds from {first} to {last} give a porosity of {low} to {high} %."
 
 

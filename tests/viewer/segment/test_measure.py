@@ -7,6 +7,7 @@ import pytest
 from scipy import ndimage
 
 import hushpore
+from hushpore.base.volume import Volume
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.segment.measure import MeasureWidget
@@ -65,3 +66,15 @@ def test_the_pores_widget_has_a_link_to_the_measurement(
     widget._facts.linkActivated.emit("measure")
     assert opened == ["Measure labels"]
     assert other.layer.value is layer
+
+
+def test_an_image_of_labels_is_asked_about_before_it_is_segmented(
+    qtbot: Any, viewer: Any, labels: np.ndarray
+) -> None:
+    viewer.add_image(labels.astype(np.uint16), name="avizo")
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget.native)
+    said = widget.facts(Volume(labels.astype(np.uint16)))
+    assert said.endswith("labels of another program, not grey values ⚠ Measure these labels")
+    grey = np.random.default_rng(1).integers(0, 900, labels.shape).astype(np.uint16)
+    assert "labels" not in widget.facts(Volume(grey))

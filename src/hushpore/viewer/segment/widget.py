@@ -12,6 +12,7 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import InputError
+from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.lineage import scan_of
 from hushpore.viewer.results.pore_layer import (
@@ -121,6 +122,11 @@ class PoresWidget(JobWidget):
             )
         if isinstance(self.layer.value, Labels):
             return f"{volume.facts} · all labels count as void and are split again. {_MEASURE}"
+        # of a lazy layer, reading slices would hold up the window; the result says it then
+        in_memory = isinstance(volume.data, np.ndarray)
+        if in_memory and volume.dtype.kind in "iu" and kind_of_values(volume) == "labels":
+            what = "looks like labels of another program, not grey values ⚠"
+            return f"{volume.facts} · {what} {_MEASURE}"
         return super().facts(volume)
 
     def _follow(self, target: str) -> None:
