@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -62,3 +64,27 @@ def test_a_quadratic_image_leaves_nothing() -> None:
     coarse, residual = kind.split(image - image.mean())
     assert np.abs(residual).max() < 1e-4 * np.ptp(image)
     assert (coarse**2).sum() == pytest.approx(((image - image.mean()) ** 2).sum(), rel=1e-5)
+
+
+def test_threads_can_solve_at_the_same_time() -> None:
+    # in a process of its own, since solutions that disturb each other destroy the heap
+    script = """
+import sys, threading, numpy as np
+from hushpore.denoising.noise.detrended import DetrendedBlocks
+sys.setswitchinterval(1e-6)
+kind = DetrendedBlocks((6, 12, 12), (2, 3, 3))
+products = np.random.default_rng(0).random(123)
+expected, same = kind.autocovariance(products), []
+
+def solve():
+    for _ in range(500):
+        same.append(np.array_equal(kind.autocovariance(products), expected))
+
+threads = [threading.Thread(target=solve) for _ in range(4)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(len(same), all(same))
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout == "2000 True\n", done.stderr

@@ -101,7 +101,10 @@ class DetrendedBlocks:
 
     def autocovariance(self, products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the autocovariance for sums of products, (..., n_half)."""
-        return np.asarray(linalg.lu_solve(self._factors, products.T).T, np.float64)
+        factors, pivots = self._factors
+        # a copy: LAPACK counts pivots from one, and SciPy adds it to the array itself while other
+        # threads may run; with two threads in here, values were written beyond the solution
+        return np.asarray(linalg.lu_solve((factors, pivots.copy()), products.T).T, np.float64)
 
     def energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
         """Return the expected sum of squares of a residual."""
