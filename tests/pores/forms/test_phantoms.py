@@ -108,3 +108,47 @@ def test_a_gradient_by_depth_is_the_profile() -> None:
 
     assert mean(outer) == pytest.approx((4 / 8) ** 3, rel=0.12)
     assert mean(inner) == pytest.approx((6 / 8) ** 3, rel=0.12)
+
+
+def test_plates_of_an_electrode_have_their_widths_and_straight_ways() -> None:
+    # 8 voxels of solid and 12 of pores along x, straight through along z and y
+    void = np.broadcast_to((np.arange(80) - 6) % 20 >= 8, (40, 60, 80)).copy()
+    form, _ = segmented(void, "electrode", local_thickness="both", tortuosity=True)
+    assert form["eps"] == pytest.approx(60)
+    assert form["eps_s"] == pytest.approx(40)
+    assert [form[f"f_{axis}"] for axis in "zyx"] == pytest.approx([100, 100, 0])
+    assert form["tau_g,z"] == pytest.approx(1)
+    assert form["tau_g,y"] == pytest.approx(1)
+    assert np.isnan(form["tau_g,x"])
+    assert np.isnan(form["N_M,x"])
+    # lengths in um; local thickness is right within a voxel, the surface of planes within 2 %
+    step = 1e3 * STEP
+    assert form["d_p"] == pytest.approx(12 * step, abs=step)
+    assert form["d_s"] == pytest.approx(8 * step, abs=step)
+    assert form["d_c,z"] == pytest.approx(12 * step, abs=step)
+    assert form["a"] == pytest.approx(8 / (80 * step), rel=0.02)
+    assert form["a_s"] == pytest.approx(2 / (8 * step), rel=0.02)
+
+
+def test_tubes_of_a_rock_have_poiseuilles_permeability_and_washburns_pressure() -> None:
+    # four round tubes of 21 voxels along z
+    y, x = np.indices((80, 80)) % 40 - 20
+    void = np.broadcast_to(y**2 + x**2 < 10.5**2, (50, 80, 80)).copy()
+    form, tables = segmented(void, "rock")
+    step, area = 1e3 * STEP, 40**2  # um; voxels a tube
+    # voxels whose centres are in a circle
+    assert form["phi"] == pytest.approx(100 * math.pi * 10.5**2 / area, rel=0.05)
+    assert [form[f"f_{axis}"] for axis in "zyx"] == pytest.approx([100, 0, 0])
+    assert form["r_p"] == pytest.approx(10.5 * step, abs=step)
+    assert form["d_c,z"] == pytest.approx(21 * step, abs=step)
+    # the width is right within a voxel in 21, and flow goes with its fourth power
+    darcies = math.pi * 10.5**4 / 8 / area * (step * 1e-6) ** 2 / 9.869233e-13
+    assert form["k_z"] == pytest.approx(1e3 * darcies, rel=0.21)
+    assert form["F_z"] == pytest.approx(area / (math.pi * 10.5**2), rel=0.11)
+    assert np.isnan(form["k_x"])
+    assert np.isnan(form["F_y"])
+    # all of it is entered at the width of the tubes
+    assert form["d_50"] == pytest.approx(21 * step, abs=step)
+    expected = 4 * 0.485 * math.cos(math.radians(40)) / (21 * step * 1e-6) / 1e6
+    assert form["P_50"] == pytest.approx(expected, rel=1 / 21)
+    assert tables["drainage"]["saturation_z"].iloc[-1] == pytest.approx(1)

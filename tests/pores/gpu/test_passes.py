@@ -30,6 +30,8 @@ HOW: list[dict[str, Any]] = [
     {"exterior": "remove"},
     {"merging": "snow"},
     {"connectivity": "faces"},
+    {"subvoxel_porosity": True, "void_grey": -500.0, "solid_grey": 3000.0},
+    {"measured_porosity": 20.0},
 ]
 
 
