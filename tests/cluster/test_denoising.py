@@ -440,3 +440,15 @@ def test_a_worker_that_is_killed_costs_its_block_alone(noisy: Volume, tmp_path: 
                 killed = True
     assert killed
     np.testing.assert_array_equal(found.volume.array(), on_one_thread(found.model, noisy))
+
+
+def test_the_residual_is_compared_with_the_noise_of_the_scan(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(0, 20, (12, 64, 64)).astype(np.float32)
+    scan, clean = (
+        write_zarr(tmp_path / f"{name}.ome.zarr", Volume(values))
+        for name, values in (("scan", 100 + noise), ("clean", np.full_like(noise, 100)))
+    )
+    paths = denoise_tasks.Paths(read(scan), str(clean), str(tmp_path))
+    residual, _ = denoise_tasks.examine(paths, DenoiseSettings(), 2, (float(noise.mean()), 20.0))
+    assert residual.match is not None
+    assert residual.match.share > 0.95

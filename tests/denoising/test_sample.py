@@ -12,6 +12,7 @@ from hushpore.base.events import result_of
 from hushpore.denoising.images import arrange
 from hushpore.denoising.job import train
 from hushpore.denoising.noise.estimation import estimate_noise
+from hushpore.denoising.noise.residual import examine_residual
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale
 from hushpore.denoising.sample import Sample, SamplePlaces, find_sample
 from hushpore.denoising.settings import DenoiseSettings
@@ -106,6 +107,7 @@ def test_the_record_states_it_and_a_setting_switches_it_off() -> None:
     share = result.provenance["sample_share"]
     assert share == pytest.approx(0.2, abs=0.03)
     assert any("The sample fills" in note for note in result.notes)
+    assert "residual matches noise: " in result.headline
     off = hushpore.denoise(volume, **quick, device="cpu", sample_focus=False)
     assert "sample_share" not in off.provenance
     assert not any("The sample fills" in note for note in off.notes)
@@ -125,3 +127,20 @@ def test_blocks_of_a_large_scan_are_drawn_from_the_sample_too(dimensions: int) -
     assert result.noise.sample_share == pytest.approx(0.2, abs=0.03)
     # the grey scale is that of the sample, too
     assert result.outcome.model.scale.mean[0] > scale.mean[0] + 100
+
+
+def test_the_residual_is_examined_in_the_sample() -> None:
+    volume = scan_in_air()
+    sample = found_in(volume)
+    noise = estimate_noise(volume, sample=sample)
+    # the clean image
+    denoised = np.where(np.asarray(volume.data) > 200, 400.0, 0.0)
+    inside, everywhere = (
+        examine_residual(PlaneReader(volume, 2), denoised, noise, sample=each).match
+        for each in (sample, None)
+    )
+    assert inside is not None
+    assert everywhere is not None
+    # the noise in the air is three times as strong
+    assert inside.share > 0.95
+    assert everywhere.image_lost > 3

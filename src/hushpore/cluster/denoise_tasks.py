@@ -27,9 +27,11 @@ from hushpore.denoising import fill_value
 from hushpore.denoising.inference.blocks import BlockPredictor
 from hushpore.denoising.inference.tiles import halve_core
 from hushpore.denoising.job import train
+from hushpore.denoising.noise.estimation import estimate_noise
 from hushpore.denoising.noise.residual import MARGIN, examine_residual, restore_detail
 from hushpore.denoising.plane_reader import PlaneReader, Scale
 from hushpore.denoising.rings import SliceProfiles, centre_of, find_profiles, subtract_rings
+from hushpore.denoising.sample import find_sample
 from hushpore.denoising.training.step import choose_precision
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
@@ -354,15 +356,20 @@ def reduce_block(paths: Paths, where: tuple[int, Block]) -> tuple[None, Timing]:
 
 
 def examine(
-    paths: Paths, noise: NoiseDiagnosis, dimensions: int, seed: int, moments: tuple[float, float]
+    paths: Paths, settings: DenoiseSettings, context: int, moments: tuple[float, float]
 ) -> tuple[Residual, Timing]:
     """Examine the residual, noisy minus denoised."""
     timer = StageTimer()
     with timer.stage("examination"):
         with trusting(paths.trust):
             denoised = open_zarr(Path(paths.content))[0].data
-        source = PlaneReader(paths.volume(), dimensions)
-        found = examine_residual(source, denoised, noise, seed, moments)
+        volume = paths.volume()
+        sample = find_sample(volume) if settings.sample_focus else None
+        # as in the training, which is a task of its own
+        is_alone = settings.dimensions == 2 and not context
+        noise = estimate_noise(volume, settings.seed, slicewise=is_alone, sample=sample)
+        source = PlaneReader(volume, settings.dimensions)
+        found = examine_residual(source, denoised, noise, settings.seed, moments, sample)
     return found, timer.timing()
 
 

@@ -205,8 +205,8 @@ class _Denoising:
         mean = total / count
         moments = mean, math.sqrt(max(square / count - mean**2, 0.0))
         self.progress = Progress("examining", 0, 0, "", _COARSER)
-        dimensions, seed = self.settings.dimensions, self.settings.seed
-        tasks = spread(self.client, remote.examine, [moments], self.paths, noise, dimensions, seed)
+        how = self.paths, self.settings, model.context
+        tasks = spread(self.client, remote.examine, [moments], *how)
         (residual,) = yield from self._timed(tasks)
         for message in residual.problems:
             yield self._note(message, warning=True, subject="result")

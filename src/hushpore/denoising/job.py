@@ -31,6 +31,7 @@ from hushpore.device.scratch import array_within
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+    from hushpore.denoising.noise.model import NoiseModel
     from hushpore.denoising.noise.residual import Residual
     from hushpore.denoising.noise2noise import Agreement
     from hushpore.denoising.plane_reader import Scale
@@ -64,7 +65,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         workplace = _workplace_for(task, source, scale, backend, log)
         yield from workplace.upload()
         yield PREPARING
-        noise, method = yield from _look_at_noise(task, source, scale, log)
+        found, noise, method = yield from _look_at_noise(task, source, scale, log)
         outcome = TrainingOutcome(task.trained) if task.trained is not None else None
         if outcome is None:
             outcome = yield from Training(task, source, scale, workplace, method, log).run()
@@ -75,7 +76,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
             whole = None if is_restored else whole
         padding = yield from _restore_padding(volume, denoised, log)
         whole = None if padding is not None else whole
-        residual = yield from _examine(task, source, denoised, noise.diagnosis, outcome, log)
+        residual = yield from _examine(task, source, denoised, found, outcome, log)
         yield log.timer.timing()
     finally:
         (workplace or backend).release()
@@ -111,7 +112,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     if task.trained is None and task.sample is not None:
         scale = task.sample.rescale(scale)
     try:
-        noise, method = yield from _look_at_noise(task, task.source, scale, log)
+        _, noise, method = yield from _look_at_noise(task, task.source, scale, log)
         if task.trained is not None:
             outcome = TrainingOutcome(task.trained)
         else:
@@ -179,7 +180,7 @@ def _measure(task: Task, source: PlaneReader, log: JobLog) -> Job:
 def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: JobLog) -> Job:
     """Estimate the noise, choose the method, and yield notes on both.
 
-    Returns: `NoiseRecord` and `Method`.
+    Returns: `NoiseModel`, `NoiseRecord` and `Method`.
     """
     scan, settings = source.volume, task.settings
     agreement: Agreement | None = None
@@ -198,7 +199,7 @@ def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: JobLog) -
     drawn = method.noise.to_dict() if method.noise is not None else None
     compared = None if agreement is None else dataclasses.asdict(agreement)
     share = None if task.sample is None else task.sample.share
-    return NoiseRecord(diagnosis, drawn, share, compared), method
+    return model, NoiseRecord(diagnosis, drawn, share, compared), method
 
 
 def _noise_notes(
@@ -278,7 +279,7 @@ def _examine(
     task: Task,
     source: PlaneReader,
     denoised: Any,
-    noise: NoiseDiagnosis,
+    noise: NoiseModel,
     outcome: TrainingOutcome,
     log: JobLog,
 ) -> Job:
@@ -289,7 +290,9 @@ def _examine(
     measuring = residual_moments(source, denoised)
     moments = yield from log.run_stage("examination", measuring, fraction=1.0)
     with log.timer.stage("examination"):
-        residual: Residual = examine_residual(source, denoised, noise, task.settings.seed, moments)
+        residual: Residual = examine_residual(
+            source, denoised, noise, task.settings.seed, moments, task.sample
+        )
     if outcome.model.network.input_share <= MOST_OF_IT:
         for message in residual.problems:
             yield log.note(f"{message}{advice_after(task, outcome)}", subject="result")

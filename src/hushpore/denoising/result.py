@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Note, ResultFiles, by_importance
-from hushpore.base.formatting import readable_count, readable_number
+from hushpore.base.formatting import readable_count, readable_number, readable_percent
 from hushpore.denoising.trained_model import record_model
 
 if TYPE_CHECKING:
@@ -66,13 +66,15 @@ class Denoised:
 
     @property
     def headline(self) -> str:
-        """Noise removed (standard deviation), and the training or the model."""
+        """Noise removed, match of the residual with the noise, and the training or the model."""
         result = self.provenance["result"]
         unit = self.volume.metadata.get("value_unit", "")
         noise = f"{readable_number(result['noise_removed'])} {unit}".strip()
         removed = f"Denoised · noise removed: SD {noise}"
         if result.get("input_share", 0.0) > ALL_OF_IT:
             removed = "Denoised · no noise removed"
+        elif match := self.provenance["residual"].get("match"):
+            removed += f" · residual matches noise: {readable_percent(match['share'])}"
         if not result["steps"]:
             return f"{removed} · model {Path(self.provenance['settings']['model']).name}"
         seconds = f"{result['training_seconds']:,.0f} s"

@@ -7,10 +7,21 @@ from scipy.ndimage import gaussian_filter
 import hushpore
 from hushpore import Volume
 from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+from hushpore.denoising.noise.model import NoiseModel
 from hushpore.denoising.noise.residual import examine_residual, nyquist_energy
 from hushpore.denoising.plane_reader import PlaneReader
 
-WHITE = NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.0}, 20.0, 0.0, 400.0)
+
+def model_of(noise: NoiseDiagnosis) -> NoiseModel:
+    """Return the model of white noise with a diagnosis."""
+    covariance = np.zeros((7, 11, 11))
+    covariance[3, 5, 5] = noise.noise**2
+    none = np.zeros_like(covariance)
+    line = noise.noise**2, 0.0
+    return NoiseModel(covariance, none, 0.0, *line, np.empty(0), 1.0, 0.0, 100, diagnosis=noise)
+
+
+WHITE = model_of(NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.0}, 20.0, 0.0, 400.0))
 
 
 @pytest.fixture
@@ -25,6 +36,8 @@ def test_noise_alone_removed_is_found_in_order(clean: np.ndarray, rng: np.random
     assert found.deviation == pytest.approx(noise.std(), rel=1e-9)
     assert all(abs(value) < 0.05 for value in found.correlation.values())
     assert list(found.correlation) == ["z", "y", "x"]
+    assert found.match is not None
+    assert found.match.share > 0.98
     assert found.problems == ()
 
 
@@ -46,7 +59,7 @@ def test_correlation_that_the_noise_had_before_is_no_structure(
     clean: np.ndarray, rng: np.random.Generator
 ) -> None:
     noise = gaussian_filter(rng.normal(0, 20, clean.shape), (0, 0, 1))
-    correlated = NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.75}, 10.0)
+    correlated = model_of(NoiseDiagnosis({"z": 0.0, "y": 0.0, "x": 0.75}, 10.0))
     found = examine_residual(PlaneReader(Volume(clean + noise), 2), clean, correlated)
     assert found.correlation["x"] == pytest.approx(0.78, abs=0.05)
     assert found.problems == ()

@@ -152,14 +152,13 @@ def read_flattest(
     chosen = corners[:: -(-len(corners) // _AT_ONCE)]
     some = read_boxes(data, chosen, size)
     middles = (chosen[:, -2:] + np.array(size[-2:]) / 2) / volume.shape[-2:]
-    equal = _share_of_equal(some)
-    usual = float(np.median(equal[equal < 1])) if (equal < 1).any() else 1.0
+    equal = equal_limit(some)
     lowest, highest = some.min(), some.max()
     unit = float(max(highest - lowest, abs(highest))) or 1.0
     limits = (
         lowest,
         highest,
-        usual + _FILLED if usual <= _CLEAN else 1.0,
+        equal,
         _CUT_OFF + float(np.quantile(_share_of_extremes(some, lowest, highest), 0.25)),
     )
     far = _look(data, kind, corners, size, limits, unit)
@@ -172,7 +171,7 @@ def read_flattest(
     both = _joined([far, _look(data, kind, near[np.lexsort(near.T[::-1])], size, limits, unit)])
     flattest = both.take(_one_a_place(both.corners, both.coarse, size))
     saturated = float((some == highest).mean())
-    drawn = Drawn(some, middles, unit, float(some.mean()) / unit, usual > _CLEAN, saturated)
+    drawn = Drawn(some, middles, unit, float(some.mean()) / unit, equal == 1.0, saturated)
     return flattest.with_products(kind), drawn
 
 
@@ -196,7 +195,7 @@ def _look(
         boxes = read_boxes(data, places, size)
         values = boxes.reshape(len(boxes), int(np.prod(size)))
         # padding has no noise, and clipped values have too little
-        whole = _share_of_equal(boxes) <= most_equal
+        whole = share_of_equal(boxes) <= most_equal
         whole &= _share_of_extremes(boxes, lowest, highest) <= max(most_cut, 2 / values.shape[1])
         values, places = values[whole] / unit, places[whole]
         means = values.mean(1)
@@ -215,7 +214,17 @@ def _joined(parts: list[FlatBlocks]) -> FlatBlocks:
     return whole.take(np.argsort(whole.coarse, kind="stable")[:_MOST])
 
 
-def _share_of_equal(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def equal_limit(boxes: npt.NDArray[np.float64]) -> float:
+    """Return the maximum share of equal neighbours in a box without padding; see `share_of_equal`.
+
+    `boxes`: from all over the scan. 1 if the values hardly vary.
+    """
+    equal = share_of_equal(boxes)
+    usual = float(np.median(equal[equal < 1])) if (equal < 1).any() else 1.0
+    return usual + _FILLED if usual <= _CLEAN else 1.0
+
+
+def share_of_equal(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the share of neighbours along x that have the same value, for each box."""
     equal = boxes[..., 1:] == boxes[..., :-1]
     share: npt.NDArray[np.float64] = equal.mean(tuple(range(1, equal.ndim)))

@@ -22,6 +22,8 @@ from hushpore.base.events import result_of
 from hushpore.base.formatting import readable_number
 from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
 from hushpore.denoising.noise.diagnosis import neighbour_correlation
+from hushpore.denoising.noise.flat_blocks import FEWEST, equal_limit, share_of_equal
+from hushpore.denoising.noise.match import NoiseMatch, match_noise
 from hushpore.denoising.plane_reader import pieces
 
 if TYPE_CHECKING:
@@ -29,8 +31,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.volume import Volume
     from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+    from hushpore.denoising.noise.model import NoiseModel
     from hushpore.denoising.plane_reader import PlaneReader
+    from hushpore.denoising.sample import Sample
 
 #: Edge of the blocks for spectra, and maximum number of blocks.
 BLOCK, _BLOCKS = 16, 1500
@@ -63,32 +68,40 @@ class Residual:
     # for y and x: power of the result at the Nyquist frequency, relative to that at three quarters
     # of it: below 1 for images, far above 1 for checkerboards
     nyquist: dict[str, float]
+    match: NoiseMatch | None = None  # comparison with the noise model; None if it is uncertain
     problems: tuple[str, ...] = ()  # each in a sentence
 
 
 def examine_residual(
     source: PlaneReader,
     denoised: Any,
-    noise: NoiseDiagnosis,
+    noise: NoiseModel,
     seed: int = 0,
     moments: tuple[float, float] | None = None,
+    sample: Sample | None = None,
 ) -> Residual:
     """Compare a result with its input.
 
     `source`: the noisy volume. `denoised`: of the same shape; both are read piece by piece.
-    `noise`: diagnosis of the noisy volume. `seed`: of the random choice of blocks. `moments`: mean
-    and standard deviation of the residual, if known.
+    `noise`: noise of the noisy volume. `seed`: of the random choice of blocks. `moments`: mean and
+    standard deviation of the residual, if known. `sample`: only blocks inside it are examined.
     """
     mean, deviation = moments or result_of(residual_moments(source, denoised))
-    rng = np.random.default_rng(seed)
-    noisy_blocks, blocks = _draw_pairs(source.volume.data, denoised, source.volume.shape, rng)
+    rng, volume = np.random.default_rng(seed), source.volume
+    noisy_blocks, blocks, middles = _draw_pairs(volume, denoised, rng, sample)
     residual = noisy_blocks - blocks - mean
     axes = {"z": 1, "y": 2, "x": 3}
     if residual.shape[1] == 1 or source.volume.n_spatial == 2:
         del axes["z"]
     correlation = {name: neighbour_correlation(residual, axis) for name, axis in axes.items()}
-    found = Residual(mean, deviation, correlation, nyquist_energy(blocks[:, 0]))
-    return replace(found, problems=tuple(_problems(found, noise)))
+    match = None
+    # channels have different noise, but one noise model
+    if "c" not in volume.axes or volume.shape[volume.axes.index("c")] == 1:
+        # padding has no noise
+        has_noise = share_of_equal(noisy_blocks) <= equal_limit(noisy_blocks)
+        match = match_noise(residual[has_noise], blocks[has_noise], middles[has_noise], noise)
+    found = Residual(mean, deviation, correlation, nyquist_energy(blocks[:, 0]), match)
+    return replace(found, problems=tuple(_problems(found, noise.diagnosis)))
 
 
 def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:
@@ -195,16 +208,36 @@ def restore_detail(
 
 
 def _draw_pairs(
-    noisy: Any, denoised: Any, shape: tuple[int, ...], rng: np.random.Generator
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Read the same random blocks of both, (n, depth, edge, edge), the edge at most `BLOCK`."""
+    volume: Volume, denoised: Any, rng: np.random.Generator, sample: Sample | None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Read the same random blocks of both, (n, depth, edge, edge), the edge at most `BLOCK`.
+
+    Returns: also their middles in y and x, relative to the edges of a slice, (n, 2).
+    """
+    shape, noisy = volume.shape, volume.data
     edge = min(BLOCK, *(n // 8 * 8 for n in shape[-2:])) or min(shape[-2:])
     depth = 2 if len(shape) > 2 and shape[-3] > 1 else 1
     size = ((1,) * (len(shape) - 3) + (depth, edge, edge))[-len(shape) :]
     room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
-    corners = rng.integers(0, room, (min(_BLOCKS, 4 * math.prod(room)), len(shape)))
+    count = min(_BLOCKS, 4 * math.prod(room))
+    corners = rng.integers(0, room, (count, len(shape)))
+    if sample is not None:
+        more = rng.integers(0, room, (int(count * (1 / sample.share - 1)), len(shape)))
+        corners, inside = _inside(sample, np.concatenate([corners, more]), size)
+        sample = sample if inside else None
     corners = move_into_chunks(corners, size, noisy)
+    if sample is not None:
+        # moved into chunks, some blocks have left the sample
+        corners, _ = _inside(sample, corners, size)
     first, second = (
         read_boxes(data, corners, size).reshape(-1, depth, edge, edge) for data in (noisy, denoised)
     )
-    return first, second
+    return first, second, (corners[:, -2:] + edge / 2) / shape[-2:]
+
+
+def _inside(
+    sample: Sample, corners: npt.NDArray[np.int64], size: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], bool]:
+    """Return the blocks inside a sample and True; all and False if these are hardly any."""
+    inside = sample.hold(corners, size)
+    return (corners[inside], True) if inside.sum() >= FEWEST else (corners, False)
