@@ -8,6 +8,7 @@ from napari.layers import Image
 
 from hushpore import jobs
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
+from hushpore.viewer.layers.shown_image import SHOWN
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class JobHooks(WorkerContainer):
     #: Name of the widget for the next step, and the text of the link that opens it.
     next_step: ClassVar[tuple[str, str] | None] = None
     #: Link texts in the line about the layer, with their targets for `_follow`.
-    fact_links: ClassVar[dict[str, str]] = {}
+    fact_links: ClassVar[dict[str, str]] = {SHOWN: "shown image"}
     #: Share of the height, and maximum lines, for the buttons and the result below the form.
     room_for_result: ClassVar[tuple[float, int]] = (0.42, 19)
     #: Field classes that replace the default ones, by name of the setting.

@@ -37,6 +37,7 @@ from hushpore.viewer.layers.lineage import (
     remove_leftovers,
     watch_painting,
 )
+from hushpore.viewer.layers.shown_image import shown_image
 from hushpore.viewer.layers.start import LINKS, follow_start_link
 from hushpore.viewer.layers.unopened import explain_unopened
 from hushpore.viewer.layers.visibility import keep_view_direction, show_scale_bar
@@ -451,6 +452,12 @@ class JobWidget(JobHooks):
             self.form.update(self._left)
             self._messages.hint("")
             self._show_message()
+        elif target == "shown image":
+            series = self.layer.value
+            made = shown_image(self._viewer, series, self._facts.labels_of_axes(series.ndim))
+            series.visible = False
+            self._viewer.add_layer(made)
+            self.layer.value = made
         elif target == REMOVE_OTHERS:
             for each in layers_of_other_scans(self._viewer, self._messages.scan):
                 self._viewer.layers.remove(each)

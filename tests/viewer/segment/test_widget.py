@@ -104,12 +104,21 @@ def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, mo
 
 
 def test_of_a_series_one_image_is_to_be_chosen(qtbot, viewer, widget, scan):
-    viewer.add_image(np.stack([scan, scan]), name="series")
-    assert "'Split Stack'" in widget._facts.text()
+    series = np.stack([scan, scan + 1, scan + 2])
+    layer = viewer.add_image(series, name="series", scale=(1, 3, 2, 2), colormap="magma")
+    assert "Split Stack" in widget._facts.text()
     assert "time points" in widget._buttons.run.toolTip()
     assert not widget._buttons.run.isEnabled()
     qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=60_000)
     assert widget.greys.histogram.lines
+    viewer.dims.set_point(0, 2)
+    assert "Use the image shown" in widget._facts.html
+    widget._follow("shown image")
+    shown = widget.layer.value
+    assert (shown.name, shown.colormap.name, layer.visible) == ("series t=2", "magma", False)
+    np.testing.assert_array_equal(shown.data, series[2])
+    np.testing.assert_allclose(shown.scale, (3, 2, 2))
+    assert widget._buttons.run.isEnabled()
 
 
 def test_a_boolean_image_can_be_chosen():

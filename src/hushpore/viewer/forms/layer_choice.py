@@ -243,8 +243,8 @@ class LayerFacts(RichLabel):
             size = unbroken(self.volume.size_in_words)
             words = size if self.volume.unit != "pixel" else f"{size}:\u00a0set\u00a0it"
             text = text.replace(size, link(VOXEL_SIZE, words), 1)
-            for words, target in self._links.items():
-                text = text.replace(words, link(target, words), 1)
+        for words, target in self._links.items():
+            text = text.replace(words, link(target, words), 1)
         return text.replace("\n", "<br>")
 
     def labels_of_axes(self, ndim: int) -> tuple[str, ...]:

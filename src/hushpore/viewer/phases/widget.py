@@ -15,6 +15,7 @@ from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import known_of
+from hushpore.viewer.layers.shown_image import SHOWN
 from hushpore.viewer.phases.layers import contacts_of, phase_layers, table_of
 from hushpore.viewer.phases.panel import PhasePanel, fill_row, fit_height, suit_table
 
@@ -78,8 +79,8 @@ class PhasesWidget(JobWidget):
         """Return the line about the layer; explains labels, and refuses a series."""
         if volume.leading_shape:
             raise InputError(
-                f"{volume.facts} · Phases are measured in one image at a time. Right-click the "
-                "layer, choose 'Split Stack', and use one of them."
+                f"{volume.facts} · Phases are measured in one image at a time. {SHOWN}, or split "
+                "the layer (right-click: Split Stack)."
             )
         if isinstance(self.layer.value, Labels):
             return f"{volume.facts} · each label counts as a phase"

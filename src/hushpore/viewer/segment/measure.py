@@ -9,6 +9,7 @@ from napari.layers import Image, Labels
 from hushpore.base.errors import InputError
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import is_result
+from hushpore.viewer.layers.shown_image import SHOWN
 from hushpore.viewer.results.pore_layer import path_layers, pore_layer, thickness_layers
 from hushpore.viewer.running.messages import RESULTS
 
@@ -58,7 +59,7 @@ class MeasureWidget(JobWidget):
         """Return the line about the layer; refuses a series."""
         if volume.leading_shape:
             raise InputError(
-                f"{volume.facts} · Labels are measured in one image at a time. Right-click the "
-                "layer, choose 'Split Stack', and use one of them."
+                f"{volume.facts} · Labels are measured in one image at a time. {SHOWN}, or split "
+                "the layer (right-click: Split Stack)."
             )
         return super().facts(volume)

@@ -15,6 +15,7 @@ from hushpore.base.errors import InputError
 from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.lineage import scan_of
+from hushpore.viewer.layers.shown_image import SHOWN
 from hushpore.viewer.results.pore_layer import (
     path_layers,
     pore_layer,
@@ -56,7 +57,7 @@ class PoresWidget(JobWidget):
 
     job = "pores"
     next_step = (RESULTS, "Open results table")
-    fact_links: ClassVar[dict[str, str]] = {_MEASURE: "measure"}
+    fact_links: ClassVar[dict[str, str]] = {_MEASURE: "measure", SHOWN: "shown image"}
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -118,7 +119,7 @@ class PoresWidget(JobWidget):
             series = " and ".join(_SERIES[axis] for axis in volume.axes[: -volume.n_spatial])
             raise InputError(
                 f"{volume.facts} · Pores are segmented in one image at a time, but {volume.name} "
-                f"has {series}. Right-click the layer, choose 'Split Stack', and use one of them."
+                f"has {series}. {SHOWN}, or split the layer (right-click: Split Stack)."
             )
         if isinstance(self.layer.value, Labels):
             return f"{volume.facts} · all labels count as void and are split again. {_MEASURE}"
