@@ -1,9 +1,11 @@
 """The line on the canvas is written and given back; it and its letters are there beforehand."""
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 from napari.components import ViewerModel
+from psygnal import EmitLoopError
 from qtpy.QtWidgets import QWidget
 
 from hushpore.viewer.running.status import LETTERS, FontWarmup, StatusLine, _fonts
@@ -57,6 +59,19 @@ def test_of_two_jobs_the_first_writes(viewer, overlay):
     first.remove()
     second.remove()
     assert shown(overlay) == ("", False)
+
+
+@pytest.mark.parametrize(("kind", "is_raised"), [(RuntimeError, False), (ValueError, True)])
+def test_a_canvas_that_is_gone_is_not_written_on(viewer, overlay, kind, is_raised):
+    line = StatusLine(viewer)
+    line.show("training")
+
+    def draw(*_):
+        raise kind("Internal C++ object already deleted.")
+
+    overlay.events.visible.connect(draw)
+    with pytest.raises(EmitLoopError) if is_raised else nullcontext():
+        line.remove()
 
 
 def test_every_letter_is_made_ready_while_nothing_else_goes_on(qtbot, make_napari_viewer):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from napari import current_viewer
 from napari.utils.progress import cancelable_progress
 from napari.utils.task_status import Status
+from psygnal import EmitLoopError
 from qtpy.QtCore import QObject, QTimer
 from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
@@ -136,14 +137,23 @@ class StatusLine:
             return
         if self._written is None:
             self._before = self._overlay.text
-        self._written = self._overlay.text = text
-        self._overlay.visible = True
+        self._written = text
+        self._write(text=text, visible=True)
 
     def remove(self) -> None:
         """Restore the overlay."""
         if self._written is not None and self._is_free():
-            self._overlay.visible = False
-            self._overlay.text = self._before
+            self._write(visible=False, text=self._before)
+
+    def _write(self, **values: Any) -> None:
+        """Set attributes of the overlay in their order."""
+        try:
+            for name, value in values.items():
+                setattr(self._overlay, name, value)
+        except EmitLoopError as error:
+            # Qt has deleted the canvas of a window that was closed
+            if not isinstance(error.__cause__, RuntimeError):
+                raise
 
     @contextmanager
     def without_box(self) -> Iterator[None]:
