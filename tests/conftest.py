@@ -59,11 +59,15 @@ def is_there(name: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have processes share the cores, and a kernel compiled by one of them for all."""
+    """Have processes share the cores and each compiled kernel, and a crash end the run."""
     if getattr(config.option, "numprocesses", None):
         # each would take all cores, and wait for them in a busy loop; said before they start, as
         # plugins import NumPy, which asks but once
         os.environ["OMP_NUM_THREADS"] = "1"
+        # a process that crashes ends the run: with another in its place the files that it had
+        # finished are given out again, empty, and the run hangs (pytest-xdist 3.8, issue 1378)
+        if config.option.maxworkerrestart is None:
+            config.option.maxworkerrestart = "0"
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     from filelock import FileLock  # of PyTorch
