@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import colorsys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +34,18 @@ if TYPE_CHECKING:
 #: Percentiles of the grey values for black and white.
 _PERCENTILES = (0.5, 99.5)
 
-#: Step in hue from label to label: it spreads any number of hues evenly.
-_GOLDEN = 0.618033988749895
+#: Colours of labels 1 to 49, which repeat: those of labels in napari.
+LABEL_COLOURS = (
+    "782506", "5bd5f8", "9289e8", "6c02c1", "473a9f", "abec8a", "8fadb2", "86909a", "fef71c",
+    "f7443b", "034e39", "71b260", "69954a", "3c1b87", "2e4710", "5cb7de", "479d76", "474258",
+    "ef5665", "b8507b", "a62a64", "f1b4ec", "4b1e20", "b4c53e", "9c602f", "8a431b", "d8be9a",
+    "b47dbd", "a65ea4", "607a34", "c1e357", "d79555", "9e876f", "002ceb", "cae6e0", "e18b1e",
+    "78f001", "7b8e0f", "e5ddb2", "abec8a", "42d8a6", "46ba8e", "fef71c", "f7443b", "af4bf2",
+    "b00c3f", "69954a", "f687a7", "cb32c7",
+)  # fmt: skip
+
+#: Opacity of labels, as in napari.
+_OPACITY = 0.7
 
 #: Edge of a plot, and height of everything else, in inches.
 _SIDE, _AROUND = 3.6, 1.1
@@ -175,17 +184,12 @@ def _entitle(axes: Axes, title: str) -> None:
 
 
 def _coloured(labels: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return RGBA colours: neighbouring labels are distinct, and 0 is transparent."""
-    found, index = np.unique(labels, return_inverse=True)
-    table = np.zeros((len(found), 4), np.float32)
-    for row, label in enumerate(found):
-        if label != 0:
-            number = int(label)
-            hue = number * _GOLDEN % 1.0
-            colour = colorsys.hsv_to_rgb(hue, (0.85, 0.6, 0.7)[number % 3], (0.9, 1.0)[number % 2])
-            table[row] = (*colour, 0.62)
-    coloured: npt.NDArray[np.float32] = table[index].reshape(*labels.shape, 4)
-    return coloured
+    """Return RGBA colours, the same as on the screen; 0 is transparent."""
+    table = np.full((len(LABEL_COLOURS) + 1, 4), _OPACITY, np.float32)
+    table[0] = 0
+    table[1:, :3] = [tuple(bytes.fromhex(colour)) for colour in LABEL_COLOURS]
+    table[1:, :3] /= 255
+    return table[np.where(labels == 0, 0, (labels - 1) % len(LABEL_COLOURS) + 1)]
 
 
 def _scale_bar(axes: Axes, volume: Volume) -> None:

@@ -4,6 +4,7 @@ import pytest
 from napari.layers import Image, Labels, Layer, Shapes
 
 import hushpore
+from hushpore.figures.slices import LABEL_COLOURS, _coloured
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import (
     features_of,
@@ -112,3 +113,11 @@ def test_breakthrough_paths_are_lines_through_the_pores():
     assert (found.labels[tuple(inner.T)] > 0).all()
     assert tuple(layer.scale) == (0.5, 0.5, 0.5)
     assert not layer.visible
+
+
+def test_the_colours_of_reports_are_those_of_the_screen(layer):
+    numbers = np.arange(3 * len(LABEL_COLOURS), dtype=np.int32)
+    seen = _coloured(numbers[None])[0]
+    np.testing.assert_allclose(seen[:, :3], layer.colormap.map(numbers)[:, :3], atol=0.003)
+    assert seen[0, 3] == 0
+    assert seen[1:, 3] == pytest.approx(layer.opacity)
