@@ -9,6 +9,7 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 
 from hushpore import Corrections, Volume, segment_pores
+from hushpore.pores.stored import restored
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.layers.lineage import is_painted, watch_painting
 from hushpore.viewer.results.corrections import LINE, POINTS
@@ -157,3 +158,34 @@ def test_corrected_pores_are_not_merged_by_height(panel, after, viewer_of, qtbot
 @pytest.fixture
 def viewer_of():
     return lambda panel: panel._viewer
+
+
+def test_a_reopened_result_without_its_air_is_corrected_beside_its_scan(qtbot):
+    y, x = np.mgrid[:40, :40]
+    grey = np.full((14, 40, 40), 200, np.uint8)
+    grey[:, (y - 19.5) ** 2 + (x - 19.5) ** 2 > 17**2] = 20
+    grey[3:8, 10:15, 12:18] = grey[5:11, 22:27, 20:26] = 20
+    scan = Volume(grey, 1.0, "um", name="core")
+    given = segment_pores(scan, exterior="remove")
+    assert given.provenance["result"]["exterior_share"] > 0.2
+    stored = restored(given.labels_volume, given.merging_arrays, given.provenance)
+    viewer = ViewerModel()
+    viewer.add_image(np.zeros((14, 40, 40), np.uint8), name="other")
+    layer = viewer.add_layer(Layer.create(*pore_layer(stored, "pores")))
+    watch_painting(layer)
+    viewer.layers.selection.active = layer
+    panel = ResultsWidget(viewer)
+    qtbot.addWidget(panel)
+    viewer.layers.pop(0)
+    panel.view.select_labels([1])
+    panel.corrections.delete()
+    qtbot.waitUntil(lambda: "open it beside" in panel.corrections._problem.text())
+    viewer.add_image(grey, name="core")
+    viewer.layers.selection.active = layer
+    panel.corrections.delete()
+    qtbot.waitUntil(lambda: len(panel.view.labels) == 1)
+    fix = Corrections(given)
+    fix.delete([1])
+    pd.testing.assert_frame_equal(result_of(layer).pores, fix.result.pores, check_exact=True)
+    assert tables_of(layer).totals == fix.result.provenance["result"]
+    panel._let_go()

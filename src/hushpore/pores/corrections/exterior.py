@@ -80,7 +80,7 @@ def phase_of(pores: Pores, work: Work, scan: Volume | None) -> npt.NDArray[np.ui
     if volume.data is pores.labels:
         raise InputError(
             "The exterior of these pores was excluded and is not stored with them. Correcting them "
-            "needs the scan as well: Corrections(pores, scan=hushpore.read(...))."
+            "needs the scan as well: open it beside them; in Python, Corrections(pores, scan)."
         )
     if volume.shape != pores.volume.shape:
         raise InputError(

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from napari.layers import Points, Shapes
+from napari.layers import Image, Points, Shapes
 from qtpy.QtCore import QTimer, Signal
 from qtpy.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.formatting import readable_count
 from hushpore.viewer.forms.docking import DELETE_PORES, MERGE_PORES, bind, with_key
+from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.layers.conversion import known_of
+from hushpore.viewer.layers.conversion import known_of, volume_of
 from hushpore.viewer.layers.lineage import is_painted
 from hushpore.viewer.results.pore_layer import RESULT, update_pore_layer, with_tables
 from hushpore.viewer.running.redraw import coalesce_redraws
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.volume import Volume
     from hushpore.pores.corrections.session import Corrections
     from hushpore.pores.result import Pores
     from hushpore.viewer.results.pore_view import PoreView
@@ -180,8 +182,23 @@ class CorrectionsPanel(QWidget):
         if strokes is None:
             layer.editable = False
         known = session[1] if session is not None and session[0] is result else None
-        self._worker.submit(partial(calling, _work, result, known, do), (layer, strokes, drawn))
+        work = partial(calling, _work, result, known, do, self._scan_of(result))
+        self._worker.submit(work, (layer, strokes, drawn))
         self._show_state()
+
+    def _scan_of(self, result: Pores) -> Volume | None:
+        """Return the scan of a result read from a folder, if it is open: preferably by its name."""
+        if result.volume.data is not result.labels:
+            return None
+        images = [
+            each
+            for each in self._viewer.layers
+            if isinstance(each, Image)
+            and not (each.rgb or each.multiscale or is_preview(each))
+            and each.data.shape == result.volume.shape
+        ]
+        images.sort(key=lambda each: each.name != result.volume.name)
+        return volume_of(images[0]) if images else None
 
     def _returned(self, tag: tuple[Any, int | None, Any], found: Any) -> None:
         layer, strokes, drawn = tag
@@ -358,13 +375,16 @@ def _of_napari(layer: Any) -> tuple[Callable[[Any], None], Callable[[Any], None]
 
 
 def _work(
-    result: Pores, session: Corrections | None, do: Callable[[Corrections], None]
+    result: Pores,
+    session: Corrections | None,
+    do: Callable[[Corrections], None],
+    scan: Volume | None,
 ) -> tuple[Corrections, Pores, npt.NDArray[np.int32]]:
     """Make a correction and return session, result and a copy of the labels for the layer."""
     # imported late, because it loads the pore engine
     from hushpore.pores.corrections.session import Corrections
 
-    fix = Corrections(result) if session is None else session
+    fix = Corrections(result, scan) if session is None else session
     do(fix)
     found = with_tables(fix.result)
     return fix, found, found.labels.copy()
