@@ -11,6 +11,7 @@ from hushpore.pores.result import Pores
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of
+from hushpore.viewer.results.pore_view import PoreView
 from hushpore.viewer.segment.merge_height import MergeHeight
 
 
@@ -211,3 +212,56 @@ def test_a_voxel_size_given_meanwhile_stays_and_the_height_is_asked_for_again(
     expected = result.resized((15.0,) * 3, "um", "").remerge(5.0)
     pd.testing.assert_frame_equal(tables.pores, expected.pores)
     assert (height_of(layer), control._box.value()) == (5.0, 5.0)
+
+
+@pytest.mark.parametrize("has_table", [False, True])
+def test_pores_that_merging_leaves_keep_their_colours(qtbot, viewer, control, result, has_table):
+    layer = show(viewer, result)
+    view = PoreView.of(viewer, layer) if has_table else None
+    middles = [(12, 12, x) for x in (12, 25, 43)]
+
+    def colours():
+        qtbot.wait(20)
+        return [tuple(layer.get_color(int(layer.data[at]))) for at in middles]
+
+    before = colours()
+    assert len(set(before)) == 3
+    for height in (4.0, 0.5, 40.0, 0.5):
+        control._box.setValue(height)
+        wait(qtbot, control)
+        found = colours()
+        labels = [int(layer.data[at]) for at in middles]
+        for one in range(3):
+            # one colour for each pore, that of one of the pores it was made of
+            own = {before[k] for k in range(3) if labels[k] == labels[one]}
+            assert found[one] in own
+        if len(set(labels)) == 3:
+            assert found == before
+    assert len({*labels}) == 3
+    if view is not None:
+        view.colour_by("num_voxels")
+        control._box.setValue(4.0)
+        wait(qtbot, control)
+        by_column = colours()
+        view.colour_by("")
+        assert colours() != by_column
+        control._box.setValue(0.5)
+        wait(qtbot, control)
+        assert colours() == before
+        view.close()
+
+
+def test_colours_that_the_user_shuffled_are_kept_while_merging(qtbot, viewer, control, result):
+    layer = show(viewer, result)
+
+    def colours_at(height):
+        control._box.setValue(height)
+        wait(qtbot, control)
+        return [tuple(layer.get_color(int(layer.data[12, 12, x]))) for x in (12, 25, 43)]
+
+    before = colours_at(4.0)
+    layer.new_colormap(seed=7)
+    shuffled = [tuple(layer.get_color(int(layer.data[12, 12, x]))) for x in (12, 25, 43)]
+    assert shuffled != before
+    colours_at(0.5)
+    assert colours_at(4.0) == shuffled

@@ -212,6 +212,25 @@ def update_pore_layer(
     layer.features = features_of(result.pores)
 
 
+def colour_numbers(given: Pores, merged: Pores) -> npt.NDArray[np.int32]:
+    """Return a number for the colour of each merged pore; pores that stay keep that of their label.
+
+    A merged pore has the label of the given one whose widest place is its own widest place; other
+    pores get new numbers.
+
+    Returns: (basins + 1,), by the label of the merged pore.
+    """
+    from hushpore.pores.numbering import numbering_of
+
+    before, after = (numbering_of(each.labels, each.graph) for each in (given, merged))
+    count = merged.graph.count
+    of_basin = np.arange(count + 1) + int(before.names.max(initial=0))
+    of_basin[before.root] = before.names[1:]
+    numbers = np.arange(count + 1, dtype=np.int32)
+    numbers[after.names[1:]] = of_basin[after.root]
+    return numbers
+
+
 def name_in_words(layer: Any) -> None:
     """Make napari's status line use the titles of columns instead of their names.
 

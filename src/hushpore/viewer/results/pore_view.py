@@ -115,6 +115,31 @@ class PoreView(QObject):
             event.connect(slot)
         viewer.mouse_drag_callbacks.append(self._clicked)
 
+    @classmethod
+    def base_colormap(cls, layer: Any) -> Any:
+        """Return the colours of a layer without those by column, filter or selection."""
+        view = cls._of_layer.get(id(layer))
+        return layer.colormap if view is None or view.layer is not layer else view._layer_colormap
+
+    @classmethod
+    def set_base_colours(cls, layer: Any, colours: npt.NDArray[np.float32], reuse: bool) -> None:
+        """Give label k colour k where no column, filter or selection colours the labels.
+
+        `colours`: (n, 4). `reuse`: whether the colours before were set by this, and as many.
+        """
+        base = cls.base_colormap(layer)
+        is_shown = layer.colormap is base
+        if reuse:
+            base.colors = colours
+            if is_shown:
+                _recolour(layer)
+            return
+        base = CyclicLabelColormap(colors=colours)
+        if is_shown:
+            layer.colormap = base
+        else:
+            cls._of_layer[id(layer)]._layer_colormap = base
+
     def attach(self, user: object) -> None:
         """Register a user of the view; the view exists while it has users."""
         self._users.add(id(user))
@@ -289,8 +314,7 @@ class PoreView(QObject):
         ):
             # does not rebuild the texture of the labels, which takes most of the time in 3D
             now.colors = colours
-            layer.events.colormap()
-            layer.refresh(data_displayed=False, highlight=False, extent=False)
+            _recolour(layer)
             return
         layer.colormap = CyclicLabelColormap(
             colors=colours,
@@ -418,6 +442,12 @@ class LayerTrackingWidget(QWidget):
             for each in self._events:
                 each.disconnect(self.follow)
             self._events = []
+
+
+def _recolour(layer: Any) -> None:
+    """Draw labels anew after a change of the colours in their colour map."""
+    layer.events.colormap()
+    layer.refresh(data_displayed=False, highlight=False, extent=False)
 
 
 def ends_as_click(event: Any) -> Generator[None, None, bool]:

@@ -23,7 +23,13 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label, unbroken
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.layers.lineage import is_painted, scan_of
-from hushpore.viewer.results.pore_layer import result_of, update_pore_layer, with_tables
+from hushpore.viewer.results.pore_layer import (
+    colour_numbers,
+    result_of,
+    update_pore_layer,
+    with_tables,
+)
+from hushpore.viewer.results.pore_view import MAX_COLOURS, PoreView
 from hushpore.viewer.running.redraw import coalesce_redraws
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 
@@ -69,6 +75,9 @@ class MergeHeight(QWidget):
         self._taken: Pores | None = None  # result of the layer when it was selected
         self._initial: Pores | None = None  # first result, if not merged by height
         self._history: list[str | float | None] = []  # heights; None: the first result
+        self._colormap: Any = None  # colours of the labels of `_coloured`
+        self._coloured: Any = None
+        self._shown: Any = None  # colours of merged labels, made of these
         self._auto = 0.0  # height chosen by "auto"
         self._position = 0
         self._wanted: str | float | None = None
@@ -174,6 +183,7 @@ class MergeHeight(QWidget):
 
     def _take(self, layer: Any, result: Pores) -> None:
         self.layer, self._result, self._taken = layer, result, result
+        self._shown = None
         h = _height_of(result)
         self._initial = result if h is None else None
         self._history, self._position = [h], 0
@@ -224,12 +234,27 @@ class MergeHeight(QWidget):
         self._note.setText(problem.message)
 
     def _show_result(self, result: Pores) -> None:
-        self._result = result
+        before, self._result = self._result, result
         # draw once, after the tables are updated in the next turn
         coalesce_redraws(self)
         update_pore_layer(self.layer, result)
+        assert before is not None
+        self._keep_colours(before, result)
         self._show_state()
         self.merged.emit(result)
+
+    def _keep_colours(self, before: Pores, result: Pores) -> None:
+        """Colour the labels so that pores that did not change keep their colour."""
+        now = PoreView.base_colormap(self.layer)
+        is_ours = now is self._shown
+        if not is_ours:
+            # new to this slider, or chosen by the user since
+            self._colormap, self._coloured = now, before
+        if result.graph.count > MAX_COLOURS:
+            return
+        colours = self._colormap.map(colour_numbers(self._coloured, result))
+        PoreView.set_base_colours(self.layer, colours, reuse=is_ours)
+        self._shown = PoreView.base_colormap(self.layer)
 
     # ---- undo
 
