@@ -38,6 +38,7 @@ TINY: dict[str, dict[str, Any]] = {
     "cluster_overhead": {"SIZES": (24,), "WARMED": 16},
     "convert": {"SHAPE": (32, 64, 64), "TILE": 32, "BUDGETS": (0.25,)},
     "corners": {"ROUNDS": 1, "EDGE": 12, "IMAGE": 24, "PLATE": 16, "pores.ROCK": 24},
+    "corrections": {"EDGES": (2,), "ROUNDS": 1},
     "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
     "denoise_photons": {"COUNTS": (10,), "PHOTOS": (1,), "STEPS": 1},
     "denoise_quality": {"BUDGETS": (1,), "APART": 0.3},
