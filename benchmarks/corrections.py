@@ -44,7 +44,8 @@ def foam(edge: int) -> Volume:
 
 
 def _corrected(edge: int) -> dict[str, Any]:
-    found = segment_pores(foam(edge), threshold=100)
+    scan = foam(edge)
+    found = segment_pores(scan, threshold=100)
     fix, labels = Corrections(found), found.pores["label"].to_numpy()
     took: dict[str, list[tuple[float, float]]] = {}
     # pores far from each other, so that no correction meets another
@@ -55,7 +56,7 @@ def _corrected(edge: int) -> dict[str, Any]:
             if number:
                 took.setdefault(name, []).append(seconds)
     scratch: list[Pores] = []
-    again = seconds_of(lambda: scratch.append(_from_scratch(fix.result)))
+    again = seconds_of(lambda: scratch.append(_from_scratch(fix.result, scan)))
     return {
         "voxels": found.labels.size,
         "pores": len(labels),
@@ -106,9 +107,9 @@ def _seconds(fix: Corrections, act: Callable[[], None]) -> tuple[float, float]:
     return seconds_of(work), time.process_time() - start
 
 
-def _from_scratch(result: Pores) -> Pores:
+def _from_scratch(result: Pores, scan: Volume) -> Pores:
     volume = Volume(result.labels, result.volume.spacing, result.volume.unit)
-    again = measure_labels(volume, values="labels")
+    again = measure_labels(volume, values="labels", image=scan)
     _ = again.pores, again.throats, again.porosity_profile
     return again
 

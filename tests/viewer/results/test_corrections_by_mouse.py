@@ -84,11 +84,12 @@ class Mouse:
     def drag(self, *voxels, modifiers=NONE):
         """Press the left button at a voxel, move to others, and let go."""
         places = [self._place(voxel) for voxel in voxels]
+        # vispy and napari pass over moves that follow within 10 and 5 ms
         self._send(QEvent.Type.MouseMove, places[0], Qt.MouseButton.NoButton, False, modifiers)
+        QTest.qWait(30)
         self._send(QEvent.Type.MouseButtonPress, places[0], LEFT, True, modifiers)
         for place in places[1:]:
             self._send(QEvent.Type.MouseMove, place, Qt.MouseButton.NoButton, True, modifiers)
-            # vispy and napari pass over moves that follow within 10 and 5 ms
             QTest.qWait(30)
         self._send(QEvent.Type.MouseButtonRelease, places[-1], LEFT, False, modifiers)
 
