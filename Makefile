@@ -33,8 +33,9 @@ demo: $(INSTALLED)
 PYTEST := QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest --numprocesses logical \
 	--maxprocesses 8 --dist loadfile --durations 10
 
+# a test that takes a quarter of an hour hangs: what its threads do is printed, and the run ends
 test: $(INSTALLED)
-	$(PYTEST)
+	$(PYTEST) -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
 test-long: $(INSTALLED)
 	$(PYTEST) -m "long or hypothesis" --hypothesis-profile search
