@@ -477,6 +477,12 @@ def test_noise_correlated_over_a_long_distance_does_not_switch_to_blind_spots() 
     result = hushpore.denoise(noisy, steps=30, **QUICK)
     assert result.provenance["network"]["method"] == "r2r"
     assert any("some may remain" in note for note in result.notes)
+    # no more noise is added than differences of neighbours have
+    model = result.provenance["noise_model"]
+    estimate = estimate_noise(noisy)
+    assert model["deviation"] == pytest.approx(
+        min(estimate.diagnosis.noise, estimate.deviation), rel=1e-6
+    )
     denoised = np.asarray(result.volume.data)
     found = ndimage.label(denoised < 50)[1]
     assert found >= 0.95 * ndimage.label(clean < 50)[1]

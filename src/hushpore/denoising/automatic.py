@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note
+from hushpore.base.formatting import readable_number
 from hushpore.denoising.images import arrange
 from hushpore.denoising.masking import Line, Replacement
 from hushpore.denoising.model import Architecture
@@ -154,7 +155,14 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
         hides = is_open and not (is_far and noise.deviation < WEAK * std)
         instead = f"{doubts} Method n2v2 is used instead of r2r."
         if is_open and not hides:
-            doubts += " The noise of the calmest regions was used, so that some may remain."
+            # differences of neighbours contain less structure than flat regions
+            share = min(noise.diagnosis.noise / noise.deviation, 1.0)
+            drawing = partial(Method, "r2r", is_independent, noise.strengthened(share))
+            doubts += (
+                " To keep small pores, only noise of the standard deviation that differences of "
+                f"neighbouring voxels have ({readable_number(share * noise.deviation)} instead of "
+                f"{readable_number(noise.deviation)}) is removed, so that some may remain."
+            )
         reason = Note(instead if hides else doubts, warning=True, subject="scan")
         return (hiding if hides else drawing)(reason=reason)
     # R2R targets have three times the noise variance of the scan. If the noise is strong, and white
