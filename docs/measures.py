@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.pores.phases.measures import CONTACTS, PHASES
-from hushpore.pores.tables.measures import OF_LABELS, PORES, THROATS
+from hushpore.pores.tables.measures import FURTHER, PORES, THROATS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).with_name("reference") / "columns.md"
 UNITS = {-1: "1 / length", 0: "", 1: "length", 2: "area", 3: "volume"}
 TABLES = {
-    "pores": PORES, "labels": tuple(OF_LABELS.values()), "phases": PHASES, "contacts": CONTACTS,
+    "pores": PORES, "further": tuple(FURTHER.values()), "phases": PHASES, "contacts": CONTACTS,
     "throats": THROATS,
 }  # fmt: skip
 EMPTY = (

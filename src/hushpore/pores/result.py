@@ -35,7 +35,7 @@ from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.tables.distributions import size_distribution, thickness_distribution
 from hushpore.pores.tables.measures import (
-    OF_LABELS,
+    FURTHER,
     pore_columns,
     surface_of,
     throat_columns,
@@ -46,7 +46,7 @@ from hushpore.pores.tables.totals import headline_of, is_of_interval, totals_col
 from hushpore.pores.watershed.merging import ChosenHeight, Numbering, height_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
     import pandas as pd
@@ -182,7 +182,7 @@ class Pores:
         """
         import pandas as pd
 
-        return pd.DataFrame(self._form_tables(name)["form"])
+        return pd.DataFrame(form_tables(name, self._findings)["form"])
 
     @cached_property
     def breakthrough_paths(self) -> pd.DataFrame:
@@ -199,9 +199,6 @@ class Pores:
     def _findings(self) -> Findings:
         known = self.provenance["result"], self._pore_columns, self._throat_columns
         return Findings(*known, self.volume, self._settings, self.basins)
-
-    def _form_tables(self, name: str) -> dict[str, Mapping[str, Any]]:
-        return form_tables(name, self._findings)
 
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of void or solid with the spacing and origin of the input."""
@@ -281,8 +278,11 @@ class Pores:
         }
         images = {"labels": self.labels_volume}
         if self._settings.report_form != "none":
-            of_form = self._form_tables(self._settings.report_form)
+            name, findings = self._settings.report_form, self._findings
+            of_form = form_tables(name, findings)
             tables |= {name: pd.DataFrame(each) for name, each in of_form.items()}
+            if "profile_depth" in of_form and len(self.pores):
+                tables["pores"] = self.pores.assign(surface_distance=findings.depths())
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)
         if self.thickness:
@@ -408,7 +408,7 @@ class Pores:
             "_throat_columns": throats,
         }
         # columns of given labels, which have no unit of length
-        kept = {n: each for n, each in self._pore_columns.items() if n in OF_LABELS}
+        kept = {n: each for n, each in self._pore_columns.items() if n in FURTHER}
         columns["_pore_columns"] |= kept
         ratio = float(spacing[0] / self.volume.spacing[0])
         result = resized_totals(self.provenance["result"], ratio, unit)

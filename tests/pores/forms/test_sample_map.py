@@ -75,6 +75,29 @@ def test_a_gradient_by_depth_has_its_porosity_in_each_bin() -> None:
     assert (np.abs(table["porosity"] - middle / 100) < limit).all()
 
 
+def test_pores_of_a_casting_have_their_depth_as_a_column() -> None:
+    z, y, x = np.indices((60, 80, 80))
+    grey = np.where(np.hypot(y - 40, x - 40) < 34, 200, 20).astype(np.uint8)
+    centres = [(20, 40, 40), (30, 40, 60), (40, 18, 40)]
+    for cz, cy, cx in centres:
+        grey[(z - cz) ** 2 + (y - cy) ** 2 + (x - cx) ** 2 < 4.5**2] = 20
+    volume = Volume(grey, spacing=0.5, unit="mm")
+    how = {"exterior": "remove", "threshold": 110.0}
+    found = hushpore.segment_pores(volume, report_form="casting", **how)
+    pores = found.files().tables["pores"]
+    assert "surface_distance" not in found.pores
+    place = np.stack([pores[f"centroid_{axis}"] for axis in "zyx"], axis=-1) / 0.5
+    # the ends of the cylinder are cut by faces, which are no surface in air
+    depth = 34 - np.hypot(place[:, 1] - 40, place[:, 2] - 40)
+    radius = pores["equivalent_diameter"] / 2 / 0.5
+    assert len(pores) == 3
+    np.testing.assert_allclose(pores["surface_distance"] / 0.5, depth - radius, atol=1.5)
+    # without air the faces are the surface
+    kept = hushpore.segment_pores(volume, report_form="bread", exterior="keep", threshold=110.0)
+    table = kept.files().tables["pores"]
+    np.testing.assert_array_equal(table["surface_distance"], table["face_distance"])
+
+
 def test_a_casting_in_air_has_depths_below_its_skin() -> None:
     sample = np.zeros((60, 60, 60), bool)
     sample[8:52, 10:50, 12:48] = True

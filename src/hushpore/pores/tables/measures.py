@@ -354,18 +354,29 @@ THROATS: list[Measure[ThroatSums]] = [
 ]
 
 
-#: Columns that only the measurement of given labels has, in the table of pores, by name.
-OF_LABELS: dict[str, Measure[Any]] = {
-    name: _each(name, 0, meaning, np.asarray)
-    for name, meaning in {
-        "given_label": "Number of the pore in the measured labels, if they were renumbered.",
-    }.items()
+#: Columns of the table of pores that only some results have, by name.
+FURTHER: dict[str, Measure[Any]] = {
+    "given_label": _each(
+        "given_label",
+        0,
+        "Number of the pore in the measured labels, if they were renumbered.",
+        np.asarray,
+    ),
+    "surface_distance": _each(
+        "surface_distance",
+        1,
+        "Depth of the edge of the pore below the surface of the sample, in the files of a result "
+        "with the form of a casting, bread or foam. In air it is the depth of the centre less half "
+        "the equivalent diameter, within 1/128 of the volume, and faces that cut the sample do not "
+        "count; without air it is face_distance.",
+        np.asarray,
+    ),
 }
 
 
 def measure_of(column: str, table: Sequence[Measure[Any]] = PORES) -> Measure[Any]:
     """Return the measure of a column; an unknown column has no unit and no meaning."""
-    known = (each for each in (*table, *OF_LABELS.values()) if each.name == column)
+    known = (each for each in (*table, *FURTHER.values()) if each.name == column)
     return next(known, _each(column, 0, "", np.asarray))
 
 
