@@ -231,3 +231,22 @@ def _let_go(stack: Stack) -> None:
 def _remove(path: Path | None) -> None:
     if path is not None:
         shutil.rmtree(path.parent, ignore_errors=True)
+
+
+class RenumberedStack(Stack):
+    """A stack in memory with other numbers, which are looked up when it is read."""
+
+    def __init__(self, values: npt.NDArray[np.int32], number_of: npt.NDArray[np.int32]) -> None:
+        super().__init__((0, 0, 0), np.int32, None)
+        depth, height, width = values.shape
+        self.shape = (depth, height, width)
+        self._values, self._number_of = values, number_of
+
+    def read(self, first: int, last: int) -> npt.NDArray[np.int32]:
+        """Return some slices, as far as there are any."""
+        found: npt.NDArray[np.int32] = self._number_of[self._values[max(first, 0) : last]]
+        return found
+
+    def array(self) -> npt.NDArray[np.int32]:
+        """Return all slices."""
+        return self.read(0, len(self))

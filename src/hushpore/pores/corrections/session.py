@@ -23,7 +23,7 @@ from hushpore.pores.job import open_work
 from hushpore.pores.numbering import measured, numbering_of, totals_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.pipeline import Stages
-from hushpore.pores.slabs import Slabs, Stack
+from hushpore.pores.slabs import RenumberedStack, Slabs
 from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.tables.totals import is_of_interval
 from hushpore.pores.topology.tortuosity import find_tortuosity
@@ -54,25 +54,6 @@ class _Step(NamedTuple):
 
     operations: tuple[Operation, ...]
     changes: tuple[_Written, ...]
-
-
-class _Renumbered(Stack):
-    """A stack in memory with other numbers, which are looked up when it is read."""
-
-    def __init__(self, values: npt.NDArray[np.int32], number_of: npt.NDArray[np.int32]) -> None:
-        super().__init__((0, 0, 0), np.int32, None)
-        depth, height, width = values.shape
-        self.shape = (depth, height, width)
-        self._values, self._number_of = values, number_of
-
-    def read(self, first: int, last: int) -> npt.NDArray[np.int32]:
-        """Return some slices, as far as there are any."""
-        found: npt.NDArray[np.int32] = self._number_of[self._values[max(first, 0) : last]]
-        return found
-
-    def array(self) -> npt.NDArray[np.int32]:
-        """Return all slices."""
-        return self.read(0, len(self))
 
 
 class Corrections:
@@ -407,7 +388,7 @@ class Corrections:
             provenance=provenance,
             curve={},
             thickness=thickness,
-            _basins=_Renumbered(values, self._regions.node_of()),
+            _basins=RenumberedStack(values, self._regions.node_of()),
             _graph=graph,
             _settings=settings,
         )
