@@ -4,8 +4,9 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 
 import hushpore
+from hushpore.patches.result import GAP, contact_sheet
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.patches.layers import patch_layers
+from hushpore.viewer.patches.layers import caption_width, captioned, patch_layers
 from hushpore.viewer.patches.panel import PatchesPanel
 from hushpore.viewer.running.task import capture
 
@@ -84,7 +85,9 @@ def test_a_click_on_a_box_marks_its_tile_and_its_row(panel):
     assert panel._marked == patch
     np.testing.assert_array_equal(colours(panel)[patch], (1, 1, 1, 1))
     layer = sheet_of(panel)
-    top, left, *_ = layer.metadata[METADATA_KEY]["sheet"].box_of(patch)
+    sheet = layer.metadata[METADATA_KEY]["sheet"]
+    top, left, *_ = sheet.box_of(patch)
+    left += caption_width(sheet)
     assert (layer.data[max(top - 1, 0), left : left + 8] == layer.contrast_limits[1]).all() or (
         layer.data[top : top + 8, left - 1] == layer.contrast_limits[1]
     ).all()
@@ -97,7 +100,7 @@ def test_a_click_on_a_tile_moves_the_viewer_to_its_patch(panel):
     sheet = layer.metadata[METADATA_KEY]["sheet"]
     patch = 12
     y, x, _, _ = sheet.box_of(patch)
-    world = (0.0, *layer.data_to_world((y + 2, x + 3)))
+    world = (0.0, *layer.data_to_world((y + 2, x + 3 + caption_width(sheet))))
     panel.click(np.array(world))
     assert panel._marked == patch
     assert ", original" in panel.message.text()
@@ -199,3 +202,19 @@ def test_the_table_is_sorted_by_a_click_below_the_row_that_is_marked(panel):
     means = [float(rows.data(rows.index(row, 5))) for row in range(30)]
     assert rows.positions[0] == 5
     assert means[1:] == sorted(means[1:])
+
+
+def test_each_row_of_the_sheet_has_its_name_beside_it():
+    rows = {"original": np.zeros((6, 12, 12)), "residual": np.ones((6, 12, 12))}
+    sheet = contact_sheet(rows, columns=3)
+    image, width = captioned(sheet), caption_width(sheet)
+    np.testing.assert_array_equal(image[:, width:], sheet.image)
+    is_text = (image[:, :width] > 0.5).any(axis=1)
+    for patch in (0, 3):
+        top, *_ = sheet.box_of(patch)
+        for number in range(2):
+            row = top + number * (12 + GAP)
+            assert is_text[row : row + 12].any()
+    # of equal names, equal pictures
+    second = sheet.box_of(3)[0]
+    np.testing.assert_array_equal(image[:12, :width], image[second : second + 12, :width])

@@ -14,6 +14,7 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
 
 from hushpore.base.events import Batch, mapped
+from hushpore.patches.result import BAND_GAP, GAP
 from hushpore.viewer.layers.conversion import METADATA_KEY
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ COLOURS = "plasma"
 
 #: Number of patches in the contact sheet, small enough to discern them beside the image.
 TILES = 24
+
+#: Pixels on both sides of the names of rows on the contact sheet.
+CAPTION_GAP = 3
 
 #: Maximum number of masked pixels shown as points.
 MOST_POINTS = 50_000
@@ -154,7 +158,40 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
     }
     # for display only, so not offered as an input of jobs
     keywords["metadata"][METADATA_KEY] |= {"sheet": sheet, "preview": SHEET}
-    return sheet.image, keywords, "image"
+    return captioned(sheet), keywords, "image"
+
+
+def captioned(sheet: Sheet) -> npt.NDArray[np.float32]:
+    """Return the picture of a contact sheet with the name of each row at its left.
+
+    The picture is `caption_width` pixels wider.
+    """
+    from PIL import Image, ImageDraw
+
+    height, width = sheet.image.shape[0], caption_width(sheet)
+    page = Image.new("L", (width, height))
+    pen = ImageDraw.Draw(page)
+    font = _caption_font(sheet)
+    depth = len(sheet.rows) * (sheet.tile[0] + GAP) - GAP
+    for top in range(0, height if len(sheet.patches) else 0, depth + BAND_GAP):
+        for number, name in enumerate(sheet.rows):
+            middle = top + number * (sheet.tile[0] + GAP) + sheet.tile[0] / 2
+            pen.text((width - CAPTION_GAP, middle), name, fill=255, font=font, anchor="rm")
+    share = np.asarray(page, np.float32) / 255
+    low, high = sheet.image.min(), sheet.image.max()
+    return np.hstack([low + share * (high - low), sheet.image])
+
+
+def caption_width(sheet: Sheet) -> int:
+    """Return the width of the names of rows beside a contact sheet, in its pixels."""
+    font = _caption_font(sheet)
+    return int(max(font.getlength(name) for name in sheet.rows)) + 2 * CAPTION_GAP
+
+
+def _caption_font(sheet: Sheet) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(float(np.clip(sheet.tile[0] / 3, 8, 20)))
 
 
 def _masked_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64]) -> LayerData:

@@ -28,6 +28,8 @@ from hushpore.viewer.patches.layers import (
     SHEET,
     TILES,
     boxes_at,
+    caption_width,
+    captioned,
     first_feature,
 )
 from hushpore.viewer.results.pore_view import ends_as_click
@@ -317,7 +319,9 @@ class PatchesPanel(QWidget):
             return
         layer = self._sheet_layer()
         if layer is not None and layer.visible:
-            found = layer.metadata[METADATA_KEY]["sheet"].at(*layer.world_to_data(world)[-2:])
+            sheet = layer.metadata[METADATA_KEY]["sheet"]
+            y, x = layer.world_to_data(world)[-2:]
+            found = sheet.at(y, x - caption_width(sheet))
             if found is not None:
                 self.mark(*found)
                 self.go_to(found[0])
@@ -396,16 +400,16 @@ class PatchesPanel(QWidget):
             return
         sheet: Sheet = layer.metadata[METADATA_KEY]["sheet"]
         box = None if self._marked is None else sheet.box_of(self._marked)
-        image = sheet.image
+        image, before = captioned(sheet), caption_width(sheet)
         if box is not None:
             top, left, last_y, last_x = box
-            tiles = slice(top, last_y + 1), slice(left, last_x + 1)
-            image = image.copy()
-            image[max(top - GAP, 0) : last_y + GAP + 1, max(left - GAP, 0) : last_x + GAP + 1] = (
+            shown = image[:, before:]
+            shown[max(top - GAP, 0) : last_y + GAP + 1, max(left - GAP, 0) : last_x + GAP + 1] = (
                 layer.contrast_limits[1]
             )
-            image[tiles] = sheet.image[tiles]
-        if image is not layer.data:
+            tiles = slice(top, last_y + 1), slice(left, last_x + 1)
+            shown[tiles] = sheet.image[tiles]
+        if not np.array_equal(image, layer.data):
             layer.data = image
 
     def _say(self, row: str = "") -> None:
