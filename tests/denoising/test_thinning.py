@@ -43,3 +43,16 @@ def test_counts_are_denoised_from_counts_alone_and_the_record_says_so() -> None:
     narrow = gaussian_filter(noisy, 1) - 0.5 * clean
     assert (error**2).mean() < 0.5 * (narrow**2).mean()
     assert abs(np.asarray(result.volume.data).mean() - noisy.mean()) < 0.03 * noisy.mean()
+
+
+def test_grey_values_between_counts_are_divided_without_a_shift_of_the_mean() -> None:
+    scale = Scale((10.0,), (4.0,))
+    # three tenths of a count above the grey value without photons
+    images = Images.of(torch.full((1, 200, 200), (6.0 - 10.0) / 4.0))
+    thinning = Thinning.of(10.0, scale, zero=3.0)
+    corners, turned = torch.tensor([[0, 0, 0]]), torch.zeros((1, 3), dtype=torch.bool)
+    drawn = torch.Generator().manual_seed(0)
+    pair = thinning.pairs(images, corners, (200, 200), turned, drawn)
+    for each in pair:
+        assert 4.0 * float(each.mean()) + 10.0 == pytest.approx(6.0, abs=0.15)
+    assert thinning.noise[0] == pytest.approx((10.0 * 7.0) ** 0.5 / 4.0)

@@ -45,6 +45,10 @@ STRONG = 0.3
 #: Noise relative to the standard deviation of a scan up to which it counts as weak.
 WEAK = 0.2
 
+#: Photons per pixel, on average, below which photons with a measured gain are not divided: a
+#: network trained on part of them differs too much from one for all.
+FEW_PHOTONS = 1.5
+
 #: Default number of neighbouring slices on either side.
 CONTEXT = 2
 
@@ -145,7 +149,14 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     hiding = partial(Method, "n2v2", is_independent)
     drawing = partial(Method, "r2r", is_independent, noise)
     if noise.count is not None:
+        photons = (noise.deviation / noise.count) ** 2
+        if is_open and noise.zero is not None and photons < FEW_PHOTONS:
+            text = f"A pixel has only {readable_number(photons, 2)} photons on average: N2V2 "
+            return hiding(reason=Note(text + "(blind-spot training) was chosen.", subject="scan"))
         text = "Grey values are photon counts with Poisson noise: the counts of each voxel are "
+        if noise.zero is not None:
+            text = "The noise grows with the grey value as that of photons does (one photon: "
+            text += f"{readable_number(noise.count)} grey values): the photons of each pixel are "
         text += "divided at random between input and target."
         return drawing(noise.count, Note(text, subject="scan"))
     if noise.doubts:

@@ -17,6 +17,9 @@ count per voxel.
 
 After Monroy, Bacca, Tachella, Generalized Recorrupted-to-Recorrupted: Self-Supervised Learning
 Beyond Gaussian Noise, https://doi.org/10.48550/arXiv.2412.04648.
+
+Grey values of a camera, with a gain, an offset and read noise, are divided in the same way: read
+noise of variance v counts as v / gain**2 further photons.
 """
 
 from __future__ import annotations
@@ -225,19 +228,21 @@ class Thinning:
 
     first: float  # normalised grey value of zero counts
     unit: float  # normalised difference of one count
+    is_whole: bool = True  # whether the grey values are whole counts
 
     #: Noise variance of an input and of a target, relative to that of the scan.
     input_variance = 1 / KEPT
     target_variance = 1 / (1 - KEPT)
 
     @classmethod
-    def of(cls, count: float, scale: Scale) -> Thinning:
+    def of(cls, count: float, scale: Scale, zero: float | None = None) -> Thinning:
         """Return the Poisson thinning for a scan.
 
-        `count`: the grey value of one count. `scale`: grey scale of one channel.
+        `count`: the grey value of one count. `scale`: grey scale of one channel. `zero`: grey value
+        without counts; None: 0, and all values are whole counts.
         """
         (mean,), (std,) = scale.mean, scale.std
-        return cls(-mean / std, count / std)
+        return cls(((zero or 0.0) - mean) / std, count / std, zero is None)
 
     @property
     def noise(self) -> tuple[float, float]:
@@ -260,7 +265,13 @@ class Thinning:
         """
         noisy = images.windows(corners, size, orientations)
         # if only part of the values was checked for counts, some may be negative
-        counts = ((noisy - self.first) / self.unit).round().clamp_min(0)
+        counts = (noisy - self.first) / self.unit
+        if not self.is_whole:
+            # rounding up or down at random keeps the mean, and is new noise each time
+            counts = (
+                counts + torch.rand(counts.shape, generator=generator, device=counts.device)
+            ).floor()
+        counts = counts.round().clamp_min(0)
         kept = torch.binomial(counts, torch.full_like(counts, KEPT), generator)
         own = slice(images.first, images.first + images.outputs)
         return (

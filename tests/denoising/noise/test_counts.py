@@ -16,6 +16,16 @@ def test_the_grey_value_of_a_count_is_found(unit: float, counts: int) -> None:
     assert estimate_noise(Volume(noisy.astype(np.float32))).count == pytest.approx(unit, rel=1e-6)
 
 
+#: Gain and grey value without photons of the images with photon noise. Where read noise is clipped,
+#: the growth of the variance is steeper than that of the photons.
+PHOTONS = {
+    "counts above a dark level": (1.0, 30.0),
+    "counts with noise of reading": (2.0, -2.5),
+    "counts in steps of a camera's": (0.6, 0.0),
+    "values below zero": (1.0, -8.0),
+}
+
+
 def no_counts() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     normal = rng.normal(size=IMAGE.shape)
@@ -34,10 +44,19 @@ def no_counts() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", no_counts())
-def test_other_grey_values_are_not_taken_for_counts(name: str) -> None:
+def test_other_grey_values_are_not_taken_for_whole_counts(name: str) -> None:
     values = no_counts()[name]
-    found = estimate_noise(Volume(values.astype(np.float32))).count
+    found = estimate_noise(Volume(values.astype(np.float32)))
     if name.startswith("whole numbers with more"):
-        assert found == 3.0  # as they are counts, of 3 each
+        assert found.count == 3.0  # as they are counts, of 3 each
+        assert found.zero is None
+    elif name in PHOTONS:
+        # the gain and the zero are measured
+        gain, zero = PHOTONS[name]
+        assert found.count == pytest.approx(gain, rel=0.2)
+        assert found.zero == pytest.approx(zero, abs=2)
+        # the corners of the image differ in grey value, so that this is noise alone
+        quarters = values.reshape(2, 80, 2, 80).var((1, 3))
+        assert found.deviation**2 == pytest.approx(quarters.mean(), rel=0.1)
     else:
-        assert found is None
+        assert found.count is None

@@ -148,7 +148,7 @@ def test_counts_of_few_photons_are_no_cut_off_values() -> None:
 def test_noise_of_a_few_counts_is_not_taken_for_normal(counts: float, is_normal: bool) -> None:
     image = counts * np.kron([[0.5, 1.2], [1.6, 0.7]], np.ones((100, 100)))
     # whatever a count is in grey values
-    values = 3.0 * np.random.default_rng(1).poisson(image) - 1000
+    values = 3.0 * np.random.default_rng(1).poisson(np.stack([image] * 8)) - 1000
     found = estimate_noise(Volume(values.astype(np.float32)))
     assert any("counts" in doubt for doubt in found.doubts) is not is_normal
 

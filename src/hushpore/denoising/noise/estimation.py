@@ -30,6 +30,7 @@ from hushpore.denoising.noise.flat_blocks import (
     read_flattest,
 )
 from hushpore.denoising.noise.model import NoiseModel, far_axis
+from hushpore.denoising.noise.photons import measure_photon_noise
 from hushpore.denoising.noise.strength import measure_strength
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def estimate_noise(
         Seed of the random positions of the blocks.
     slicewise : bool, optional
         Use slices separately, for a stack of unrelated slices: the correlation between slices is
-        not estimated then.
+        not estimated then, and white noise that grows with the grey value is measured everywhere
+        (`hushpore.denoising.noise.photons`).
     sample : Sample, optional
         The sample of the scan: the noise is that of flat regions inside it.
     brief : bool, optional
@@ -136,13 +138,24 @@ def estimate_noise(
         )
     if math.prod(volume.shape) * volume.dtype.itemsize <= _READ_WHOLE:
         volume = volume.replace(np.asarray(volume.data))
+    found, drawn = _estimate(volume, seed, slicewise, sample, brief)
+    if brief or not (slicewise or volume.n_spatial == 2) or found.count is not None:
+        return found
+    photons = measure_photon_noise(drawn.values)
+    return found if photons is None else found.of_photons(photons, drawn.unit * drawn.mean)
+
+
+def _estimate(
+    volume: Volume, seed: int, slicewise: bool, sample: Sample | None, brief: bool
+) -> tuple[NoiseModel, Drawn]:
+    """Return the noise of flat regions, and statistics of all regions."""
     doubts: list[str] = []
     for size in block_sizes(volume, slicewise):
         kind = detrended_blocks(size, largest_lags(size))
         rng = np.random.default_rng(seed)
         blocks, drawn = read_flattest(volume, kind, rng, sample, _BRIEF if brief else 1)
         if not (blocks.products[:FEWEST, 0] > 0).any():
-            return _no_noise(kind, volume, drawn)
+            return _no_noise(kind, volume, drawn), drawn
         used, flatness = flat_ones(kind, blocks)
         if flatness <= flat_below(kind):
             break
@@ -164,7 +177,7 @@ def estimate_noise(
         even = even_ones(kind, blocks, used)
     found = _model(volume, kind, used, even, (offset, slope), drawn, doubts)
     if brief or not found.deviation:
-        return found
+        return found, drawn
     diagnosis = _diagnosis(volume, kind, used, found, drawn)
     # without doubts, since a weaker estimate returns more of the scan
     if not found.doubts:
@@ -176,7 +189,7 @@ def estimate_noise(
         strength = measure_strength(drawn.values, middles, found.autocovariance, line)
         found = found.strengthened(strength.factor, strength.map)
     if not diagnosis.is_independent:
-        return replace(found, diagnosis=diagnosis)
+        return replace(found, diagnosis=diagnosis), drawn
     doubts = [*found.doubts]
     if found.deviation > _AGREEING * diagnosis.noise:
         doubts.append(
@@ -185,7 +198,7 @@ def estimate_noise(
             "enough."
         )
     count = _count_in(kind, plain, drawn)
-    return replace(found, diagnosis=diagnosis, count=count, doubts=tuple(doubts))
+    return replace(found, diagnosis=diagnosis, count=count, doubts=tuple(doubts)), drawn
 
 
 def _second_differences(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.denoising.noise.photons import PhotonNoise
+
 #: Maximum correlation of two voxels in white noise.
 _INDEPENDENT = 0.05
 
@@ -67,7 +69,10 @@ class NoiseModel:
     diagnosis : NoiseDiagnosis
         The diagnosis from differences of neighbours in the same flat regions.
     count : float or None
-        The grey value of one photon, if the values are counts with Poisson noise; otherwise None.
+        The grey value of one photon, if the values are counts with Poisson noise, or if white noise
+        grows with the grey value as that of photons; otherwise None.
+    zero : float or None
+        The grey value without photons and read noise, if the values are no whole counts.
     strength : numpy.ndarray or None
         The standard deviation at each place of a slice relative to `deviation`, float32, shape
         (y, x) of a few cells; None if the noise is uniform.
@@ -86,6 +91,7 @@ class NoiseModel:
     doubts: tuple[str, ...] = ()
     diagnosis: NoiseDiagnosis = _NOT_LOOKED_AT
     count: float | None = None
+    zero: float | None = None
     strength: npt.NDArray[np.float32] | None = None
 
     @property
@@ -145,6 +151,27 @@ class NoiseModel:
             slope=self.slope * factor**2,
         )
 
+    def of_photons(self, photons: PhotonNoise, mean: float) -> NoiseModel:
+        """Return the noise model of white photon noise.
+
+        `mean`: grey value of the image.
+        """
+        offset, slope = -photons.slope * photons.zero, photons.slope
+        white = np.zeros_like(self.autocovariance)
+        white[self.reach] = variance = offset + slope * mean
+        diagnosis = replace(
+            self.diagnosis,
+            correlation=dict.fromkeys(self.diagnosis.correlation, 0.0),
+            noise=float(np.sqrt(variance)),
+            slope=slope,
+            offset=offset,
+            rings=0.0,
+        )
+        return replace(
+            self, autocovariance=white, offset=offset, slope=slope, is_uneven=False, doubts=(),
+            diagnosis=diagnosis, count=slope, zero=photons.zero, strength=None,
+        )  # fmt: skip
+
     def scaled(self, unit: float) -> NoiseModel:
         """Return the noise model of the values times `unit`."""
         return replace(
@@ -161,7 +188,7 @@ class NoiseModel:
         facts = dataclasses.asdict(self) | {"deviation": self.deviation}
         # it has its own place in the record
         del facts["diagnosis"]
-        for name in ("count", "strength"):
+        for name in ("count", "zero", "strength"):
             if facts[name] is None:
                 del facts[name]
         kept = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}

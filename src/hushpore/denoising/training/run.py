@@ -95,7 +95,8 @@ class Training:
         if method.name == "n2n":
             return Noise2Noise()
         if method.count is not None:
-            return Thinning.of(method.count, self.scale)
+            zero = None if method.noise is None else method.noise.zero
+            return Thinning.of(method.count, self.scale, zero)
         if method.noise is None:
             return None
         device = self.workplace.backend.device
@@ -148,7 +149,8 @@ class Training:
             return None
         own = noise.deviation**2
         if self.method.count is not None:
-            own = self.method.count * self.scale.mean[0]  # of counts the variance is the mean
+            # of counts the variance is the mean
+            own = self.method.count * (self.scale.mean[0] - (noise.zero or 0.0))
         return float(own / self.scale.std[0] ** 2 * maker.target_variance)
 
     def _to_batch(

@@ -445,7 +445,7 @@ def words(volume: Volume, model: NoiseModel) -> str:
     share = model.deviation / (high - low) if high > low else 1.0
     of_range = f"{readable_percent(share)} of the grey range"
     if count is not None:
-        mean = readable_number(float(np.mean(sample)) / count, 2)
+        mean = readable_number((float(np.mean(sample)) - (model.zero or 0.0)) / count, 2)
         text = f"noise: Poisson, {mean} counts per voxel on average ({of_range}) ✓"
     else:
         unit = volume.metadata.get("value_unit", "") or "grey levels"
