@@ -10,6 +10,7 @@ from hushpore.runs.result_folder import write_result
 from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.result_folder import labels_from_result
+from hushpore.viewer.layers.visibility import show_new_scans
 from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.results.pore_layer import result_of, tables_of, thickness_layers
 
@@ -84,6 +85,8 @@ def test_a_local_thickness_comes_back_as_it_was_shown(tmp_path, made_of_cubes):
     assert alone.visible
     viewer = ViewerModel()
     viewer.add_layer(alone)
+    show_new_scans(viewer, [alone])
+    assert alone.colorbar.visible
     set_voxel_size(viewer, alone, "4 um")
     assert alone.data.max() == 2 * found.thickness["void"].diameter.max()
 

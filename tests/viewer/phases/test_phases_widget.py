@@ -117,6 +117,7 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
         assert shown.name() == colour
     assert layer.features["phase"].tolist() == ["pores", "clay", "quartz"]
     assert not viewer.layers["rock thickness"].visible
+    assert viewer.layers["rock thickness"].colorbar.visible
     regions = viewer.layers["rock regions"]
     assert not regions.visible
     np.testing.assert_array_equal(np.unique(regions.data), regions.features["index"])

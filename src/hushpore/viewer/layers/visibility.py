@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Image, Labels
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.layers.conversion import is_length, unwrapped
+from hushpore.viewer.layers.conversion import is_length, known_of, unwrapped
 from hushpore.viewer.layers.lineage import scan_of, watch_painting
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
         viewer.canvas.overlays.scale_bar.visible = all(known)
 
 
+def show_colour_bar(layer: Any) -> None:
+    """Show napari's colour bar for an image of lengths, such as a local thickness."""
+    from hushpore.viewer.results.pore_layer import LENGTHS
+
+    if isinstance(layer, Image) and known_of(layer).get(LENGTHS):
+        layer.colorbar.visible = True
+
+
 def show_new_scans_later(viewer: Any) -> None:
     """Show the scans that napari adds in this turn of the event loop."""
     before = list(viewer.layers)
@@ -45,6 +53,8 @@ def show_new_scans(viewer: Any, new: Sequence[Any]) -> None:
     its size different.
     """
     new = [layer for layer in new if layer in viewer.layers]
+    for layer in new:
+        show_colour_bar(layer)
     for labels in (layer for layer in new if isinstance(layer, Labels)):
         # imported late, because scans do not need the tables of pores
         from hushpore.viewer.results.pore_layer import name_in_words

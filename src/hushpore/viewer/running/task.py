@@ -31,6 +31,7 @@ from hushpore.viewer.layers.conversion import (
     volume_of,
 )
 from hushpore.viewer.layers.lineage import INHERITED, UPSTREAM, identity, mark_as_made, scan_of
+from hushpore.viewer.layers.visibility import show_colour_bar
 from hushpore.viewer.running.preloading import load_torch_libraries
 from hushpore.viewer.running.worker import gc_paused
 
@@ -245,6 +246,7 @@ def _made(found: list[LayerData], target: Target) -> list[Layer]:
     for layer in layers:
         mark_as_made(layer, target)
         known_of(layer).update(target.inherited)
+        show_colour_bar(layer)
     return layers
 
 
