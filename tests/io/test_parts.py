@@ -4,7 +4,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scipy import stats
 from skimage.measure import block_reduce
+from skimage.util import view_as_blocks
 
 from hushpore.base.errors import InputError
 from hushpore.base.rescaled import Scaled
@@ -155,9 +157,23 @@ def test_blocks_that_do_not_fit_are_told_with_the_shape(factors):
         binned(Volume(VALUES), factors)
 
 
-def test_labels_have_no_mean():
-    with pytest.raises(InputError, match="contains labels, which have no mean"):
-        binned(Volume(VALUES).as_labels(VALUES, "pores"), "2")
+@pytest.mark.parametrize("dtype", ["bool", "int32"])
+@pytest.mark.parametrize("factors", [(2, 2, 2), (1, 2, 3), (3, 1, 2)])
+def test_a_block_of_labels_is_its_most_frequent_value(rng, dtype, factors):
+    values = rng.integers(0, 2 if dtype == "bool" else 4, (9, 12, 12)).astype(dtype)
+    whole = tuple(
+        slice(n // factor * factor) for n, factor in zip(values.shape, factors, strict=True)
+    )
+    blocks = view_as_blocks(values[whole], factors).reshape(-1, np.prod(factors))
+    expected = stats.mode(blocks.astype(int), axis=1).mode
+    small = binned(Volume(values).as_labels(values, "mask"), ",".join(map(str, factors)))
+    assert (small.dtype, small.holds_labels) == (values.dtype, True)
+    np.testing.assert_array_equal(small.array().ravel(), expected)
+    np.testing.assert_array_equal(small.data[1:3, ::2, -1], small.array()[1:3, ::2, -1])
+    filled = np.empty(small.shape, small.dtype)
+    assert list(small.data.read_into(filled))[-1] == small.shape[0]
+    np.testing.assert_array_equal(filled, small.array())
+    assert "most frequent value" in small.notes[-1]
 
 
 def test_of_twenty_gigabytes_only_the_box_is_read(tmp_path):

@@ -119,6 +119,54 @@ class Bin(DiskArray):
         yield from filled_in_slabs(self, values, chunk, 0)
 
 
+class BinLabels(DiskArray):
+    """Lazy most frequent values of blocks of an array; of several such values, the lowest.
+
+    `base`, `factors`: as for `Bin`.
+
+    >>> BinLabels(np.array([3, 3, 7, 9, 9, 3]), [3])[...].tolist()
+    [3, 9]
+    """
+
+    def __init__(self, base: Any, factors: Sequence[int]) -> None:
+        shape = (n // factor for n, factor in zip(base.shape, factors, strict=True))
+        super().__init__(tuple(shape), np.dtype(base.dtype).newbyteorder("="))
+        self._base, self._factors = base, tuple(factors)
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        ranges, within = needed_ranges(keys, self.shape)
+        values = np.empty([high - low for low, high in ranges], self.dtype)
+        axis = max(0, self.ndim - 3)
+        # a layer of blocks at a time: all of its voxels are sorted
+        for start in range(values.shape[axis]):
+            now = [*ranges]
+            now[axis] = (ranges[axis][0] + start, ranges[axis][0] + start + 1)
+            values[(slice(None),) * axis + (slice(start, start + 1),)] = self._most_frequent(now)
+        found: npt.NDArray[Any] = values[within]
+        return found
+
+    def _most_frequent(self, ranges: list[tuple[int, int]]) -> npt.NDArray[Any]:
+        pairs = list(zip(ranges, self._factors, strict=True))
+        block = np.asarray(self._base[tuple(slice(low * f, high * f) for (low, high), f in pairs)])
+        starts = itertools.product(*map(range, self._factors))
+        each = [block[tuple(map(slice, at, block.shape, self._factors))] for at in starts]
+        ordered = np.sort(np.stack(each), axis=0)
+        best: npt.NDArray[Any] = ordered[0].copy()
+        most = run = np.ones(ordered.shape[1:], int)
+        for before, value in itertools.pairwise(ordered):
+            run = np.where(value == before, run + 1, 1)
+            longer = run > most
+            np.copyto(best, value, where=longer)
+            most = np.where(longer, run, most)
+        return best
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of the same shape; see `DiskArray`."""
+        axis = max(0, self.ndim - 3)
+        chunk = max(1, chunk_depth(self._base, axis) // self._factors[axis])
+        yield from filled_in_slabs(self, values, chunk, 0)
+
+
 class Masked(DiskArray):
     """Lazy array in which a fill value replaces some columns along z.
 
@@ -227,12 +275,13 @@ def binned(volume: Volume, factors: str) -> Volume:
     Volume
         A lazy volume of the same dtype; integers are rounded, halves to the even number. The
         spacing is multiplied, and the origin is the centre of the first block. A block that
-        contains the fill value of the file becomes the fill value.
+        contains the fill value of the file becomes the fill value. A block of labels or of a mask
+        becomes its most frequent value.
 
     Raises
     ------
     InputError
-        If the factors are invalid or exceed the shape, or the volume contains labels.
+        If the factors are invalid or exceed the shape.
 
     Examples
     --------
@@ -252,17 +301,15 @@ def binned(volume: Volume, factors: str) -> Volume:
             f"--bin {factors}: expected one whole number, or one for each of {_names(shape)}, from "
             f"1 to the shape {_times(shape)} of {volume.name}, for example --bin 2."
         )
-    if volume.holds_labels:
-        raise InputError(
-            f"--bin {factors}: {volume.name} contains labels, which have no mean. Bin the scan "
-            "and segment it again."
-        )
     data, fill = volume.data, stated_fill_value(volume.metadata)
     blocks = (*[1] * len(volume.leading_shape), *each)
-    if isinstance(data, Scaled) and not data.slope.ndim and not data.intercept.ndim:
+    are_labels = volume.holds_labels or volume.dtype == np.bool_
+    if are_labels:
+        values: Any = BinLabels(data, blocks)
+    elif isinstance(data, Scaled) and not data.slope.ndim and not data.intercept.ndim:
         if fill is not None:
             fill = round((fill - float(data.intercept)) / float(data.slope))
-        values: Any = Scaled(Bin(data.stored, blocks, fill), data.slope, data.intercept)
+        values = Scaled(Bin(data.stored, blocks, fill), data.slope, data.intercept)
     else:
         values = Bin(data, blocks, fill)
     spacing = tuple(step * factor for step, factor in zip(volume.spacing, each, strict=True))
@@ -274,7 +321,8 @@ def binned(volume: Volume, factors: str) -> Volume:
         means = places[: count * each[0]].reshape(count, each[0]).mean(1)
         starts[0] = means[0] - places[0]
         metadata["slice_positions"] = means.tolist()
-    note = f"Binned by the mean of {_times(each)} voxels."
+    how = "most frequent value" if are_labels else "mean"
+    note = f"Binned by the {how} of {_times(each)} voxels."
     return dataclasses.replace(
         volume,
         data=values,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from napari.components import ViewerModel
+from napari.layers import Labels
 from qtpy.QtCore import Qt
 
 import hushpore
@@ -173,3 +174,22 @@ def test_without_a_scan_nothing_can_be_cropped(qtbot):
     qtbot.addWidget(widget)
     assert not widget._run.isEnabled()
     assert "Open a scan" in widget._size.text()
+
+
+def test_a_mask_is_binned_with_the_scan_and_keeps_its_kind(qtbot, viewer, widget):
+    scan = viewer.layers[0]
+    mask = np.zeros(SHAPE, np.uint8)
+    mask[:, :21] = 5
+    viewer.add_labels(mask, name="mask", scale=scan.scale, units=scan.units)
+    widget.layer.value = scan
+    widget._factor.setValue(2)
+    part = crop(qtbot, viewer, widget)
+    binned = viewer.layers["mask bin 2"]
+    assert isinstance(binned, Labels)
+    assert binned.data.shape == part.data.shape
+    np.testing.assert_allclose(binned.scale, part.scale)
+    np.testing.assert_allclose(binned.translate, part.translate)
+    # of the block of rows 20 and 21, half is in the mask: the lower of two equally frequent values
+    expected = np.zeros(part.data.shape, np.uint8)
+    expected[:, :10] = 5
+    np.testing.assert_array_equal(binned.data, expected)

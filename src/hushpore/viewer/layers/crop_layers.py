@@ -85,8 +85,8 @@ def crop_job(viewer: Any, layer: Any, part: Part) -> Job:
     """
     labels = tuple(viewer.dims.axis_labels[-layer.ndim :])
     volume, placement = volume_of(layer, labels), placement_of(layer)
-    masks = [] if part.bin else [each for each in viewer.layers if _is_mask_on(each, layer)]
-    found = [(volume_of(mask, labels), _cropped_name(mask, part), "labels") for mask in masks]
+    masks = [each for each in viewer.layers if _is_mask_on(each, layer)]
+    found = [(_labels_of(mask, labels), _cropped_name(mask, part), "labels") for mask in masks]
     points = [made for each in viewer.layers if (made := _points_in(each, layer, part)) is not None]
     source = _source_of(layer, volume, part)
     if not source:
@@ -102,6 +102,12 @@ def crop_job(viewer: Any, layer: Any, part: Part) -> Job:
     looks = appearance_of(layer)
     lineage = Lineage(scan_of(layer), identity(layer), "crop", _cropped_name(layer, part))
     return _made(found, points, _placed(placement, part), part, shared, looks, lineage)
+
+
+def _labels_of(mask: Any, axis_labels: Sequence[str]) -> Volume:
+    """Return the labels of a layer as such, so that binning does not average them."""
+    volume = volume_of(mask, axis_labels)
+    return volume.as_labels(volume.data, volume.name)
 
 
 def _made(
