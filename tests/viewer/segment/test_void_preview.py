@@ -49,6 +49,12 @@ def test_the_void_lies_over_the_slice_on_the_screen(qtbot, viewer, preview, scan
     assert is_preview(layer)
 
 
+def test_the_void_of_a_preview_is_named_after_its_result(qtbot, viewer, preview, scan):
+    viewer.layers["scan"].name = "scan denoised (preview)"
+    show(qtbot, preview, viewer.layers[0], threshold=-20.5)
+    assert preview.layer.name == "scan denoised void (preview)"
+
+
 def test_it_follows_the_slider_and_the_settings_in_one_layer(qtbot, viewer, preview, scan):
     show(qtbot, preview, viewer.layers["scan"], threshold=0.0)
     layer = preview.layer

@@ -306,7 +306,8 @@ class SlicePreview(QObject):
     def _layer_of(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
         words = {
             **target.placement.at((*index, 0, 0)).kwargs(),
-            "name": f"{target.volume.name} {self._title} (preview)",
+            # the input may be a preview, which becomes a result under this layer
+            "name": f"{target.volume.name.removesuffix(PREVIEW)} {self._title}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": self._title, "index": index}},
         }
         if not self._colours:
