@@ -127,3 +127,25 @@ def test_a_range_that_is_one_number_is_said_otherwise() -> None:
     (first,) = (text for text in said if text.startswith("Threshold "))
     assert " gives this porosity (12.5 %)." in first
     assert "12.5 to 12.5" not in first
+
+
+@pytest.mark.parametrize(("spread", "share"), [(0.0, 0.25), (0.8, 0.22)])
+def test_the_size_that_few_specks_of_noise_reach_is_found(spread: float, share: float) -> None:
+    rng = np.random.default_rng(3)
+    noise = ndimage.gaussian_filter(rng.normal(size=(64, 96, 96)), spread, mode="wrap")
+    pores = np.zeros(noise.shape, np.bool_)
+    pores[20:44, 20:60, 20:76] = True
+    grey = np.where(pores, 8000, 20_000) + 12_000 * share * noise / noise.std()
+    result = hushpore.segment_pores(grey.astype(np.float32), threshold=14_000)
+    least = result.provenance["result"]["smallest_pore"]
+    assert 8 < least < 64
+    # without the pieces of the pore itself
+    is_speck = ~np.isin(result.pores["label"], np.unique(result.labels[pores]))
+    sizes = result.pores["num_voxels"][is_speck]
+    reach = np.count_nonzero(sizes >= least)
+    assert reach <= 0.002 * len(sizes)
+    # half the size is not that rare
+    assert np.count_nonzero(sizes >= least // 2) > 10 * (reach + 1)
+    (said,) = (each for each in result.remarks if "probably noise" in each.message)
+    assert f"are smaller than {least} voxels, probably noise." in said.message
+    assert said.remedy == Remedy("Exclude them", {"minimum_voxels": least})

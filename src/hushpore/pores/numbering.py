@@ -203,10 +203,13 @@ def weighted_median(
     return float(values[order][np.searchsorted(ends, middle, "right")].mean())
 
 
-def size_totals(table: dict[str, npt.NDArray[Any]], edge_pores: str) -> dict[str, Any]:
+def size_totals(
+    table: dict[str, npt.NDArray[Any]], edge_pores: str, least: int = RELIABLE
+) -> dict[str, Any]:
     """Return the percentiles of the equivalent diameter, and the number of pores that are cut.
 
-    `table`: columns of the table of pores. `edge_pores`: setting of this name.
+    `table`: columns of the table of pores. `edge_pores`: setting of this name. `least`: voxels of
+    the smallest pore for the median without small pores.
     """
     cut = table["touches_border"]
     counts = ~cut if edge_pores == "sizes" else np.ones(cut.size, np.bool_)
@@ -215,7 +218,7 @@ def size_totals(table: dict[str, npt.NDArray[Any]], edge_pores: str) -> dict[str
     for end, weights in (("", np.ones(diameter.size)), ("_by_volume", voxels.astype(np.float64))):
         low, high = percentiles(diameter, weights, (10, 90)) if diameter.size else (None, None)
         found |= {f"diameter_10{end}": low, f"diameter_90{end}": high}
-    large = diameter[voxels >= RELIABLE]
+    large = diameter[voxels >= least]
     found["median_diameter_large"] = float(np.median(large)) if large.size else None
     found["median_diameter"] = float(np.median(diameter)) if diameter.size else None
     found["median_diameter_by_volume"] = weighted_median(diameter, voxels)
@@ -227,14 +230,16 @@ def totals_of(
 ) -> dict[str, Any]:
     """Return all totals of the record; `edge_pores`: setting of this name."""
     table, throats = merged["_pore_columns"], merged["_throat_columns"]
+    # noise makes larger specks in some scans
+    least = void.get("smallest_pore", RELIABLE)
     return {
         **void,
         **material_totals(void, table, volume),
         "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
         "count": len(table["label"]),
-        "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),
+        "tiny_pores": int(np.count_nonzero(table["num_voxels"] < least)),
         "throats": len(throats["pore_1"]),
-        **size_totals(table, edge_pores),
+        **size_totals(table, edge_pores, least),
         "merge_height": void["merged_by"].get("merge_height"),
         "unit": volume.unit,
     }

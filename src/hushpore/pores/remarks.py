@@ -82,10 +82,11 @@ def _of_small_pores(result: Mapping[str, Any]) -> Note | None:
     small, count = result.get("tiny_pores", 0), result["count"]
     if not small:
         return None
-    exclude = Remedy(f"Exclude {'it' if small == 1 else 'them'}", {"minimum_voxels": RELIABLE})
+    least = result.get("smallest_pore", RELIABLE)
+    exclude = Remedy(f"Exclude {'it' if small == 1 else 'them'}", {"minimum_voxels": least})
     are_most = small >= _FEW and 2 * small > count
     text = (
-        f"{small:,} of {count:,} pores {'is' if small == 1 else 'are'} smaller than {RELIABLE} "
+        f"{small:,} of {count:,} pores {'is' if small == 1 else 'are'} smaller than {least} "
         f"voxels, {'probably noise' if are_most else 'too small for shape measures'}."
     )
     without = result.get("median_diameter_large")

@@ -91,7 +91,7 @@ TOTALS: list[Total] = [
     Total("diameter_90", "Equivalent diameter, D90", 1, is_compared=False),
     Total(
         "median_diameter_large",
-        f"Median equivalent diameter from {RELIABLE} voxels (D50)",
+        "Median equivalent diameter without small pores (D50)",
         1,
         is_compared=False,
     ),
