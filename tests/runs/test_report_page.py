@@ -12,7 +12,7 @@ from hushpore import Volume
 from hushpore.base.events import Note, result_text
 from hushpore.base.provenance import fingerprint
 from hushpore.runs.form_section import form_section
-from hushpore.runs.report_page import pore_page
+from hushpore.runs.report_page import job_report, pore_page
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
@@ -142,3 +142,18 @@ def test_remarks_name_flags_and_the_date_is_readable(found: Pores) -> None:
     page = page_of(found)
     assert "Give a sample mask (--sample-mask)." in page
     assert "2026-11-27 21:59 UTC" in page
+
+
+def test_the_residual_of_a_denoising_is_plotted_against_the_noise() -> None:
+    noisy = np.random.default_rng(0).normal(100, 20, (2, 32, 32))
+    result = hushpore.denoise(noisy, steps=2, patch_size=16, batch_size=2, device="cpu")
+    record = {**result_text(result.headline, result.remarks), "jobs": [result.provenance]}
+    line = {"frequencies": [0.1], "noise": [1.0], "flat": [1.0], "edges": [2.0]}
+    match = {"share": 0.9, "image_lost": 0.1, "noise_left": 0.01, **line}
+    for found in (match, None):
+        result.provenance["residual"]["match"] = found
+        page = job_report(Volume(noisy), result.files(), {**record, "fingerprints": {}})[1][
+            "report"
+        ]
+        assert ("Residual matches noise: 90 % (image lost: 10 %" in page) == (found is not None)
+        assert page.count("<svg") == (found is not None)

@@ -29,6 +29,7 @@ from hushpore.figures.drawing import (
     size_table,
     svg,
 )
+from hushpore.figures.noise_match import draw_noise_match, noise_match_in_words
 from hushpore.figures.slices import phase_picture, pore_picture
 from hushpore.jobs import JOBS
 from hushpore.pores.phases.measures import CONTACTS, PHASES
@@ -201,7 +202,7 @@ def _page(
     ]
     if notes:
         parts += ["<h2>Notes on the scan</h2>", _list(notes)]
-    parts += findings
+    parts += [*_residual(provenance), *findings]
     for job in provenance["jobs"]:
         parts += [f"<h2>Settings: {_text(JOBS[job['job']].title)}</h2>", _settings(job)]
     parts += ["<h2>How it was made</h2>", _table(_provenance(provenance))]
@@ -211,6 +212,17 @@ def _page(
         f"<title>{_text(name)}: {_text(made['job'])}</title><style>{_STYLE}</style></head>"
     )
     return f"{head}\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
+
+
+def _residual(provenance: Mapping[str, Any]) -> Iterable[str]:
+    """Compare the residual of a denoising with the noise; nothing without one."""
+    for job in provenance["jobs"]:
+        if match := job.get("residual", {}).get("match"):
+            figure = new_figure(_SIZE[0] / 2, _SIZE[1])
+            draw_noise_match(add_plots(figure, 1)[0], match, PAPER)
+            yield "<h2>Denoising: the residual</h2>"
+            yield f"<p>{_text(noise_match_in_words(match))}</p>"
+            yield svg(figure)
 
 
 def _list(sentences: Sequence[str]) -> str:

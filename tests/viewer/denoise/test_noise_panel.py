@@ -45,3 +45,16 @@ def test_opened_it_plots_correlation_and_spectrum_of_the_layer_that_is_chosen(
     panel.show_model(noise(50))
     assert float(panel._words.text().split()[1]) == pytest.approx(50, rel=0.05)
     assert panel._canvas.figure.axes[0] is not correlation
+
+
+def test_after_denoising_the_residual_is_plotted_beside_the_noise(panel: NoisePanel) -> None:
+    model = noise(5)
+    panel.set_open(True)
+    panel.show_model(model)
+    line = {"frequencies": [0.1], "noise": [1.0], "flat": [1.0], "edges": [2.0]}
+    panel.show_model(model, {"share": 0.9, "image_lost": 0.1, "noise_left": 0.01, **line})
+    titles = [axes.get_title() for axes in panel._canvas.figure.axes]
+    assert titles == ["Correlation", "Spectrum", "Residual"]
+    assert "Residual matches noise: 90 %" in panel._words.text()
+    panel.show_model(model)
+    assert len(panel._canvas.figure.axes) == 2

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import fft
 
-from hushpore.base.formatting import readable_percent
-
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -58,15 +56,6 @@ class NoiseMatch:
     noise: list[float]
     flat: list[float]
     edges: list[float]
-
-    @property
-    def in_words(self) -> str:
-        """The figures in one line."""
-        lost, left = readable_percent(self.image_lost), readable_percent(self.noise_left)
-        return (
-            f"Residual matches noise: {readable_percent(self.share)} (image lost: {lost}, noise "
-            f"left: {left} of the noise power)"
-        )
 
 
 def match_noise(

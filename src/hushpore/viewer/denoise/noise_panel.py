@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.formatting import readable_number
 from hushpore.figures.drawing import SCREEN, add_legend, add_plots, frame
+from hushpore.figures.noise_match import draw_noise_match, noise_match_in_words
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.previews import SlicePreview
@@ -24,7 +25,8 @@ _COLOURS = dict(zip("xyz", SCREEN, strict=True))
 
 _HINT = (
     "Left: autocorrelation of the noise by distance in voxels. Right: power spectrum of the noise "
-    "(1: white noise). Dots: measured in flat regions. Lines: the noise model used for training."
+    "(1: white noise). Dots: measured in flat regions. Lines: the noise model used for training. "
+    "After denoising: power of the residual in flat regions and at edges, over that of the noise."
 )
 
 
@@ -37,16 +39,20 @@ class NoisePanel(Fold):
         self._model: NoiseModel | None = None
         self._drawn: NoiseModel | None = None
         self._canvas: Any = None
+        self._match: dict[str, Any] | None = None
         self._words = plain_label()
         self.add(self._words)
         self.button.toggled.connect(self._draw)
         self.hide()
 
-    def show_model(self, model: NoiseModel | None) -> None:
-        """Show the noise of another layer; None if there is no estimate."""
-        if model is self._model:
+    def show_model(self, model: NoiseModel | None, match: dict[str, Any] | None = None) -> None:
+        """Show the noise of another layer; None if there is no estimate.
+
+        `match`: ``residual.match`` in the record of its denoising, if it was denoised.
+        """
+        if model is self._model and match is self._match:
             return
-        self._model = model
+        self._model, self._match, self._drawn = model, match, None
         self.setVisible(model is not None)
         self._draw()
 
@@ -66,9 +72,12 @@ class NoisePanel(Fold):
             self.add(self._canvas)
             self._viewer.events.theme.connect(self._canvas.show_figure)
         self._drawn = self._model
-        self._words.setText(words(self._model))
+        text = words(self._model)
+        if self._match is not None:
+            text = f"{text}. {noise_match_in_words(self._match)}"
+        self._words.setText(text)
         self._canvas.clear()
-        plot(self._canvas.figure, noise_curves(self._model))
+        plot(self._canvas.figure, noise_curves(self._model), self._match)
         self._canvas.show_figure()
 
 
@@ -79,10 +88,14 @@ def words(model: NoiseModel) -> str:
     return f"{text}; increases with the grey value" if model.slope > 0 else text
 
 
-def plot(figure: Any, curves: pd.DataFrame) -> None:
-    """Plot the curves returned by `noise_curves`."""
+def plot(figure: Any, curves: pd.DataFrame, match: dict[str, Any] | None = None) -> None:
+    """Plot the curves returned by `noise_curves`, and the residual of a denoising, if any."""
     kinds = {"correlation": "Distance, voxels", "spectrum": "Cycles per voxel"}
-    for axes, (kind, label) in zip(add_plots(figure, 2), kinds.items(), strict=True):
+    plots = add_plots(figure, 2 if match is None else 3)
+    if match is not None:
+        draw_noise_match(plots[-1], match, SCREEN[::-1])
+        plots[-1].set_title("Residual", fontsize=8, color="#808080")
+    for axes, (kind, label) in zip(plots, kinds.items(), strict=False):
         for axis, curve in curves[curves["curve"] == kind].groupby("axis", sort=True):
             error = curve["error"] if kind == "correlation" else None
             colour = _COLOURS[str(axis)]

@@ -86,6 +86,8 @@ class DenoiseWidget(JobWidget):
         self._kept: Training | None = None
         self._again: DenoiseSettings | None = None
         self._swipe: Swipe | None = None
+        # the last denoised layer, and how well its residual matches its noise
+        self._matched: tuple[str, dict[str, Any] | None] = "", None
         super().__init__(napari_viewer)
         self.noise = NoisePanel(napari_viewer)
         upper = self._upper.column
@@ -139,7 +141,9 @@ class DenoiseWidget(JobWidget):
         return f"{volume.facts} · {found}" if found else volume.facts
 
     def _show_noise(self) -> None:
-        self.noise.show_model(self._noise.model(self.layer.value))
+        layer, (scan, match) = self.layer.value, self._matched
+        is_of_scan = layer is not None and scan == identity(layer)
+        self.noise.show_model(self._noise.model(layer), match if is_of_scan else None)
 
     def run(self) -> JobWorker:
         """Start the job, and remove the ring preview, which the preview of the job replaces."""
@@ -155,6 +159,10 @@ class DenoiseWidget(JobWidget):
             store_timings(*self._ran_as, outcome.result.provenance)
             self._timed_as = ""
             self._show_time()
+        if self._messages.message is not None:
+            match = outcome.result.provenance.get("residual", {}).get("match")
+            self._matched = self._messages.message.layer, match
+        self._show_noise()
 
     def _runs_as(self) -> tuple[DenoiseSettings, str] | None:
         """Return settings and device of a run; None for a run on a cluster."""
