@@ -1,8 +1,15 @@
+from pathlib import Path
+
 import pytest
+from app_model.types import Action
+from napari._app_model import get_app_model
 from napari.utils.action_manager import action_manager
+from npe2 import PluginManifest
 from qtpy.QtCore import QSize, Qt
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QWidget
 
+import hushpore
+from hushpore.viewer.forms import docking
 from hushpore.viewer.forms.docking import ACTIONS, RUN, SharesSide, bind, dock_of, press
 
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
@@ -153,3 +160,22 @@ def test_keys_pressed_in_the_viewer_still_reach_napari(make_napari_viewer, qtbot
     bind(widget, RUN, lambda: None)
     qtbot.keyClick(viewer.window._qt_viewer, Qt.Key.Key_Y, Qt.KeyboardModifier.ControlModifier)
     assert viewer.dims.ndisplay == 3
+
+
+@pytest.mark.parametrize("key", [*ACTIONS])
+def test_every_key_is_a_command_of_the_palette_and_acts_in_the_active_window(
+    make_napari_viewer, qtbot, fresh_actions, monkeypatch, key
+):
+    viewer = make_napari_viewer()
+    widget, pressed = QWidget(), []
+    viewer.window.add_dock_widget(widget)
+    bind(widget, key, lambda: pressed.append(key))
+    monkeypatch.setattr(docking._Key, "is_in_front", lambda key: True)
+    monkeypatch.setattr(QApplication, "activeWindow", lambda: viewer.window._qt_window)
+    manifest = PluginManifest.from_file(Path(hushpore.__file__).parent / "napari.yaml")
+    name = ACTIONS[key][0].replace(":", ".")
+    (command,) = (each for each in manifest.contributions.commands if each.id == name)
+    app = get_app_model()
+    app.register_action(Action(id="test", title="Test", callback=command.python_name))
+    app.commands.execute_command("test").result()
+    assert pressed == [key]

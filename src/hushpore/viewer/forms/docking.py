@@ -171,14 +171,10 @@ def press(key: str, window: QWidget | None = None) -> None:
         each._act()
 
 
-def run_in_front() -> None:
-    """Run the job of the widget in front, from napari's command palette."""
-    press(RUN)
-
-
-def cancel_in_front() -> None:
-    """Cancel the job of the widget in front, from napari's command palette."""
-    press(CANCEL)
+#: Keys as commands of napari's palette; they act in the widget in front.
+run_in_front, cancel_in_front = partial(press, RUN), partial(press, CANCEL)
+merge_in_front, delete_in_front = partial(press, MERGE_PORES), partial(press, DELETE_PORES)
+undo_in_front, redo_in_front = partial(press, UNDO_MERGE), partial(press, REDO_MERGE)
 
 
 def bind(widget: QWidget, key: str, act: Callable[[], object]) -> QShortcut:
