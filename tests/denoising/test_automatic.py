@@ -31,3 +31,23 @@ def test_only_strong_streaks_lead_to_blind_spots_which_erase_small_pores(
     assert chosen.reason.warning
     assert "correlated along z" in chosen.reason.message
     assert ("some may remain" in chosen.reason.message) == (method == "r2r")
+
+
+def test_weak_correlated_noise_keeps_r2r_although_no_region_is_flat() -> None:
+    texture, noise = (np.random.default_rng(seed).normal(size=(24, 96, 96)) for seed in (3, 1))
+    clean = np.where(ndimage.gaussian_filter(texture, 2.5) > 0, 30_000.0, 6000.0)
+    streaks = ndimage.gaussian_filter(noise, (12, 0.6, 0.6))
+    scan = clean + 0.02 * clean.std() * streaks / streaks.std()
+    found = estimate_noise(Volume(scan))
+    assert "flat enough" in found.doubts[0]
+    assert "correlated along z" in found.doubts[1]
+    task = SimpleNamespace(settings=DenoiseSettings(), may_draw_noise=True)
+    chosen = decide_method(task, found, float(scan.std()))  # type: ignore[arg-type]
+    assert chosen.name == "r2r"
+    assert chosen.noise is not None
+    # differences of neighbours contain less structure: no more than the noise is removed
+    assert chosen.noise.deviation <= 1.001 * min(0.02 * clean.std(), found.diagnosis.noise)
+    assert chosen.reason is not None
+    assert chosen.reason.warning
+    for part in ("flat enough", "correlated along z", "some may remain"):
+        assert part in chosen.reason.message

@@ -162,7 +162,7 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     if noise.doubts:
         doubts = " ".join(noise.doubts)
         # in weak noise blind spots would lose small pores, and R2R cannot do much harm
-        is_far = len(noise.doubts) == 1 and far_axis(noise.correlation) != ""
+        is_far = far_axis(noise.correlation) != ""
         hides = is_open and not (is_far and noise.deviation < WEAK * std)
         instead = f"{doubts} Method n2v2 is used instead of r2r."
         if is_open and not hides:
