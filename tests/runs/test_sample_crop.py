@@ -115,13 +115,13 @@ def test_the_fill_value_is_that_of_the_file_or_one_that_is_free():
     assert part.data[0, 0, 0] == -3000
     assert isinstance(part.data, Scaled)
     stretched = np.clip((values.astype(int) - 40) * 3, 0, 255).astype(np.uint8)
-    with pytest.raises(InputError, match=r"uses all values of uint8.*--crop sample"):
+    with pytest.raises(InputError, match=r"uses all values of uint8.*Crop to a box"):
         crop_to(Volume(stretched), "cylinder")
 
 
 def test_no_cylinder_fits_into_three_voxels():
     values = np.arange(36, dtype=np.uint8).reshape(4, 3, 3)
-    with pytest.raises(InputError, match="no upright cylinder fits"):
+    with pytest.raises(InputError, match="No upright cylinder fits"):
         crop_to(Volume(values), "cylinder")
 
 

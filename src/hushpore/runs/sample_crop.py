@@ -61,7 +61,9 @@ def crop_to(volume: Volume, crop: str) -> Volume:
     word = crop.strip().lower()
     if word == SAMPLE:
         return _to_sample(volume)
-    return _to_cylinder(volume) if word == CYLINDER else cropped(volume, crop)
+    if word == CYLINDER:
+        return cropped_to_cylinder(volume, find_cylinder(volume))
+    return cropped(volume, crop)
 
 
 def sample_box(volume: Volume) -> str:
@@ -94,8 +96,21 @@ def _to_sample(volume: Volume) -> Volume:
     return part
 
 
-def _to_cylinder(volume: Volume) -> Volume:
-    """Crop to the largest upright cylinder inside the sample, and mask the voxels outside it."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cylinder:
+    """An upright cylinder of a volume; in 2D, a circle."""
+
+    box: str  # as `hushpore.io.parts.cropped` takes it
+    outside: npt.NDArray[np.bool_]  # (y, x) of the box
+    radius: float  # in the unit of the volume
+    fill: float  # stored value of the voxels outside it
+
+
+def find_cylinder(volume: Volume) -> Cylinder:
+    """Return the largest upright cylinder inside the sample.
+
+    Raises InputError if there is none, or no fill value is free.
+    """
     from scipy import ndimage
 
     view = _View.of(volume)
@@ -112,8 +127,8 @@ def _to_cylinder(volume: Volume) -> Volume:
     sizes = volume.spacing[-2:]
     if not typical or radius < 2 * max(steps):
         raise InputError(
-            f"--crop cylinder: no upright cylinder fits into the sample of {volume.name}. Give a "
-            "box, or crop to the sample (--crop sample)."
+            f"No upright cylinder fits into the sample of {volume.name}. Crop to a box, or to the "
+            "sample."
         )
     deepest = np.argwhere(depth >= depth.max() - 0.5 * min(steps)).mean(0)
     lengths = volume.spatial_shape[-2:]
@@ -125,22 +140,26 @@ def _to_cylinder(volume: Volume) -> Volume:
     ]
     if volume.n_spatial == 3:
         ranges.insert(0, f"{view.starts[0][kept[0]]}:{view.starts[0][kept[-1]] + 1}")
-    fill = _free_value(volume, view.small)
-    part = cropped(volume, ",".join(ranges))
-    offsets = [
-        (np.arange(n) - (centre - max(centre - far, 0))) * size / radius
-        for n, centre, far, size in zip(part.shape[-2:], at, half, sizes, strict=True)
+    parts = [
+        (np.arange(max(centre - far, 0), min(centre + far + 1, n)) - centre) * size / radius
+        for n, centre, far, size in zip(lengths, at, half, sizes, strict=True)
     ]
-    outside = offsets[0][:, None] ** 2 + offsets[1] ** 2 > 1
+    outside = parts[0][:, None] ** 2 + parts[1] ** 2 > 1
+    return Cylinder(",".join(ranges), outside, radius, _free_value(volume, view.small))
+
+
+def cropped_to_cylinder(volume: Volume, cylinder: Cylinder) -> Volume:
+    """Return the box of a cylinder with its fill value outside, and a note; lazy if on disk."""
+    part, fill = cropped(volume, cylinder.box), cylinder.fill
     data = part.data
-    stored = Masked(held(data), outside, fill)
+    stored = Masked(held(data), cylinder.outside, fill)
     value = fill
     if isinstance(data, Scaled):
         value = fill * float(data.slope) + float(data.intercept)
     unit = "voxels" if volume.unit == "pixel" else volume.unit
     note = (
-        f"Only the upright cylinder with radius {radius:.4g} {unit} inside the sample was kept; "
-        f"voxels outside it have the fill value {value:g}."
+        f"Only the upright cylinder with radius {cylinder.radius:.4g} {unit} inside the sample was "
+        f"kept; voxels outside it have the fill value {value:g}."
     )
     return dataclasses.replace(
         part,
@@ -160,8 +179,8 @@ def _free_value(volume: Volume, small: Thumbnail) -> float:
     if isinstance(data, Scaled):
         if data.slope.ndim or data.intercept.ndim:
             raise InputError(
-                f"--crop cylinder: the slices of {volume.name} are rescaled differently, so they "
-                "have no common fill value. Save it as TIFF first (hushpore convert)."
+                f"The slices of {volume.name} are rescaled differently, so no common fill value "
+                "can mark voxels outside the cylinder. Save it as TIFF first."
             )
         slope, intercept = float(data.slope), float(data.intercept)
     stated = stated_fill_value(volume.metadata)
@@ -178,8 +197,8 @@ def _free_value(volume: Volume, small: Thumbnail) -> float:
             if not low <= value <= high:
                 return float(round(value))
     raise InputError(
-        f"--crop cylinder: {volume.name} uses all values of {dtype.name}, so none is left to mark "
-        "voxels outside the cylinder. Use a box instead (--crop sample)."
+        f"{volume.name} uses all values of {dtype.name}, so none is left to mark voxels outside "
+        "the cylinder. Crop to a box instead, or to the sample."
     )
 
 

@@ -145,6 +145,50 @@ def test_the_box_around_the_sample(qtbot, viewer, widget, values):
     assert 40 <= right < 50
 
 
+def test_the_cylinder_inside_the_sample_is_what_rerun_reads(qtbot, viewer, widget, values):
+    scan = viewer.layers[0]
+    viewer.add_labels(np.ones(SHAPE, np.uint8), name="mask", scale=scan.scale, units=scan.units)
+    widget.layer.value = scan
+    qtbot.mouseClick(widget._round, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: widget.part.cylinder is not None)
+    assert "cylinder inside" in widget._size.text()
+    assert "--crop cylinder" in widget._size.text()
+    assert widget._sample.isEnabled()
+    # inside the round sample, whose radius is 14 voxels
+    (low, high), (left, right) = widget.part.box[1:]
+    assert 5 <= low < high <= 34
+    assert 12 <= left < right <= 41
+    part = crop(qtbot, viewer, widget)
+    inside = part.data != part.data[0, 0, 0]
+    assert 0.7 < inside.mean() < 0.8  # pi / 4 of the box
+    np.testing.assert_array_equal(part.data[inside], values[:, low:high, left:right][inside])
+    # the rim of the sample is known to a voxel
+    assert (values[:, low:high, left:right][inside] > 1000).mean() > 0.98
+    # masks keep the box
+    assert viewer.layers["mask crop"].data.shape == part.data.shape
+    recipe = ScanRecipe.of(known_of(part)[READ])
+    assert recipe.crop == "cylinder"
+    read = recipe.read()
+    np.testing.assert_array_equal(read.data, part.data)
+    assert read.origin == volume_of(part).origin
+    assert volume_of(part).metadata["padding_value"] == part.data[0, 0, 0]
+    # a part of the cylinder depends on the whole scan, which no recipe says
+    again = _job(viewer, part, Part(((2, 9), *((0, n) for n in part.data.shape[1:])), (1, 1, 1)))
+    assert not known_of(again)[READ]
+    assert any("two steps" in note for note in volume_of(again).notes)
+
+
+def test_a_box_moved_from_the_cylinder_is_a_box(qtbot, viewer, widget, values):
+    widget.to_cylinder()
+    qtbot.waitUntil(lambda: widget.part.cylinder is not None)
+    widget._sliders[0].setValue((2, 9))
+    assert widget.part.cylinder is None
+    assert "cylinder" not in widget._size.text()
+    (low, high), (left, right) = widget.part.box[1:]
+    part = crop(qtbot, viewer, widget)
+    np.testing.assert_array_equal(part.data, values[2:9, low:high, left:right])
+
+
 def test_messages_that_advise_to_crop_open_the_widget(qtbot, viewer):
     label = ResultMessage(viewer)
     qtbot.addWidget(label)

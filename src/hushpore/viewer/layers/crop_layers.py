@@ -12,6 +12,7 @@ from napari.layers import Image, Labels, Layer, Points
 from hushpore.base.errors import InputError
 from hushpore.io.loading import into_memory
 from hushpore.io.parts import binned, cropped
+from hushpore.runs.sample_crop import CYLINDER, SAMPLE, cropped_to_cylinder
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     appearance_of,
@@ -35,12 +36,19 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
+    from hushpore.runs.sample_crop import Cylinder
     from hushpore.viewer.layers.conversion import Placement
 
 #: Note on the crop of a layer that a job has made.
 _OF_RESULT = (
     "This is a crop of a job's result, so rerun cannot make it from the file. To be able to rerun, "
     "crop the scan first and run the job on the crop."
+)
+
+#: Note on a cylinder that no single recipe reads from the file.
+_IN_TWO_STEPS = (
+    "The part was cropped in two steps, one to a cylinder or the sample, so rerun cannot read it "
+    "from the file. To be able to rerun, save the part as a file, and run the job on that."
 )
 
 
@@ -50,6 +58,12 @@ class Part:
 
     box: tuple[tuple[int, int], ...]  # first voxel and end along z, y, x (in 2D y, x)
     factors: tuple[int, ...]  # block length along the same axes
+    cylinder: Cylinder | None = None  # in the box, if only that is kept
+
+    @property
+    def recipe(self) -> str:
+        """The part as `hushpore.runs.sample_crop.crop_to` takes it."""
+        return self.crop if self.cylinder is None else CYLINDER
 
     @property
     def crop(self) -> str:
@@ -91,6 +105,8 @@ def crop_job(viewer: Any, layer: Any, part: Part) -> Job:
     source = _source_of(layer, volume, part)
     if not source:
         notes = [_OF_RESULT] if known_of(layer).get("provenance") else []
+        if _is_in_two_steps(known_of(layer).get(READ) or {}, part):
+            notes = [_IN_TWO_STEPS]
         volume = dataclasses.replace(volume, source="", notes=[*volume.notes, *notes])
     found.append((volume, _cropped_name(layer, part), "image"))
     shared: dict[str, Any] = {READ: source}
@@ -121,16 +137,20 @@ def _made(
 ) -> Job:
     made = []
     for volume, name, kind in volumes:
-        copy = cropped(volume, part.crop)
+        is_image = kind == "image"
+        if is_image and part.cylinder is not None:
+            copy = cropped_to_cylinder(volume, part.cylinder)
+        else:
+            copy = cropped(volume, part.crop)
         if part.bin:
             copy = binned(copy, part.bin)
         (copy,) = yield from into_memory([copy])
         if kind == "labels" and isinstance(copy.data, np.ndarray):
             # painting on the copy must not change the mask
             copy = copy.replace(copy.data.copy())
-        more = looks if kind == "image" else {}
+        more = looks if is_image else {}
         data, keywords, _ = layer_data(copy, kind, placement=placement, name=name, **more)
-        if kind == "image":
+        if is_image:
             keywords["metadata"][METADATA_KEY] |= shared
         made.append(Layer.create(data, keywords, kind))
     set_lineage(made[-1], lineage)
@@ -199,6 +219,15 @@ def _points_in(points: Any, layer: Any, part: Part) -> Any:
     )  # fmt: skip
 
 
+def _is_in_two_steps(source: dict[str, Any], part: Part) -> bool:
+    """Whether the box of the part in the file depends on the values of an earlier part."""
+    before = str(source.get("crop", "")).strip().lower()
+    if part.cylinder is not None:
+        return bool(before or source.get("bin"))
+    is_whole = all(start == 0 for start, _ in part.box) and not part.bin
+    return before in (SAMPLE, CYLINDER) and not is_whole
+
+
 def _source_of(layer: Any, volume: Volume, part: Part) -> dict[str, Any]:
     """Return how the copy is read from the file of a layer; empty if unknown.
 
@@ -207,6 +236,8 @@ def _source_of(layer: Any, volume: Volume, part: Part) -> dict[str, Any]:
     source = dict(known_of(layer).get(READ) or {})
     # rerun would fit the field to the crop
     if not source or source.get("flatten") or known_of(layer).get("provenance"):
+        return {}
+    if _is_in_two_steps(source, part):
         return {}
     n_spatial = len(part.box)
     if tuple(source.get("scan_shape", ()))[-n_spatial:] != volume.shape[-n_spatial:]:
@@ -226,7 +257,8 @@ def _source_of(layer: Any, volume: Volume, part: Part) -> dict[str, Any]:
         pairs = zip(box, starts, strict=True)
         box = tuple((start + first, end + first) for (start, end), first in pairs)
     leading = tuple(source["scan_shape"])[:-n_spatial]
-    source |= {"crop": Part(box, factors).crop, "scan_shape": (*leading, *part.shape)}
+    crop = Part(box, factors, part.cylinder).recipe
+    source |= {"crop": crop, "scan_shape": (*leading, *part.shape)}
     if part.bin:
         source["bin"] = part.bin
     return source

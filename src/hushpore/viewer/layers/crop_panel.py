@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from superqt import QLabeledRangeSlider
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.formatting import readable_bytes
-from hushpore.runs.sample_crop import sample_box
+from hushpore.runs.sample_crop import Cylinder, find_cylinder, sample_box
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layer_choice import LayerChoice
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
@@ -58,6 +59,7 @@ class CropWidget(QWidget):
         self._viewer = napari_viewer
         self._box: Any = None  # the layer with the box, while this widget is visible
         self._is_drawing = self._is_done = False
+        self._cylinder: Cylinder | None = None  # kept while the box is its box
         self.layer = LayerChoice(napari_viewer, can_crop, lambda _: True)
         self._build()
         self.layer.changed.connect(self._choose)
@@ -82,6 +84,11 @@ class CropWidget(QWidget):
         self._keep_slices.toggled.connect(self._show_size)
         tip = "Set the box around the sample, without the air and padding beyond it."
         self._sample = QPushButton("Crop to &sample", toolTip=tip, clicked=self.to_sample)
+        tip = (
+            "Keep the largest upright cylinder inside the sample. Voxels outside it get a fill "
+            "value, which is neither pore nor solid. Moving the box keeps the whole box again."
+        )
+        self._round = QPushButton("Crop to c&ylinder", toolTip=tip, clicked=self.to_cylinder)
         tip = "Set the box to the whole scan."
         self._all = QPushButton("&Whole scan", toolTip=tip, clicked=self.whole)
         self._run = QPushButton(
@@ -92,7 +99,7 @@ class CropWidget(QWidget):
         for name, slider in zip("zyx", self._sliders, strict=True):
             self._form.addRow(name, slider)
         self._form.addRow("Bin", fill(QHBoxLayout(), self._factor, self._keep_slices, None))
-        buttons = fill(QHBoxLayout(), self._sample, self._all)
+        buttons = fill(QHBoxLayout(), self._sample, self._round, self._all)
         fill(QVBoxLayout(self), ScrolledColumn(
             plain_label(PURPOSE), self.layer.native, self._form, buttons, self._size, self._run,
             self._result,
@@ -110,7 +117,10 @@ class CropWidget(QWidget):
         each = [factor] * self._n_spatial
         if self._n_spatial == 3 and self._keep_slices.isChecked():
             each[0] = 1
-        return Part(box, tuple(each))
+        part = Part(box, tuple(each))
+        if self._cylinder is not None and part.crop == self._cylinder.box:
+            return replace(part, cylinder=self._cylinder)
+        return part
 
     def set_box(self, box: str) -> None:
         """Set the box from a text, as `hushpore.io.parts.cropped` takes it."""
@@ -136,15 +146,27 @@ class CropWidget(QWidget):
 
     def to_sample(self) -> None:
         """Set the box to that around the sample, found in a thread."""
-        if self.layer.value is None:
-            return
-        self._sample.setEnabled(False)
-        work = partial(calling, sample_box, self._volume())
-        LoadingTask("Finding the sample", work, self._found, self._failed)
+        self._find("Finding the sample", sample_box, self._found)
+
+    def to_cylinder(self) -> None:
+        """Set the box to that around the largest cylinder inside the sample, found in a thread."""
+        self._find("Finding the cylinder", find_cylinder, self._found_cylinder)
 
     def whole(self) -> None:
         """Set the box to the whole scan."""
+        self._cylinder = None
         self.set_box(",".join(":" for _ in range(self._n_spatial)))
+
+    def _find(self, title: str, function: Any, done: Any) -> None:
+        if self.layer.value is None:
+            return
+        self._set_finding(True)
+        work = partial(calling, function, self._volume())
+        LoadingTask(title, work, done, self._failed)
+
+    def _set_finding(self, is_running: bool) -> None:
+        for button in (self._sample, self._round):
+            button.setEnabled(not is_running)
 
     # ---- events
 
@@ -153,9 +175,10 @@ class CropWidget(QWidget):
         state = None if layer is None else (layer, self._volume().shape)
         if state == self._scan:
             return
-        self._scan = state
+        self._scan, self._cylinder = state, None
         self._remove_box()
-        for widget in (*self._sliders, self._factor, self._sample, self._all):
+        buttons = (self._sample, self._round, self._all)
+        for widget in (*self._sliders, self._factor, *buttons):
             widget.setEnabled(layer is not None)
         if layer is None:
             self._show_size()
@@ -206,8 +229,16 @@ class CropWidget(QWidget):
         self._draw()
         self._show_size()
 
+    def _found_cylinder(self, cylinder: Cylinder) -> None:
+        self._set_finding(False)
+        self._say("")
+        self._cylinder = cylinder
+        self.set_box(cylinder.box)
+        self._show_size()
+
     def _found(self, box: str) -> None:
-        self._sample.setEnabled(True)
+        self._set_finding(False)
+        self._cylinder = None
         before = self.part.box
         self.set_box(box)
         is_whole = box.count(":") == box.count(",") + 1 and self._is_whole
@@ -231,7 +262,7 @@ class CropWidget(QWidget):
 
     def _failed(self, problem: Problem) -> None:
         self._run.setEnabled(True)
-        self._sample.setEnabled(True)
+        self._set_finding(False)
         self._say(problem.message)
 
     def _say(self, text: str) -> None:
@@ -317,7 +348,7 @@ class CropWidget(QWidget):
             return
         part, volume = self.part, self._volume()
         is_empty = min(part.shape) < 1
-        nothing = self._is_whole and not part.bin
+        nothing = self._is_whole and not part.bin and part.cylinder is None
         self._run.setEnabled(not is_empty and not nothing)
         tip = "Add the part as a new layer. The scan is unchanged."
         if is_empty:
@@ -329,6 +360,7 @@ class CropWidget(QWidget):
         share = np.prod(copy) / np.prod(volume.shape)
         size = readable_bytes(round(volume.nbytes * share))
         shape = " x ".join(map(str, copy))
-        self._size.setText(f"{shape} voxels · {size} · --crop {part.crop}" + (
+        kind = "voxels" if part.cylinder is None else "voxels, cylinder inside"
+        self._size.setText(f"{shape} {kind} · {size} · --crop {part.recipe}" + (
             f" --bin {part.bin}" if part.bin else ""
         ))  # fmt: skip
