@@ -34,6 +34,7 @@ NEEDS = {
     "nvrtc": "NVRTC: pip install nvidia-cuda-nvrtc",
     "ome_zarr": "ome-zarr: pip install ome-zarr",
     "openpnm": "OpenPNM: pip install --group peers",
+    "porespy": "PoreSpy: pip install --group bench",
     "SimpleITK": "SimpleITK: pip install --group peers",
     "vtk": "VTK: pip install --group peers",
 }

@@ -45,6 +45,7 @@ TINY: dict[str, dict[str, Any]] = {
     "denoise_set12": {"SETTINGS": {"steps": 1}},
     "denoise_step": {"PAIRS": 1, "WARM_UP": 0, **STEP},
     "first_call": {"ROUNDS": 1, "SHAPE": (8, 16, 16)},
+    "flow_peers": {"EDGE": 40, "ROCKS": 1, "PORES": 50, "pores.ROCK": 24},
     "live_overhead": {
         **STEP,
         "PAIRS": {"training step": 2, "short step": 2},
@@ -77,6 +78,7 @@ TINY: dict[str, dict[str, Any]] = {
 #: What some need that tests may not have; see tests/conftest.py.
 NEEDS = {
     "cluster_overhead": ("distributed",),
+    "flow_peers": ("openpnm", "porespy"),
 }
 
 
