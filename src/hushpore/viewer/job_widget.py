@@ -37,6 +37,7 @@ from hushpore.viewer.layers.lineage import (
     remove_leftovers,
     watch_painting,
 )
+from hushpore.viewer.layers.scale_link import link_scales
 from hushpore.viewer.layers.shown_image import shown_image
 from hushpore.viewer.layers.start import LINKS, follow_start_link
 from hushpore.viewer.layers.unopened import explain_unopened
@@ -217,6 +218,7 @@ class JobWidget(JobHooks):
         target = self._now.target
         from hushpore.viewer.layers.voxel_size import update_voxel_size
 
+        link_scales(self._viewer, made, target)
         update_voxel_size(self._viewer, made, target)
         self._finish()
         self.result, self._made = outcome.result, made

@@ -18,6 +18,7 @@ from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, volume_of
 from hushpore.viewer.layers.layer_files import SavedLayer
+from hushpore.viewer.layers.lineage import Lineage, identity, set_lineage
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.plots import THICKNESS, PlotsWidget
@@ -333,3 +334,47 @@ def test_tables_of_another_voxel_shape_are_said_to_be_out_of_date(qtbot, viewer,
     labels.scale = (1, 1, 1)
     qtbot.waitUntil(lambda: not results.view.is_outdated)
     assert results._limit.text() == ""
+
+
+def test_results_follow_a_scale_that_another_plugin_gives_the_scan_alone(qtbot, viewer, scan):
+    denoised = viewer.add_image(scan, name="denoised")
+    of_scan = identity(viewer.layers["scan"])
+    set_lineage(denoised, Lineage(of_scan, of_scan, "denoise", "denoised"))
+    pores = PoresWidget(viewer)
+    qtbot.addWidget(pores.native)
+    pores.layer.value = denoised
+    run(qtbot, pores)
+    results = ResultsWidget(viewer)
+    qtbot.addWidget(results)
+    labels = viewer.layers["denoised pores"]
+    before = tables_of(labels).pores
+    viewer.layers["scan"].units = ("um",) * 3
+    viewer.layers["scan"].scale = (15.4,) * 3
+    qtbot.waitUntil(lambda: results.view.tables.unit == "um")
+    assert tuple(labels.scale) == (15.4,) * 3
+    after = results.view.tables.pores
+    np.testing.assert_allclose(after["volume"], before["volume"] * 15.4**3)
+    assert not results.view.is_outdated
+    # another voxel shape: geometry follows, and the tables say so
+    viewer.layers["scan"].scale = (30, 15.4, 15.4)
+    qtbot.waitUntil(lambda: results.view.is_outdated)
+    assert tuple(labels.scale) == (30, 15.4, 15.4)
+    viewer.layers["scan"].scale = (15.4,) * 3
+    qtbot.waitUntil(lambda: not results.view.is_outdated)
+    pd.testing.assert_frame_equal(results.view.tables.pores, after)
+    # both layers at once, as the field for the voxel size does
+    labels.scale = viewer.layers["scan"].scale = (2,) * 3
+    qtbot.waitUntil(lambda: results.view.tables.pores["volume"][0] < after["volume"][0])
+    assert tuple(labels.scale) == (2,) * 3
+
+
+def test_a_scale_that_the_scan_gets_while_a_job_runs_is_followed(qtbot, viewer, fake_job, scan):
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: widget.is_running)
+    viewer.layers["scan"].scale = (2, 2, 2)
+    viewer.layers["scan"].translate = (4, 0, 0)
+    fake_job.gate.set()
+    qtbot.waitUntil(lambda: not widget.is_running)
+    qtbot.waitUntil(lambda: tuple(viewer.layers["scan denoised"].scale) == (2, 2, 2))

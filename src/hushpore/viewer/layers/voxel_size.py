@@ -38,6 +38,8 @@ from hushpore.viewer.results.pore_layer import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.result import Phases
     from hushpore.viewer.results.pore_layer import PoreTables
@@ -121,13 +123,38 @@ def follow_scale(layer: Any) -> bool:
     volume = dataclasses.replace(now, spacing=spacing, unit=unit)
     if result is not None:
         volume = result.volume
-    sizes = " x ".join(f"{step:g}" for step in now.spacing)
-    note = f"Voxel size {GIVEN} in napari: {sizes} {readable_unit(now.unit)}."
-    size = NewSize("", now.spacing, now.unit, note)
+    size = _size_in_napari(now)
     if not is_proportional(spacing, size.spacing):
         return False
     _record_size(layer, volume, size)
     return _resize_measurements(layer, volume, size)
+
+
+def rescale_layer(
+    layer: Any, scale: npt.NDArray[np.float64], units: tuple[Any, ...], fixed: Any
+) -> None:
+    """Set the scale of a layer to that of its scan, and update its measurements.
+
+    `scale`, `units`: of the spatial axes. `fixed`: the point whose world coordinates stay.
+    """
+    before, n_spatial = volume_of(layer), len(scale)
+    whole, translate = np.array(layer.scale, float), np.array(layer.translate, float)
+    translate[-n_spatial:] = fixed + (translate[-n_spatial:] - fixed) * scale / whole[-n_spatial:]
+    whole[-n_spatial:] = scale
+    layer.units = (*layer.units[:-n_spatial], *units)
+    layer.scale, layer.translate = whole, translate
+    if tables_of(layer) is not None:
+        follow_scale(layer)
+        return
+    size = _size_in_napari(volume_of(layer))
+    _record_size(layer, before, size)
+    _resize_measurements(layer, before, size)
+
+
+def _size_in_napari(volume: Volume) -> NewSize:
+    sizes = " x ".join(f"{step:g}" for step in volume.spacing)
+    note = f"Voxel size {GIVEN} in napari: {sizes} {readable_unit(volume.unit)}."
+    return NewSize("", volume.spacing, volume.unit, note)
 
 
 def _record_size(layer: Any, volume: Volume, size: NewSize) -> None:
