@@ -3,10 +3,10 @@
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_pores.py [FOLDER]
 
 Writes ``pores-threshold.png`` (two thresholds in the histogram, and the void that they make),
-``pores-kinds.png`` (pores by whether a face of the volume cuts them), ``intervals.png`` (the band
-of thresholds in the histogram, and the intervals), ``rev.png`` (all figures, and the representative
-volume) and ``thickness.png`` (local thickness as a layer and as a distribution) into FOLDER, by
-default ``docs/images``.
+``pores-kinds.png`` (pores by whether a face of the volume cuts them), ``form.png`` (the foam form),
+``intervals.png`` (the band of thresholds in the histogram, and the intervals), ``rev.png`` (all
+figures, and the representative volume) and ``thickness.png`` (local thickness as a layer and as a
+distribution) into FOLDER, by default ``docs/images``.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ def main(folder: Path) -> None:
     viewer.reset_view()
     results.colours.by.choose("touches_border")
     save(viewer, folder / "pores-kinds.png")
+    results.form.choice.setCurrentIndex(results.form.choice.findData("foam"))
+    results._tabs.setCurrentWidget(results.form)
+    wait(lambda: results.form.table is not None, 60)
+    save(viewer, folder / "form.png")
     viewer.layers.remove(viewer.layers[-1])
     close_docks(viewer)
     picture_measures(viewer, folder)
