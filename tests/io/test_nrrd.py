@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 
 import numpy as np
@@ -101,6 +102,16 @@ def test_a_file_that_was_cut_is_told(tmp_path, ramp):
         path.write_bytes(path.read_bytes()[:-40])
         with pytest.raises(InputError, match="incomplete"):
             read(path)
+
+
+def test_a_compressed_data_file_with_a_header_of_its_own_is_refused(tmp_path, ramp):
+    path = written(tmp_path / "a.nhdr", ramp, encoding="gzip")
+    (data,) = (each for each in tmp_path.iterdir() if each != path)
+    np.testing.assert_array_equal(read(path).data, ramp)
+    # as a NIfTI file has
+    data.write_bytes(gzip.compress(bytes(352) + ramp.tobytes()))
+    with pytest.raises(InputError, match="more compressed data than its header describes"):
+        read(path)
 
 
 def test_flipped_bits_give_an_image_or_a_clear_error(tmp_path, ramp, rng):

@@ -103,7 +103,7 @@ def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:
     shape = tuple(reversed(sizes))
     if skip == -1:
         offset = data.stat().st_size - math.prod(shape) * dtype.itemsize
-    return Layout(data, offset + max(skip, 0), dtype, shape, compressed)
+    return Layout(data, offset + max(skip, 0), dtype, shape, compressed, is_exact=True)
 
 
 def _geometry(header: Mapping[str, Any], n_axes: int) -> dict[str, Any]:

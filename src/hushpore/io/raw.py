@@ -60,6 +60,7 @@ class Layout:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     compressed: bool = False
+    is_exact: bool = False  # whether surplus compressed data are an error
 
 
 def open_raw(path: Path) -> Volume:
@@ -356,6 +357,12 @@ def _inflate(raw: Layout, out: npt.NDArray[Any]) -> None:
                     )
                 room[: len(found)] = found
                 room, piece = room[len(found) :], stream.unconsumed_tail
+            if raw.is_exact and stream.decompress(piece or file.read(_PIECE), 1):
+                raise InputError(
+                    f"{raw.path.name} contains more compressed data than its header describes, "
+                    "possibly a header before the values. Open the original file instead, or "
+                    "export it again."
+                )
     except zlib.error as error:
         raise InputError(
             f"{raw.path.name} is damaged: its values cannot be decompressed ({error}). Copy or "
