@@ -12,9 +12,10 @@ from hushpore.base.rescaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.cli.commands import hushpore as command
 from hushpore.io import describe, is_on_disk
-from hushpore.io.parts import cropped
+from hushpore.io.output_target import PROVENANCE
+from hushpore.io.parts import binned, cropped
 from hushpore.io.results import write_image
-from hushpore.runs.sample_crop import crop_to, sample_box
+from hushpore.runs.sample_crop import crop_to, find_cylinder, sample_box
 from hushpore.runs.scan_recipe import ScanRecipe
 
 
@@ -160,3 +161,41 @@ def test_the_part_is_that_of_a_series_and_of_its_bins(tmp_path):
     series = Volume(np.stack([values, values]), axes="tzyx")
     box = sample_box(Volume(values))
     np.testing.assert_array_equal(crop_to(series, "sample").data, cropped(series, box).data)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--crop", "4:30,20:64,16:70", "--bin", "1,2,2"),
+        ("--crop", "sample"),
+        ("--crop", "cylinder"),
+    ],
+)
+def test_a_mask_of_the_whole_scan_is_cropped_and_binned_with_it(tmp_path, flags):
+    values, sample, _ = core()
+    scan, whole, part = tmp_path / "core.npy", tmp_path / "mask.npy", tmp_path / "part.npy"
+    np.save(scan, values)
+    mask = sample.copy()
+    mask[:, :, :40] = False
+    np.save(whole, mask.astype(np.uint8))
+    crop = flags[1]
+    boxes = {"sample": sample_box, "cylinder": lambda scan: find_cylinder(scan).box}
+    box = boxes[crop](Volume(values)) if crop in boxes else crop
+    cut = cropped(Volume(mask.astype(np.uint8)).as_labels(mask.astype(np.uint8), "mask"), box)
+    np.save(part, (binned(cut, flags[3]) if len(flags) > 2 else cut).array())
+    made = {}
+    for name, file in (("whole", whole), ("part", part)):
+        folder = tmp_path / name
+        args = ["pores", str(scan), "-o", str(folder), "--sample-mask", str(file), *flags]
+        done = CliRunner().invoke(command, args)
+        assert done.exit_code == 0, done.output
+        made[name] = json.loads((folder / PROVENANCE).read_text())
+    one, two = (made[name]["jobs"][-1] if "jobs" in made[name] else made[name] for name in made)
+    assert one["result"]["porosity"] == two["result"]["porosity"] > 0
+    assert made["whole"]["fingerprints"] == made["part"]["fingerprints"]
+    assert "mask.npy" in one["settings"]["sample_mask"]
+    again = CliRunner().invoke(
+        command, ["rerun", str(tmp_path / "whole"), "-o", str(tmp_path / "again")]
+    )
+    assert again.exit_code == 0, again.output
+    assert "Identical" in again.output

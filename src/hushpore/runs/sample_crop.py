@@ -87,6 +87,14 @@ def sample_box(volume: Volume) -> str:
     return ",".join(ranges[-volume.n_spatial :])
 
 
+def box_of(volume: Volume, crop: str) -> str:
+    """Return the box that `crop_to` reads of a volume."""
+    word = crop.strip().lower()
+    if word == CYLINDER:
+        return find_cylinder(volume).box
+    return sample_box(volume) if word == SAMPLE else crop
+
+
 def _to_sample(volume: Volume) -> Volume:
     box = sample_box(volume)
     part = cropped(volume, box)

@@ -17,12 +17,12 @@ from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.flatten import Solid, flattened
 from hushpore.io.loading import into_memory
-from hushpore.io.parts import binned
+from hushpore.io.parts import binned, cropped
 from hushpore.io.points import read_points
 from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
 from hushpore.io.undefined import with_fill_value
-from hushpore.runs.sample_crop import crop_to
+from hushpore.runs.sample_crop import box_of, crop_to
 
 if TYPE_CHECKING:
     import os
@@ -311,7 +311,8 @@ def origin_of(source: ScanRecipe, settings: Iterable[Settings]) -> dict[str, Any
 def attach_files(volume: Volume, settings: Settings, source: ScanRecipe | None = None) -> Volume:
     """Read the input files named in settings and attach them to the volume.
 
-    `source`: how the volume was read; a repeat scan is read in the same way.
+    `source`: how the volume was read; a repeat scan is read in the same way, and a mask of the
+    whole scan is cropped and binned with it.
     Raises InputError if a file cannot be read, or the repeat scan is the scan itself.
     """
     missing: dict[str, Any] = {}
@@ -329,9 +330,30 @@ def attach_files(volume: Volume, settings: Settings, source: ScanRecipe | None =
         elif Path(path).suffix.lower() == ".csv":
             missing[path] = read_points(path)
         else:
-            missing[path] = read(path, trust=source is not None and source.trust).data
+            found = read(path, trust=source is not None and source.trust)
+            missing[path] = _part_like(found, volume, source).data
     auxiliary = {**volume.auxiliary, **missing}
     return dataclasses.replace(volume, auxiliary=auxiliary) if missing else volume
+
+
+def _part_like(image: Volume, volume: Volume, source: ScanRecipe | None) -> Volume:
+    """Return the part of a mask or labels that `source` takes of a scan.
+
+    `image`: whole if it has the shape of the whole scan, else returned as it is. `volume`: the part
+    of the scan.
+    """
+    if source is None or not (source.crop or source.bin) or image.shape == volume.shape:
+        return image
+    scan = dataclasses.replace(source, crop="", bin="", flatten="").describe()
+    if image.shape != scan.shape:
+        return image
+    data = image.data if image.dtype.kind in "iub" else image.data > 0
+    image = image.as_labels(data, image.name)
+    if source.crop:
+        image = cropped(image, box_of(scan, source.crop))
+    if source.bin:
+        image = binned(image, source.bin)
+    return image.replace(image.array())
 
 
 def settings_for(settings: T, scan: str | os.PathLike[str]) -> T:
