@@ -120,6 +120,7 @@ def note_on_damaged(files: Sequence[Path], others: Sequence[Path]) -> list[str]:
 
     `files`: the slices. `others`: the other files of the folder.
 
+    >>> from pathlib import Path
     >>> note_on_damaged([Path("s1.tif"), Path("s2.tif")], [Path("s3.tif"), Path("s.log")])
     ['1 slice skipped (empty or damaged): s3.tif. Copy or export it again.']
     """

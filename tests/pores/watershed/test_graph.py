@@ -30,12 +30,16 @@ def consecutive(labels: np.ndarray) -> np.ndarray:
 
 
 def graph_of(
-    labels: np.ndarray, height: np.ndarray, threads: KernelThreads, faces_only: bool = False
+    labels: np.ndarray,
+    height: np.ndarray,
+    threads: KernelThreads,
+    faces_only: bool = False,
+    grey: np.ndarray | None = None,
 ):
     count = int(labels.max())
     peaks = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
     tables = Tables(labels.shape, peaks, faces_only=faces_only)
-    tables.add(labels, height, threads)
+    tables.add(labels, height, threads, grey=grey)
     return tables.graph()
 
 
@@ -88,12 +92,14 @@ def test_sums_bounds_and_ends_are_those_of_each_basin(
     threads: KernelThreads, labels: np.ndarray
 ) -> None:
     labels = consecutive(labels)
-    graph = graph_of(labels, np.ones(labels.shape, np.float32), threads)
+    grey = np.arange(labels.size, dtype=np.int32).reshape(labels.shape) % 7
+    graph = graph_of(labels, np.ones(labels.shape, np.float32), threads, grey=grey)
     padded = np.pad(labels, 1)
     for basin in range(1, graph.count + 1):
         place = np.argwhere(labels == basin)
+        values = np.column_stack([place, grey[labels == basin]])
         for i, each in enumerate(SUMS):
-            assert graph.sums[basin, i] == (place ** each.powers[:3]).prod(axis=1).sum()
+            assert graph.sums[basin, i] == (values**each.powers).prod(axis=1).sum()
         np.testing.assert_array_equal(graph.bounds[basin, :3], place.min(axis=0))
         np.testing.assert_array_equal(graph.bounds[basin, 3:], place.max(axis=0) + 1)
         for k, step in enumerate(DIRECTIONS):
