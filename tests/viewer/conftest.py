@@ -250,6 +250,7 @@ def cubes(sides, spacing=(2.0, 0.5, 0.5), unit="um"):
         labels_volume=volume,
         volume=volume,
         pores=pores,
+        pores_of_form=pores,
         throats=throats,
         porosity_profile=(labels > 0).mean(axis=(1, 2)),
         thickness={},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
 from hushpore.pores.corrections.operations import Operation
-from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.registry import form_tables, path_table
+from hushpore.pores.forms.entries import Findings, NotMeasuredError
+from hushpore.pores.forms.registry import FORMS, form_tables, path_table
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.numbering import (
@@ -118,6 +118,17 @@ class Pores:
         import pandas as pd
 
         return pd.DataFrame(self._pore_columns)
+
+    @cached_property
+    def pores_of_form(self) -> pd.DataFrame:
+        """`pores`, with ``surface_distance`` in forms with profiles by depth, if it is known."""
+        name, findings = self._settings.report_form, self._findings
+        if name in FORMS and FORMS[name].has_profiles and len(self.pores):
+            with suppress(NotMeasuredError):
+                findings.require_all_void()
+                findings.require_3d()
+                return self.pores.assign(surface_distance=findings.depths())
+        return self.pores
 
     @cached_property
     def throats(self) -> pd.DataFrame:
@@ -271,18 +282,15 @@ class Pores:
         along = pd.DataFrame({"slice": slices, "position": position, "porosity": profile})
         totals = pd.DataFrame(totals_columns(self.provenance["result"]))
         tables = {
-            "pores": self.pores,
+            "pores": self.pores_of_form,
             "throats": self.throats,
             "totals": totals,
             "profile": along,
         }
         images = {"labels": self.labels_volume}
         if self._settings.report_form != "none":
-            name, findings = self._settings.report_form, self._findings
-            of_form = form_tables(name, findings)
+            of_form = form_tables(self._settings.report_form, self._findings)
             tables |= {name: pd.DataFrame(each) for name, each in of_form.items()}
-            if "profile_depth" in of_form and len(self.pores):
-                tables["pores"] = self.pores.assign(surface_distance=findings.depths())
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)
         if self.thickness:

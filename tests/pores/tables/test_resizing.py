@@ -51,12 +51,13 @@ def test_voxels_of_another_shape_have_to_be_segmented_again(foam: np.ndarray) ->
 
 def test_tables_alone_are_resized_like_the_result(foam: np.ndarray) -> None:
     origin = (10.0, 20.0, 30.0)
-    before = segment_pores(Volume(foam, spacing=0.5, unit="mm", origin=origin))
+    before = segment_pores(Volume(foam, spacing=0.5, unit="mm", origin=origin), report_form="foam")
+    assert "surface_distance" in before.pores_of_form
     truth = before.resized((0.02,) * 3, "mm")
     ratio = np.full(3, 0.02 / 0.5)
-    pores = resized_table(before.pores, PORES, origin, ratio)
+    pores = resized_table(before.pores_of_form, PORES, origin, ratio)
     throats = resized_table(before.throats, THROATS, origin, ratio)
-    pd.testing.assert_frame_equal(pores, truth.pores, rtol=1e-9)
+    pd.testing.assert_frame_equal(pores, truth.pores_of_form, rtol=1e-9)
     pd.testing.assert_frame_equal(throats, truth.throats, rtol=1e-9)
     totals = resized_totals(before.provenance["result"], float(ratio[0]), "mm")
     expected = truth.provenance["result"]

@@ -59,6 +59,16 @@ def test_a_form_is_that_of_the_report_and_says_what_is_missing(panel, layer, qtb
     assert (missing != "").any()
 
 
+@pytest.mark.parametrize("form", ["none", "casting"])
+def test_depths_below_the_surface_are_in_the_table_of_a_casting(panel, viewer, form):
+    layer = add(viewer, [6, 8], report_form=form)
+    viewer.layers.selection.active = layer
+    shown = panel.view.tables.pores
+    assert ("surface_distance" in shown) == (form == "casting")
+    if form == "casting":
+        np.testing.assert_array_equal(shown["surface_distance"], shown["face_distance"])
+
+
 def test_a_copied_form_is_a_table(panel, qtbot):
     choose(panel, qtbot, "foam")
     panel._copy.click()
@@ -101,8 +111,12 @@ def test_a_stored_casting_in_air_has_no_depths_without_its_scan(tmp_path):
         grey[(z - 20) ** 2 + (y - cy) ** 2 + (x - 30) ** 2 < 16] = 20
     scan = Volume(grey, 0.1, "mm")
     found = hushpore.segment_pores(scan, exterior="remove", report_form="casting", threshold=110.0)
+    in_window = Layer.create(*pore_layer(found, "pores")).features["surface_distance"]
+    np.testing.assert_array_equal(in_window, found.files().tables["pores"]["surface_distance"])
+    assert len(in_window) == 3
     assert not np.isnan(found.form("casting").set_index("symbol")["value"]["a_max"])
     stored = dataclasses.replace(found, volume=found.labels_volume)
     line = stored.form("casting").set_index("symbol").loc["a_max"]
     assert np.isnan(line["value"])
     assert "Segment the scan again" in line["missing"]
+    assert "surface_distance" not in stored.pores_of_form

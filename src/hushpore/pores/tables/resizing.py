@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.pores.tables.measures import FURTHER
 from hushpore.pores.tables.totals import TOTALS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def resized_table(
     """
     resized, n_spatial = table.copy(), len(ratio)
     start = dict(zip("zyx"[-n_spatial:], origin, strict=True))
-    for measure in measures:
+    for measure in (*measures, *FURTHER.values()):
         power = measure.power(n_spatial)
         if power and measure.name in table:
             stem, _, axis = measure.name.rpartition("_")

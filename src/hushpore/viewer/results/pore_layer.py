@@ -108,7 +108,7 @@ def pore_layer(
         placement=placement,
         provenance=result.provenance,
         name=name,
-        features=features_of(result.pores),
+        features=features_of(result.pores_of_form),
     )
     keywords["metadata"][METADATA_KEY].update(_tables_metadata(result))
     return data, keywords, kind
@@ -189,7 +189,7 @@ def with_tables(result: Pores) -> Pores:
 
     Call it in a worker's thread, because the porosity of each slice needs a pass over all labels.
     """
-    features_of(result.pores)
+    features_of(result.pores_of_form)
     _tables_metadata(result)
     return result
 
@@ -209,7 +209,7 @@ def update_pore_layer(
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
     keep_label_shader(layer)
     layer.data = result.labels if labels is None else labels
-    layer.features = features_of(result.pores)
+    layer.features = features_of(result.pores_of_form)
 
 
 def colour_numbers(given: Pores, merged: Pores) -> npt.NDArray[np.int32]:
