@@ -1,8 +1,9 @@
-"""The conda recipe requires what the project requires, in the names that conda-forge has."""
+"""What is published has the requirements, version and links of the project."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -35,3 +36,16 @@ def test_the_version_to_cite_is_the_version() -> None:
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
     assert heading is not None
     assert heading[1] in ("Unreleased", __version__)
+
+
+def test_links_of_the_published_readme_lead_to_files_of_the_release() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "readme_for_pypi.py"))
+    text = (ROOT / "README.md").read_text("utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", script["with_absolute_links"](text, "v1.2.3"))
+    own = [link for link in links if link.startswith(script["REPOSITORY"])]
+    assert len(own) > 20
+    assert all(link.startswith("https://") for link in links)
+    for link in own:
+        kind, path = link.removeprefix(script["REPOSITORY"] + "/").split("/v1.2.3/")
+        assert (ROOT / path).is_file()
+        assert kind == ("raw" if path.endswith(".gif") else "blob")
