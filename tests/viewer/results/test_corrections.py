@@ -19,14 +19,6 @@ from hushpore.viewer.segment.merge_height import MergeHeight
 
 
 @pytest.fixture
-def given():
-    void = np.zeros((11, 20, 60), bool)
-    void[2:9, 3:10, 2:9] = void[2:9, 3:10, 10:17] = True  # a wall of one voxel between them
-    void[3:8, 12:17, 25:50] = True
-    return segment_pores(Volume(void, 2.0, "um", name="plugs"), merge_height=50)
-
-
-@pytest.fixture
 def panel(qtbot, given):
     viewer = ViewerModel()
     layer = viewer.add_layer(Layer.create(*pore_layer(given, "pores")))
@@ -36,19 +28,6 @@ def panel(qtbot, given):
     qtbot.addWidget(panel)
     yield panel
     panel._let_go()
-
-
-@pytest.fixture
-def after(qtbot, panel):
-    """Do something, and wait until the correction is shown."""
-
-    def do(act):
-        with qtbot.waitSignal(panel.corrections.corrected):
-            act()
-        qtbot.waitUntil(lambda: not panel.corrections.is_busy)
-        qtbot.wait(50)
-
-    return do
 
 
 def labels(panel):

@@ -11,21 +11,13 @@ from qtpy.QtGui import QMouseEvent
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
-from hushpore import Volume, measure_labels, segment_pores
+from hushpore import Volume, measure_labels
 from hushpore.viewer.layers.lineage import watch_painting
 from hushpore.viewer.results.corrections import LINE, POINTS
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer, result_of
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-
-
-@pytest.fixture
-def given():
-    void = np.zeros((11, 20, 60), bool)
-    void[2:9, 3:10, 2:9] = void[2:9, 3:10, 10:17] = True  # a wall of one voxel between them
-    void[3:8, 12:17, 25:50] = True
-    return segment_pores(Volume(void, 2.0, "um", name="plugs"), merge_height=50)
 
 
 @pytest.fixture
@@ -44,19 +36,6 @@ def panel(viewer, qtbot):
     qtbot.addWidget(panel)
     yield panel
     panel._let_go()
-
-
-@pytest.fixture
-def settled(qtbot, panel):
-    """Do something, and wait until the correction is shown."""
-
-    def do(act):
-        with qtbot.waitSignal(panel.corrections.corrected):
-            act()
-        qtbot.waitUntil(lambda: not panel.corrections.is_busy)
-        qtbot.wait(50)
-
-    return do
 
 
 @pytest.fixture
@@ -116,11 +95,11 @@ def assert_measured(panel):
     pd.testing.assert_frame_equal(panel.view.tables.pores, found.pores)
 
 
-def test_a_stroke_paints_and_another_erases(panel, mouse, settled):
+def test_a_stroke_paints_and_another_erases(panel, mouse, after):
     layer = panel.view.layer
     colours = {label: tuple(layer.get_color(label)) for label in (1, 2)}
     layer.mode, layer.brush_size, layer.selected_label = "paint", 1, 3
-    settled(lambda: mouse.drag((5, 18, 30), (5, 18, 36), (5, 18, 40)))
+    after(lambda: mouse.drag((5, 18, 30), (5, 18, 36), (5, 18, 40)))
     painted = np.zeros_like(layer.data)
     painted[5, 18, 30:41] = 3
     given = mouse.given.labels
@@ -128,40 +107,40 @@ def test_a_stroke_paints_and_another_erases(panel, mouse, settled):
     assert table(panel).loc[3, "num_voxels"] == 25 * 25 + 11
     assert_measured(panel)
     layer.mode = "erase"
-    settled(lambda: mouse.drag((5, 18, 30), (5, 18, 40)))
+    after(lambda: mouse.drag((5, 18, 30), (5, 18, 40)))
     np.testing.assert_array_equal(layer.data, given)
     assert_measured(panel)
     assert [each.kind for each in result_of(layer).corrections] == ["paint", "erase"]
     assert {label: tuple(layer.get_color(label)) for label in (1, 2)} == colours
 
 
-def test_a_pore_painted_beside_others_gets_a_row(panel, mouse, settled):
+def test_a_pore_painted_beside_others_gets_a_row(panel, mouse, after):
     layer = panel.view.layer
     layer.mode, layer.brush_size, layer.selected_label = "paint", 3, 9
-    settled(lambda: mouse.drag((5, 5, 40), (5, 5, 50)))
+    after(lambda: mouse.drag((5, 5, 40), (5, 5, 50)))
     assert panel.view.tables.pores["label"].tolist() == [1, 2, 3, 9]
     assert table(panel).loc[9, "num_voxels"] == np.count_nonzero(layer.data == 9) > 20
     assert_measured(panel)
 
 
-def test_pores_clicked_on_a_slice_are_merged_and_deleted(panel, mouse, settled):
+def test_pores_clicked_on_a_slice_are_merged_and_deleted(panel, mouse, after):
     layer, other = panel.view.layer, tuple(panel.view.layer.get_color(3))
     mouse.drag((5, 5, 5))
     mouse.drag((5, 5, 13), modifiers=Qt.KeyboardModifier.ControlModifier)
     assert panel.view.labels[panel.view.selected].tolist() == [1, 2]
-    settled(panel.corrections.merge_walls)
+    after(panel.corrections.merge_walls)
     assert len(panel.view.labels) == 2
     assert np.unique(layer.data[5, 6, 3:16]).size == 1
     assert tuple(layer.get_color(3)) == other
     assert_measured(panel)
     mouse.drag((5, 5, 5))
-    settled(panel.corrections.delete)
+    after(panel.corrections.delete)
     assert panel.view.labels.tolist() == [3]
     assert tuple(layer.get_color(3)) == other
     assert_measured(panel)
 
 
-def test_pores_clicked_in_3d_are_merged_split_and_deleted(panel, mouse, settled, viewer, qtbot):
+def test_pores_clicked_in_3d_are_merged_split_and_deleted(panel, mouse, after, viewer, qtbot):
     with qtbot.waitSignal(panel.scene.shown):
         panel._in_3d.click()
     assert viewer.dims.ndisplay == 3
@@ -171,38 +150,38 @@ def test_pores_clicked_in_3d_are_merged_split_and_deleted(panel, mouse, settled,
     mouse.drag((5, 6, 13))
     assert not panel.view.selected.any()
     mouse.drag((5, 14, 37))
-    settled(panel.corrections.delete)
+    after(panel.corrections.delete)
     assert panel.view.labels.tolist() == [1, 2]
     assert_measured(panel)
     panel.pores.selectAll()
-    settled(panel.corrections.merge_walls)
+    after(panel.corrections.merge_walls)
     (label,) = panel.view.labels
     assert viewer.dims.ndisplay == 3
     mouse.drag((5, 6, 9))
     assert panel.view.labels[panel.view.selected].tolist() == [label]
     assert_measured(panel)
-    settled(panel.corrections._undo.click)
-    settled(panel.corrections._undo.click)
+    after(panel.corrections._undo.click)
+    after(panel.corrections._undo.click)
     assert panel.view.labels.tolist() == [1, 2, 3]
     np.testing.assert_array_equal(panel.view.layer.data, mouse.given.labels)
 
 
-def test_a_line_drawn_with_the_mouse_cuts_a_pore(panel, mouse, settled, viewer):
+def test_a_line_drawn_with_the_mouse_cuts_a_pore(panel, mouse, after, viewer):
     panel.corrections.cut()
     assert viewer.layers.selection.active.name == LINE
     mouse.drag((5, 10, 35.5), (5, 14, 35.5), (5, 18, 35.5))
     assert len(viewer.layers[LINE].data) == 1
-    settled(panel.corrections.cut)
+    after(panel.corrections.cut)
     assert sorted(table(panel).loc[[3, 4], "num_voxels"]) == [25 * 11, 25 * 14]
     assert_measured(panel)
 
 
-def test_points_clicked_with_the_mouse_split_a_pore(panel, mouse, settled, viewer):
+def test_points_clicked_with_the_mouse_split_a_pore(panel, mouse, after, viewer):
     panel.corrections.split()
     for place in ((5, 14, 28), (5, 14, 46)):
         mouse.drag(place)
     assert len(viewer.layers[POINTS].data) == 2
-    settled(panel.corrections.split)
+    after(panel.corrections.split)
     assert panel.view.labels.tolist() == [1, 2, 3, 4]
     assert panel.view.layer.data[5, 14, 28] != panel.view.layer.data[5, 14, 46]
     assert_measured(panel)
