@@ -365,7 +365,7 @@ def examine(
             denoised = open_zarr(Path(paths.content))[0].data
         volume = paths.volume()
         sample = find_sample(volume) if settings.sample_focus else None
-        # as in the training, which is a task of its own
+        # estimated again as for the training, which runs as another task
         is_alone = settings.dimensions == 2 and not context
         noise = estimate_noise(volume, settings.seed, slicewise=is_alone, sample=sample)
         source = PlaneReader(volume, settings.dimensions)

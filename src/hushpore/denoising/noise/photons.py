@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Edge of the squares whose variance is measured, in pixels.
+#: Edge length, in pixels, of the squares for measuring the variance.
 _EDGE = 8
 
 #: Number of groups of squares with similar grey values, and minimum number of squares in each.
