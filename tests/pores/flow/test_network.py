@@ -73,6 +73,16 @@ def test_a_throat_is_two_cones() -> None:
     assert narrow.conductances(hydraulic=False)[0] == pytest.approx(np.pi / resistance(2))
 
 
+def test_narrower_widths_close_throats() -> None:
+    found = network([2, 2, 1], [(0, 1, 0.5), (0, 1, 1.5), (1, 2, 0.6)], ([0], [1, 2])).widened(-0.6)
+    assert found.pore_diameter == pytest.approx([1.4, 1.4, 0.4])
+    assert found.throat_diameter == pytest.approx([0.9])
+    assert found.ends.tolist() == [[0, 1]]
+    alike = network([1.4, 1.4, 0.4], [(0, 1, 0.9)], ([0], [1, 2]))
+    assert permeability(found, 0) == permeability(alike, 0)
+    assert found.widened(-2).conductance_along(0, hydraulic=True) == 0
+
+
 def test_tubes_side_by_side_add_up_and_dead_ends_do_not_count() -> None:
     both = network(
         [1, 1, 2, 2, 3, 1, 1], [(0, 1, 1), (2, 3, 2), (1, 4, 0.5), (5, 6, 1)], ([0, 2, 5], [1, 3])

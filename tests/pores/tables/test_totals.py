@@ -22,9 +22,13 @@ from hushpore.runs.compare import compare
 if TYPE_CHECKING:
     from pathlib import Path
 
-UNITS = {0: "", 1: "um", -1: "um^-1", -3: "um^-3"}
+UNITS = {0: "", 1: "um", 2: "um^2", -1: "um^-1", -3: "um^-3"}
 EVERYTHING = PoreSettings(
-    local_thickness="both", tortuosity=True, intervals=True, subvoxel_porosity=True
+    local_thickness="both",
+    tortuosity=True,
+    intervals=True,
+    subvoxel_porosity=True,
+    report_form="rock",
 )
 
 

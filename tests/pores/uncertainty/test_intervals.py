@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import hushpore
 from hushpore.base.events import Event, Note, Progress
 from hushpore.base.volume import Volume
+from hushpore.pores.flow.network import Network
 from hushpore.pores.tables.totals import INTERVALS
-from hushpore.pores.uncertainty.intervals import combined
+from hushpore.pores.uncertainty.intervals import combined, flow_intervals
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +167,92 @@ def test_markers_that_another_threshold_takes_for_solid_are_passed_over(
     alone = hushpore.segment_pores(grey, markers=rim, intervals=True).provenance["result"]
     assert alone["count_low"] < alone["count"] == 1
     assert alone["interval_parts"]["count"]["threshold"] == pytest.approx((0.9, 0))
+
+
+def tubes(radius: float, noise: float, seed: int) -> tuple[Volume, float, float]:
+    """Nine tubes along z with blurred walls, and their permeability and formation factor."""
+    rng = np.random.default_rng(seed)
+    pitch, fine = int(2 * radius + 8), 5
+    edge = 3 * pitch
+    y, x = (np.mgrid[: edge * fine, : edge * fine] + 0.5) / fine
+    void = np.zeros(y.shape, bool)
+    for place in np.ndindex(3, 3):
+        middle = (np.array(place) + 0.5) * pitch + rng.uniform(-0.5, 0.5, 2)
+        void |= (y - middle[0]) ** 2 + (x - middle[1]) ** 2 < radius**2
+    share = void.reshape(edge, fine, edge, fine).mean(axis=(1, 3))
+    plane = ndimage.gaussian_filter(200 - 150 * share, 0.8)
+    grey = plane + rng.normal(0, 150 * noise, (40, edge, edge))
+    section = 9 * np.pi * radius**2 / edge**2
+    return Volume(grey.astype(np.float32)), section * radius**2 / 8, 1 / section
+
+
+@pytest.mark.parametrize(("radius", "noise"), [(3.3, 0.08), (5.2, 0.05), (8.1, 0.03)])
+def test_intervals_of_flow_hold_that_of_tubes(radius: float, noise: float) -> None:
+    volume, permeability, formation_factor = tubes(radius, noise, 2)
+    how = {"exterior": "keep", "intervals": True}
+    found = hushpore.segment_pores(volume, report_form="rock", **how)
+    totals = found.provenance["result"]
+    truth = {
+        "permeability_z": permeability,
+        "formation_factor_z": formation_factor,
+        "breakthrough_diameter_z": 2 * radius,
+    }
+    for name, value in truth.items():
+        low, high = totals[f"{name}_low"], totals[f"{name}_high"]
+        assert low < value < high
+        assert low < totals[name] < high < 7 * low
+        assert set(totals["interval_parts"][name]) == {"threshold", "merge height", "voxel size"}
+    # nothing flows across
+    assert "permeability_x" not in totals
+    assert "permeability_x_low" not in totals
+    form = found.form("rock").set_index("symbol")
+    assert form.loc["F_z", "low"] == totals["formation_factor_z_low"]
+    assert form.loc["F_z", "value"] == pytest.approx(totals["formation_factor_z"])
+    electrode = found.form("electrode").set_index("symbol")
+    assert electrode.loc["N_M,z", "high"] == totals["formation_factor_z_high"]
+    # only with a form of flow, and not of other pores
+    other = hushpore.segment_pores(volume, **how).provenance["result"]
+    assert "permeability_z_low" not in other
+    assert other == {name: each for name, each in totals.items() if name in other} | {
+        "interval_parts": other["interval_parts"]
+    }
+    assert "permeability_z" not in found.remerge(3.0).provenance["result"]
+    larger = found.resized((2.0,) * 3, "um").provenance["result"]
+    assert larger["permeability_z_high"] == pytest.approx(4 * totals["permeability_z_high"])
+
+
+def test_air_around_a_sample_leaves_flow_without_intervals(grey: np.ndarray) -> None:
+    in_air = np.pad(grey, 8, constant_values=100)
+    found = hushpore.segment_pores(in_air, report_form="rock", intervals=True)
+    assert found.provenance["result"]["exterior_share"] > 0
+    assert "porosity_low" in found.provenance["result"]
+    assert "permeability_z_low" not in found.provenance["result"]
+
+
+def network(width: float) -> Network:
+    """Two pores in a row along z, with a throat of a width."""
+    faces = np.zeros((3, 2, 2), bool)
+    faces[0, 0, 0] = faces[0, 1, 1] = True
+    return Network(
+        np.full(2, 6.0),
+        np.full(2, 100.0),
+        np.array([[0, 1]]),
+        np.array([width]),
+        np.full((1, 2), 4.0),
+        faces,
+        np.full((3, 2, 2), 4.0),
+        np.full(3, 16.0),
+    )
+
+
+def test_ways_that_close_have_permeability_down_to_nothing_and_no_formation_factor() -> None:
+    volume = Volume(np.zeros((16,) * 3, bool))
+    figures, intervals = flow_intervals(network(0.8), {}, volume)
+    assert set(figures) == {"permeability_z", "formation_factor_z", "breakthrough_diameter_z"}
+    assert set(intervals) == {"permeability_z", "breakthrough_diameter_z"}
+    assert intervals["permeability_z"].low == pytest.approx(0.1 * figures["permeability_z"])
+    assert intervals["breakthrough_diameter_z"].high == pytest.approx(0.8 + 0.9)
+    others = {"threshold": [network(3.0), network(2.0)]}
+    wide = flow_intervals(network(2.5), others, volume)[1]["breakthrough_diameter_z"]
+    assert wide.low == pytest.approx(2.5 - 0.9 * np.hypot(0.5, 1))
+    assert wide.parts["threshold"] == pytest.approx((0.18, 0.18))

@@ -19,7 +19,7 @@ watershed segmentation", Physical Review E 96, 023307. https://doi.org/10.1103/P
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -134,6 +134,28 @@ class Network:
     def count(self) -> int:
         """Number of pores."""
         return int(self.pore_diameter.size)
+
+    def widened(self, by: float) -> Network:
+        """Return the network with all diameters changed by a length; throats that close are lost.
+
+        Parameters
+        ----------
+        by : float
+            Added to the diameters of pores and throats; negative to narrow them.
+
+        Returns
+        -------
+        Network
+            With the same pores, of at least the diameter 0.
+        """
+        is_open = self.throat_diameter + by > 0
+        return replace(
+            self,
+            pore_diameter=np.maximum(self.pore_diameter + by, 0.0),
+            ends=self.ends[is_open],
+            throat_diameter=self.throat_diameter[is_open] + by,
+            lengths=self.lengths[is_open],
+        )
 
     def conductances(self, *, hydraulic: bool) -> npt.NDArray[np.float64]:
         """Return the conductance of each throat, two cones in a row.

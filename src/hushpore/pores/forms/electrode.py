@@ -15,14 +15,15 @@ from hushpore.pores.forms.entries import (
     percolating_entries,
     value_of,
 )
-from hushpore.pores.forms.rock import along, breakthrough, drained_diameter
+from hushpore.pores.forms.rock import SEGMENTATION, along, breakthrough, drained_diameter
 
 _MACMULLIN = "https://doi.org/10.1149/2.1141607jes"
 _FACTOR = "https://doi.org/10.1016/j.coche.2016.02.006"
 
 
 def _tortuosity_factor(axis: int, findings: Findings) -> float:
-    return along(axis, formation_factor)(findings) * value_of(findings.void_share)
+    found = value_of(along(axis, formation_factor, findings))
+    return found * value_of(findings.void_share)
 
 
 def _bruggeman(axis: int, findings: Findings) -> float:
@@ -55,9 +56,10 @@ ELECTRODE = Form(
         *percolating_entries(),
         *(
             Entry(
-                f"N_M,{axis}", f"MacMullin number along {axis}", along(place, formation_factor),
+                f"N_M,{axis}", f"MacMullin number along {axis}",
+                partial(along, place, formation_factor),
                 "Resistance of the filled pores over that of the electrolyte alone, on the network "
-                "of pores and throats.", reference=_MACMULLIN,
+                f"of pores and throats. {SEGMENTATION}", reference=_MACMULLIN,
             )
             for place, axis in enumerate("zyx")
         ),
@@ -102,7 +104,7 @@ ELECTRODE = Form(
         ),
         Entry(
             "d_c,z", "Breakthrough diameter along z", partial(breakthrough, 0),
-            "Largest ball that passes from face to face through throats.", 1, "um",
+            f"Largest ball that passes from face to face through throats. {SEGMENTATION}", 1, "um",
         ),
         Entry(
             "d_50", "Throat diameter at half saturation", drained_diameter,

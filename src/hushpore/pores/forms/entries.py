@@ -98,10 +98,11 @@ class Findings:
 
     def with_interval(self, name: str) -> float | Interval:
         """Return a total, with its interval if the record has one."""
-        value, ends = (
-            self.total(name),
-            [self.totals.get(f"{name}_{end}") for end in ("low", "high")],
-        )
+        return self.with_ends(name, self.total(name))
+
+    def with_ends(self, name: str, value: float) -> float | Interval:
+        """Return a value with the interval of a total, if the record has it."""
+        ends = [self.totals.get(f"{name}_{end}") for end in ("low", "high")]
         if any(end is None for end in ends):
             return value
         return Interval(value, *(float(end) for end in ends if end is not None))

@@ -14,6 +14,7 @@ from hushpore.pores.forms.entries import (
     Entry,
     Findings,
     Form,
+    Interval,
     NotMeasuredError,
     not_measured,
     percolating_entries,
@@ -30,6 +31,11 @@ _NOT_THROUGH = "No void is connected from face to face along this axis."
 _CONES = (
     "On the network of pores and throats, each throat two cones between the inscribed balls of "
     "pores and throat; faces are opened into by tubes as wide as the pores that reach them."
+)
+#: What the interval of a figure of flow covers.
+SEGMENTATION = (
+    "Its 90 % interval covers threshold, merge height and voxel size; the spread between samples "
+    "comes on top."
 )
 
 
@@ -58,28 +64,23 @@ def pore_throat_ratio(findings: Findings) -> float:
     return float(ratio.mean())
 
 
-def breakthrough(axis: int, findings: Findings) -> float:
+def breakthrough(axis: int, findings: Findings) -> float | Interval:
     """Return the diameter of the largest ball that passes along an axis."""
     diameter = findings.network.breakthrough(axis).diameter
     if not diameter:
         raise NotMeasuredError(_NOT_THROUGH)
-    return diameter
+    return findings.with_ends(f"breakthrough_diameter_{'zyx'[axis]}", diameter)
 
 
-def through(compute: Callable[[Findings], float], findings: Findings) -> float:
-    """Return a value of flow from face to face.
+def along(axis: int, function: Callable[..., float], findings: Findings) -> float | Interval:
+    """Return a function of the network and an axis, such as `permeability`, with its interval.
 
-    Raises NotMeasuredError if nothing flows.
+    Raises NotMeasuredError if nothing flows from face to face.
     """
-    value = compute(findings)
+    value = function(findings.network, axis)
     if not value or not np.isfinite(value):
         raise NotMeasuredError(_NOT_THROUGH)
-    return value
-
-
-def along(axis: int, function: Callable[..., float]) -> Callable[[Findings], float]:
-    """Return the `compute` of a function of the network and an axis."""
-    return partial(through, lambda findings: function(findings.network, axis))
+    return findings.with_ends(f"{function.__name__}_{'zyx'[axis]}", value)
 
 
 def _metres(findings: Findings) -> float:
@@ -88,9 +89,12 @@ def _metres(findings: Findings) -> float:
     return METRES[findings.volume.unit]
 
 
-def _in_darcy(axis: int, findings: Findings) -> float:
-    found = through(lambda each: permeability(each.network, axis), findings)
-    return 1e3 * found * _metres(findings) ** 2 / DARCY
+def _in_darcy(axis: int, findings: Findings) -> float | Interval:
+    found = along(axis, permeability, findings)
+    factor = 1e3 * _metres(findings) ** 2 / DARCY
+    if isinstance(found, Interval):
+        return found.mapped(lambda value: factor * value)
+    return factor * found
 
 
 def drained_diameter(findings: Findings, saturation: float = 0.5) -> float:
@@ -152,7 +156,8 @@ ROCK = Form(
         *(
             Entry(
                 f"d_c,{axis}", f"Breakthrough diameter along {axis}", partial(breakthrough, place),
-                "Largest ball that passes from face to face through throats.", 1, "um",
+                f"Largest ball that passes from face to face through throats. {SEGMENTATION}",
+                1, "um",
             )
             for place, axis in enumerate("zyx")
         ),
@@ -169,14 +174,15 @@ ROCK = Form(
         *(
             Entry(
                 f"k_{axis}", f"Permeability along {axis}", partial(_in_darcy, place),
-                f"Darcy's law. {_CONES}", unit="mD",
+                f"Darcy's law. {_CONES} {SEGMENTATION}", unit="mD",
             )
             for place, axis in enumerate("zyx")
         ),
         *(
             Entry(
-                f"F_{axis}", f"Formation factor along {axis}", along(place, formation_factor),
-                f"Resistance over that of the pore liquid alone. {_CONES}",
+                f"F_{axis}", f"Formation factor along {axis}",
+                partial(along, place, formation_factor),
+                f"Resistance over that of the pore liquid alone. {_CONES} {SEGMENTATION}",
             )
             for place, axis in enumerate("zyx")
         ),

@@ -35,7 +35,8 @@ class Total:
     title : str
         Title in tables and reports.
     unit_power : int
-        Power of the unit of length: 0 none, 1 length, -1 one over a length, -3 one over a volume.
+        Power of the unit of length: 0 none, 1 length, 2 area, -1 one over a length, -3 one over a
+        volume.
     is_share : bool
         Whether it is a fraction, shown in per cent.
     is_compared : bool
@@ -76,6 +77,13 @@ RELIABLE = 8
 
 #: Totals with an uncertainty interval, if requested.
 INTERVALS = ("porosity", "count", "median_diameter")
+
+#: Totals of flow by axis, with an interval from the segmentation alone, if requested.
+FLOW = tuple(
+    f"{figure}_{axis}"
+    for figure in ("permeability", "formation_factor", "breakthrough_diameter")
+    for axis in "zyx"
+)
 
 #: All totals, in the order in which they are shown.
 TOTALS: list[Total] = [
@@ -152,6 +160,25 @@ TOTALS: list[Total] = [
         )
         for end, word in (("low", "from"), ("high", "to"))
     ),
+    *(
+        Total(
+            f"{name}_{axis}{end}",
+            f"{title} along {axis}{words}",
+            power,
+            is_compared=not end,
+        )
+        for name, title, power in (
+            ("permeability", "Permeability", 2),
+            ("formation_factor", "Formation factor", 0),
+            ("breakthrough_diameter", "Breakthrough diameter", 1),
+        )
+        for axis in "zyx"
+        for end, words in (
+            ("", ""),
+            ("_low", ", 90 % interval of segmentation from"),
+            ("_high", ", 90 % interval of segmentation to"),
+        )
+    ),
     Total("threshold_low", "Plausible thresholds, from", is_compared=False),
     Total("threshold_high", "Plausible thresholds, to", is_compared=False),
     Total("rev_edge_length", "REV edge length", 1, is_compared=False),
@@ -183,7 +210,7 @@ def totals_columns(result: Mapping[str, Any]) -> dict[str, list[Any]]:
     ['', 'um^-1']
     """
     unit = str(result.get("unit", "pixel"))
-    units = {0: "", 1: unit, -1: f"{unit}^-1", -3: f"{unit}^-3"}
+    units = {0: "", 1: unit, 2: f"{unit}^2", -1: f"{unit}^-1", -3: f"{unit}^-3"}
     held = [total for total in TOTALS if result.get(total.name) is not None]
     return {
         "name": [total.name for total in held],
@@ -194,9 +221,9 @@ def totals_columns(result: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def is_of_interval(name: str) -> bool:
-    """Return whether an entry of a record belongs to an uncertainty interval."""
-    ends = {f"{figure}_{end}" for figure in INTERVALS for end in ("low", "high")}
-    return name in ends or name == "interval_parts"
+    """Return whether an entry of a record belongs to an uncertainty interval, as all of flow do."""
+    ends = {f"{figure}_{end}" for figure in (*INTERVALS, *FLOW) for end in ("low", "high")}
+    return name in ends or name in FLOW or name == "interval_parts"
 
 
 def intervals_in_words(result: Mapping[str, Any]) -> str:

@@ -7,7 +7,11 @@ the root of the sum of their squares, on each side of the figure by itself:
   for as many parts;
 - *threshold*: the segmentation is made again at both ends of the thresholds that the scan cannot
   tell apart; they are as likely as each other, of which 90 % are nine tenths of the way;
-- *merge height*: likewise, from two thirds to one and a half of the height.
+- *merge height*: likewise, from two thirds to one and a half of the height;
+- *voxel size*, of flow alone: with widths of pores and throats a voxel larger and smaller.
+
+Flow through a part of the scan from face to face differs from flow through the whole, so its
+intervals have no part of sampling.
 
 References
 ----------
@@ -24,9 +28,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.events import Progress, mapped
+from hushpore.pores.flow.network import (
+    Network,
+    NotSolvedError,
+    formation_factor,
+    permeability,
+)
+from hushpore.pores.forms.registry import FORMS
 from hushpore.pores.numbering import (
     number_basins,
 )
+from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
 from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
@@ -36,7 +48,7 @@ from hushpore.pores.watershed.merging import height_of
 from hushpore.pores.work import beyond_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -120,15 +132,23 @@ class Merged(NamedTuple):
             return np.asarray(2 * np.sqrt(size / np.pi))
         return np.asarray(np.cbrt(6 * size / np.pi))
 
+    def network(self, volume: Volume, settings: PoreSettings) -> Network:
+        """Return the network that flow is computed on."""
+        least = settings.minimum_shape_voxels
+        throats = throat_columns(self.graph, self.numbering, volume)
+        pores = pore_columns(self.graph, self.numbering, volume, throats, least)
+        return Network.of(pores, throats, volume)
+
 
 class Certainty(NamedTuple):
     """How sure the figures of a segmentation are."""
 
-    intervals: dict[str, Interval]  # by the names of `hushpore.pores.tables.totals.INTERVALS`
+    intervals: dict[str, Interval]  # by `INTERVALS` and `FLOW` of `hushpore.pores.tables.totals`
     band: Band | None  # thresholds that cannot be told apart; None where there is no one threshold
     curve: dict[str, npt.NDArray[np.float64]]  # see `hushpore.pores.uncertainty.subvolumes.curve`
     settled: float | None  # edge from which on a part is representative; None where it never is
     parts: int  # of the scan, that were drawn
+    flow: dict[str, float]  # figures of flow, by the names of their intervals
     is_cut_off: bool = False  # whether grey values are, so that the band is too narrow
 
     @property
@@ -137,6 +157,7 @@ class Certainty(NamedTuple):
         totals: dict[str, Any] = {
             "rev_edge_length": self.settled,
             "bootstrap_parts": self.parts,
+            **self.flow,
         }
         for name, each in self.intervals.items():
             totals |= {f"{name}_low": each.low, f"{name}_high": each.high}
@@ -187,15 +208,14 @@ def find_certainty(
     porosity = float(np.count_nonzero(void)) / sampled
     figures = porosity, diameter.size, float(np.median(diameter))
     others: list[dict[str, list[float]]] = [{}, {}, {}]
-    if settings.merging == "height" and not settings.markers:
-        h = height_of(graph, settings.merge_height, volume.n_spatial).merge_height
-        for factor in HEIGHTS:
-            other = number_basins(
-                graph, dataclasses.replace(settings, merge_height=factor * h), volume
-            )
-            sizes = Merged(graph, other, merged.sample).diameters(volume)
-            others[1].setdefault("merge height", []).append(sizes.size)
-            others[2].setdefault("merge height", []).append(float(np.median(sizes)))
+    networks: dict[str, list[Network]] = {}
+    has_flow = _has_flow(settings, volume) and bool(inside.all())
+    for other in _of_other_heights(merged, settings, volume):
+        sizes = other.diameters(volume)
+        others[1].setdefault("merge height", []).append(sizes.size)
+        others[2].setdefault("merge height", []).append(float(np.median(sizes)))
+        if has_flow:
+            networks.setdefault("merge height", []).append(other.network(volume, settings))
     band, cut_off = None, False
     if threshold is not None:
         looked_at = _middle_slices(work, inside)
@@ -211,12 +231,82 @@ def find_certainty(
             for values, figure in zip(others, found_there.figures(volume), strict=True):
                 if figure is not None:
                     values.setdefault("threshold", []).append(figure)
+            if has_flow:
+                networks.setdefault("threshold", []).append(found_there.network(volume, settings))
     # there is no more void than sample
     each = zip(INTERVALS, figures, errors, others, (1.0, math.inf, math.inf), strict=True)
     intervals = {
         name: combined(figure, error, parts, rest, most) for name, figure, error, rest, most in each
     }
-    return Certainty(intervals, band, found, settled, parts, cut_off)
+    flow: dict[str, float] = {}
+    if has_flow:
+        flow, of_flow = flow_intervals(merged.network(volume, settings), networks, volume)
+        intervals |= of_flow
+    return Certainty(intervals, band, found, settled, parts, flow, cut_off)
+
+
+def _of_other_heights(merged: Merged, settings: PoreSettings, volume: Volume) -> Iterator[Merged]:
+    """Yield the pores by lower and higher merge heights; none if there is no merge height."""
+    if settings.merging != "height" or settings.markers:
+        return
+    h = height_of(merged.graph, settings.merge_height, volume.n_spatial).merge_height
+    for factor in HEIGHTS:
+        how = dataclasses.replace(settings, merge_height=factor * h)
+        yield merged._replace(numbering=number_basins(merged.graph, how, volume))
+
+
+def flow_intervals(
+    network: Network, others: Mapping[str, Sequence[Network]], volume: Volume
+) -> tuple[dict[str, float], dict[str, Interval]]:
+    """Return the figures of flow of a network, and their intervals from the segmentation.
+
+    Parameters
+    ----------
+    network : Network
+        Of a 3D volume that is all sample.
+    others : mapping of str to sequence of Network
+        By what they stem from, the networks of other segmentations of the same volume.
+    volume : Volume
+        For its voxel size: the inscribed ball of a pore or throat is measured within half a voxel
+        of its radius.
+
+    Returns
+    -------
+    figures : dict of str to float
+        By names of `hushpore.pores.tables.totals.FLOW`, along axes where something flows.
+    intervals : dict of str to Interval
+        By the same names; without formation factors that are infinite in another segmentation.
+    """
+    voxel = volume.voxel_size ** (1 / 3)
+    by_part = {**others, "voxel size": (network.widened(-voxel), network.widened(voxel))}
+    try:
+        figures = _flow(network)
+        of_others = {name: [_flow(each) for each in part] for name, part in by_part.items()}
+    except NotSolvedError:
+        return {}, {}
+    figures = {name: figure for name, figure in figures.items() if 0 < figure < math.inf}
+    intervals = {}
+    for name, figure in figures.items():
+        values = {part: [each[name] for each in found] for part, found in of_others.items()}
+        if all(math.isfinite(value) for part in values.values() for value in part):
+            intervals[name] = combined(figure, math.nan, 0, values)
+    return figures, intervals
+
+
+def _flow(network: Network) -> dict[str, float]:
+    """Return the figures of flow through a network, as `hushpore.pores.tables.totals.FLOW`."""
+    found = {}
+    for place, axis in enumerate("zyx"):
+        found[f"permeability_{axis}"] = permeability(network, place)
+        found[f"formation_factor_{axis}"] = formation_factor(network, place)
+        found[f"breakthrough_diameter_{axis}"] = network.breakthrough(place).diameter
+    return found
+
+
+def _has_flow(settings: PoreSettings, volume: Volume) -> bool:
+    """Whether a form of flow was chosen for a volume."""
+    form = FORMS.get(settings.report_form)
+    return volume.n_spatial == 3 and form is not None and form.has_drainage
 
 
 def _middle_slices(
