@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from typing import Any
+import sys
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.encaps import encapsulate
-from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, RLELossless, generate_uid
 
-from hushpore.base.errors import InputError
 from hushpore.io import read, read_all
 
-SCAN = np.arange(24 * 6 * 7, dtype=np.uint16).reshape(24, 6, 7)
-AXIAL = [1, 0, 0, 0, 1, 0]
-
-
-def dataset(pixels, number, syntax=ExplicitVRLittleEndian, **tags):
-    meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = CTImageStorage, generate_uid()
-    meta.TransferSyntaxUID = syntax
-    made = FileDataset(None, {}, file_meta=meta, preamble=b"\0" * 128)
-    known: dict[str, Any] = {
-        "SOPClassUID": CTImageStorage, "SOPInstanceUID": meta.MediaStorageSOPInstanceUID,
-        "Modality": "CT", "StudyInstanceUID": "1.2.3", "SeriesInstanceUID": "1.2.3.4",
-        "InstanceNumber": number + 1, "SamplesPerPixel": 1,
-        "PhotometricInterpretation": "MONOCHROME2", "PixelRepresentation": 0, "BitsAllocated": 16,
-        "BitsStored": 16, "HighBit": 15, "Rows": pixels.shape[-2], "Columns": pixels.shape[-1],
-        "PixelSpacing": [0.3, 0.3], "SliceThickness": 0.4,
-        "PixelData": pixels.astype("<u2").tobytes(),
-    }  # fmt: skip
-    for tag, value in (known | tags).items():
-        if value is not None:
-            setattr(made, tag, value)
-    return made
-
-
-def series(folder, tags, scan=SCAN):
-    """Write a slice a file; `tags` gives the elements of each by its number."""
-    folder.mkdir(exist_ok=True)
-    for i, plane in enumerate(scan):
-        made = dataset(plane, i, **tags(i))
-        made.save_as(folder / f"s{i:03d}.dcm", enforce_file_format=True)
-    return folder
-
-
-def at(place, **tags):
-    return {"ImagePositionPatient": [0, 0, place], "ImageOrientationPatient": AXIAL, **tags}
+sys.path.insert(0, str(Path(__file__).parent))
+written_series = import_module("written_series")
+AXIAL, SCAN = written_series.AXIAL, written_series.SCAN
+at, dataset, series = written_series.at, written_series.dataset, written_series.series
+order_of = written_series.order_of
 
 
 @pytest.mark.parametrize(
@@ -103,14 +72,6 @@ def test_without_positions_the_distance_says_where_it_is_from(tmp_path, tags, st
     np.testing.assert_array_equal(volume.data, SCAN)
     assert volume.spacing[0] == pytest.approx(step)
     assert words in volume.notes[0]
-
-
-def test_frames_without_a_thickness_have_the_size_of_their_pixels(tmp_path):
-    made = dataset(SCAN, 0, NumberOfFrames=24, SliceThickness=None)
-    made.save_as(tmp_path / "one.dcm", enforce_file_format=True)
-    volume = read(tmp_path / "one.dcm")
-    assert volume.spacing == (0.3, 0.3, 0.3)
-    assert "was set to the pixel size, 0.3 mm" in volume.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -175,29 +136,193 @@ def test_slices_of_other_series_that_lie_anyhow_are_not_joined(tmp_path):
     assert len(read_all(series(tmp_path / "a", tags.__getitem__, SCAN[:8]))) == 8
 
 
-@pytest.mark.parametrize("fill", [b"\0", b"\x80", b"\x20", b"\xff", b"\0\0\0"])
-def test_fill_bytes_after_the_last_run_are_no_pixels(tmp_path, fill):
-    pixels = np.arange(56, dtype=np.uint8).reshape(7, 8)
-    runs = b"".join(bytes([7]) + row.tobytes() for row in pixels)
-    frame = struct.pack("<16L", 1, 64, *[0] * 14) + runs + fill
-    made = dataset(
-        pixels, 0, RLELossless, BitsAllocated=8, BitsStored=8, HighBit=7,
-        PixelData=encapsulate([frame]),
-    )  # fmt: skip
-    made["PixelData"].is_undefined_length = True
-    made.save_as(tmp_path / "rle.dcm", enforce_file_format=True)
-    np.testing.assert_array_equal(read(tmp_path / "rle.dcm").data, pixels)
+def tilted(place, angle, decimals):
+    """Return tags of a slice at a distance along an oblique normal, or of a tilted gantry."""
+    c, s = math.cos(angle), math.sin(angle)
+    texts = [f"{each:.{decimals}f}" for each in (-5, 3 - place * s, 1 + place * c)]
+    return {
+        "ImagePositionPatient": texts,
+        "ImageOrientationPatient": [1, 0, 0, 0, round(c, 6), round(s, 6)],
+    }
 
 
-def test_runs_that_end_too_early_are_told(tmp_path):
-    pixels = np.arange(56, dtype=np.uint8).reshape(7, 8)
-    runs = b"".join(bytes([7]) + row.tobytes() for row in pixels[:-1])
-    frame = struct.pack("<16L", 1, 64, *[0] * 14) + runs + b"\xff"
-    made = dataset(
-        pixels, 0, RLELossless, BitsAllocated=8, BitsStored=8, HighBit=7,
-        PixelData=encapsulate([frame]),
-    )  # fmt: skip
-    made["PixelData"].is_undefined_length = True
-    made.save_as(tmp_path / "rle.dcm", enforce_file_format=True)
-    with pytest.raises(InputError, match="damaged or incomplete"):
-        read(tmp_path / "rle.dcm")
+@pytest.mark.parametrize("decimals", [1, 2, 3])
+@pytest.mark.parametrize("angle", [0.4, -1.1])
+def test_rounded_positions_of_oblique_slices(tmp_path, decimals, angle):
+    volume = read(series(tmp_path / "a", lambda i: tilted(0.375 * i, angle, decimals)))
+    assert volume.spacing[0] == pytest.approx(0.375, rel=0.01)
+    np.testing.assert_array_equal(volume.data, SCAN)
+    assert not any("uneven" in note or "missing" in note for note in volume.notes)
+
+
+def test_rounded_positions_of_a_tilted_gantry(tmp_path):
+    shift = math.tan(math.radians(15))
+
+    def tags(i):
+        places = ["0", f"{-7 - 0.625 * i * shift:.1f}", f"{3 + 0.625 * i:.1f}"]
+        return {"ImagePositionPatient": places, "ImageOrientationPatient": AXIAL}
+
+    volume = read(series(tmp_path / "a", tags))
+    assert volume.spacing[0] == pytest.approx(0.625, rel=0.01)
+    assert ["rounded to 0.1 mm" in volume.notes[0], "Gantry tilt 15" in volume.notes[1]] == [1, 1]
+
+
+@pytest.mark.parametrize(("step", "decimals"), [(0.0154, 2), (1.5, 0), (0.625, 1), (0.03, 1)])
+def test_a_slice_is_missing_among_rounded_positions(tmp_path, step, decimals):
+    kept = [*range(11), *range(12, 25)]
+
+    def tags(i):
+        return at(f"{7 + kept[i] * step:.{decimals}f}", InstanceNumber=kept[i] + 1)
+
+    volume = read(series(tmp_path / "a", tags))
+    assert volume.spacing[0] == pytest.approx(step, rel=0.02)
+    assert order_of(volume) == list(range(24))
+    assert volume.notes[1].startswith("Slice 12 is missing")
+    np.testing.assert_allclose(np.diff(volume.metadata["slice_positions"])[[0, 10, 11]] / step,
+                               [1, 2, 1], rtol=0.02)  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "decimals"), [(0.004, 2), (-0.7, 0), (0.05, 1)])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_slices_that_rounding_moved_to_one_position_are_kept(tmp_path, step, decimals, backwards):
+    def tags(i):
+        return at(f"{7 + i * step:.{decimals}f}", InstanceNumber=24 - i if backwards else i + 1)
+
+    volume = read(series(tmp_path / "a", tags))
+    assert order_of(volume) == list(range(24))[:: 1 if step > 0 else -1]
+    assert volume.spacing[0] == pytest.approx(abs(step), rel=0.05)
+
+
+def test_rounded_positions_without_numbers(tmp_path):
+    volume = read(series(tmp_path / "a", lambda i: at(round(1.5 * i), InstanceNumber=None)))
+    assert volume.spacing[0] == pytest.approx(1.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "how"),
+    [(lambda i: None, "file name"), (lambda i: 1, "file name"), (lambda i: 10 * i, "Instance"),
+     (lambda i: 30 - i, "Instance")],
+)  # fmt: skip
+def test_a_shared_position_is_none_whatever_the_numbers_are(tmp_path, numbers, how):
+    volume = read(series(tmp_path / "a", lambda i: at(0, InstanceNumber=numbers(i))))
+    assert order_of(volume) == list(range(24))[:: -1 if numbers(0) == 30 else 1]
+    assert f"ordered by {how}" in volume.notes[1]
+
+
+@pytest.mark.parametrize("located", [True, False])
+def test_two_acquisitions_without_positions_are_two_volumes(tmp_path, located):
+    def tags(i):
+        own = {"SliceLocation": 0.4 * (i % 12)} if located else {"InstanceNumber": i % 12 + 1}
+        return at(0, **own)
+
+    first, second = read_all(series(tmp_path / "a", tags))
+    assert (order_of(first), order_of(second)) == ([*range(12)], [*range(12, 24)])
+    assert "occurs 2 times; the series was read as 2 volumes" in first.notes[1]
+
+
+def test_two_echoes_at_each_position_are_two_volumes(tmp_path):
+    first, second = read_all(series(tmp_path / "a", lambda i: at(0.4 * (i // 2))))
+    assert (order_of(first), order_of(second)) == ([*range(0, 24, 2)], [*range(1, 24, 2)])
+
+
+def test_an_image_of_another_size_at_the_shared_position_is_alone(tmp_path):
+    folder = series(tmp_path / "a", lambda i: at(0))
+    preview = dataset(np.zeros((9, 9), np.uint16), 24, **at(0))
+    preview.save_as(folder / "z.dcm", enforce_file_format=True)
+    assert [volume.shape for volume in read_all(folder)] == [(24, 6, 7), (9, 9)]
+
+
+@pytest.mark.parametrize(
+    ("place", "step", "words"),
+    [
+        (lambda i: f"{1.5 * i:.0f}", 1.5, "fitted because it is coarsely rounded"),
+        (lambda i: f"{0.0154 * i:.2f}", 0.0154, "fitted because it is coarsely rounded"),
+        (lambda i: 5 - 0.25 * (i + (i > 10)), 0.25, "Slice 12 is missing"),
+        (lambda i: 0.25 * i + 2 * (i > 10), 0.25, "Slices 12, 13, 14"),
+    ],
+)
+def test_slice_locations_that_are_rounded_or_have_a_gap(tmp_path, place, step, words):
+    volume = read(series(tmp_path / "a", lambda i: {"SliceLocation": place(i)}))
+    assert order_of(volume) == list(range(24))
+    assert volume.spacing[0] == pytest.approx(step, rel=0.01)
+    assert words in " ".join(volume.notes)
+
+
+def test_numbers_that_do_not_follow_the_slice_locations_are_not_used(tmp_path):
+    def tags(i):
+        return {"SliceLocation": 0.25 * i, "InstanceNumber": 5 * i % 24 + 1}
+
+    volume = read(series(tmp_path / "a", tags))
+    assert order_of(volume) == list(range(24))
+    assert "ordered by SliceLocation" in volume.notes[0]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        lambda i: at(f"{1.5 * i:.0f}"),
+        lambda i: at(0),
+        lambda i: at(0.4 * i, InstanceNumber=1),
+        lambda i: {"InstanceNumber": 1, "SeriesNumber": i + 1},
+        lambda i: at(0.4 * i, SeriesDescription=f"slice {i}"),
+    ],
+)
+def test_slices_with_a_series_each_are_joined_by_whatever_numbers_them(tmp_path, own):
+    (volume,) = read_all(
+        series(tmp_path / "a", lambda i: own(i) | {"SeriesInstanceUID": f"1.2.{i}"})
+    )
+    assert order_of(volume) == list(range(24))
+    assert "24 equal and evenly spaced series of one slice each" in volume.notes[0]
+
+
+def test_two_stacks_with_a_series_for_each_slice_are_two_stacks(tmp_path):
+    def tags(i):
+        own = {"SeriesInstanceUID": f"1.2.{i}", "SeriesDescription": "ab"[i // 12]}
+        return at(0.4 * (i % 12), InstanceNumber=i % 12 + 1, **own)
+
+    first, second = read_all(series(tmp_path / "a", tags))
+    assert (order_of(first), order_of(second)) == ([*range(12)], [*range(12, 24)])
+
+
+def with_spacing(folder, written, kind=b"DS"):
+    """Write four slices with the bytes of their PixelSpacing replaced."""
+    series(folder, lambda i: at(0.4 * i, PixelSpacing=["0.143", "0.143"]), SCAN[:4])
+    written += b" " * (len(written) % 2)
+    size = struct.pack("<L" if kind == b"UT" else "<H", len(written))
+    for path in folder.iterdir():
+        head, tail = path.read_bytes().split(b"DS\x0c\x000.143\\0.143 ")
+        path.write_bytes(head + kind + b"\0\0" * (kind == b"UT") + size + written + tail)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "size"),
+    [
+        (b"0.143\\0.2", b"UT", (0.143, 0.2)),
+        (b"0.143\\0.143", b"LT", (0.143, 0.143)),
+        (b"1.43E-1\\.2", b"DS", (0.143, 0.2)),
+        (b"0.143, 0.2", b"DS", (0.143, 0.2)),
+        (b"[0,143; 0,2]", b"DS", (0.143, 0.2)),
+        (b"0.143\\", b"DS", (0.143, 0.143)),
+        (b"0,143,0,2", b"DS", None),
+        (b"143um\\143um", b"DS", None),
+        (b"0.1\\0.2\\0.3", b"DS", None),
+        (b"1e400\\1", b"DS", None),
+    ],
+)
+def test_a_pixel_spacing_is_two_numbers_however_they_are_joined(tmp_path, written, kind, size):
+    volume = read(with_spacing(tmp_path / "a", written, kind))
+    if size is None:
+        assert volume.unit == "pixel"
+        assert "because the header gives a pixel spacing that is not" in volume.notes[0]
+    else:
+        assert (volume.spacing, volume.notes) == ((0.4, *size), [])
+
+
+def test_a_slice_without_a_pixel_spacing_stays_in_its_stack(tmp_path):
+    volume = read(
+        series(tmp_path / "a", lambda i: at(0.4 * i, PixelSpacing=None if i == 0 else [0.3, 0.3]))
+    )
+    assert order_of(volume) == list(range(24))
+    assert volume.spacing == (0.4, 0.3, 0.3)
+    assert volume.notes[0].startswith("1 slice without a readable pixel spacing (s000.dcm)")

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.formatting import readable_count
+from hushpore.io.dicom.slice_grid import (
+    SAME_PLACE,
+    SliceGrid,
+    gap_notes,
+    grid_of,
+    rounding_of,
+)
 from hushpore.io.folders import natural_key, shortened
 
 if TYPE_CHECKING:
@@ -19,13 +26,8 @@ if TYPE_CHECKING:
 
 AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
-_SAME_PLACE = 1e-3  # mm; DICOM stores positions as decimal text
-_UNEVEN = 0.01  # tolerance for evenly spaced slices, as a fraction of the spacing
-_MOST_MISSING = 10  # largest plausible ratio of grid positions to slices
 _LEAST = 3  # smallest stack whose distances are examined
-_ROUNDED = 1.25  # tolerance for rounded positions on an even grid, in units of the rounding
 _LEAST_JOINED = 5  # smallest number of one-slice series that are joined to a stack
-_LOCATION_ROUNDING = 0.1  # tolerance for SliceLocation, as a fraction of the distance
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ class Arrangement:
 def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
     """Group slices by series, orientation, shape and pixel spacing.
 
-    A multi-frame file without positions forms its own group.
+    Slices without a pixel spacing join those of their series that have one. A
+    multi-frame file without positions forms its own group.
     """
     groups: dict[tuple[Any, ...], list[Slice]] = {}
     for item in slices:
@@ -89,6 +92,13 @@ def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
             alone,
         )
         groups.setdefault(key, []).append(item)
+    for key in [key for key in groups if key[3] is None]:
+        others = [each for each in groups if each[3] and (*each[:3], None, each[4]) == key]
+        if len(others) == 1:
+            # the header of a slice may be damaged; `_finish` says so
+            spacing = groups[others[0]][0].pixel_spacing
+            items = groups.pop(key)
+            groups[others[0]] += [replace(item, pixel_spacing=spacing) for item in items]
     return list(groups.values())
 
 
@@ -105,34 +115,63 @@ def join_alike(groups: Sequence[list[Slice]]) -> tuple[list[list[Slice]], list[s
     Returns
     -------
     groups : list of lists of Slice
-        With one group for what was joined.
+        With one group for each joined stack.
     notes : list of str
         Says so.
     """
-    alike: dict[tuple[Any, ...], list[Slice]] = {}
-    for group in groups:
-        if len(group) == 1:
-            item = group[0]
-            turned, spacing = _rounded(item.orientation, 3), _rounded(item.pixel_spacing, 5)
-            kind = item.facts.get("modality"), item.facts.get("localiser")
-            alike.setdefault((item.shape, turned, spacing, kind), []).append(item)
-    joined = [items for items in alike.values() if len(items) >= _LEAST_JOINED and _is_even(items)]
-    taken = {id(item) for items in joined for item in items}
+    singles = [group[0] for group in groups if len(group) == 1]
+    joined: list[list[Slice]] = []
+    # stacks with descriptions of their own are separate; a scanner may describe each slice, too
+    for described in (True, False):
+        taken = {(item.path, item.frame) for items in joined for item in items}
+        alike: dict[tuple[Any, ...], list[Slice]] = {}
+        for item in singles:
+            if (item.path, item.frame) not in taken:
+                alike.setdefault(_kind(item, described), []).append(item)
+        joined += [
+            even
+            for items in alike.values()
+            if len(items) >= _LEAST_JOINED and (even := _evenly_spaced(items))
+        ]
+    taken = {(item.path, item.frame) for items in joined for item in items}
     notes = [
         f"{len(items)} equal and evenly spaced series of one slice each were joined to one stack."
         for items in joined
     ]
-    return [*joined, *(group for group in groups if id(group[0]) not in taken)], notes
+    others = [group for group in groups if (group[0].path, group[0].frame) not in taken]
+    return [*joined, *others], notes
 
 
-def _is_even(slices: Sequence[Slice]) -> bool:
-    """Whether slices have different positions on an even grid, or else consecutive numbers."""
-    if any(item.position is None for item in slices):
-        return _count_on(slices)
-    positions = np.sort(_positions_along(slices))
-    if np.diff(positions).min() < _SAME_PLACE:
-        return False
-    return _even_steps(positions)[1] is not None or _count_on(slices)
+def _kind(item: Slice, described: bool) -> tuple[Any, ...]:
+    """Return what slices of one stack share; `described`: including their description."""
+    facts = item.facts
+    description = facts.get("description") if described else None
+    return (
+        item.shape,
+        _rounded(item.orientation, 3),
+        _rounded(item.pixel_spacing, 5),
+        facts.get("modality"),
+        facts.get("localiser"),
+        description,
+    )
+
+
+def _evenly_spaced(slices: Sequence[Slice]) -> list[Slice]:
+    """Return slices if they are on an even grid or have consecutive numbers, else none.
+
+    Without usable positions and instance numbers, consecutive SeriesNumbers number the slices.
+    """
+    if all(item.position is not None for item in slices):
+        positions, order = _ordered(slices)
+        if np.ptp(positions) >= SAME_PLACE:
+            grid = _grid([slices[i] for i in order], positions[order])
+            are_apart = np.diff(positions[order]).min() >= SAME_PLACE
+            is_even = grid.indices is not None or (are_apart and _count_on(slices))
+            return list(slices) if is_even else []
+    if _count_on(slices):
+        return list(slices)
+    numbered = [replace(item, number=item.facts.get("series_number")) for item in slices]
+    return numbered if _count_on(numbered) else []
 
 
 def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
@@ -143,30 +182,35 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     """
     slices, notes = _without_copies(slices)
     if any(item.position is None for item in slices):
-        return [_by_number(slices, notes)]
-    positions = _positions_along(slices)
-    if np.ptp(positions) < _SAME_PLACE and _count_on(slices) and len(slices) >= _LEAST:
+        return _without_positions(slices, notes)
+    positions, order = _ordered(slices)
+    if np.ptp(positions) < SAME_PLACE and len(slices) >= _LEAST:
         notes.append(
             f"All {len(slices)} slices state the same position, {positions[0]:.4g} mm; it was not "
             "used."
         )
-        return [_by_number(slices, notes)]
-    order = sorted(range(len(slices)), key=lambda i: (positions[i], *_number_key(slices[i])))
+        return _without_positions(slices, notes)
     layers: list[list[int]] = []
     for i in order:
-        if layers and positions[i] - positions[layers[-1][0]] < _SAME_PLACE:
+        if layers and positions[i] - positions[layers[-1][0]] < SAME_PLACE:
             layers[-1].append(i)
         else:
             layers.append([i])
     repeats = {len(layer) for layer in layers}
     if len(layers) > 1 and len(repeats) == 1 and repeats != {1}:
         count = repeats.pop()
+        layers = [sorted(layer, key=lambda i: _number_key(slices[i])) for layer in layers]
         note = f"Every slice position occurs {count} times; the series was read as {count} volumes."
         return [
             _by_position([slices[layer[k]] for layer in layers], [*notes, note])
             for k in range(count)
         ]
+    in_order = [slices[i] for i in order]
+    # a few equal positions are copies; many that the numbers explain are rounded
+    if len(slices) - len(layers) >= _LEAST and _grid(in_order, positions[order]).is_fitted:
+        return [_by_position(in_order, notes)]
     for layer in layers:
+        layer.sort(key=lambda i: _number_key(slices[i]))
         if len(layer) > 1:
             names = shortened([_label(slices[i]) for i in layer])
             notes.append(
@@ -176,60 +220,158 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     return [_by_position([slices[layer[0]] for layer in layers], notes)]
 
 
+def _ordered(slices: Sequence[Slice]) -> tuple[npt.NDArray[Any], list[int]]:
+    """Return positions along the normal, and the order of the slices along it.
+
+    Slices at the same position are ordered by number, in the direction of all numbers.
+    """
+    positions = _positions_along(slices)
+    numbers = _numbers(slices)
+    apart = (numbers - numbers.mean()) @ (positions - positions.mean())
+    sign = -1.0 if apart < 0 else 1.0
+    # positions are equal if they differ by less than SAME_PLACE
+    steps = np.diff(np.sort(positions), prepend=positions.min()) >= SAME_PLACE
+    place = np.empty(len(slices))
+    place[np.argsort(positions, kind="stable")] = np.cumsum(steps)
+    rank = sign * np.nan_to_num(numbers)
+    return positions, sorted(
+        range(len(slices)), key=lambda i: (place[i], rank[i], *_name_key(slices[i]))
+    )
+
+
+def _numbers(slices: Sequence[Slice]) -> npt.NDArray[Any]:
+    """Return the number of each slice, of frames the frame number; NaN if there is none."""
+    if len({item.path for item in slices}) == 1:
+        return np.array([float(item.frame) for item in slices])
+    return np.array([math.nan if item.number is None else float(item.number) for item in slices])
+
+
+def _grid(slices: Sequence[Slice], positions: npt.NDArray[Any]) -> SliceGrid:
+    """Return the grid of slices in order, given their positions along the normal."""
+    return grid_of(positions, _numbers(slices), _rounding(slices)[0])
+
+
+def _rounding(slices: Sequence[Slice]) -> tuple[float, float]:
+    """Return the unit of rounding along the slice normal, and that of the coordinates, in mm.
+
+    In oblique stacks several coordinates add to the position along the normal.
+    """
+    normal = np.abs(_directions(slices[0])[2])
+    places = np.array([item.position for item in slices])
+    # a coordinate that stays the same moves no slice against another
+    units = [rounding_of(column) if np.ptp(column) > SAME_PLACE else 0.0 for column in places.T]
+    return float(normal @ units), max(
+        (unit for unit, part in zip(units, normal, strict=True) if part > SAME_PLACE), default=0.0
+    )
+
+
 def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     positions = _positions_along(slices)
-    gaps = np.diff(positions)
-    notes = list(notes)
-    rounded = _step_of_rounded(slices, positions)
-    if rounded is not None:
-        z, unit = rounded
-        gap_notes: list[str] = []
-        notes.append(
-            f"Positions are rounded to {unit:g} mm; the distance between slices, {z:.4g} mm, is "
-            "fitted to the whole stack."
-        )
-    elif len(gaps):
-        z, numbers = _even_steps(positions)
-        gap_notes = _gap_notes(positions, z, numbers)
-        notes += gap_notes
-    else:
-        z, gap_notes = slices[0].distance or 1.0, []
-    notes += _direction_notes(slices)
     metadata: dict[str, Any] = {"directions": _directions(slices[0]).round(6).tolist()}
-    if gap_notes:
+    if len(slices) == 1:
+        z = slices[0].distance or 1.0
+        return _finish(slices, z, [*notes, *_direction_notes(slices)], metadata)
+    grid = _grid(slices, positions)
+    notes = list(notes)
+    if grid.is_fitted and grid.indices is not None:
+        notes.append(
+            f"Positions are rounded to {_rounding(slices)[1]:g} mm; the distance between slices, "
+            f"{grid.step:.4g} mm, is fitted to the whole stack."
+        )
+        positions = positions[0] + grid.step * grid.indices
+    gaps = gap_notes(positions, grid)
+    notes += [*gaps, *_direction_notes(slices)]
+    if gaps:
         metadata["slice_positions"] = [round(float(place), 6) for place in positions]
-    return _finish(slices, z, notes, metadata)
+    return _finish(slices, grid.step, notes, metadata)
+
+
+def _without_positions(slices: Sequence[Slice], notes: list[str]) -> list[Arrangement]:
+    """Arrange slices by number, file name and SliceLocation.
+
+    Returns several volumes if all locations, or else all numbers, occur equally often.
+    """
+    locations: dict[Any, list[Slice]] = {}
+    numbers: dict[Any, list[Slice]] = {}
+    for item in sorted(slices, key=_number_key):
+        locations.setdefault(item.location, []).append(item)
+        numbers.setdefault((item.number, item.frame), []).append(item)
+    is_located = None not in locations and len(locations) > 1
+    repeated = locations if is_located else numbers
+    counts = {len(items) for items in repeated.values()}
+    if len(repeated) < _LEAST or len(counts) > 1 or counts == {1}:
+        return [_by_number(slices, notes)]
+    what, count = "SliceLocation" if is_located else "InstanceNumber", counts.pop()
+    note = f"Every {what} occurs {count} times; the series was read as {count} volumes."
+    volumes = zip(*repeated.values(), strict=True)
+    return [_by_number(volume, [*notes, note]) for volume in volumes]
 
 
 def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     frames = slices[0].n_frames > 1
-    numbered = frames or all(item.number is not None for item in slices)
+    found = {item.number for item in slices}
+    # a number that all slices share is none
+    numbered = frames or (None not in found and len(found) > 1)
     ordered = sorted(slices, key=_number_key if numbered else _name_key)
+    how = "frame number" if frames else "InstanceNumber" if numbered else "file name"
     notes = list(notes)
-    z, source = _distance_without_positions(ordered)
+    metadata: dict[str, Any] = {}
+    gaps: list[str] = []
+    located = _by_location(ordered)
+    if located is None:
+        z, source = _distance_in_header(ordered[0])
+    else:
+        in_order, places, grid = located
+        how = how if in_order == ordered else "SliceLocation"
+        ordered, z = in_order, grid.step
+        source = f"the distance between them ({z:.4g} mm) is from SliceLocation"
+        source += ", fitted because it is coarsely rounded" if grid.is_fitted else ""
+        gaps = gap_notes(places, grid)
+        if gaps:
+            metadata["slice_positions"] = [round(float(place), 6) for place in places]
     if len(ordered) > 1:
-        how = "frame number" if frames else "InstanceNumber" if numbered else "file name"
         notes.append(f"The slices have no positions. They were ordered by {how}; {source}.")
-    if numbered and not frames:
-        numbers = [item.number or 0 for item in ordered]
-        missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
-        if 0 < len(missing) <= len(numbers):
+    notes += gaps
+    if numbered and not frames and not gaps:
+        whole = sorted({item.number or 0 for item in ordered})
+        missing = sorted(set(range(whole[0], whole[-1])) - set(whole))
+        if 0 < len(missing) <= len(whole):
             shown = ", ".join(str(number) for number in missing[:5])
             count = readable_count(len(missing), "slice")
             notes.append(f"{count} missing by InstanceNumber: {shown}.")
-    return _finish(ordered, z, notes, {})
+    return _finish(ordered, z, notes, metadata)
 
 
-def _distance_without_positions(slices: Sequence[Slice]) -> tuple[float, str]:
-    """Return the distance between slices in order, and a clause that says what it is from."""
-    first = slices[0]
-    locations = [item.location for item in slices if item.location is not None]
-    if len(locations) == len(slices) > 1:
-        places = np.array(locations)
-        step = _shortest(abs(places[-1] - places[0]) / (len(places) - 1), places)
-        off = np.abs(np.abs(places - places[0]) - step * np.arange(len(places))).max()
-        if step > 0 and off <= _LOCATION_ROUNDING * step:
-            return step, f"the distance between them ({step:.4g} mm) is from SliceLocation"
+def _by_location(
+    ordered: list[Slice],
+) -> tuple[list[Slice], npt.NDArray[Any], SliceGrid] | None:
+    """Return slices along SliceLocation, their distances from the first one, and their grid.
+
+    `ordered`: by number or name; this order is kept if the locations follow it in either direction.
+    None if the locations cannot be used.
+    """
+    stated = [item.location for item in ordered]
+    if len(ordered) < 2 or None in stated:
+        return None
+    values = np.array(stated, float)
+    steps = np.diff(values)
+    is_in_order = bool((steps >= 0).all() or (steps <= 0).all())
+    if not is_in_order:
+        order = np.argsort(values, kind="stable")
+        ordered, values = [ordered[i] for i in order], values[order]
+    places = np.abs(values - values[0])
+    if places[-1] < SAME_PLACE:
+        return None
+    grid = grid_of(places, _numbers(ordered), rounding_of(values))
+    if grid.step == 0 or (grid.indices is None and not is_in_order):
+        return None
+    if grid.is_fitted and grid.indices is not None:
+        places = grid.step * grid.indices
+    return ordered, places, grid
+
+
+def _distance_in_header(first: Slice) -> tuple[float, str]:
+    """Return the distance between slices, and a clause that says what it is from."""
     stated = first.distance_name or "the header"
     if first.distance:
         doubt = ", which may differ from it" if stated == "SliceThickness" else ""
@@ -260,6 +402,12 @@ def _finish(
         spacing, unit, origin = (1.0, 1.0, 1.0), "pixel", (0.0, 0.0, 0.0)
     else:
         spacing, unit = (z, *first.pixel_spacing), "mm"
+        if without := [_label(item) for item in slices if item.facts.get("no_spacing")]:
+            count = readable_count(len(without), "slice")
+            notes.append(
+                f"{count} without a readable pixel spacing ({shortened(without)}); that of the "
+                "other slices was used."
+            )
     return Arrangement(tuple(slices), spacing, unit, origin, tuple(notes), metadata)
 
 
@@ -268,100 +416,6 @@ def _count_on(slices: Sequence[Slice]) -> bool:
     numbers = sorted(item.number for item in slices if item.number is not None)
     first = numbers[0] if numbers else 0
     return len(numbers) == len(slices) and numbers == list(range(first, first + len(numbers)))
-
-
-def _step_of_rounded(
-    slices: Sequence[Slice], positions: npt.NDArray[Any]
-) -> tuple[float, float] | None:
-    """Return the distance of slices whose positions are rounded coarsely, and to what unit.
-
-    Such positions look uneven, or as if slices were missing. That none is missing is told by
-    InstanceNumbers that go on along the stack. None where the positions are on no even grid.
-    """
-    count = len(positions)
-    numbers = np.array([math.nan if item.number is None else item.number for item in slices])
-    if count < _LEAST or not (np.abs(np.diff(numbers)) == 1).all() or np.ptp(numbers) != count - 1:
-        return None
-    # of the lines through all positions the best: rounding of the ends counts less than in a mean
-    step = float(np.polyfit(np.arange(count), positions, 1)[0])
-    for digits in range(7):
-        unit = 10.0**-digits
-        if np.allclose(positions, positions.round(digits), rtol=0, atol=1e-9):
-            break
-    else:
-        return None
-    rest = positions - step * np.arange(count)
-    # a finer unit evens out, and what is on a grid as it is needs no mean
-    if unit < step / 10 or np.ptp(rest) > _ROUNDED * unit or np.ptp(rest) < 1e-6:
-        return None
-    # no more digits than rounding leaves
-    return float(f"{step:.4g}"), unit
-
-
-def _even_steps(positions: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | None]:
-    """Return the slice spacing, and the index of each slice on an even grid, from 0.
-
-    The indices are None if the slices are unevenly spaced; the spacing is then the median distance.
-    Otherwise it is the mean distance, which averages out the rounding of the positions.
-    """
-    gaps = np.diff(positions)
-    median = float(np.median(gaps))
-    steps = np.rint(gaps / median)
-    numbers = np.concatenate([[0.0], np.cumsum(steps)])
-    # beyond this ratio a position is wrong, rather than slices missing
-    if (steps < 1).any() or numbers[-1] > _MOST_MISSING * len(positions):
-        return _shortest(median, positions), None
-    step = float((positions[-1] - positions[0]) / numbers[-1])
-    off = float(np.abs(positions - positions[0] - step * numbers).max())
-    if off > max(_UNEVEN * step, _rounding(positions, step)) + _SAME_PLACE:
-        return _shortest(median, positions), None
-    return _shortest(step, positions), numbers.astype(int)
-
-
-def _shortest(step: float, positions: npt.NDArray[Any]) -> float:
-    """Return the shortest decimal that equals the spacing within floating-point precision.
-
-    For example 0.05 for 0.05000000000004.
-    """
-    noise = 8 * np.finfo(float).eps * float(np.abs(positions).max())
-    for digits in range(1, 16):
-        short = float(f"{step:.{digits}g}")
-        if abs(short - step) <= noise:
-            return short
-    return step
-
-
-def _rounding(positions: npt.NDArray[Any], step: float) -> float:
-    """Return the rounding unit of the positions if it is small against the step, else 0."""
-    for digits in range(7):
-        unit = 10.0**-digits
-        if unit < step / 10 and np.allclose(positions, positions.round(digits), rtol=0, atol=1e-9):
-            return unit
-    return 0.0
-
-
-def _gap_notes(
-    positions: npt.NDArray[Any], z: float, numbers: npt.NDArray[Any] | None
-) -> list[str]:
-    gaps = np.diff(positions)
-    if numbers is None:
-        return [
-            f"The slices are unevenly spaced ({gaps.min():.4g} to {gaps.max():.4g} mm apart); the "
-            f"median distance, {z:.4g} mm, is used. Resample the stack to an even spacing."
-        ]
-    steps = np.diff(numbers)
-    if (steps == 1).all():
-        return []
-    # slice numbers of the complete stack, from 1
-    missing = sorted(set(range(1, int(numbers[-1]) + 2)) - {int(n) + 1 for n in numbers})
-    shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
-    what = f"Slice {shown} is" if len(missing) == 1 else f"Slices {shown} are"
-    first = int(np.argmax(steps > 1))
-    return [
-        f"{what} missing: no slices between {positions[first]:.4g} and "
-        f"{positions[first + 1]:.4g} mm (spacing {z:.4g} mm elsewhere). The gap was closed. "
-        "Resample the stack to interpolate it."
-    ]
 
 
 def _direction_notes(slices: Sequence[Slice]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +57,8 @@ _FLOATS = {0x0008: "f4", 0x0009: "f8"}
 _PIXELS = 0x7FE0
 _ITEM = b"\xfe\xff\x00\xe0"  # the tag of an item of a sequence, little endian
 _PIXEL_TAG = b"\xe0\x7f\x10\x00"  # the tag of the pixel data
+# numbers with decimal points, joined by commas
+_POINTS_APART = re.compile(r"[^,]*\.[^,]*(?:,[^,]*\.[^,]*)*,?")
 _MANY_ITEMS = 50_000
 _BATCH = 50  # headers per progress report
 _UNDEFINED = 0xFFFFFFFF
@@ -103,20 +106,32 @@ def first(dataset: Any, sequence: str) -> Any:
 
 
 def numbers(value: Any) -> list[float]:
-    """Return the numbers of an element with one or more values; empty if any is not finite.
+    r"""Return the numbers of an element with one or more values; empty if any is not finite.
 
     >>> numbers(["1.5", "2"]), numbers("0,3"), numbers(None), numbers("many")
     ([1.5, 2.0], [0.3], [], [])
+    >>> numbers("0.3\\0.4"), numbers("0.3, 0.4"), numbers("1,234.5")
+    ([0.3, 0.4], [0.3, 0.4], [])
     """
     if value is None or value == "":
         return []
     many = value if hasattr(value, "__iter__") and not isinstance(value, str) else [value]
     try:
-        # some programs write decimals as their country does
-        found = [float(each.replace(",", ".") if isinstance(each, str) else each) for each in many]
+        found = [number for each in many for number in _numbers_in(each)]
     except (TypeError, ValueError):
         return []
     return found if all(math.isfinite(number) for number in found) else []
+
+
+def _numbers_in(value: Any) -> list[float]:
+    """Return the numbers of one value; text may hold several, as some programs write it."""
+    if not isinstance(value, str):
+        return [float(value)]
+    texts = re.split(r"[\\;\s]+", value.strip(" \\;[]"))
+    if all(_POINTS_APART.fullmatch(text) for text in texts):
+        texts = [part for text in texts for part in text.split(",") if part]
+    # some programs write decimals as their country does
+    return [float(text.replace(",", ".")) for text in texts if text]
 
 
 def number(value: Any, default: Any) -> float:
