@@ -39,7 +39,9 @@ META_IMAGE = re.compile(rb"\s*(ObjectType\s*=\s*Image|NDims\s*=|Comment\s*=)")
 #: Extensions of raw files.
 RAW = (".raw", ".bin", ".vol", ".dat")
 #: Extensions of the header files that scanners write for raw files.
-HEADERS = (".vgi", ".xtekct", ".pcr", ".vol.info")
+HEADERS = (".vgi", ".xtekct", ".xtekvolume", ".pcr", ".vol.info", ".raw.info")
+# spellings of programs, for file systems that distinguish capitals
+_SPELLINGS = {".xtekct": ".xtekCT", ".xtekvolume": ".xtekVolume"}
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -169,9 +171,11 @@ def header_beside(path: Path) -> Path | None:
     if path.suffix.lower() not in RAW:
         return None
     for ending in HEADERS:
-        for each in (ending, ending.upper()):
+        for each in (ending, ending.upper(), _SPELLINGS.get(ending, ending)):
             header = path.with_name(path.stem + each)
-            if header.is_file():
+            # PyHST appends its ending to the whole name of the raw file
+            is_own = not ending.endswith(".info") or header.stem.lower() == path.name.lower()
+            if is_own and header.is_file():
                 return header
     return None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import unit_of
+from hushpore.base.formatting import readable_unit, unit_of
 from hushpore.base.safe_text import read_text
 from hushpore.base.volume import Volume
 from hushpore.io.folders import sidecar_of
@@ -106,7 +106,9 @@ def _open_by_name(path: Path) -> Volume:
     known: dict[str, Any] = {"notes": [note]}
     if named.spacing:
         known |= {"spacing": (named.spacing,) * 3, "unit": named.unit}
-        note += f" The voxel size ({named.spacing:g} {named.unit}) is also from the name."
+        unit, _ = unit_of(named.unit) or (named.unit, 1.0)
+        length = f"{named.spacing:g} {readable_unit(unit)}"
+        note += f" The voxel size ({length}) is also from the name."
         known["notes"] = [note]
     return volume_of_layout(Layout(path, 0, dtype, named.shape), path, **known)
 
@@ -168,7 +170,8 @@ def open_npy(path: Path) -> Volume:
     """Open a NumPy array file; as `open_raw`."""
     with explained_damage(
         lambda error: InputError(
-            f"{path.name} is not a complete NumPy file: {error}. Save it again."
+            f"{path.name} is not a complete NumPy file: its header is damaged, or values at its end "
+            "are missing. Copy or save it again."
         )
     ):
         # only for the header; no values are read from the mapping

@@ -217,9 +217,9 @@ _READERS: dict[str, Reader] = {
             and folders.header_beside(path) is not None
         ),
         read="hushpore.io.scanners.vendor_headers:open_with_header",
-        patterns=("*.vgi", "*.xtekct", "*.pcr", "*.vol.info"),
+        patterns=("*.vgi", "*.xtekct", "*.xtekvolume", "*.pcr", "*.vol.info", "*.raw.info"),
         understood="raw voxels beside a header of Volume Graphics (`.vgi`), Nikon X-Tek "
-        "(`.xtekct`), GE phoenix (`.pcr`) or PyHST (`.vol.info`)",
+        "(`.xtekct`, `.xtekVolume`), GE phoenix (`.pcr`) or PyHST (`.vol.info`, `.raw.info`)",
         voxel_size="the header",
     ),
     "raw": Reader(

@@ -109,6 +109,44 @@ def test_settings_of_the_scanner_are_metadata(tmp_path, values):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["Unknown", "Please define a filter.", ""])
+def test_a_filter_that_nobody_entered_is_left_out(tmp_path, values, text):
+    written(tmp_path, "bread.pcr", values)
+    (tmp_path / "bread.pca").write_text(f"[Xray]\nVoltage=100\nFilter={text}\n")
+    (volume,) = describe(tmp_path / "bread.pcr")
+    assert volume.metadata["scanner"] == {"voltage_kv": 100}
+
+
+@pytest.mark.parametrize("ending", ["xtekct", "xtekCT", "xtekVolume"])
+def test_of_two_reconstructions_of_a_scan_each_has_its_voxels(tmp_path, values, ending):
+    # Name is that of the projections, as CT Pro writes it
+    for number, header in (("", XTEK), ("_01", XTEK + "[XTekCT]\nOutputName=bread_01\n")):
+        (tmp_path / f"bread{number}.{ending}").write_text(header)
+        (tmp_path / f"bread{number}.vol").write_bytes((values + len(number)).astype("<f4").tobytes())
+    for name in (f"bread_01.{ending}", "bread_01.vol"):
+        np.testing.assert_array_equal(read(tmp_path / name).data, values + 3)
+    np.testing.assert_array_equal(read(tmp_path / "bread.vol").data, values)
+    # a header under a name of its own
+    (tmp_path / f"bread_01.{ending}").rename(tmp_path / f"settings.{ending}")
+    np.testing.assert_array_equal(read(tmp_path / f"settings.{ending}").data, values + 3)
+
+
+def test_a_phoenix_header_names_its_volume(tmp_path, values):
+    text = PCR + r"VOL_File=S:\scans 2026\bread.vol" + "\n"
+    (tmp_path / "settings.pcr").write_text(text)
+    (tmp_path / "bread.vol").write_bytes(values.astype("<u2").tobytes())
+    np.testing.assert_array_equal(read(tmp_path / "settings.pcr").data, values)
+
+
+def test_a_raw_file_of_nikon_may_have_16_bits(tmp_path, values):
+    (tmp_path / "bread.xtekVolume").write_text(XTEK)
+    (tmp_path / "bread.raw").write_bytes(values.astype("<u2").tobytes())
+    volume = read(tmp_path / "bread.raw")
+    np.testing.assert_array_equal(volume.data, values)
+    assert volume.notes[0].startswith("The data type uint16 was guessed from the size of bread.raw")
+    assert volume.spacing == pytest.approx((0.013, 0.012, 0.011))
+
+
 def test_two_volumes_of_a_vgi_are_two_series(tmp_path, values):
     second = VGI.replace("volume1", "volume2").replace("bread.vol", "solid.vol")
     second = second.replace("unsigned integer", "float").replace("= 16", "= 32")
@@ -169,6 +207,17 @@ def test_pyhst_may_state_the_data_type(tmp_path, values):
     (tmp_path / "bread.vol.info").write_text(PYHST + "DATA_TYPE = PACKED_BINARY\n")
     with pytest.raises(InputError, match=r"expected DATA_TYPE uint8, .*found 'packed_binary'"):
         read(tmp_path / "bread.vol.info")
+
+
+def test_the_header_of_pyhst_belongs_to_the_file_that_it_is_named_after(tmp_path, values):
+    for ending, shift in (("vol", 0), ("raw", 1)):
+        stored = (values + shift).astype("<i4")
+        (tmp_path / f"bread.{ending}").write_bytes(stored.tobytes())
+        (tmp_path / f"bread.{ending}.info").write_text(PYHST + "DATA_TYPE = int32\n")
+        for name in (f"bread.{ending}", f"bread.{ending}.info"):
+            volume = read(tmp_path / name)
+            np.testing.assert_array_equal(volume.data, stored.reshape(volume.shape))
+            assert (volume.name, volume.dtype) == ("bread", np.int32)
 
 
 def test_any_text_gives_an_image_or_a_clear_error(tmp_path, values, rng):

@@ -3,11 +3,11 @@ from types import SimpleNamespace
 import pytest
 from napari._qt.dialogs.qt_notification import NapariQtNotification
 from napari.utils.notifications import NotificationSeverity, notification_manager
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QWidget
 
 from hushpore import InputError
-from hushpore.viewer.running.problem import explain, offer_action
+from hushpore.viewer.running.problem import explain, notify_note, offer_action
 
 
 def raised(error):
@@ -54,7 +54,7 @@ def test_a_warning_with_a_button_is_shown_in_full_until_it_is_answered(qtbot):
     qtbot.addWidget(parent)
     # which napari makes where a window is open
     long = "It is damaged, or made to fill the memory. " * 9
-    texts = f"{long}\n\n", "Another"
+    texts = long, "Another"
     dialogs = [NapariQtNotification(text, "warning", parent=parent) for text in texts]
     viewer = SimpleNamespace(window=SimpleNamespace(_qt_window=parent))
     pressed = []
@@ -71,3 +71,23 @@ def test_a_warning_with_a_button_is_shown_in_full_until_it_is_answered(qtbot):
     ((text, act),) = note.actions
     act(1)
     assert (text, pressed) == ("Go on", [1])
+
+
+def test_a_note_is_shown_in_full_in_the_corner_for_as_long_as_it_takes_to_read(qtbot):
+    parent = QWidget()
+    parent.resize(800, 600)
+    qtbot.addWidget(parent)
+    parent.show()
+    long = "The voxel size, 19.8 µm, is taken from rock_rec.log. " * 4
+    dialog = NapariQtNotification(long, "info", parent=parent)
+    dialog.show()
+    viewer = SimpleNamespace(window=SimpleNamespace(_qt_window=parent))
+    notify_note(viewer, long)
+    # the sliders of a new layer make the canvas lower while the box grows
+    parent.resize(800, 560)
+    assert dialog.property("expanded")
+    assert dialog.timer.isActive()
+    assert 10_000 < dialog.timer.interval() < 20_000
+    qtbot.waitUntil(lambda: dialog.geometry().bottomRight() == QPoint(800 - 9, 560 - 9))
+    assert dialog.message.height() >= dialog.message.minimumHeight() > 60
+    assert notification_manager.records.pop().message == long

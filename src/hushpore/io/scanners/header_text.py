@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LONGEST_HEADER = 1 << 22
 #: Maximum length of a text setting in characters.
 _LONGEST_TEXT = 80
+#: Text of datos|x and other programs for a setting that nobody entered.
+_NOT_ENTERED = ("unknown", "please define", "not defined", "undefined", "n/a")
 _NUMBER = re.compile(r"[-+]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][-+]?\d+)?")
 #: Key in the metadata of a volume for the settings of the scanner.
 SCANNER = "scanner"
@@ -111,8 +113,8 @@ def settings_of(**values: Any) -> dict[str, Any]:
     ----------
     **values
         By name, for example ``voltage_kv``, ``current_ua``, ``exposure_ms``, ``filter``: text
-        from the header. Names that end in a unit are numbers. Empty text and text without the
-        number that is expected are left out.
+        from the header. Names that end in a unit are numbers. Empty text, placeholders such as
+        ``Unknown``, and text without the number that is expected are left out.
 
     Returns
     -------
@@ -124,7 +126,7 @@ def settings_of(**values: Any) -> dict[str, Any]:
         text = str(value or "").strip()
         number = number_of(text)
         if not name.endswith(("_kv", "_ua", "_ms", "_deg", "_mm")):
-            if text:
+            if text and not text.lower().startswith(_NOT_ENTERED):
                 said[name] = on_one_line(text, _LONGEST_TEXT)
         elif number is not None:
             said[name] = number

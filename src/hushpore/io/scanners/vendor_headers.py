@@ -35,7 +35,10 @@ _NO_SIZE = "{name} states no voxel size; the voxel size is not known."
 _VGI_KINDS = {"unsigned integer": "u", "integer": "i", "signed integer": "i", "float": "f"}
 _PCR_FORMATS = {1: "u1", 5: "u2", 10: "f4"}
 #: Values of DATA_TYPE in headers of PyHST, which most programs leave out.
-_PYHST_TYPES = {"uint8": "u1", "uint16": "u2", "int16": "i2", "float32": "f4", "float64": "f8"}
+_PYHST_TYPES = {
+    "uint8": "u1", "int8": "i1", "uint16": "u2", "int16": "i2", "uint32": "u4", "int32": "i4",
+    "float32": "f4", "float64": "f8",
+}  # fmt: skip
 #: Data type by bytes per voxel, for headers without a data type.
 _BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 
@@ -46,7 +49,8 @@ def open_with_header(path: Path) -> list[Volume]:
     Parameters
     ----------
     path : Path
-        The header (``.vgi``, ``.xtekct``, ``.pcr``, ``.vol.info``), or the raw file beside it.
+        The header (``.vgi``, ``.xtekct``, ``.xtekVolume``, ``.pcr``, ``.vol.info``,
+        ``.raw.info``), or the raw file beside it.
 
     Returns
     -------
@@ -67,7 +71,7 @@ def open_with_header(path: Path) -> list[Volume]:
         sections = read_sections(header)
         if name.endswith(".vgi"):
             return _open_vgi(header, sections)
-        if name.endswith(".xtekct"):
+        if name.endswith((".xtekct", ".xtekvolume")):
             return [_open_xtek(header, sections)]
         if name.endswith(".pcr"):
             return [_open_phoenix(header, sections)]
@@ -137,15 +141,19 @@ def _open_xtek(header: Path, sections: Sections) -> Volume:
     scan = sections.get("xtekct", {})
     shape = _shape(header, [scan.get(f"voxels{axis}", "") for axis in "xyz"], "VoxelsX, Y, Z")
     steps = sizes_of(scan.get(f"voxelsize{axis}", "") for axis in "zyx")
-    names = [scan.get("name", "") + ".vol", header.stem + ".vol"]
-    data = _first_beside(header, [name for name in names if name != ".vol"])
+    # Name is that of the projections: several reconstructions of a scan have it in common
+    stems = [header.stem, *filter(None, (scan.get("outputname"), scan.get("name")))]
+    data = _first_beside(header, [stem + ending for stem in stems for ending in (".vol", ".raw")])
     settings = settings_of(
         voltage_kv=first_value(sections, "xraykv"),
         current_ua=first_value(sections, "xrayua"),
         filter=_xtek_filter(sections),
     )
-    layout = Layout(data, 0, np.dtype("<f4"), shape)
-    return _volume(layout, header, settings, **({"spacing": steps, "unit": "mm"} if steps else {}))
+    known = {"spacing": steps, "unit": "mm"} if steps else {}
+    # half a copy of float32 would have the size of 16 bits
+    dtype = "f4" if data.suffix.lower() == ".vol" else _by_bytes(data, shape) or "f4"
+    volume = _volume(Layout(data, 0, np.dtype("<" + dtype), shape), header, settings, **known)
+    return _with_guessed_type(volume, data, "CT Pro")
 
 
 def _xtek_filter(sections: Sections) -> str:
@@ -157,7 +165,8 @@ def _xtek_filter(sections: Sections) -> str:
 def _open_phoenix(header: Path, sections: Sections) -> Volume:
     scan = sections.get("volumedata", {})
     shape = _shape(header, [scan.get(f"volume_size{axis}", "") for axis in "xyz"], "Volume_SizeX")
-    data = _first_beside(header, [header.stem + ".vol", header.stem + ".raw"])
+    stems = [header.stem, *filter(None, [PureWindowsPath(scan.get("vol_file", "")).stem])]
+    data = _first_beside(header, [stem + ending for stem in stems for ending in (".vol", ".raw")])
     stated = number_of(scan.get("format", ""))
     dtype = _PCR_FORMATS.get(int(stated or 0)) or _by_bytes(data, shape)
     if dtype is None:
@@ -192,10 +201,15 @@ def _open_pyhst(header: Path, sections: Sections) -> Volume:
     steps = sizes_of([scan.get("voxelsize", "")])
     known: dict[str, Any] = {"spacing": steps * 3, "unit": "um"} if steps else {}
     volume = _volume(Layout(data, 0, np.dtype(order + dtype), shape), header, **known)
-    if stated or dtype == "f4":
+    return volume if stated else _with_guessed_type(volume, data, "PyHST")
+
+
+def _with_guessed_type(volume: Volume, data: Path, program: str) -> Volume:
+    """Return a volume with a note if its data type is not the float32 that a program writes."""
+    if volume.dtype == np.float32:
         return volume
     note = (
-        f"The data type {volume.dtype} was guessed from the size of {data.name}; PyHST writes "
+        f"The data type {volume.dtype} was guessed from the size of {data.name}; {program} writes "
         "float32. If the image looks wrong, the file is incomplete: copy it again."
     )
     return dataclasses.replace(volume, notes=[note, *volume.notes])
@@ -205,7 +219,7 @@ def _volume(
     layout: Layout, header: Path, metadata: Mapping[str, Any] | None = None, **known: Any
 ) -> Volume:
     notes = [] if "spacing" in known else [_NO_SIZE.format(name=header.name)]
-    name = re.sub(r"\.vol$", "", header.stem, flags=re.IGNORECASE)
+    name = re.sub(r"\.(vol|raw)$", "", header.stem, flags=re.IGNORECASE)
     volume = volume_of_layout(layout, layout.path, notes, **known)
     return volume.replace(volume.data, name=name, metadata=dict(metadata or {}))
 

@@ -231,9 +231,9 @@ class RawImportWidget(QWidget):
         form.addRow("&Header size", self._offset)
         form.addRow("&Voxel size", self._size)
         form.addRow("Preview slice", self._at)
-        fill(QVBoxLayout(self), ScrolledColumn(
-            plain_label(PURPOSE), form, self._result, self._picture, self._fits, self._open,
-        ))  # fmt: skip
+        scrolled = ScrolledColumn(plain_label(PURPOSE), form, self._result, self._picture)
+        # below the scrolled part: on a screen of 768 pixels the button would be out of sight
+        fill(QVBoxLayout(self), scrolled, self._fits, self._open, wide=scrolled)
         self.setMinimumWidth(320)
 
 

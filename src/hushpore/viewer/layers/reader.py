@@ -19,7 +19,6 @@ from napari.layers import Image, Labels, Layer
 from napari.settings import get_settings
 from napari.utils.notifications import (
     NotificationSeverity,
-    show_info,
     show_warning,
 )
 
@@ -53,6 +52,7 @@ from hushpore.viewer.running.problem import (
     Problem,
     explain,
     notify_in_full,
+    notify_note,
     notify_problem,
     offer_action,
 )
@@ -356,12 +356,12 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
     uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
     pairs = zip(layers, own, strict=True)
     lines = [f"{name}: {' '.join(notes)}" for (name, _), notes in pairs if notes]
-    # shared notes last: they matter least, and napari cuts off long texts
+    # shared notes last: they matter least
     lines += [" ".join(shared)] if shared else []
     if lines and uneven and viewer is not None:
         offer_action(viewer, "\n".join(lines), "Resample", partial(_resample, viewer, uneven))
     elif lines:
-        show_info("\n".join(lines))
+        notify_note(viewer, "\n".join(lines))
 
 
 def _resample(viewer: Any, uneven: Sequence[dict[str, Any]], *_: Any) -> None:

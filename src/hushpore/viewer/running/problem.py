@@ -23,6 +23,9 @@ from hushpore.base.errors import HushporeError, NotTrustedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: Milliseconds for which a note is shown: at least, and for each character to be read.
+_SHORTEST, _PER_CHARACTER = 4000, 50
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -72,12 +75,17 @@ def offer_action(
     act: Callable[..., object],
     severity: NotificationSeverity = NotificationSeverity.INFO,
 ) -> None:
-    """Show a notification with a button for an action.
+    """Show a notification in full, with a button for an action.
 
-    `text`: text of the button. `severity`: a warning is shown in full until it is answered or
-    closed; other notifications are shown by napari in one line for four seconds.
+    `text`: text of the button. `severity`: a warning is shown until it is answered or closed, a
+    note as long as reading it takes.
     """
     _notify(viewer, message, severity, ((text, act),))
+
+
+def notify_note(viewer: Any, message: str) -> None:
+    """Show a note in full, as long as reading it takes; napari would show one line of it."""
+    _notify(viewer, message, NotificationSeverity.INFO)
 
 
 def _notify(
@@ -87,15 +95,20 @@ def _notify(
     actions: tuple[tuple[str, Callable[..., object]], ...] = (),
 ) -> None:
     stays = severity >= NotificationSeverity.WARNING
-    # the empty lines make up for margins that napari leaves out of the height of the message
-    shown = f"{message}\n\n" if stays else message
-    notification_manager.dispatch(_Offer(shown, severity, actions=actions))
-    for dialog in notices_of(viewer, shown) if stays else ():
-        dialog.DISMISS_AFTER = 0
+    notification_manager.dispatch(_Offer(message, severity, actions=actions))
+    for dialog in notices_of(viewer, message):
+        # the empty lines make up for margins that napari leaves out of the height of the message
+        dialog.message.setText(f"{message}\n\n")
+        dialog.DISMISS_AFTER = 0 if stays else _SHORTEST + _PER_CHARACTER * len(message)
         _show_all(dialog.message)
         # finish the animation before the dialog grows
         dialog.geom_anim.setCurrentTime(dialog.geom_anim.duration())
+        # napari's animation ends where the corner was before the sliders of a new layer appeared
+        dialog.geom_anim.finished.connect(dialog.move_to_bottom_right)
         dialog.toggle_expansion()
+        # expanding stops the timer
+        dialog.timer.setInterval(dialog.DISMISS_AFTER)
+        dialog.timer_start()
 
 
 def notices_of(viewer: Any, message: str) -> list[Any]:
