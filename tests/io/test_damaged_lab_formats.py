@@ -93,13 +93,8 @@ def test_a_part_of_a_copy_is_refused(tmp_path, name, share):
     path, voxels = written(tmp_path, name)
     content = voxels.read_bytes()
     voxels.write_bytes(content[: int(share * len(content))])
-    if name == "PyHST" and share == 0.5:
-        # half as many bytes are also a whole scan of 16 bits, whose type the header does not give
-        note = read(path).notes[0]
-        assert "uint16 was guessed from the size of scan.vol" in note
-        assert "the file is incomplete" in note
-    else:
-        assert voxels.name in sentence(path)
+    # of PyHST, half as many bytes are also the size of 16 bits, which the header does not rule out
+    assert voxels.name in sentence(path)
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if FORMATS[name].beside])

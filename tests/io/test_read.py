@@ -84,6 +84,12 @@ def test_a_dicom_file_whose_free_bytes_look_like_tiff_is_read_as_dicom(series):
         ("scan.raw", b"\1\2\3\4", "JSON file of the same name"),
         ("notes.txt", b"hello", f"Supported formats: {titles(READERS.values(), 'and')}"),
         ("pores.csv", b"label,volume\n1,2\n", "is a table, but an image is needed"),
+        (
+            "a.log",
+            b"[Acquisition]\nExposure (ms)=50\n",
+            "holds the settings of a scan, but no image",
+        ),
+        ("a.log", b"12:01 started\n", "Supported formats"),
         ("photo.gif", b"GIF89a", "greyscale TIFF"),
         ("photo.webp", b"RIFF", "is a picture format"),
         ("photo.png", b"\x89PNG\r\n\x1a\n", "damaged or incomplete"),
@@ -115,8 +121,13 @@ def test_a_path_through_a_file_is_refused(tmp_path):
 def test_an_empty_folder_and_one_without_images_are_told_apart(tmp_path):
     with pytest.raises(InputError, match="is empty"):
         read(tmp_path)
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(InputError, match=r"All files in .* are empty \(0 bytes\): a\.txt\. Copy"):
+        read(tmp_path)
     (tmp_path / "a.txt").write_text("hello")
-    with pytest.raises(InputError, match=r"No image stack was found.*only a\.txt"):
+    with pytest.raises(
+        InputError, match=r"No image stack was found.*only a\.txt\)\. Open the folder"
+    ):
         read(tmp_path)
 
 

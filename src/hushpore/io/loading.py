@@ -32,6 +32,7 @@ from hushpore.io.folders import (
 from hushpore.io.input_limits import free_memory, trusting
 from hushpore.io.lazy_arrays import LEFT_OUT, DiskArray
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
+from hushpore.io.scanners.skyscan import is_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence, Set
@@ -127,9 +128,14 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
             f"The folder {folder} contains {len(single)} images, but no slices of a stack: "
             f"{names}. Open one of these files."
         )
+    names = shortened([path.name for path in files])
+    if not any(path.stat().st_size for path in files):
+        raise InputError(
+            f"All files in {folder} are empty (0 bytes): {names}. Copy or export them again."
+        )
     raise InputError(
         f"No image stack was found in {folder}: it contains no {_titles_of_slices()} (only "
-        f"{shortened([path.name for path in files])})."
+        f"{names}). Open the folder that holds the slices."
     )
 
 
@@ -178,20 +184,26 @@ def _why_not(path: Path) -> str:
             f"it begins with {start!r}. Export it again, or correct the extension."
         )
     suffix = path.suffix.lower()
-    if suffix in _TABLES:
-        return (
-            f"{path.name} is a table, but an image is needed. Open the scan, or the result folder "
-            "that the table lies in."
-        )
-    if suffix in _PICTURES:
-        return (
-            f"{path.name} is a picture format ({suffix}) that cannot be read. Save it as a "
-            "greyscale TIFF first, for example in ImageJ."
-        )
-    return (
-        f"{path.name} cannot be read. Supported formats: {titles(READERS.values(), 'and')}. Save "
-        "it as TIFF first."
+    reason = (
+        f"cannot be read. Supported formats: {titles(READERS.values(), 'and')}. Save it as TIFF "
+        "first."
     )
+    if suffix in _TABLES:
+        reason = (
+            "is a table, but an image is needed. Open the scan, or the result folder that the "
+            "table lies in."
+        )
+    elif suffix in _PICTURES:
+        reason = (
+            f"is a picture format ({suffix}) that cannot be read. Save it as a greyscale TIFF "
+            "first, for example in ImageJ."
+        )
+    elif suffix == ".log" and is_log(path):
+        reason = (
+            "holds the settings of a scan, but no image. Open the folder that holds the log and "
+            "the slices."
+        )
+    return f"{path.name} {reason}"
 
 
 def _titles_of_slices() -> str:

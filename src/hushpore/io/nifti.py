@@ -102,6 +102,11 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
+    if isinstance(error, EOFError):
+        return InputError(
+            f"{path.name} is incomplete: its compressed data end too early. Copy or export it "
+            "again."
+        )
     return InputError(
         f"{path.name} is damaged or incomplete and cannot be read as NIfTI "
         f"({type(error).__name__}: {error}). Copy or export it again."

@@ -174,8 +174,7 @@ def _colours(path: Path) -> InputError:
     )
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
+def _damaged(path: Path, _: Exception) -> InputError:
     return InputError(
-        f"{path.name} is damaged or incomplete and cannot be decoded ({type(error).__name__}). "
-        "Copy or export it again."
+        f"{path.name} is damaged or incomplete and cannot be decoded. Copy or export it again."
     )

@@ -170,8 +170,8 @@ def open_npy(path: Path) -> Volume:
     """Open a NumPy array file; as `open_raw`."""
     with explained_damage(
         lambda error: InputError(
-            f"{path.name} is not a complete NumPy file: its header is damaged, or values at its end "
-            "are missing. Copy or save it again."
+            f"{path.name} is not a complete NumPy file: its header is damaged, or values at its "
+            "end are missing. Copy or save it again."
         )
     ):
         # only for the header; no values are read from the mapping

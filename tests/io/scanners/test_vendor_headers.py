@@ -122,7 +122,9 @@ def test_of_two_reconstructions_of_a_scan_each_has_its_voxels(tmp_path, values, 
     # Name is that of the projections, as CT Pro writes it
     for number, header in (("", XTEK), ("_01", XTEK + "[XTekCT]\nOutputName=bread_01\n")):
         (tmp_path / f"bread{number}.{ending}").write_text(header)
-        (tmp_path / f"bread{number}.vol").write_bytes((values + len(number)).astype("<f4").tobytes())
+        (tmp_path / f"bread{number}.vol").write_bytes(
+            (values + len(number)).astype("<f4").tobytes()
+        )
     for name in (f"bread_01.{ending}", "bread_01.vol"):
         np.testing.assert_array_equal(read(tmp_path / name).data, values + 3)
     np.testing.assert_array_equal(read(tmp_path / "bread.vol").data, values)
@@ -218,6 +220,33 @@ def test_the_header_of_pyhst_belongs_to_the_file_that_it_is_named_after(tmp_path
             volume = read(tmp_path / name)
             np.testing.assert_array_equal(volume.data, stored.reshape(volume.shape))
             assert (volume.name, volume.dtype) == ("bread", np.int32)
+
+
+@pytest.mark.parametrize("noise", [0, 300])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_half_a_file_of_pyhst_is_told_from_16_bits(tmp_path, rng, noise, order):
+    text = PYHST.replace("LOWBYTE", "HIGHBYTE") if order == ">" else PYHST
+    text = text.replace("NUM_X =  7", "NUM_X =  60").replace("NUM_Y =  6", "NUM_Y =  51")
+    (tmp_path / "bread.vol.info").write_text(text)
+    scan = 2000 + 500 * np.sin(np.indices((5, 51, 60)).sum(0) / 7)
+    scan += noise * rng.normal(size=scan.shape)
+    data = tmp_path / "bread.vol"
+    data.write_bytes(scan.astype(order + "u2").tobytes())
+    volume = read(data)
+    np.testing.assert_array_equal(volume.data, scan.astype("u2"))
+    assert "uint16 was guessed" in volume.notes[0]
+    whole = (scan / 7e5).astype(order + "f4").tobytes()
+    data.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"bread\.vol is incomplete: its image needs 61,200 bytes"):
+        read(data)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_empty_header_is_named_when_its_voxels_are_opened(tmp_path, values, name):
+    written(tmp_path, name, values)
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(InputError, match=rf"The header {name} is empty \(0 bytes\)\. Copy"):
+        read(tmp_path / "bread.vol")
 
 
 def test_any_text_gives_an_image_or_a_clear_error(tmp_path, values, rng):

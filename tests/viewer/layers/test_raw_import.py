@@ -87,3 +87,11 @@ def test_a_dropped_raw_file_opens_the_form(make_napari_viewer, path):
     form = next(each for each in docks.values() if isinstance(each, RawImportWidget))
     assert form.recipe.shape == "20,40,50"
     assert "has no header" in form._result.html
+
+
+def test_the_button_is_in_sight_on_a_low_screen(qtbot, widget):
+    widget.resize(320, 500)
+    widget.show()
+    qtbot.waitUntil(lambda: widget.height() == 500)
+    assert widget.rect().contains(widget._open.geometry())
+    assert widget.rect().contains(widget._fits.geometry())

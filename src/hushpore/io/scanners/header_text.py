@@ -94,7 +94,8 @@ def whole_number(text: str, what: str, header: Path) -> int:
     number = number_of(text)
     if number is None or number < 1 or not number.is_integer():
         raise InputError(
-            f"{header.name}: expected a whole number above zero for {what}, found {text!r}."
+            f"{header.name}: expected a whole number above zero for {what}, found {text!r}. Copy "
+            "or export it again."
         )
     return int(number)
 

@@ -12,10 +12,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hushpore.base.volume import Volume
+    from hushpore.io.scanners.header_text import Sections
     from hushpore.io.slice_stacks import SliceStack
 
 
 _NO_SIZE = re.compile("voxel size is (not known|unknown)")
+
+
+def is_log(path: Path) -> bool:
+    """Return whether a file is a log of SkyScan or NRecon."""
+    return bool(_scan_of(read_sections(path)))
 
 
 def with_log(volume: Volume, stack: SliceStack) -> Volume:
@@ -36,7 +42,7 @@ def with_log(volume: Volume, stack: SliceStack) -> Volume:
     """
     for log in _logs(stack):
         sections = read_sections(log)
-        scan = {**sections.get("acquisition", {}), **sections.get("reconstruction", {})}
+        scan = _scan_of(sections)
         if not scan:
             continue
         # prefer the voxel size of the reconstruction, which is also correct for resized slices
@@ -61,6 +67,11 @@ def with_log(volume: Volume, stack: SliceStack) -> Volume:
             metadata=metadata,
         )  # fmt: skip
     return volume
+
+
+def _scan_of(sections: Sections) -> dict[str, str]:
+    """Return the settings of acquisition and reconstruction; empty in other programs' logs."""
+    return {**sections.get("acquisition", {}), **sections.get("reconstruction", {})}
 
 
 def _logs(stack: SliceStack) -> list[Path]:

@@ -172,8 +172,8 @@ def _settings(ole: Any) -> dict[str, Any]:
     return found
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
+def _damaged(path: Path, _: Exception) -> InputError:
     return InputError(
-        f"{path.name} is damaged or incomplete and cannot be read as a Zeiss volume "
-        f"({type(error).__name__}: {error}). Copy or export it again."
+        f"{path.name} is damaged or incomplete and cannot be read as a Zeiss volume. Copy or "
+        "export it again."
     )

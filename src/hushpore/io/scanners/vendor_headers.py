@@ -39,6 +39,9 @@ _PYHST_TYPES = {
     "uint8": "u1", "int8": "i1", "uint16": "u2", "int16": "i2", "uint32": "u4", "int32": "i4",
     "float32": "f4", "float64": "f8",
 }  # fmt: skip
+#: Number of values in the middle of a file that tell 16 bits from half a file of float32, and how
+#: many times as much the lower halves of float32 vary, or the upper ones.
+_SAMPLE, _OTHER = 1 << 16, 3
 #: Data type by bytes per voxel, for headers without a data type.
 _BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 
@@ -67,6 +70,8 @@ def open_with_header(path: Path) -> list[Volume]:
     if header is None:
         raise InputError(f"{path.name}: the header beside it was removed while it was read.")
     name = header.name.lower()
+    if not header.stat().st_size:
+        raise InputError(f"The header {header.name} is empty (0 bytes). Copy or export it again.")
     with explained_damage(partial(_damaged, header)):
         sections = read_sections(header)
         if name.endswith(".vgi"):
@@ -150,8 +155,7 @@ def _open_xtek(header: Path, sections: Sections) -> Volume:
         filter=_xtek_filter(sections),
     )
     known = {"spacing": steps, "unit": "mm"} if steps else {}
-    # half a copy of float32 would have the size of 16 bits
-    dtype = "f4" if data.suffix.lower() == ".vol" else _by_bytes(data, shape) or "f4"
+    dtype = "f4" if data.suffix.lower() == ".vol" else _guessed_type(data, shape, "<")
     volume = _volume(Layout(data, 0, np.dtype("<" + dtype), shape), header, settings, **known)
     return _with_guessed_type(volume, data, "CT Pro")
 
@@ -197,7 +201,7 @@ def _open_pyhst(header: Path, sections: Sections) -> Volume:
         raise InputError(
             f"{header.name}: expected DATA_TYPE {', '.join(_PYHST_TYPES)}, found {stated!r}."
         )
-    dtype = _PYHST_TYPES.get(stated) or _by_bytes(data, shape) or "f4"
+    dtype = _PYHST_TYPES.get(stated) or _guessed_type(data, shape, order)
     steps = sizes_of([scan.get("voxelsize", "")])
     known: dict[str, Any] = {"spacing": steps * 3, "unit": "um"} if steps else {}
     volume = _volume(Layout(data, 0, np.dtype(order + dtype), shape), header, **known)
@@ -234,6 +238,21 @@ def _by_bytes(data: Path, shape: tuple[int, ...]) -> str | None:
     """Return the data type for which the file has exactly the size of the volume."""
     each, rest = divmod(data.stat().st_size, math.prod(shape))
     return None if rest else _BY_BYTES.get(each)
+
+
+def _guessed_type(data: Path, shape: tuple[int, ...], order: str) -> str:
+    """Return the data type by the size of a file; float32 if none fits or the file is half of it.
+
+    Half a file of float32 has the size of 16 bits, but every other value is the lower half of a
+    number: noise, or zero.
+    """
+    dtype = _by_bytes(data, shape) or "f4"
+    if dtype != "u2":
+        return dtype
+    middle = data.stat().st_size // 8 * 4
+    values = np.fromfile(data, order + "u2", _SAMPLE, offset=middle)
+    spread = sorted((values[::2].std(), values[1::2].std()))
+    return "f4" if spread[1] > _OTHER * spread[0] else dtype
 
 
 def _beside(header: Path, name: str) -> Path:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,12 +170,7 @@ def open_zarr(folder: Path) -> list[Volume]:
     zarr = import_zarr()
     from hushpore.io.zarr.codecs import PlainFiles, bounded
 
-    with explained_damage(
-        lambda error: InputError(
-            f"{folder.name} is damaged and cannot be read as Zarr ({type(error).__name__}: "
-            f"{error}). Copy or export it again."
-        )
-    ):
+    with explained_damage(partial(_damaged, folder)):
         limits = limits_for(folder)
         node = zarr.open(PlainFiles(str(folder), read_only=True), mode="r")
         if not hasattr(node, "keys"):
@@ -195,6 +192,18 @@ def open_zarr(folder: Path) -> list[Volume]:
             f"or array inside it; it contains {shortened(sorted(node.keys())) or 'nothing'}."
         )
     return volumes
+
+
+def _damaged(folder: Path, error: Exception) -> InputError:
+    if isinstance(error, json.JSONDecodeError):
+        return InputError(
+            f"{folder.name} is damaged: its metadata (JSON) are incomplete. Copy or export it "
+            "again."
+        )
+    return InputError(
+        f"{folder.name} is damaged and cannot be read as Zarr ({type(error).__name__}: {error}). "
+        "Copy or export it again."
+    )
 
 
 def _multiscales(group: Any) -> Any:
