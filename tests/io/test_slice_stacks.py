@@ -26,6 +26,24 @@ NAMES = {
     "parts that go on": [f"part{i // 4}_{i:04d}" for i in range(12)],
     "checksum behind": [f"slice{i:03d}_{(i * 7919 + 13) % 1009}" for i in range(12)],
     "temperature in front": [f"T{20 + i % 3}_slice{i}" for i in range(12)],
+    "micrometres": [f"pos_{i * 15.4:g}µm" for i in range(12)],
+    "decimal comma": [f"z{i * 0.5:g}mm".replace(".", ",") for i in range(12)],
+    "decimal comma, padded": [f"z{i * 0.25:.2f}".replace(".", ",") for i in range(12)],
+    "decimal p": [f"z{i * 0.5:g}mm".replace(".", "p") for i in range(12)],
+    "decimal p, padded": [f"Z{i * 0.5:.1f}".replace(".", "P") for i in range(12)],
+    "decimal underscore": [f"z{i * 0.25:.2f}".replace(".", "_") for i in range(12)],
+    "exponent": [f"z{i * 0.001:.3e}" for i in range(12)],
+    "plus and minus": [f"z{i - 6:+04d}" for i in range(12)],
+    "n and p": [f"n{6 - i}" if i < 6 else f"p{i - 6}" for i in range(12)],
+    "minus and plus": [f"minus{6 - i}_x" if i < 6 else f"plus{i - 6}_x" for i in range(12)],
+    "all negative": [f"core_-{12 - i}" for i in range(12)],
+    "negative after a date": [f"scan_2026-11-27_{i - 6}" for i in range(12)],
+    "dates": [f"2026-{1 + i // 4:02d}-{25 + i % 4}" for i in range(12)],
+    "dates and times": [
+        f"IMG_202601{28 + i // 4}_{i % 4:02d}{(7 * i) % 60:02d}12" for i in range(12)
+    ],
+    "voxel size and voltage": [f"core_80kV_15.4um_{i}" for i in range(12)],
+    "copies of Windows": ["scan", *(f"scan ({i})" for i in range(1, 12))],
     "letters in capitals": [f"{'Slice' if i % 2 else 'slice'}{i}" for i in range(12)],
 }
 
@@ -48,7 +66,8 @@ def test_names_without_numbers_are_in_alphabetical_order_and_said(tmp_path):
 
 
 @pytest.mark.parametrize("names", [("a_{:03d}", "b_{:03d}"), ("bread1 {}", "bread2 {}"),
-                                   ("{}_raw", "{}_bin")])  # fmt: skip
+                                   ("{}_raw", "{}_bin"), ("s1_{:02d}", "s2_{:02d}"),
+                                   ("n{}", "p{}"), ("1p{:03d}", "2p{:03d}")])  # fmt: skip
 def test_two_samples_are_two_stacks(tmp_path, names):
     for name, first in zip(names, (0, 100), strict=True):
         for i in range(24):
@@ -87,3 +106,48 @@ def test_a_channel_number_parts_stacks_however_few_there_are():
     assert [[path.name for path in stack.files][:2] for stack in stacks] == [
         ["z00_c0.tif", "z01_c0.tif"], ["z00_c1.tif", "z01_c1.tif"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [("{:03d}.tif", (np.uint8, np.uint16)), ("{:03d}_{}.tif", (np.uint16, np.uint8)),
+     ("{1}_{0:03d}.tif", (np.float32, np.uint16))],
+)  # fmt: skip
+def test_stacks_of_two_types_are_two_stacks(tmp_path, name, kinds):
+    """Consecutive or interleaved names; the type tells the stacks apart."""
+    for k, kind in enumerate(kinds):
+        for i in range(10):
+            number = i + 10 * k if "{}" not in name and "{1}" not in name else i
+            values = np.full((8, 8), 100 * k + i, kind)
+            tifffile.imwrite(tmp_path / name.format(number, "xy"[k]), values)
+    volumes = read_all(tmp_path)
+    found = {volume.dtype: volume.array()[:, 0, 0].tolist() for volume in volumes}
+    assert found == {
+        np.dtype(kind): list(range(100 * k, 100 * k + 10)) for k, kind in enumerate(kinds)
+    }
+
+
+@pytest.mark.parametrize("suffix", [".bmp", ".png"])
+def test_slices_of_two_formats_are_not_mixed(tmp_path, suffix):
+    image = pytest.importorskip("PIL.Image")
+    for i in range(10):
+        tifffile.imwrite(tmp_path / f"a_{i:03d}.tif", np.full((8, 8), i, np.uint8))
+        image.fromarray(np.full((8, 8), 100 + i, np.uint8)).save(tmp_path / f"b_{i:03d}{suffix}")
+    volumes = read_all(tmp_path)
+    starts = sorted(volume.array()[:, 0, 0].tolist() for volume in volumes)
+    assert starts == [list(range(10)), list(range(100, 110))]
+
+
+def test_pictures_beside_slices_are_named(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for i in range(10):
+        tifffile.imwrite(tmp_path / f"a_{i:03d}.tif", np.full((8, 8), i, np.uint16))
+        photo = np.zeros((8, 8, 3), np.uint8)
+        photo[..., 0] = 200
+        image.fromarray(photo).save(tmp_path / f"photo_{i:03d}.png")
+    (volume,) = read_all(tmp_path)
+    assert "photo_000.png is a colour image" in volume.notes[0]
+    for i in range(1, 10):
+        (tmp_path / f"photo_{i:03d}.png").unlink()
+    (volume,) = read_all(tmp_path)
+    assert volume.notes[0] == "1 file skipped (format differs from the slices): photo_000.png."

@@ -18,6 +18,7 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Driver, Progress
+from hushpore.base.formatting import readable_count
 from hushpore.base.rescaled import Scaled, held
 from hushpore.base.safe_text import harmless
 from hushpore.base.volume import Volume
@@ -117,7 +118,11 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
                 f"its subfolders {shortened(where)}. Open one of these."
             )
         others = [path for path, kind in kinds if kind != name]
-        return (yield from _read(reader, reader.read_slices, here, folder, others))
+        volumes = yield from _read(reader, reader.read_slices, here, folder, others)
+        if reader.slices_by == "name":
+            paths = [(path, kind) for path, kind in kinds if path.parent in places]
+            return (yield from _with_other_stacks(volumes, name, paths, folder))
+        return volumes
     single = _single_files([(path, kind) for path, kind in kinds if kind is not None])
     if len(single) == 1:
         path, kind = single[0]
@@ -137,6 +142,35 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
         f"No image stack was found in {folder}: it contains no {_titles_of_slices()} (only "
         f"{names}). Open the folder that holds the slices."
     )
+
+
+def _with_other_stacks(
+    volumes: list[Volume], first: str, kinds: Sequence[tuple[Path, str | None]], folder: Path
+) -> Opening:
+    """Add the stacks of other formats of slices in the same folder, or say that they are skipped.
+
+    `volumes`: stacks of the format `first`. `kinds`: the files of the folder with their formats.
+    """
+    notes: list[str] = []
+    found = list(volumes)
+    for name, reader in READERS.items():
+        own = [path for path, kind in kinds if kind == name != first and reader.slices_by == "name"]
+        if len(own) >= _MANY:
+            try:
+                found += yield from _read(reader, reader.read_slices, own, folder, ())
+            except HushporeError as error:
+                notes.append(LEFT_OUT.format(error))
+        elif own:
+            count, files = readable_count(len(own), "file"), shortened([path.name for path in own])
+            notes.append(f"{count} skipped (format differs from the slices): {files}.")
+    if len(found) > len(volumes):
+        notes.append(
+            f"The folder holds {len(found)} image stacks of several formats; each is read alone."
+        )
+    return [
+        dataclasses.replace(volume, notes=[*notes, *volume.notes])
+        for volume in with_own_names(found)
+    ]
 
 
 def _kinds_of_slices(kinds: Sequence[str | None]) -> list[str]:

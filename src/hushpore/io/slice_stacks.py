@@ -12,11 +12,19 @@ from hushpore.base.formatting import readable_count
 from hushpore.io.folders import natural_key, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_SEPARATORS = "_-. "
+#: A date, else a number with a sign, decimals and an exponent.
+_NUMBER = re.compile(
+    r"(?<!\d)-?(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)|[-+]?\d+(?:[.,]\d+(?:e[-+]\d+)?)?", re.IGNORECASE
+)
+_DATE = re.compile(r"(?:19|20)\d\d-?[01]\d-?[0-3]\d")
+#: Decimals with a p or underscore as the point, as in z0p25 and z0_25.
+_OTHER_POINT = re.compile(r"(?<=\d)[p_](?=\d)", re.IGNORECASE)
+#: Words before the negative and the positive numbers of a stack.
+_SIGNS = (("n", "p"), ("m", "p"), ("neg", "pos"), ("minus", "plus"))
+_SEPARATORS = "_-. ()[]"
 #: Number of slices from which a single file with another name is not taken as a slice.
 _LEAST = 3
 #: The same for a single file with another shape or data type.
@@ -72,13 +80,55 @@ def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
     in_hexadecimal = _hexadecimal(files)
     if in_hexadecimal is not None:
         return [in_hexadecimal]
+    stems = _plain_stems(files)
     groups: dict[tuple[Path, str], list[Path]] = {}
     for path in files:
-        groups.setdefault((path.parent, _NUMBER.sub("#", path.stem.lower())), []).append(path)
+        groups.setdefault((path.parent, _NUMBER.sub("#", stems[path])), []).append(path)
     if len(groups) == len(files):
         return [SliceStack(tuple(files), "", (_NO_ORDER,))]
-    stacks = [stack for group in groups.values() for stack in _numbered(group)]
+    stacks = [stack for group in groups.values() for stack in _numbered(group, stems)]
     return _with_unnumbered_first(stacks)
+
+
+def _plain_stems(files: Sequence[Path]) -> dict[Path, str]:
+    """Return the names in lower case, with decimal points and signs for other ways to write them.
+
+    Other ways are only replaced if this explains the names of all files.
+    """
+    stems = {path: path.stem.lower() for path in files}
+    pointed = {path: _OTHER_POINT.sub(".", stem) for path, stem in stems.items()}
+    if pointed != stems:
+        numbers, decimals = _even_numbers(pointed.values())
+        # a step of one unit counts the slices of several samples: s1_00 to s1_99, s2_00 ...
+        if len(numbers) > 1 and (numbers[1] - numbers[0]) * 10**decimals > 1.5:
+            return pointed
+    for minus, plus in _SIGNS:
+        words = re.compile(rf"(?<![a-z])(?:({minus})|{plus})[_ ]?(?=\d)")
+        signed = {
+            path: words.sub(lambda word: "-" if word[1] else "+", stem)
+            for path, stem in stems.items()
+        }
+        if signed != stems:
+            numbers, _ = _even_numbers(signed.values())
+            if numbers and numbers[0] < 0 <= numbers[-1]:
+                return signed
+    return stems
+
+
+def _even_numbers(stems: Iterable[str]) -> tuple[list[float], int]:
+    """Return the numbers, ascending, if names differ in one alone with even steps; else none.
+
+    Also returns how many decimals the numbers have.
+    """
+    names = list(stems)
+    if len(names) < _LEAST or len({_NUMBER.sub("#", name) for name in names}) > 1:
+        return [], 0
+    columns = zip(*map(_NUMBER.findall, names), strict=True)
+    varying = [column for column in columns if len(set(column)) > 1]
+    numbers = sorted({_number(text) for text in varying[0]}) if len(varying) == 1 else []
+    if len(numbers) < len(names) or not _counts_evenly([(number,) for number in numbers]):
+        return [], 0
+    return numbers, max(len(text.partition(".")[2]) for text in varying[0])
 
 
 def without_strays(
@@ -136,10 +186,16 @@ def _pattern(path: Path) -> tuple[Path, str]:
     return path.parent, re.sub(r"\d+", "#", path.name.lower())
 
 
-def _numbered(group: list[Path]) -> list[SliceStack]:
+def _numbered(group: list[Path], stems: Mapping[Path, str]) -> list[SliceStack]:
     """Sort files whose names differ only in numbers; split them where that number repeats."""
-    texts = [_NUMBER.findall(path.stem) for path in group]
-    columns = [_values(column) for column in zip(*texts, strict=True)]
+    texts = [_NUMBER.findall(stems[path]) for path in group]
+    stem = stems[group[0]]
+    # after a separator, a minus sign is not another one
+    signed = [stem[: found.start()].endswith(("_", " ", "=")) for found in _NUMBER.finditer(stem)]
+    columns = [
+        _values(column, is_signed)
+        for column, is_signed in zip(zip(*texts, strict=True), signed, strict=True)
+    ]
     varying = [i for i, column in enumerate(columns) if len(set(column)) > 1]
     if not varying:
         return [SliceStack((path,), path.stem) for path in group]
@@ -152,13 +208,19 @@ def _numbered(group: list[Path]) -> list[SliceStack]:
     seen = [{columns[running][row] for row in rows} for rows in parts.values()]
     if len(parts) > 1 and sum(map(len, seen)) == len(set.union(*seen)):
         # one stack if the number continues from part to part: dates, or folders of one scan
-        rows = sorted(range(len(group)), key=columns[running].__getitem__)
-        return [_stack(group, rows, columns[running], running)]
+        dates = [i for i in others if all(_DATE.fullmatch(row[i].lstrip("-")) for row in texts)]
+        keys = [*dates, running]
+        rows = sorted(range(len(group)), key=lambda row: [columns[i][row] for i in keys])
+        in_order = [rows]
+    else:
+        in_order = [
+            sorted(rows, key=columns[running].__getitem__) for _, rows in sorted(parts.items())
+        ]
     return [
         _stack(
-            group, sorted(rows, key=lambda row: columns[running][row]), columns[running], running
+            [group[row] for row in rows], [columns[running][row] for row in rows], running, stems
         )
-        for _, rows in sorted(parts.items())
+        for rows in in_order
     ]
 
 
@@ -170,29 +232,42 @@ def _counts_evenly(numbers: Sequence[tuple[float, ...]]) -> bool:
 
 
 def _stack(
-    group: list[Path], rows: list[int], numbers: list[tuple[float, ...]], running: int
+    files: Sequence[Path],
+    numbers: Sequence[tuple[float, ...]],
+    running: int,
+    stems: Mapping[Path, str],
 ) -> SliceStack:
-    files = tuple(group[row] for row in rows)
-    place = list(_NUMBER.finditer(files[0].stem))[running]
-    whole = [numbers[row][0] for row in rows if len(numbers[row]) == 1]
-    notes = _missing(whole) if len(whole) == len(rows) else []
-    stem = files[0].stem
-    return SliceStack(files, stem[: place.start()], tuple(notes), stem[place.end() :])
+    stem, plain = files[0].stem, stems[files[0]]
+    # words in place of signs shift the number in the name
+    place = list(_NUMBER.finditer(plain if len(plain) == len(stem) else stem))[running]
+    whole = [number[0] for number in numbers if len(number) == 1]
+    notes = _missing(whole) if len(whole) == len(numbers) else []
+    return SliceStack(tuple(files), stem[: place.start()], tuple(notes), stem[place.end() :])
 
 
-def _values(column: Sequence[str]) -> list[tuple[float, ...]]:
-    """Return the numbers at one position in all names, as sort keys."""
-    has_minus = [text.startswith("-") for text in column]
-    # a minus sign in all names is a separator
-    texts = [text.lstrip("-") for text in column] if all(has_minus) else list(column)
+def _number(text: str) -> float:
+    """Return the value of a number in a name; of a date, with its digits in order."""
+    if _DATE.fullmatch(text.lstrip("-")):
+        return float(text.replace("-", ""))
+    return float(text.replace(",", "."))
+
+
+def _values(column: Sequence[str], is_signed: bool) -> list[tuple[float, ...]]:
+    """Return the numbers at one position in all names, as sort keys.
+
+    `is_signed`: whether a minus sign in all names is a sign, and not a separator.
+    """
+    is_separator = not is_signed and all(text.startswith("-") for text in column)
+    texts = [text.lstrip("-") if is_separator else text for text in column]
+    texts = [text.replace(",", ".") for text in texts]
     decimals = [text.partition(".")[2] for text in texts]
     if all(decimals) and len({len(each) for each in decimals}) > 1:
-        numbers = sorted({float(text) for text in texts})
+        numbers = sorted({_number(text) for text in texts})
         steps = [after - before for before, after in itertools.pairwise(numbers)]
         if steps and not math.isclose(min(steps), max(steps), rel_tol=1e-6):
             # 1.9 and 1.10: two numbers separated by a point
             return [tuple(float(part) for part in text.split(".")) for text in texts]
-    return [(float(text),) for text in texts]
+    return [(_number(text),) for text in texts]
 
 
 def _hexadecimal(files: Sequence[Path]) -> SliceStack | None:
