@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from html import escape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import hushpore
 from hushpore import Volume
 from hushpore.base.events import Note, result_text
+from hushpore.base.formatting import readable_number
 from hushpore.base.provenance import fingerprint
-from hushpore.runs.form_section import form_section
+from hushpore.pores.flow.network import Network
+from hushpore.pores.forms.registry import FORMS
+from hushpore.runs.form_section import form_section, typeset
 from hushpore.runs.report_page import job_report, pore_page
 from hushpore.runs.result_folder import write_result
 
@@ -157,3 +162,86 @@ def test_the_residual_of_a_denoising_is_plotted_against_the_noise() -> None:
         ]
         assert ("Residual matches noise: 90 % (image lost: 10 %" in page) == (found is not None)
         assert page.count("<svg") == (found is not None)
+
+
+def forms_of(page: str) -> dict[str, tuple[bool, str]]:
+    """Whether each form of a page is open, and its text, by title."""
+    found = {}
+    for each in page.split('<details name="form"')[1:]:
+        opening, _, rest = each.partition(">")
+        title = rest[rest.index("<h2>") + 4 : rest.index("</h2>")]
+        found[title] = "open" in opening, rest[: rest.index("</details>")]
+    return found
+
+
+@pytest.mark.parametrize(
+    "chosen", ["none", "bone", "foam", "casting", "bread", "rock", "electrode"]
+)
+def test_the_report_holds_all_forms_with_the_chosen_one_open(tmp_path: Path, chosen: str) -> None:
+    rng = np.random.default_rng(1)
+    grey = ndimage.gaussian_filter(rng.normal(size=(40,) * 3), 2.0, mode="wrap")
+    scan = Volume(grey, spacing=2.0, unit="um", name="rock")
+    found = hushpore.segment_pores(scan, exterior="keep", threshold=0.0, report_form=chosen)
+    folder = write_result(tmp_path / "result", [found], scan)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert "<script" not in page
+    forms = forms_of(page)
+    assert list(forms) == [escape(form.title) for form in FORMS.values()]
+    is_open = [title for title, (state, _) in forms.items() if state]
+    assert is_open == [escape(form.title) for name, form in FORMS.items() if name == chosen]
+    assert (folder / "form.csv").is_file() == (chosen != "none")
+    # all else is as in the form itself, but what takes time is left out with the reason
+    has_flow = "Permeability along z</td><td class=whole>" in forms[escape(FORMS["rock"].title)][1]
+    assert has_flow == (chosen == "rock")
+    electrode = forms[escape(FORMS["electrode"].title)][1]
+    assert ("MacMullin number along z</td><td class=whole>" in electrode) == (
+        chosen in ("rock", "electrode")
+    )
+    reason = "Set Report form to Rock (--report-form rock)."
+    assert (reason in forms[escape(FORMS["rock"].title)][1]) == (chosen != "rock")
+    for name, form in FORMS.items():
+        for line in found.form(name).itertuples():
+            text = typeset(line.missing or readable_number(line.value, 4))
+            shown = f"<td>{typeset(line.name)}</td>"
+            assert shown in forms[escape(form.title)][1]
+            if name == chosen:
+                assert text in forms[escape(form.title)][1]
+
+
+def test_slow_figures_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    grey = ndimage.gaussian_filter(rng.normal(size=(40,) * 3), 2.0, mode="wrap")
+    how = {"exterior": "keep", "threshold": 0.0}
+    scan = Volume(grey, spacing=2.0, unit="um")
+    found = hushpore.segment_pores(scan, report_form="electrode", **how)
+    solved = []
+    original = Network.conductance_along
+
+    def counted(self: Network, axis: int, *, hydraulic: bool) -> float:
+        solved.append((axis, hydraulic))
+        return original(self, axis, hydraulic=hydraulic)
+
+    monkeypatch.setattr(Network, "conductance_along", counted)
+    files = found.files()
+    assert solved == [(axis, False) for axis in range(3)]
+    rock = files.of_report["rock"]().set_index("symbol")
+    assert len(solved) == 3
+    assert (
+        rock.loc["F_z", "value"] == files.tables["form"].set_index("symbol").loc["N_M,z", "value"]
+    )
+    assert rock.loc["k_z", "missing"].endswith("Set Report form to Rock (--report-form rock).")
+    assert np.isfinite(found.form("rock").set_index("symbol").loc["k_z", "value"])
+    assert len(solved) == 6
+
+
+def test_a_flat_or_empty_result_has_all_forms(tmp_path: Path) -> None:
+    flat = np.zeros((24, 48))
+    flat[8:14, 8:20] = 1
+    for number, scan in enumerate([flat > 0, np.zeros((6, 8, 8), bool)]):
+        volume = Volume(scan)
+        folder = write_result(tmp_path / str(number), [hushpore.segment_pores(scan)], volume)
+        page = (folder / "report.html").read_text(encoding="utf-8")
+        assert len(forms_of(page)) == len(FORMS)

@@ -315,6 +315,8 @@ class ResultFiles:
     arrays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # further entries of ``result.json``
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    # tables that only the report shows, made when it is drawn
+    of_report: Mapping[str, Callable[[], pd.DataFrame]] = field(default_factory=dict)
 
 
 class Result(Protocol):

@@ -15,7 +15,7 @@ from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
 from hushpore.pores.corrections.operations import Operation
 from hushpore.pores.forms.entries import Findings, NotMeasuredError
-from hushpore.pores.forms.registry import FORMS, form_tables, path_table
+from hushpore.pores.forms.registry import FORMS, form_tables, other_forms, path_table
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.numbering import (
@@ -206,7 +206,7 @@ class Pores:
 
         return pd.DataFrame(path_table(self._settings.report_form, self._findings))
 
-    @property
+    @cached_property
     def _findings(self) -> Findings:
         known = self.provenance["result"], self._pore_columns, self._throat_columns
         return Findings(*known, self.volume, self._settings, self.basins)
@@ -300,7 +300,8 @@ class Pores:
             }
         is_of_basins = str(self.provenance["job"]) == "pores"
         arrays = {MERGING: self.merging_arrays} if is_of_basins else {}
-        return ResultFiles(images, tables, arrays=arrays)
+        forms = other_forms(self._settings.report_form, self._findings)
+        return ResultFiles(images, tables, arrays=arrays, of_report=forms)
 
     @property
     def can_remerge(self) -> bool:

@@ -11,7 +11,7 @@ from hushpore.base.formatting import readable_number, readable_unit
 from hushpore.pores.forms.registry import FORMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
 
@@ -25,7 +25,7 @@ _GREEK_NAME = re.compile(rf"(?<![A-Za-z_])({'|'.join(_GREEK)})(?![A-Za-z])")
 _SUBSCRIPT = re.compile(r"(?<![^\W_])([^\W\d_])_(\w+(?:,\w)?)")
 
 # columns that are not wrapped
-_ON_ONE_LINE = ("Symbol", "Value", "Unit")
+_ON_ONE_LINE = ("Symbol", "Value", "90 % interval", "Unit")
 
 
 def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
@@ -67,6 +67,35 @@ def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
             ["Symbol", "Name", "Reason"],
             [[line.symbol, line.name, line.missing] for line in missing.itertuples(index=False)],
         )
+
+
+def form_choice(chosen: str, tables: Mapping[str, pd.DataFrame]) -> Iterable[str]:
+    """Yield forms as HTML sections of which one is open at a time, without a script.
+
+    Parameters
+    ----------
+    chosen : str
+        Name of the form that is open at first; another value: none.
+    tables : mapping of str to pandas.DataFrame
+        By name of the form, as `hushpore.pores.result.Pores.form` returns them.
+
+    Yields
+    ------
+    str
+        Elements of a page; nothing without tables.
+    """
+    if len(tables) > 1:
+        yield (
+            '<p class="faint choice">Results as a field reports them. Open one form; only the open '
+            "one is printed.</p>"
+        )
+    for name in FORMS:
+        if name in tables:
+            title, *parts = form_section(name, tables[name])
+            state = " open" if name == chosen else ""
+            yield f'<details name="form"{state}><summary>{title}</summary>'
+            yield from parts
+            yield "</details>"
 
 
 def _ends(low: float, high: float) -> str:

@@ -36,7 +36,7 @@ from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.pores.tables.measures import PORES, summarised
 from hushpore.pores.tables.totals import totals_in_words
-from hushpore.runs.form_section import form_section
+from hushpore.runs.form_section import form_choice
 from hushpore.runs.methods_text import methods_section
 
 if TYPE_CHECKING:
@@ -70,8 +70,13 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 tr.changed td { font-weight: 600; } td { overflow-wrap: anywhere; }
 td.whole { overflow-wrap: normal; white-space: nowrap; } sub { line-height: 0; }
 ul.remarks { padding-left: 1.2rem; }
+details { border-bottom: 1px solid #e4e7eb; } summary { cursor: pointer; padding: .2rem 0; }
+summary h2 { display: inline; } details[open] { padding-bottom: .5rem; }
+details td { overflow-wrap: normal; }
 @media print { body { margin: 0; max-width: none; font-size: 10.5pt; }
-  table, img, svg { break-inside: avoid; } h2 { break-after: avoid; } }
+  details:not([open]), p.choice { display: none; } summary { list-style: none; }
+  table, img, svg, tr { break-inside: avoid; } details table { break-inside: auto; }
+  h2 { break-after: avoid; } }
 """
 
 
@@ -97,29 +102,37 @@ def pore_report(
         files.tables["pores"]["equivalent_diameter"].to_numpy(),
         title=provenance["headline"],
     )
-    page = pore_page(before.name, provenance, files.tables, picture)
+    forms = {name: table() for name, table in files.of_report.items()}
+    page = pore_page(before.name, provenance, files.tables, picture, forms)
     return {"report": picture}, {"report": page}
 
 
 def pore_page(
-    name: str, provenance: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], picture: bytes
+    name: str,
+    provenance: Mapping[str, Any],
+    tables: Mapping[str, pd.DataFrame],
+    picture: bytes,
+    other_forms: Mapping[str, pd.DataFrame] | None = None,
 ) -> str:
     """Return the report of a pore result as one HTML page.
 
     `provenance`: as ``result.json`` has it; the last of its ``jobs`` is the segmentation. `tables`:
     ``pores`` and ``profile``. `picture`: PNG file of slices, see
-    `hushpore.figures.slices.pore_picture`.
+    `hushpore.figures.slices.pore_picture`. `other_forms`: tables of the forms beside the chosen
+    one, which is ``form`` of `tables`, by name.
     Returns: the page; pictures are part of it.
     """
     made = provenance["jobs"][-1]
     unit = readable_unit(made["input"]["unit"])
     titles = _titles(tables["pores"], made["input"])
+    chosen, table = str(made["settings"].get("report_form", "none")), tables.get("form")
+    forms = {**({} if table is None else {chosen: table}), **(other_forms or {})}
     return _page(
         name,
         provenance,
         [_picture("Slices before and after, and pore sizes", picture)],
         [
-            *form_section(str(made["settings"].get("report_form", "none")), tables.get("form")),
+            *form_choice(chosen, forms),
             "<h2>Totals</h2>",
             _table(totals_in_words(made["result"])),
             f'<p class="faint">{_text(made["result"].get("merged_by", {}).get("why", ""))}</p>',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hushpore.pores.forms.entries import (
     Entry,
     Findings,
@@ -35,8 +37,8 @@ def _connectivity_density(findings: Findings) -> float:
         raise NotMeasuredError("Not counted on a cluster. Segment the scan on one machine.")
     euler_number = int(findings.total("euler_number"))
     faces_only = findings.settings.connectivity == "faces"
-    euler = solid_euler(findings.void, euler_number, faces_only=faces_only)
-    return euler.connectivity / findings.sample
+    how = partial(solid_euler, findings.void, euler_number, faces_only=faces_only)
+    return findings.once("solid_euler", how).connectivity / findings.sample
 
 
 def _anisotropy(findings: Findings) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
+
+T = TypeVar("T")
 
 #: Columns of ``form.csv``, in their order.
 COLUMNS = (
@@ -70,7 +72,25 @@ class Findings:
         How it was segmented.
     void : numpy.ndarray, optional
         (z, y, x), not 0 in void; None if it is not in one place, as on a cluster.
+    form_to_choose : str
+        If not empty, slow figures are taken from `known` alone, and the reason for one that is not
+        there asks for this form.
+    known : dict
+        Slow figures so far, by name; shared with copies.
     """
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return a slow figure, computed at its first use.
+
+        Raises NotMeasuredError if it is not known and is not to be computed.
+        """
+        if name not in self.known:
+            if self.form_to_choose:
+                choice = f"Set Report form to {self.form_to_choose}."
+                raise NotMeasuredError(f"Not computed, because it takes time. {choice}")
+            self.known[name] = compute()
+        found: T = self.known[name]
+        return found
 
     totals: Mapping[str, Any]
     pores: Mapping[str, npt.NDArray[Any]]
@@ -78,6 +98,8 @@ class Findings:
     volume: Volume
     settings: PoreSettings
     void: npt.NDArray[Any] | None = field(default=None, repr=False)
+    form_to_choose: str = ""
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def total(self, name: str, otherwise: str = "") -> float:
         """Return a total of the record.
@@ -140,7 +162,7 @@ class Findings:
             return porosity
         return void
 
-    @cached_property
+    @property
     def sample_map(self) -> SampleMap:
         """Points of the volume, for depths below the surface of the sample.
 
@@ -172,7 +194,8 @@ class Findings:
                 "With air around the sample it takes one threshold, without hysteresis, and no "
                 "padding. Crop the scan to the sample."
             )
-        return SampleMap.of(
+        how = partial(
+            SampleMap.of,
             self.void,
             self.volume,
             in_air=in_air,
@@ -180,6 +203,7 @@ class Findings:
             bright=self.settings.pores_are == "bright",
             mask=mask,
         )
+        return self.once("sample_map", how)
 
     def depths(self) -> npt.NDArray[np.float64]:
         """Return how deep the edge of each pore is below the surface of the sample (pores,).
@@ -197,7 +221,7 @@ class Findings:
         found: npt.NDArray[np.float64] = np.maximum(depth - radius, 0.0)
         return found
 
-    @cached_property
+    @property
     def network(self) -> Network:
         """Pores and throats as a network, for flow from face to face.
 
@@ -208,12 +232,14 @@ class Findings:
             raise NotMeasuredError(
                 "Flow is computed from face to face of a volume that is all sample. Crop the scan."
             )
-        return Network.of(self.pores, self.throats, self.volume)
+        how = partial(Network.of, self.pores, self.throats, self.volume)
+        return self.once("network", how)
 
-    @cached_property
+    @property
     def drainage(self) -> dict[str, npt.NDArray[np.float64]]:
         """The drainage curve, see `hushpore.pores.flow.drainage.drainage_columns`."""
-        return drainage_columns(self.network, METRES.get(self.volume.unit))
+        how = partial(drainage_columns, self.network, METRES.get(self.volume.unit))
+        return self.once("drainage", how)
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
         """Return the values of a column of pores, without empty ones.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
@@ -17,7 +19,9 @@ from hushpore.pores.forms.rock import ROCK
 from hushpore.pores.forms.size_tables import size_classes, size_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import pandas as pd
 
     from hushpore.pores.forms.entries import Findings, Form
 
@@ -74,6 +78,34 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
         with suppress(NotMeasuredError):
             tables |= findings.sample_map.profiles()
     return tables
+
+
+def other_forms(chosen: str, findings: Findings) -> dict[str, Callable[[], pd.DataFrame]]:
+    """Return the forms beside the chosen one, for the report, without further slow figures.
+
+    Parameters
+    ----------
+    chosen : str
+        Name of the form that is measured; another value: none is.
+    findings : Findings
+        The segmentation, from which the chosen form was made.
+
+    Returns
+    -------
+    dict of str to callable
+        By name, each returns the table of a form, with the columns
+        `hushpore.pores.forms.entries.COLUMNS`; ``missing`` says for which figures that form has to
+        be chosen.
+    """
+
+    def table(name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        choice = f"{name.capitalize()} (--report-form {name})"
+        known = dataclasses.replace(findings, form_to_choose=choice)
+        return pd.DataFrame(FORMS[name].columns(known))
+
+    return {name: partial(table, name) for name in FORMS if name != chosen}
 
 
 def path_table(name: str, findings: Findings) -> dict[str, list[Any]]:

@@ -66,10 +66,11 @@ def pore_throat_ratio(findings: Findings) -> float:
 
 def breakthrough(axis: int, findings: Findings) -> float | Interval:
     """Return the diameter of the largest ball that passes along an axis."""
-    diameter = findings.network.breakthrough(axis).diameter
+    name, network = f"breakthrough_diameter_{'zyx'[axis]}", findings.network
+    diameter = findings.once(name, lambda: network.breakthrough(axis).diameter)
     if not diameter:
         raise NotMeasuredError(_NOT_THROUGH)
-    return findings.with_ends(f"breakthrough_diameter_{'zyx'[axis]}", diameter)
+    return findings.with_ends(name, diameter)
 
 
 def along(axis: int, function: Callable[..., float], findings: Findings) -> float | Interval:
@@ -77,10 +78,11 @@ def along(axis: int, function: Callable[..., float], findings: Findings) -> floa
 
     Raises NotMeasuredError if nothing flows from face to face.
     """
-    value = function(findings.network, axis)
+    name = f"{function.__name__}_{'zyx'[axis]}"
+    value = findings.once(name, partial(function, findings.network, axis))
     if not value or not np.isfinite(value):
         raise NotMeasuredError(_NOT_THROUGH)
-    return findings.with_ends(f"{function.__name__}_{'zyx'[axis]}", value)
+    return findings.with_ends(name, value)
 
 
 def _metres(findings: Findings) -> float:
