@@ -20,16 +20,18 @@ def said(name, known=None, **settings):
     return PoreSettings(**settings).hints({"greys": GREYS} if known is None else known)[name]
 
 
-def test_a_number_says_how_many_voxels_are_darker():
-    assert said("threshold", threshold=-500.0) == "10 % of all voxels are darker."
-    assert said("threshold", threshold=0.0) == "30 % of all voxels are darker."
-    assert said("threshold", threshold=-5.0, pores_are="bright").startswith("90 % of all voxels")
+def test_a_number_says_how_much_of_the_scan_is_void():
+    assert said("threshold", threshold=-500.0) == "Void 10 % of the whole scan."
+    assert said("threshold", threshold=0.0) == "Void 30 % of the whole scan."
+    assert said("threshold", threshold=-5.0, pores_are="bright") == "Void 90 % of the whole scan."
+    strict = said("threshold", threshold=0.0, hysteresis=-500.0)
+    assert strict == "Void at most 30 % of the whole scan."
 
 
 def test_a_method_says_which_number_it_finds():
     settings = PoreSettings()
     GREYS.find(settings)
-    assert said("threshold") == "Auto (Otsu) -1000 HU: 10 % of all voxels are darker."
+    assert said("threshold") == "Auto (Otsu) -1000 HU: void 10 % of the whole scan."
 
 
 def test_nothing_is_said_of_a_threshold_that_is_not_known_yet():
@@ -48,10 +50,15 @@ def test_of_two_values_it_is_said_which_is_pore():
     assert "two values" not in said("threshold", threshold=0.0)
 
 
-def test_a_sample_is_called_one():
-    sample = GreySurvey(GREYS.histogram, GREYS.range, 0.01)
-    text = said("threshold", {"greys": sample}, threshold=0.0)
-    assert text == "30 % of all sampled voxels are darker."
+def test_shares_are_of_the_sample_once_it_is_known():
+    sample = Histogram(np.array([20, 100, 680]), GREYS.histogram.centers)
+    known = {"greys": GREYS, "sample": sample}
+    assert said("threshold", known, threshold=0.0) == "Void 15 % of the sample."
+    bright = said("threshold", known, threshold=0.0, pores_are="bright")
+    assert bright == "Void 85 % of the sample."
+    assert said("hysteresis", known, threshold=0.0, hysteresis=-500.0).startswith(
+        "2.5 % of the sample is darker"
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,7 @@ def test_the_stricter_threshold_must_be_stricter():
     assert (
         said("hysteresis", threshold=0.0, hysteresis=50.0) == "Must be below the threshold, 0 HU."
     )
-    assert said("hysteresis", threshold=0.0, hysteresis=-500.0).startswith("10 % of all voxels")
+    assert said("hysteresis", threshold=0.0, hysteresis=-500.0).startswith("10 % of the whole scan")
 
 
 def test_the_merge_height_is_said_as_a_length():

@@ -132,7 +132,8 @@ def test_the_share_that_is_darker_is_counted(grey, threads):
     greys = survey(values, threads, metadata={"value_unit": "HU"})
     assert greys.unit == "HU"
     for value in (-1000, -300.5, 0, 5000):
-        assert greys.share_up_to(value) == np.mean(values <= value)
+        assert greys.histogram.share_beyond(value) == np.mean(values <= value)
+        assert greys.histogram.share_beyond(value, bright=True) == np.mean(values > value)
 
 
 @pytest.mark.parametrize("lazy", [False, True])

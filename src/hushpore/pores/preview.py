@@ -18,8 +18,9 @@ from hushpore.base.formatting import readable_grey, readable_percent
 from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.plausibility import PLAUSIBLE
 from hushpore.pores.slabs import Slabs
-from hushpore.pores.void.automatic import automatic, find_any_threshold
+from hushpore.pores.void.automatic import automatic, examine, find_any_threshold
 from hushpore.pores.void.components import find_filled_in, find_runs
 from hushpore.pores.void.exterior import (
     Exterior,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from hushpore.pores.engine import Pass
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.void.automatic import Groups
     from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
     from hushpore.pores.void.thumbnail import Thumbnail
@@ -67,16 +69,12 @@ class GreySurvey:
     unit: str = ""  # unit of the grey values, for example HU; empty if they have none
     whole: GreySurvey | None = None  # the survey including padding; None if there is none
     _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
-    _rules: dict[tuple[str, int, bool], str] = field(default_factory=dict)  # that "auto" took
+    # what methods of two classes found on both sides
+    _groups: dict[tuple[str, int, bool], Groups] = field(default_factory=dict)
 
     def of(self, settings: PoreSettings) -> GreySurvey:
         """Return the survey of the voxels that count with these settings."""
         return self.whole if self.whole is not None and settings.keeps_all else self
-
-    def share_up_to(self, value: float) -> float:
-        """Return the fraction of voxels up to a grey value."""
-        counts = self.histogram.counts
-        return float(counts[self.histogram.centers <= value].sum() / counts.sum())
 
     def find(self, settings: PoreSettings) -> float | InputError | None:
         """Find the threshold for settings, keep it, and return it; see `known`."""
@@ -85,9 +83,11 @@ class GreySurvey:
             try:
                 if key[:2] == (AUTO, 2):
                     groups = automatic(greys.histogram, key[2])
-                    greys._found[key], greys._rules[key] = groups.threshold, groups.method
+                    greys._found[key], greys._groups[key] = groups.threshold, groups
                 else:
-                    greys._found[key] = find_any_threshold(greys.histogram, *key)
+                    greys._found[key] = found = find_any_threshold(greys.histogram, *key)
+                    if key[1] == 2:
+                        greys._groups[key] = examine(greys.histogram, found, key[2])
             except InputError as error:
                 greys._found[key] = error
         return self.known(settings)
@@ -108,8 +108,31 @@ class GreySurvey:
         key = _key(settings)
         return None if key is None else self.of(settings)._found.get(key)
 
-    def explain(self, settings: PoreSettings) -> dict[str, str]:
-        """Return hints on the threshold and the hysteresis threshold, as far as known."""
+    def plausible(self, settings: PoreSettings) -> tuple[float, float] | None:
+        """Return the range of plausible thresholds, as the job reports it; None if not known.
+
+        From 40 to 60 % of the way between pores and solid, extended to the threshold of the method.
+        A number has the range of the automatic threshold, if that was found.
+        """
+        greys, found = self.of(settings), self.known(settings)
+        key = _key(settings) or (AUTO, 2, settings.pores_are == "bright")
+        groups = greys._groups.get(key)
+        is_settled = isinstance(found, float) and settings.hysteresis is None
+        if groups is None or not groups.second or not is_settled or greys.has_two_values:
+            return None
+        ends = groups.threshold, *(groups.between(share) for share in PLAUSIBLE)
+        return min(ends), max(ends)
+
+    @property
+    def has_two_values(self) -> bool:
+        """Whether there are only two grey values."""
+        return int(np.count_nonzero(self.histogram.counts)) == 2
+
+    def explain(self, settings: PoreSettings, sample: Histogram | None = None) -> dict[str, str]:
+        """Return hints on the threshold and the hysteresis threshold, as far as known.
+
+        `sample`: histogram of the sample, of which shares are given; by default of the whole scan.
+        """
         found = self.known(settings)
         if found is None:
             return {}
@@ -118,37 +141,40 @@ class GreySurvey:
         unit, bright = f" {self.unit}".rstrip(), settings.pores_are == "bright"
         greys = self.of(settings)
         low, high = greys.range.low, greys.range.high
-        of = "voxels" if self.share == 1 else "sampled voxels"
         way = "brighter" if bright else "darker"
+        histogram, of = greys.histogram, "whole scan"
+        if sample is not None:
+            histogram, of = sample, "sample"
 
         def beyond(value: float) -> str:
-            dark = greys.share_up_to(value)
-            return f"{readable_percent(1 - dark if bright else dark)} of all {of} are {way}"
+            return f"{readable_percent(histogram.share_beyond(value, bright))} of the {of}"
 
+        strict = settings.hysteresis
         if low <= found < high:
-            which = f"{beyond(found)}."
+            which = f"void {'' if strict is None else 'at most '}{beyond(found)}."
         else:
             none = (found < low) != bright
             which = (
-                f"{'no' if none else 'all'} {of} are {way} (grey values range from "
+                f"{'no' if none else 'all'} voxels are {way} (grey values range from "
                 f"{readable_grey(low)} to {readable_grey(high)}{unit})."
             )
         if isinstance(settings.threshold, str):
-            rule = greys._rules.get(_key(settings) or ("", 0, False), "")
-            # capitalised as the method of that name
-            name = f" ({'Otsu' if rule == 'otsu' else rule})" if rule else ""
+            groups = greys._groups.get(_key(settings) or ("", 0, False))
+            name = ""
+            if settings.threshold == AUTO and groups is not None:
+                # capitalised as the method of that name
+                name = f" ({'Otsu' if groups.method == 'otsu' else groups.method})"
             text = f"{settings.in_words('threshold')}{name} {readable_grey(found)}{unit}: {which}"
         else:
             text = which[0].upper() + which[1:]
-        if np.count_nonzero(greys.histogram.counts) == 2:
+        if greys.has_two_values:
             text += (
                 f" The image has only two values, {readable_grey(low)} and {readable_grey(high)}; "
                 f"{readable_grey(high if bright else low)} is pore (Pores are)."
             )
-        strict = settings.hysteresis
         if strict is None:
             return {"threshold": text}
-        line = f"{beyond(strict)}; other void is kept only where it is connected to these."
+        line = f"{beyond(strict)} is {way}; other void is kept only where it is connected to this."
         if (strict < found) == bright:
             side = "above" if bright else "below"
             line = f"Must be {side} the threshold, {readable_grey(found)}{unit}."
@@ -201,15 +227,28 @@ def _counted(volume: Volume) -> Volume:
             return Volume(volume.data, axes="zyx", name=volume.name)
         if isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous:
             return Volume(volume.data.reshape(count, height, width), axes="zyx", name=volume.name)
-    most = max(1, SAMPLE // plane) if in_memory else min(SLICES, max(1, SAMPLE // plane))
-    places = (np.arange(min(most, count)) + 0.5) / min(most, count) * count
-    # every n-th row and column of a slice that is larger than the sample
-    every = (slice(None, None, math.ceil(math.sqrt(plane / SAMPLE))),) * 2
+    places, every = sampled_slices(volume)
+    cut = (slice(None, None, every),) * 2
     planes = []
     for place in places:
-        index = tuple(int(at) for at in np.unravel_index(int(place), tuple(leading) or (1,)))
-        planes.append(np.asarray(volume.data[(*index[: len(leading)], *every)]))
+        index = tuple(int(at) for at in np.unravel_index(place, tuple(leading) or (1,)))
+        planes.append(np.asarray(volume.data[(*index[: len(leading)], *cut)]))
     return Volume(np.stack(planes), axes="zyx", name=volume.name)
+
+
+def sampled_slices(volume: Volume) -> tuple[list[int], int]:
+    """Return which slices to sample of a large volume, and the step between their pixels.
+
+    The slices are numbered through all axes before y and x.
+    """
+    *leading, height, width = volume.shape
+    count, plane = math.prod(leading), height * width
+    most = max(1, SAMPLE // plane)
+    if type(held(volume.data)) is not np.ndarray:
+        most = min(SLICES, most)
+    places = (np.arange(min(most, count)) + 0.5) / min(most, count) * count
+    # every n-th row and column of a slice that is larger than the sample
+    return places.astype(np.int64).tolist(), math.ceil(math.sqrt(plane / SAMPLE))
 
 
 class SliceVoid:

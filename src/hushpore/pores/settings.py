@@ -374,7 +374,8 @@ class PoreSettings(Settings):
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return a hint for each setting whose value needs explaining; see `Settings.hints`.
 
-        ``greys`` may be a `hushpore.pores.preview.GreySurvey`.
+        ``greys`` may be a `hushpore.pores.preview.GreySurvey`, ``sample`` the
+        `hushpore.pores.void.histogram.Histogram` of the sample alone.
         """
         greys, volume = known.get("greys"), known.get("volume")
         said = {"merge_height": _merge_height_hint(self, volume)}
@@ -389,7 +390,7 @@ class PoreSettings(Settings):
                 "around it (Local threshold window)."
             )
         elif greys is not None:
-            said |= greys.explain(self)
+            said |= greys.explain(self, known.get("sample"))
         return {name: text for name, text in said.items() if text}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:

@@ -2,6 +2,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from napari.components import ViewerModel
+from scipy import ndimage
 
 import hushpore
 from hushpore.pores import preview
@@ -91,7 +92,7 @@ def test_a_second_line_is_the_hysteresis(qtbot, widget, panel):
     strict = widget.form.value.hysteresis
     assert strict < automatic
     assert panel.histogram.lines[STRICT] == strict
-    assert "other void is kept only where it is connected to these" in explained(
+    assert "other void is kept only where it is connected to this" in explained(
         widget, "hysteresis"
     )
     widget.hysteresis.value = None
@@ -103,7 +104,7 @@ def test_for_bright_pores_stricter_is_brighter(qtbot, widget, panel):
     widget.pores_are.value = "bright"
     panel._hysteresis.setChecked(True)
     assert widget.form.value.hysteresis > panel.histogram.lines[THRESHOLD]
-    qtbot.waitUntil(lambda: "brighter" in explained(widget))
+    qtbot.waitUntil(lambda: "is brighter" in explained(widget, "hysteresis"))
 
 
 def test_a_local_threshold_has_no_line_and_says_why_but_a_void(qtbot, widget, panel, viewer):
@@ -187,8 +188,7 @@ def test_a_large_volume_is_sampled_and_that_is_said(qtbot, widget, panel, viewer
     viewer.add_image(lazy, name="on disk")
     wait(qtbot, widget)
     assert panel.greys.share == pytest.approx(16 / 48)
-    assert "Histogram of 33 % of the voxels" in panel._line.text()
-    assert "sampled voxels" in explained(widget)
+    assert panel._line.text().startswith("33 % of the scan, in slices; no exterior air found.")
 
 
 def test_an_image_that_cannot_be_counted_says_why(qtbot, widget, panel, viewer):
@@ -221,13 +221,15 @@ def test_thresholds_that_cannot_be_told_apart_are_shaded_while_the_result_s_is_s
     band = {"threshold": found, "threshold_low": found - 20.0, "threshold_high": found + 30.0}
     panel.show_band(volume, band)
     assert panel.histogram._band == (found - 20.0, found + 30.0)
-    assert "equally plausible" in panel.histogram.toolTip()
+    assert "plausible thresholds" in panel.histogram.toolTip()
+    # otherwise those between the grey values of pores and solid
     widget.form[THRESHOLD].value = found + 50.0
-    assert panel.histogram._band is None
+    between = panel.histogram._band
+    assert between == panel.greys.plausible(widget.form.value)
     widget.form[THRESHOLD].value = "auto"
-    assert panel.histogram._band is not None
+    assert panel.histogram._band == (found - 20.0, found + 30.0)
     panel.show_band(volume, {"threshold": found})
-    assert panel.histogram._band is None
+    assert panel.histogram._band == between
 
 
 def test_a_link_sets_and_clears_the_measured_porosity(widget, panel, monkeypatch):
@@ -244,3 +246,116 @@ def test_a_link_sets_and_clears_the_measured_porosity(widget, panel, monkeypatch
     panel._match.linkActivated.emit("clear")
     assert widget.form.value.measured_porosity is None
     assert panel.histogram.lines == lines
+
+
+@pytest.fixture
+def in_air(qtbot, viewer):
+    """The widget with a disc of noise in air, whose pores have a known share."""
+    rng = np.random.default_rng(2)
+    away = np.hypot(*(np.indices((64, 64)) - 31.5))
+    sample = np.broadcast_to(away < 25, (12, 64, 64))
+    noise = ndimage.gaussian_filter(rng.normal(size=sample.shape), 1.5)
+    pores = sample & (away < 21) & (noise > np.quantile(noise, 0.8))
+    grey = np.where(sample & ~pores, 20000, 8000) + rng.normal(0, 600, sample.shape)
+    viewer.add_image(grey.astype(np.uint16), name="core")
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget.true_share = pores.sum() / sample.sum()
+    return widget
+
+
+def test_histogram_and_share_are_those_of_the_sample_once_it_is_found(qtbot, in_air, viewer):
+    panel, said = in_air.greys, []
+    panel._search.changed.connect(lambda: said.append((panel._line.text(), explained(in_air))))
+    qtbot.waitUntil(lambda: panel.greys is not None and panel._search._wanted is not None)
+    assert panel._line.text().startswith("Whole scan; looking for exterior air …\n")
+    assert explained(in_air).endswith("of the whole scan.")
+    wait(qtbot, in_air)
+    sample = panel._search.sample
+    assert panel._line.text().startswith("Sample; 52 % of the scan is exterior.\nPlausible: ")
+    assert panel.histogram._counted is sample.histogram
+    job = hushpore.segment_pores(viewer.layers["core"].data, minimum_voxels=1)
+    # the threshold stays that of the whole scan
+    assert panel.histogram.lines == {THRESHOLD: job.threshold}
+    assert sample.histogram.share_beyond(job.threshold) == pytest.approx(job.porosity)
+    assert job.porosity == pytest.approx(in_air.true_share, abs=0.01)
+    share = float(explained(in_air).split("void ")[1].split(" %")[0]) / 100
+    assert explained(in_air).endswith("% of the sample.")
+    assert share == pytest.approx(job.porosity, abs=0.01)
+    # no line is added or removed
+    assert {text.count("\n") for text, _ in said} == {1}
+
+
+def test_while_the_line_is_dragged_the_sample_stays_and_is_found_again_after_it(
+    qtbot, in_air, monkeypatch
+):
+    panel = in_air.greys
+    wait(qtbot, in_air)
+    first, range_before = panel._search.sample, panel._line.text().split("\n")[1]
+    started = []
+    submit = panel._search._worker.submit
+    monkeypatch.setattr(
+        panel._search._worker, "submit", lambda *given: started.append(1) or submit(*given)
+    )
+    for value in (15000.0, 16000.0, 17000.0):
+        panel.histogram.moved.emit(THRESHOLD, value)
+        assert panel._search.sample is first
+        assert not started
+        share = first.histogram.share_beyond(value)
+        assert explained(in_air) == f"Void {100 * share:.0f} % of the sample."
+        assert panel._line.text().split("\n")[1] == range_before
+    assert panel.is_busy
+    wait(qtbot, in_air)
+    assert len(started) == 1
+    assert panel._search.sample is not first
+    job = hushpore.segment_pores(in_air.layer.value.data, threshold=17000.0, minimum_voxels=1)
+    assert panel._search.sample.histogram.share_beyond(17000.0) == pytest.approx(job.porosity)
+
+
+def test_where_air_counts_the_histogram_is_of_the_whole_scan(qtbot, in_air, viewer):
+    panel = in_air.greys
+    wait(qtbot, in_air)
+    in_air.form.exterior.value = "keep"
+    wait(qtbot, in_air)
+    assert panel._line.text().startswith("Whole scan; exterior air counts as pore.")
+    assert panel.histogram._counted is panel.greys.histogram
+    assert explained(in_air).endswith("of the whole scan.")
+    # and of a measured porosity, whose threshold is not known before the run
+    in_air.form.exterior.value = "auto"
+    in_air.form.measured_porosity.value = 12.0
+    wait(qtbot, in_air)
+    assert panel._line.text().startswith("Whole scan.\n")
+    in_air.form.measured_porosity.value = None
+    wait(qtbot, in_air)
+    assert panel._line.text().startswith("Sample; ")
+    viewer.layers.remove("core")
+    wait(qtbot, in_air)
+    assert panel._line.text().startswith("Whole scan; no exterior air found.")
+
+
+def test_a_chosen_mask_is_the_sample(qtbot, in_air, viewer):
+    panel = in_air.greys
+    away = np.hypot(*(np.indices((64, 64)) - 31.5))
+    mask = np.broadcast_to(away < 25, (12, 64, 64)).astype(np.uint8)
+    in_air.complete()
+    viewer.add_labels(mask, name="disc")
+    in_air.form.sample_mask.value = "disc"
+    wait(qtbot, in_air)
+    sample = panel._search.sample
+    assert sample.excluded == pytest.approx(1 - mask.mean())
+    threshold = panel.histogram.lines[THRESHOLD]
+    share = sample.histogram.share_beyond(threshold)
+    assert share == pytest.approx(in_air.true_share, abs=0.01)
+
+
+def test_a_message_takes_the_place_of_the_lines_until_it_is_over(qtbot, in_air, viewer):
+    panel = in_air.greys
+    panel.shown.setChecked(True)
+    wait(qtbot, in_air)
+    viewer.dims.ndisplay = 3
+    assert "shown in 2D only" in panel._line.text()
+    panel._search.changed.emit()
+    assert "shown in 2D only" in panel._line.text()
+    viewer.dims.ndisplay = 2
+    wait(qtbot, in_air)
+    assert panel._line.text().startswith("Sample; ")

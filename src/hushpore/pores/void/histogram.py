@@ -37,6 +37,11 @@ class Histogram:
         kept = slice(full[0], full[-1] + 1)
         return Histogram(self.counts[kept], self.centers[kept])
 
+    def share_beyond(self, value: float, bright: bool = False) -> float:
+        """Return the fraction of voxels up to a grey value; above it if `bright`."""
+        is_beyond = self.centers > value if bright else self.centers <= value
+        return float(self.counts[is_beyond].sum() / self.counts.sum())
+
     def coarser(self, bins: int) -> Histogram:
         """Return the histogram in at most `bins` bins, each of as many of the present ones."""
         factor = -(-self.counts.size // bins)

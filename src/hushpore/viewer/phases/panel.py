@@ -204,7 +204,7 @@ class PhasePanel(GreyPanel):
         if not names:
             return
         ends = [float(greys.range.low), *self.thresholds, float(greys.range.high)]
-        up_to = [0.0, *(greys.share_up_to(value) for value in self.thresholds), 1.0]
+        up_to = [0.0, *(greys.histogram.share_beyond(value) for value in self.thresholds), 1.0]
         with signals_blocked(self._table):
             self._table.setRowCount(len(names))
             for row, name in enumerate(names):

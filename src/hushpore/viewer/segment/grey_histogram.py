@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.pores.preview import GreySurvey
+    from hushpore.pores.void.histogram import Histogram
 
 #: Names of the lines, which are those of the settings.
 THRESHOLD, STRICT = "threshold", "hysteresis"
@@ -45,13 +46,13 @@ _LEAP = 10
 
 
 def bars_of(
-    greys: GreySurvey, bins: int, limits: tuple[float, float]
+    histogram: Histogram, bins: int, limits: tuple[float, float]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the histogram between two grey values in about `bins` bars: counts and edges.
 
     Each bar holds the same number of levels, to avoid a comb pattern.
     """
-    centers, counts = greys.histogram.centers, greys.histogram.counts
+    centers, counts = histogram.centers, histogram.counts
     step = float(centers[1] - centers[0]) if centers.size > 1 else 1.0
     first, last = np.searchsorted(centers, limits, side="left")
     last = max(int(last), int(first) + 1)
@@ -112,8 +113,15 @@ class GreyHistogram(QWidget):
     def show_greys(self, greys: GreySurvey | None) -> None:
         """Show the grey values of another volume; None clears the histogram."""
         self._greys = greys
+        self._counted = None if greys is None else greys.histogram
         self.limits = (0.0, 1.0) if greys is None else limits_of(greys)
         self._refresh()
+
+    def show_sample(self, histogram: Histogram | None) -> None:
+        """Draw the bars of the sample alone, between the same limits; None: of all voxels."""
+        if self._greys is not None:
+            self._counted = self._greys.histogram if histogram is None else histogram
+            self.update()
 
     def show_lines(
         self,
@@ -128,7 +136,7 @@ class GreyHistogram(QWidget):
 
         `lines`: grey values by the names of the lines; `STRICT` only together with `THRESHOLD`.
         `bright`: whether void is bright. `mark`: label and grey value of the automatic threshold,
-        for comparison. `band`: range of equally plausible thresholds. `reason`: why no lines are
+        for comparison. `band`: range of plausible thresholds. `reason`: why no lines are
         shown.
         """
         self.lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
@@ -243,9 +251,9 @@ class GreyHistogram(QWidget):
         painter.end()
 
     def _paint_bars(self, painter: QPainter, text: QColor) -> None:
-        assert self._greys is not None
+        assert self._counted is not None
         area = self._area()
-        counts, edges = bars_of(self._greys, max(1, int(area.width()) // _BAR), self.limits)
+        counts, edges = bars_of(self._counted, max(1, int(area.width()) // _BAR), self.limits)
         heights = np.log1p(counts) if self._is_log else counts
         heights = heights * (area.height() / max(float(heights.max()), 1e-9))
         # bars of at least one pixel, so that every level that occurs is visible
@@ -314,7 +322,7 @@ class GreyHistogram(QWidget):
         painter.drawText(QPointF(left, metrics.ascent() + 1), label)
 
     def _paint_band(self, painter: QPainter, text: QColor, low: float, high: float) -> None:
-        """Shade the range of equally plausible thresholds."""
+        """Shade the range of plausible thresholds."""
         area = self._area()
         left, right = (min(max(float(self._x(x)), area.left()), area.right()) for x in (low, high))
         shade = QColor(text)
@@ -372,5 +380,5 @@ class GreyHistogram(QWidget):
         tip += "."
         if self._band is not None:
             low, high = (readable_grey(end) for end in self._band)
-            tip += f" Shaded: {low} to {high}, equally plausible thresholds."
+            tip += f" Shaded: {low} to {high}, plausible thresholds."
         self.setToolTip(tip if self.lines else self._reason or "Counting the grey values …")

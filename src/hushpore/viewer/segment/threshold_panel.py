@@ -12,13 +12,14 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
-from hushpore.base.errors import InputError
-from hushpore.base.formatting import readable_percent
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
+from hushpore.viewer.running.task import capture
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
 from hushpore.viewer.segment.grey_panel import GreyPanel, VoidPreview
+from hushpore.viewer.segment.sample_search import SampleSearch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +47,8 @@ class ThresholdPanel(GreyPanel):
     `form`: the form of `PoreSettings`.
     """
 
+    _message = ""  # shown in place of what the histogram covers
+
     def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:
         shown = QCheckBox(
             "Show void",
@@ -58,18 +61,22 @@ class ThresholdPanel(GreyPanel):
         self._band: tuple[Any, float, tuple[float, float]] | None = None
         self._finding = LatestOnlyWorker("threshold")
         self._finding.returned.connect(self._found)
+        self._search = SampleSearch()
+        self._search.changed.connect(self._show_sample)
         self._hysteresis = QCheckBox("Hysteresis", toolTip=_HYSTERESIS, toggled=self._choose_two)
         self._hysteresis.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         row = fill(QHBoxLayout(), self.shown, self._hysteresis, self._log, None)
         self._match = RichLabel(viewer)
         self._match.linkActivated.connect(self._follow_match)
-        fill(QVBoxLayout(self), self.histogram, row, self._match, self._line, spacing=4)
+        self._line.setToolTip(_COVERED)
+        fill(QVBoxLayout(self), self.histogram, self._line, row, self._match, spacing=4)
+        self._line.show()
         self.follow()
 
     @property
     def is_busy(self) -> bool:
-        """Whether the histogram, a threshold or the preview is being computed."""
-        return super().is_busy or self._finding.is_busy
+        """Whether the histogram, a threshold, the sample or the preview is being computed."""
+        return super().is_busy or self._finding.is_busy or self._search.is_busy
 
     def show_band(self, volume: Volume, totals: Mapping[str, Any]) -> None:
         """Shade the equally plausible thresholds of a result, while its threshold is set.
@@ -107,6 +114,7 @@ class ThresholdPanel(GreyPanel):
             ends = float(self.greys.range.low), float(self.greys.range.high)
             self._threshold.suit(self.histogram.step, self.greys.unit)
             self._form[STRICT].suit(self.histogram.step, self.greys.unit, ends)
+        self._search.clear()
         self._form.know(greys=self.greys)
 
     # ---- synchronized with the form
@@ -117,6 +125,9 @@ class ThresholdPanel(GreyPanel):
         if self.greys is None or settings is None:
             return
         self._show_match(settings)
+        if self.greys.is_known(settings):
+            self._search.follow(self._scan_with_masks(settings), settings, self.greys)
+        self._say(self._message)
         if settings.measured_porosity is not None:
             self.histogram.show_lines({}, reason="Threshold chosen during the run")
             self.preview.hide()
@@ -174,15 +185,38 @@ class ThresholdPanel(GreyPanel):
         except InputError:
             automatic = None
         mark = (self._named(), automatic) if isinstance(automatic, float) else None
-        self.histogram.show_lines(lines, bright=bright, mark=mark, band=self._band_at(found))
+        band = self._band_at(found) or self.greys.plausible(settings)
+        self.histogram.show_lines(lines, bright=bright, mark=mark, band=band)
 
     def _band_at(self, threshold: float) -> tuple[float, float] | None:
-        """Return the shaded range; None if the threshold is not that of the result."""
+        """Return the range that intervals found; None unless the result's threshold is set."""
         if self._band is None or self._target is None:
             return None
         values, own, ends = self._band
         is_own = values is self._target.volume.data and math.isclose(own, threshold, rel_tol=1e-3)
         return ends if is_own else None
+
+    def _scan_with_masks(self, settings: PoreSettings) -> Volume | None:
+        """Return the input volume with the chosen masks; None if it has no single sample."""
+        if self._target is None or self._target.volume.leading_shape:
+            return None
+        layer = self._layers.value
+        if not settings.sample_mask or layer is None:
+            return self._target.volume
+        labels = tuple(self._viewer.dims.axis_labels[-layer.ndim :])
+        try:
+            return capture(layer, labels, self._form.layers(scans=False)).volume
+        except HushporeError:
+            # Run reports it
+            return None
+
+    def _show_sample(self) -> None:
+        """Show the grey values of the sample, or of the whole scan until they are known."""
+        sample = self._search.sample
+        counted = None if sample is None else sample.histogram
+        self.histogram.show_sample(counted)
+        self._form.know(sample=counted)
+        self._say(self._message)
 
     def _named(self) -> str:
         """Return the label of the last chosen method."""
@@ -209,14 +243,20 @@ class ThresholdPanel(GreyPanel):
             return None
 
     def _say(self, text: str) -> None:
-        """Show a message; if empty, whether the histogram covers only part of the voxels."""
-        if not text and self.greys is not None and self.greys.share < 1:
-            text = (
-                f"Histogram of {readable_percent(self.greys.share)} of the voxels, in slices from "
-                "the whole scan; Run uses all voxels."
-            )
-        super()._say(text)
+        """Show a message; if empty, what the histogram covers."""
+        self._message = text
+        settings = self._settings()
+        if not text and self.greys is not None and settings is not None:
+            text = self._search.describe(settings, self.greys)
+        # at least two lines, so that nothing below moves when the sample is found
+        self._line.setText(text if "\n" in text else f"{text}\n\u00a0")
 
+
+_COVERED = (
+    "What the histogram and the share of void cover: the sample alone, if exterior air or padding "
+    "is excluded. A scan of more than 8 million voxels is looked at in slices; Run uses all "
+    "voxels.\nPlausible thresholds: from 40 to 60 % of the way between pores and solid."
+)
 
 _HYSTERESIS = (
     "Add a second, stricter threshold (Hysteresis threshold, under More): a connected component of "
