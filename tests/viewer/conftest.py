@@ -34,7 +34,7 @@ from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
 from hushpore.viewer.forms import device_choice  # noqa: E402
 from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
-from hushpore.viewer.running import progress_presenter  # noqa: E402
+from hushpore.viewer.running import collector, progress_presenter  # noqa: E402
 from hushpore.viewer.running import worker as worker_module  # noqa: E402
 from hushpore.viewer.running.worker import JobWorker  # noqa: E402
 
@@ -128,8 +128,7 @@ def make_napari_viewer(make_napari_viewer, qapp):
     while time.monotonic() < end and (
         # one that has only started pauses the collector a moment later
         not all(worker.wait(0.0) for worker in list(JobWorker.running))
-        or worker_module._frozen
-        or worker_module._paused
+        or collector._paused
         or any(thread.name == "hushpore noise" for thread in threading.enumerate())
     ):
         qapp.processEvents()

@@ -846,7 +846,7 @@ def test_a_stack_with_channels_after_z_is_explained_before_run(viewer, widget):
 
 def test_the_next_step_is_one_click_away(window):
     viewer, widget = window
-    widget._result.linkActivated.emit("next")
+    widget._result.linkActivated.emit("Segment pores")
     assert "Segment pores (hushpore)" in viewer.window.dock_widgets
 
 

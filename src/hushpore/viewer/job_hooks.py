@@ -29,8 +29,8 @@ class JobHooks(WorkerContainer):
 
     #: Key of `hushpore.jobs.JOBS`.
     job: ClassVar[str]
-    #: Name of the widget for the next step, and the text of the link that opens it.
-    next_step: ClassVar[tuple[str, str] | None] = None
+    #: Names of the widgets for the next steps, and the texts of the links that open them.
+    next_steps: ClassVar[dict[str, str]] = {}
     #: Link texts in the line about the layer, with their targets for `_follow`.
     fact_links: ClassVar[dict[str, str]] = {SHOWN: "shown image"}
     #: Share of the height, and maximum lines, for the buttons and the result below the form.

@@ -45,6 +45,7 @@ from hushpore.viewer.layers.visibility import keep_view_direction, show_scale_ba
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.saving import ask_and_save_result
+from hushpore.viewer.running.collector import FrozenLibraries, gc_paused
 from hushpore.viewer.running.messages import RECORD, SHOW, RunMessages
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
@@ -60,7 +61,7 @@ from hushpore.viewer.running.task import (
     import_libraries,
     local_task,
 )
-from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
+from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import is_script
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class JobWidget(JobHooks):
         bind(self.native, CANCEL, self.cancel)
         bind(self.native, PREVIOUS_SLICE, partial(step_slice, self._viewer, -1))
         bind(self.native, NEXT_SLICE, partial(step_slice, self._viewer, 1))
+        FrozenLibraries(self.native, self._viewer)
         SharesSide(self.native, self.job.capitalize())
         work = partial(calling, import_libraries, self._description)
         self._importing = JobWorker(work, "hushpore imports")
@@ -226,7 +228,7 @@ class JobWidget(JobHooks):
             self._viewer.layers.selection.active = made[0]
         self.timing.show_totals(outcome.timings)
         more = self.result_links(outcome.result)
-        text = self._messages.of_result(outcome, self.next_step, more)
+        text = self._messages.of_result(outcome, self.next_steps, more)
         self._show_result(text, target, outcome.remarks)
         self.called.emit(outcome.result)
 
@@ -475,5 +477,5 @@ class JobWidget(JobHooks):
             open_beside(self.native, self._viewer, RECORD)
         elif target in LINKS:
             follow_start_link(target, self.native, self._viewer)
-        elif target == "next" and self.next_step is not None:
-            open_beside(self.native, self._viewer, self.next_step[0])
+        elif target in self.next_steps:
+            open_beside(self.native, self._viewer, target)

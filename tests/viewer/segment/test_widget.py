@@ -138,6 +138,7 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     assert f"{provenance['result']['count']} pores" in widget._result.text()
     assert widget.form.value.merge_height == 50.0
     assert "Open results table" in widget._result.text()
+    assert "Plots" in widget._result.text()
     widget.remerging.undo()
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
     assert widget.form.value.merge_height == "auto"

@@ -12,14 +12,17 @@ from hushpore.viewer.results.saving import SAVE_RESULT
 from hushpore.viewer.running.timing_panel import TimingPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hushpore.base.events import Note
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
 
-#: Names of the widgets that links open.
-RECORD, RESULTS = "Record", "Results"
+#: Name of the widget that a link opens.
+RECORD = "Record"
+
+#: Widgets that show the pores of a result, and the links that open them.
+RESULT_WIDGETS = {"Results": "Open results table", "Plots": "Plots"}
 
 #: Link that shows the last preview of a cancelled run.
 SHOW = "show"
@@ -92,15 +95,14 @@ class RunMessages:
         self._hint = Message(text, self.scan, self._layer) if text else None
 
     def of_result(
-        self, outcome: Any, next_step: tuple[str, str] | None = None, more: Sequence[str] = ()
+        self, outcome: Any, next_steps: Mapping[str, str], more: Sequence[str] = ()
     ) -> str:
         """Return the headline of a result as HTML, with links to the next steps below it.
 
-        `next_step`: a widget, and the link that opens it. `more`: further links.
+        `next_steps`: widgets, and the links that open them. `more`: further links.
         """
-        links = [link("record", RECORD), link("save", SAVE_RESULT), *more]
-        if next_step is not None:
-            links.insert(0, link("next", next_step[1]))
+        opened = [link(name, words) for name, words in next_steps.items()]
+        links = [*opened, link("record", RECORD), link("save", SAVE_RESULT), *more]
         return f"{headline_html(outcome)}<br>{' · '.join(links)}"
 
     def of_cancel(self, name: str, has_preview: bool, more: str) -> str:

@@ -11,7 +11,7 @@ from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import is_result
 from hushpore.viewer.layers.shown_image import SHOWN
 from hushpore.viewer.results.pore_layer import path_layers, pore_layer, thickness_layers
-from hushpore.viewer.running.messages import RESULTS
+from hushpore.viewer.running.messages import RESULT_WIDGETS
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -24,7 +24,7 @@ class MeasureWidget(JobWidget):
     """Measures labels of another program; the result is a labels layer with a table."""
 
     job = "measure"
-    next_step = (RESULTS, "Open results table")
+    next_steps = RESULT_WIDGETS
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:

@@ -22,7 +22,7 @@ from hushpore.viewer.results.pore_layer import (
     result_of,
     thickness_layers,
 )
-from hushpore.viewer.running.messages import RESULTS, headline_html
+from hushpore.viewer.running.messages import RESULT_WIDGETS, headline_html
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.grey_panel import prepare_kernels
@@ -56,7 +56,7 @@ class PoresWidget(JobWidget):
     """
 
     job = "pores"
-    next_step = (RESULTS, "Open results table")
+    next_steps = RESULT_WIDGETS
     fact_links: ClassVar[dict[str, str]] = {_MEASURE: "measure", SHOWN: "shown image"}
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -146,7 +146,7 @@ class PoresWidget(JobWidget):
     def _show_merged(self, result: Pores) -> None:
         """Show the message about a result that was merged again."""
         layer = self.remerging.layer
-        text = self._messages.of_result(result, self.next_step)
+        text = self._messages.of_result(result, self.next_steps)
         # so that the slider below the text keeps its place
         self._result.hold_height()
         if scan_of(layer) != self._messages.scan:
