@@ -96,6 +96,14 @@ def test_it_ends_when_the_user_goes_back_or_removes_the_pores(
     assert "po ghost" not in viewer.layers
 
 
+def test_it_may_end_before_it_learns_that_the_pores_are_gone(qtbot, viewer, view, sample, scene):
+    """As when the table, which hears of the removal first, lets go of its pores."""
+    show(qtbot, scene, view)
+    viewer.layers.events.removed.connect(lambda event: scene.leave(), position="first")
+    viewer.layers.remove(view.layer)
+    assert not scene.is_shown
+
+
 def test_without_the_image_the_pores_are_shown_alone(viewer, view, scene):
     scene.show(view)
     assert scene.is_ready

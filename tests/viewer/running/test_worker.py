@@ -8,7 +8,7 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
-from hushpore.viewer.running.worker import JobWorker, stop
+from hushpore.viewer.running.worker import JobWorker, calling, stop
 
 SOON = 10_000
 
@@ -357,7 +357,16 @@ def test_a_failure_lets_the_next_in_line_begin(qtbot):
     with qtbot.waitSignal(second.returned, timeout=SOON):
         JobWorker(fails).start("cpu")
         second.start("cpu")
-    assert JobWorker.queues["cpu"] == []
+    qtbot.waitUntil(lambda: JobWorker.queues["cpu"] == [])
+
+
+def test_a_worker_leaves_its_queue_after_all_slots_of_its_end_have_run(qtbot):
+    worker, queue = JobWorker(lambda: calling(int)), []
+    worker.returned.connect(lambda _: queue.extend(JobWorker.queues["cpu"]))
+    worker.start("cpu")
+    qtbot.waitUntil(lambda: JobWorker.queues["cpu"] == [])
+    assert queue == [worker]
+    qtbot.waitUntil(lambda: not JobWorker.running)
 
 
 def test_all_workers_can_be_stopped_at_once():

@@ -258,6 +258,9 @@ class Scene3D(QObject):
             self.leave()
 
     def _removed(self, event: Any) -> None:
+        if not self.is_ready:
+            # another slot of this event has restored the window
+            return
         self._before["visible"].pop(event.value, None)
         if self._view is not None and unwrapped(event.value) is self._view.layer:
             self.leave()

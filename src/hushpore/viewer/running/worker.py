@@ -153,15 +153,16 @@ class JobWorker(QObject):
         self._finish_in = ""
         self.finished_early = False
         self._thread = threading.Thread(target=self._run, name=name)
-        for end in (self.returned, self.failed, self.cancelled):
-            end.connect(self._leave_queue)
 
     def start(self, queue: str = "") -> None:
-        """Start the thread.
+        """Start the thread; connect slots to the end signals before.
 
         `queue`: wait for all workers started before in this queue, for example on the same device.
         """
         JobWorker.running.add(self)
+        # last, because PySide drops the slots that have not run yet with the worker
+        for end in (self.returned, self.failed, self.cancelled):
+            end.connect(self._leave_queue)
         if queue:
             self._queue = JobWorker.queues.setdefault(queue, [])
             self._queue.append(self)
@@ -272,7 +273,8 @@ class JobWorker(QObject):
         return self._attention
 
     def _leave_queue(self, *_: Any) -> None:
-        # keep the worker until all slots of this signal have run: PySide drops them with the sender
+        # the thread still holds the worker, which must not be deleted there
+        self.wait()
         QTimer.singleShot(0, partial(JobWorker.running.discard, self))
         if self in self._queue:
             self._queue.remove(self)
