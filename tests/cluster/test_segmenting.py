@@ -84,7 +84,8 @@ def assert_same(folder: Path, expected: Pores) -> None:
     np.testing.assert_array_equal(np.asarray(labels.data), expected.labels)
     assert (labels.spacing, labels.origin) == (expected.volume.spacing, expected.volume.origin)
     tables = expected.files().tables
-    for name in {"pores", "throats", "totals", "form"} & set(tables):
+    of_form = {"form", "profile_depth", "profile_radius", "size_classes"}
+    for name in ({"pores", "throats", "totals"} | of_form) & set(tables):
         table = tables[name].to_csv(index=False, lineterminator="\n")
         assert (folder / f"{name}.csv").read_text(encoding="utf-8") == table
     profile = np.genfromtxt(folder / "profile.csv", delimiter=",", skip_header=1)
@@ -141,6 +142,24 @@ def test_blocks_change_nothing_whatever_is_asked_for(
     path = store(np.pad(scan, ((3, 4), (5, 3), (2, 6)), constant_values=20), tmp_path)
     expected = hushpore.segment_pores(hushpore.read(path), **values)
     assert_same(run(path, client, 9, **values), expected)
+
+
+@pytest.mark.parametrize("air", [0, 12])
+@pytest.mark.parametrize("form", ["casting", "bread"])
+def test_depths_below_the_surface_are_the_same_in_blocks(
+    tmp_path: Path, client: Client, form: str, air: int
+) -> None:
+    # more voxels along x than the map has points
+    noise = ndimage.gaussian_filter(np.random.default_rng(3).normal(size=(20, 24, 170)), 2)
+    grey = np.pad(np.where(noise > 0.04, 30, 180).astype(np.uint8), air, constant_values=30)
+    path = store(grey, tmp_path)
+    expected = hushpore.segment_pores(hushpore.read(path), report_form=form)
+    assert (expected.provenance["result"]["exterior_share"] > 0) == bool(air)
+    pores = expected.pores_of_form
+    is_of_faces = pores["surface_distance"].equals(pores["face_distance"])
+    assert is_of_faces == (not air)
+    assert_same(run(path, client, 7, report_form=form), expected)
+    assert (tmp_path / "result" / "profile_depth.csv").is_file()
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.float32])

@@ -38,6 +38,7 @@ TASKS: dict[str, Callable[..., Report]] = {
     "balls-join": void.stitch_balls,
     "reach": void.reach_balls,
     "covered": void.mark_covered,
+    "points": void.read_points,
     "parts": void.find_parts,
     "join": components.stitch_parts,
     "paint": void.paint,

@@ -33,7 +33,7 @@ from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.denoising.scan_noise import measure_noise
 from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.registry import form_tables
+from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise
 from hushpore.pores.notes import (
     warnings_of,
@@ -133,6 +133,7 @@ class _Segmentation:
         self.ran_out: set[int] = set()
         self.padded = np.zeros(0, np.int64)
         self.grey_range = (0.0, 1.0)
+        self.points: npt.NDArray[np.uint8] | None = None
 
     def run(self, where: str) -> Generator[Event, Any, Finished]:
         """Run all stages."""
@@ -169,7 +170,7 @@ class _Segmentation:
         )
         with ThreadPoolExecutor(1, "hushpore-tables") as pool:
             # in a thread, while workers write the labels
-            tables = pool.submit(self._write_tables, graph, numbering)
+            tables = pool.submit(self._tables, graph, numbering)
             pore_voxels = yield from self._write_labels()
             pores, throats = tables.result()
         write_table(self.content, "profile", profile_of(self.volume, sample, pore_voxels))
@@ -189,9 +190,12 @@ class _Segmentation:
             self.settings.edge_pores,
         )
         write_table(self.content, "totals", totals_columns(totals))
-        if self.settings.report_form != "none":
-            findings = Findings(totals, pores, throats, self.volume, self.settings)
-            for name, columns in form_tables(self.settings.report_form, findings).items():
+        form = self.settings.report_form
+        measured = totals, pores, throats, self.volume, self.settings
+        findings = Findings(*measured, phases=self.points)
+        write_table(self.content, "pores", pores | depth_column(form, findings))
+        if form != "none":
+            for name, columns in form_tables(form, findings).items():
                 write_table(self.content, name, columns)
         yield from self._note(
             f"{self.runner.computed} tasks were computed, "
@@ -298,6 +302,9 @@ class _Segmentation:
             yield from self._slabs("paint", "void", 0.3, each=self.is_open, source=phase)
             self._remove(f"{phase}-*.slab")
             self.void = "void"
+        elif has_profiles(settings.report_form):
+            found = yield from self._slabs("points", "void", 0.3, source=phase)
+            self.points = np.concatenate([each["points"] for each in found])
         return sample, joined
 
     def _roll_ball(self, phase: str) -> Generator[Event, Any, str]:
@@ -416,14 +423,12 @@ class _Segmentation:
         with Blocks(self.plan) as blocks:
             return basin[widest(middle, squared, blocks.work.spacing)]
 
-    def _write_tables(self, graph: BasinGraph, numbering: Numbering) -> tuple[Columns, Columns]:
-        """Write the tables of pores and of throats, and return their columns."""
+    def _tables(self, graph: BasinGraph, numbering: Numbering) -> tuple[Columns, Columns]:
+        """Return the columns of pores and throats, and write the table of throats."""
         least = self.settings.minimum_shape_voxels
         throats = throat_columns(graph, numbering, self.volume)
         write_table(self.content, "throats", throats)
-        pores = pore_columns(graph, numbering, self.volume, throats, least)
-        write_table(self.content, "pores", pores)
-        return pores, throats
+        return pore_columns(graph, numbering, self.volume, throats, least), throats
 
     def _write_labels(self) -> Generator[Event, Any, npt.NDArray[np.int64]]:
         """Write the labels and their coarser levels; returns the voxels of pores in each slice."""

@@ -29,6 +29,7 @@ from hushpore.cluster.components import (
     store_parts,
 )
 from hushpore.cluster.gpus import on_gpu_or_cpu
+from hushpore.pores.forms.sample_map import grid_of
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
@@ -373,6 +374,16 @@ def mark_masked(blocks: Blocks, slab: int, source: str, target: str) -> Report:
     outside = apply_mask(blocks.work, phase, first, last)
     blocks.write(target, slab, phase)
     return {"air": np.count_nonzero(outside, axis=(1, 2)).astype(np.int64)}
+
+
+def read_points(blocks: Blocks, slab: int, source: str) -> Report:
+    """Return the phases of a slab at the points of the map of the sample."""
+    first, last = blocks.plan.slabs[slab]
+    along, *plane = grid_of(blocks.plan.shape)
+    inside = [z for z in range(*along.indices(last)) if z >= first]
+    points = [blocks.read(source, z, z + 1)[:, *plane] for z in inside]
+    none = np.zeros((0, *blocks.plan.shape[1:]), np.uint8)[:, *plane]
+    return {"points": np.concatenate([none, *points])}
 
 
 @contextmanager

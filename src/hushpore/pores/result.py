@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
 from hushpore.pores.corrections.operations import Operation
-from hushpore.pores.forms.entries import Findings, NotMeasuredError
-from hushpore.pores.forms.registry import FORMS, form_tables, other_forms, path_table
+from hushpore.pores.forms.entries import Findings
+from hushpore.pores.forms.registry import depth_column, form_tables, other_forms, path_table
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.numbering import (
@@ -122,13 +122,7 @@ class Pores:
     @cached_property
     def pores_of_form(self) -> pd.DataFrame:
         """`pores`, with ``surface_distance`` in forms with profiles by depth, if it is known."""
-        name, findings = self._settings.report_form, self._findings
-        if name in FORMS and FORMS[name].has_profiles and len(self.pores):
-            with suppress(NotMeasuredError):
-                findings.require_all_void()
-                findings.require_3d()
-                return self.pores.assign(surface_distance=findings.depths())
-        return self.pores
+        return self.pores.assign(**depth_column(self._settings.report_form, self._findings))
 
     @cached_property
     def throats(self) -> pd.DataFrame:

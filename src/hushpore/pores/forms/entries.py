@@ -72,6 +72,8 @@ class Findings:
         How it was segmented.
     void : numpy.ndarray, optional
         (z, y, x), not 0 in void; None if it is not in one place, as on a cluster.
+    phases : numpy.ndarray, optional
+        In place of `void`, the phases at the points of a `SampleMap`.
     form_to_choose : str
         If not empty, slow figures are taken from `known` alone, and the reason for one that is not
         there asks for this form.
@@ -98,6 +100,7 @@ class Findings:
     volume: Volume
     settings: PoreSettings
     void: npt.NDArray[Any] | None = field(default=None, repr=False)
+    phases: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
     form_to_choose: str = ""
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -170,8 +173,6 @@ class Findings:
         """
         self.require_3d()
         self.require_all_void()
-        if self.void is None:
-            raise NotMeasuredError("Not found on a cluster. Segment the scan on one machine.")
         in_air = bool(self.totals.get("exterior_share"))
         threshold = self.totals.get("threshold")
         is_void = self.volume.dtype == np.bool_
@@ -194,6 +195,10 @@ class Findings:
                 "With air around the sample it takes one threshold, without hysteresis, and no "
                 "padding. Crop the scan to the sample."
             )
+        if self.phases is not None:
+            how = partial(SampleMap.of_phases, self.phases, self.volume, in_air=in_air, mask=mask)
+            return self.once("sample_map", how)
+        assert self.void is not None, "one of both is given"
         how = partial(
             SampleMap.of,
             self.void,

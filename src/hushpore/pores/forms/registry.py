@@ -21,6 +21,8 @@ from hushpore.pores.forms.size_tables import size_classes, size_statistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
     from hushpore.pores.forms.entries import Findings, Form
@@ -106,6 +108,21 @@ def other_forms(chosen: str, findings: Findings) -> dict[str, Callable[[], pd.Da
         return pd.DataFrame(FORMS[name].columns(known))
 
     return {name: partial(table, name) for name in FORMS if name != chosen}
+
+
+def has_profiles(name: str) -> bool:
+    """Whether a form has profiles by depth, and its table of pores their ``surface_distance``."""
+    return name in FORMS and FORMS[name].has_profiles
+
+
+def depth_column(name: str, findings: Findings) -> dict[str, npt.NDArray[np.float64]]:
+    """Return ``surface_distance`` of the pores, by its name; empty if the form has none."""
+    if has_profiles(name):
+        with suppress(NotMeasuredError):
+            findings.require_all_void()
+            findings.require_3d()
+            return {"surface_distance": findings.depths()}
+    return {}
 
 
 def path_table(name: str, findings: Findings) -> dict[str, list[Any]]:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.void.components import AIR, SOLID
 from hushpore.pores.watershed.distance import squared_distance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -28,6 +29,18 @@ _POINTS = 128
 
 #: Bins of a profile.
 BINS = 20
+
+
+def grid_of(shape: Sequence[int]) -> tuple[slice, ...]:
+    """Return the voxels of the points of a volume, as a slice along each axis."""
+    steps = [max(1, -(-length // _POINTS)) for length in shape]
+    return tuple(slice(step // 2, None, step) for step in steps)
+
+
+def _spacing(grid: Sequence[slice], volume: Volume) -> npt.NDArray[np.float64]:
+    spacing: npt.NDArray[np.float64]
+    spacing = np.asarray(volume.spacing) * [each.step for each in grid]
+    return spacing
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,20 +96,54 @@ class SampleMap:
         SampleMap
             Of every n-th voxel.
         """
-        steps = [max(1, -(-length // _POINTS)) for length in void.shape]
-        grid = tuple(slice(step // 2, None, step) for step in steps)
+        grid = grid_of(void.shape)
         pore = np.asarray(void[grid]) != 0
         sample = np.ones(pore.shape, np.bool_)
         if mask is not None:
             sample = np.asarray(mask[grid]) > 0
         elif in_air:
             data: Any = volume.data
-            for place, z in enumerate(range(grid[0].start, void.shape[0], steps[0])):
+            for place, z in enumerate(range(*grid[0].indices(void.shape[0]))):
                 values = np.asarray(data[z])[grid[1:]]
                 is_void = values if threshold is None else (values > threshold) == bright
                 # void that belongs to no pore is air
                 sample[place] = pore[place] | ~is_void.astype(np.bool_)
-        return cls(sample, pore, np.asarray(volume.spacing) * steps, in_air)
+        return cls(sample, pore, _spacing(grid, volume), in_air)
+
+    @classmethod
+    def of_phases(
+        cls,
+        phases: npt.NDArray[np.uint8],
+        volume: Volume,
+        *,
+        in_air: bool,
+        mask: npt.NDArray[Any] | None = None,
+    ) -> SampleMap:
+        """Return the map of a 3D volume from the phases at its points.
+
+        Parameters
+        ----------
+        phases : numpy.ndarray
+            (z, y, x), uint8, as `hushpore.pores.void.components` numbers them, at the voxels of
+            `grid_of`.
+        volume : Volume
+            What was segmented, for its shape and spacing.
+        in_air : bool
+            Whether air around the sample was excluded.
+        mask : numpy.ndarray, optional
+            (z, y, x), above 0 in the sample, if it was given.
+
+        Returns
+        -------
+        SampleMap
+            As `of` returns it.
+        """
+        grid = grid_of(volume.shape)
+        pore = (phases != SOLID) & (phases < AIR)
+        sample = phases < AIR if in_air else np.ones(pore.shape, np.bool_)
+        if mask is not None:
+            sample = np.asarray(mask[grid]) > 0
+        return cls(sample, pore, _spacing(grid, volume), in_air)
 
     @cached_property
     def depth(self) -> npt.NDArray[np.float64]:

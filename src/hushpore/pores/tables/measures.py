@@ -368,7 +368,7 @@ FURTHER: dict[str, Measure[Any]] = {
         "Depth of the edge of the pore below the surface of the sample, in files and Results "
         "with the form of a casting, bread or foam. In air it is the depth of the centre less half "
         "the equivalent diameter, within 1/128 of the volume, and faces that cut the sample do not "
-        "count; without air it is face_distance. A cluster does not compute it.",
+        "count; without air it is face_distance.",
         np.asarray,
     ),
 }
