@@ -125,3 +125,18 @@ def test_xml_without_an_image_states_nothing(xml):
 @pytest.mark.parametrize("unit", [*METRES, "pixel"])
 def test_our_own_names_of_units_are_kept(unit):
     assert unit_of(unit) == (unit, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "per_unit", "size"),
+    [("CENTIMETER", 1000, 0.01), ("MILLIMETER", 100, 0.01), ("MICROMETER", 0.1, 0.01),
+     ("NONE", 100, None)],
+)  # fmt: skip
+def test_the_resolution_unit_of_tags(tmp_path, unit, per_unit, size):
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.zeros((3, 4, 5), np.uint8), metadata=None, resolutionunit=unit,
+        resolution=(per_unit, per_unit), photometric="minisblack",
+    )  # fmt: skip
+    volume = read(tmp_path / "a.tif")
+    assert volume.unit == ("pixel" if size is None else "mm")
+    assert volume.spacing == pytest.approx((size or 1,) * 3)

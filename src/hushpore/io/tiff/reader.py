@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import math
-import os
 import re
 from contextlib import contextmanager
 from functools import partial
@@ -17,12 +15,17 @@ import tifffile
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
 from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
-from hushpore.io.folders import shortened
 from hushpore.io.input_limits import CONSENT, InputLimits, limits_for
 from hushpore.io.lazy_arrays import PlaneStack, Stream
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
 from hushpore.io.scanners.skyscan import with_log
 from hushpore.io.slice_stacks import SliceStack, note_on_damaged, stacks_by_name, without_strays
+from hushpore.io.tiff.ome_files import (
+    files_of_image,
+    require_distinct,
+    require_files,
+    require_own_folder,
+)
 from hushpore.io.tiff.planes import (
     explained,
     layout_notes,
@@ -78,10 +81,14 @@ def read_tiff_folder(
         return read_tiff(files[0])
     groups: dict[tuple[Any, ...], list[Path]] = {}
     stacks: list[Volume] = []
+    read: set[Path] = set()
     for path in files:
-        key = _slice_key(path)
+        key, parts = _slice_key(path)
         if key is None:
-            stacks += read_tiff(path)
+            # every file of an OME-TIFF opens the whole of it
+            if path.resolve() not in read:
+                stacks += read_tiff(path)
+                read |= parts
         else:
             groups.setdefault(key, []).append(path)
     keys = {path: key for key, group in groups.items() for path in group}
@@ -108,14 +115,19 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
         yield tif
 
 
-def _slice_key(path: Path) -> tuple[Any, ...] | None:
-    """Return the shape and type of a file with one page, or None if it holds more."""
+def _slice_key(path: Path) -> tuple[tuple[Any, ...] | None, set[Path]]:
+    """Return the shape and type of a file with one page, or None if it holds more.
+
+    Also returns the files of an OME-TIFF of several files.
+    """
     with captured_warnings("tifffile"), _opened(path) as tif:
         page: Any = tif.pages.first
         _refuse_colour(page, path)
         _require_plausible(page.shape, page.dtype, path)
         require_parts(page, limits_for(path))
-        return (*page.shape, str(page.dtype)) if len(tif.pages) == 1 else None
+        if len(tif.pages) > 1:
+            return None, files_of_image(tif)
+        return (*page.shape, str(page.dtype)), set()
 
 
 def _stack(stack: SliceStack, key: tuple[Any, ...], name: str) -> Volume:
@@ -144,8 +156,11 @@ def _stack(stack: SliceStack, key: tuple[Any, ...], name: str) -> Volume:
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
     limits = limits_for(path)
     require_few_images(tif, limits)
+    if tif.is_ome:
+        require_distinct(tif, path)
     all_series = tif.series
-    _require_parts_beside(messages, tif, path)
+    if tif.is_ome and any(_INCOMPLETE.search(message) for message in messages):
+        require_files(tif, path)
     _require_complete(messages, path)
     grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series.keyframe)]
     if not grey:
@@ -332,21 +347,6 @@ def _require_complete(messages: list[str], path: Path) -> None:
         raise _incomplete(path)
 
 
-def _require_parts_beside(messages: list[str], tif: tifffile.TiffFile, path: Path) -> None:
-    """Refuse one file of an OME-TIFF of several if others are missing; names these."""
-    if not tif.is_ome or not any(_INCOMPLETE.search(message) for message in messages):
-        return
-    named = re.findall(r"\bFileName=[\"']([^\"']*)[\"']", str(tif.ome_metadata))
-    others = dict.fromkeys(map(html.unescape, named))
-    missing = [name for name in others if not (path.parent / name).is_file()]
-    if missing and any((path.parent / name).samefile(path) for name in others
-                       if name not in missing):  # fmt: skip
-        raise InputError(
-            f"{path.name} is one file of {len(others)}, and {shortened(missing)} is not beside it. "
-            "Copy all files of this OME-TIFF into one folder."
-        )
-
-
 def _require_bytes(
     tif: tifffile.TiffFile, pages: Sequence[Any], path: Path, series: Any = None
 ) -> None:
@@ -399,28 +399,7 @@ def require_few_images(tif: tifffile.TiffFile, limits: InputLimits) -> None:
     for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*>", xml):
         sizes = [int(size) for size in re.findall(r"\bSize[ZCT]=[\"'](\d{1,18})[\"']", pixels)]
         limits.require_few(math.prod(sizes), "planes")
-    _require_own_folder(xml, Path(tif.filehandle.path))
-
-
-def _require_own_folder(xml: str, path: Path) -> None:
-    """Raise InputError if an OME-TIFF refers to anything but regular files in its own folder."""
-    own = re.search(r"<(?:\w+:)?OME\b[^>]*\bUUID=[\"']([^\"']*)", xml)
-    for written, uuid in re.findall(r"\bFileName=[\"']([^\"']*)[\"'][^>]*>\s*([^<\s]*)", xml):
-        if own and uuid.lower() == own[1].lower():
-            continue  # this file itself, under an earlier name
-        name = html.unescape(written)
-        other = path.parent / name
-        is_there = os.path.lexists(other)
-        real = Path(os.path.realpath(other))
-        if (
-            real.parent != Path(os.path.realpath(path.parent))
-            or Path(name).name != name
-            or (is_there and not real.is_file())
-        ):
-            raise InputError(
-                f"{path.name} refers to {name[:200]!r}, but the files of an OME-TIFF must be "
-                "regular files in the same folder. Put all of them into one folder."
-            )
+    require_own_folder(tif, Path(tif.filehandle.path))
 
 
 def _incomplete(path: Path) -> InputError:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # print resolutions (dots per inch) that programs write by default
 _PRINT_RESOLUTIONS = (72.0, 96.0, 150.0, 300.0, 600.0)
-_CENTIMETRE = 3  # TIFF codes of the resolution unit
-_INCH = 2
+# by code of the resolution unit: inch, centimetre, and the later millimetre and micrometre
+_MILLIMETRES = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,16 @@ def _resolution(tif: tifffile.TiffFile) -> VoxelSize:
     unit = int(tag.value) if tag is not None else 0
     if per_y is None or per_x is None:
         return VoxelSize()
-    millimetres = 10.0 if unit == _CENTIMETRE else 25.4
-    dpi = per_x * 25.4 / millimetres
-    if unit not in (_CENTIMETRE, _INCH):
+    millimetres = _MILLIMETRES.get(unit)
+    dpi = per_x * 25.4 / (millimetres or 25.4)
+    if millimetres is None:
         if (per_y, per_x) == (1.0, 1.0):
             return VoxelSize()
         why = "has no unit"
     elif any(math.isclose(dpi, known, abs_tol=0.02) for known in _PRINT_RESOLUTIONS):
         why = f"({dpi:.0f} dots per inch) is for printing"
-    elif dpi == 25.4 / millimetres:  # one pixel per centimetre or inch: a placeholder
+    elif dpi == 25.4 / millimetres and millimetres > 1:
+        # one pixel per centimetre or inch: a placeholder
         why = "is 1"
     else:
         return VoxelSize(y=millimetres / per_y, x=millimetres / per_x, unit="mm")
