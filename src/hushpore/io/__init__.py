@@ -16,6 +16,7 @@ from hushpore.io.lazy_arrays import LEFT_OUT
 from hushpore.io.loading import choose, into_memory, is_on_disk, load
 from hushpore.io.registry import kind_of
 from hushpore.io.resample import is_uneven, resample_evenly
+from hushpore.io.undefined import with_fill_value
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -58,7 +59,8 @@ def read(
         The image stack with spacing, unit, axes and notes. If there are several and `series` is not
         given, the one with most voxels; a note lists the others. If the files give a rescale slope
         and intercept, ``data`` is `hushpore.base.rescaled.Scaled`, which keeps the stored integers
-        in memory and returns float32 values; ``array()`` returns all of them.
+        in memory and returns float32 values; ``array()`` returns all of them. NaN and infinite
+        values are a fill value (`hushpore.io.undefined.with_fill_value`).
 
     Raises
     ------
@@ -85,12 +87,13 @@ def read(
     found = describe(path, trust=trust)
     if series is not None:
         (wanted,) = result_of(into_memory([choose(found, series)], empty=empty))
-        return wanted
+        return with_fill_value(wanted)
     volumes = sorted(found, key=lambda volume: math.prod(volume.shape), reverse=True)
     damaged: list[HushporeError] = []
     for volume in volumes:
         try:
             (largest,) = result_of(into_memory([volume], empty=empty))
+            largest = with_fill_value(largest)
             break
         except (InputError, MissingPackageError) as error:
             damaged.append(error)

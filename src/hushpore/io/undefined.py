@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
+#: Smallest magnitude that is no grey value: programs write 1e30 or the limits of float32 in
+#: voxels without a value.
+_LARGEST = 1e20
 #: Distance of the fill value from the lowest grey value, as a fraction of the range.
 _BELOW = 0.1
 
@@ -40,7 +42,7 @@ class Filled(DiskArray):
 
     def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
         values = np.array(self._base[tuple(keys)], self.dtype)
-        values[~np.isfinite(values)] = self._fill
+        values[_undefined(values)] = self._fill
         return values
 
     def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
@@ -49,7 +51,7 @@ class Filled(DiskArray):
 
 
 def with_fill_value(volume: Volume) -> Volume:
-    """Return a scan in which NaN and infinite values are a fill value.
+    """Return a scan in which NaN, infinite and absurdly large values are a fill value.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ def with_fill_value(volume: Volume) -> Volume:
     -------
     Volume
         With ``metadata["padding_value"]`` below all grey values, and a note. The same volume if
-        all values are finite, or none is.
+        all values are usable, or none is.
 
     Examples
     --------
@@ -80,14 +82,15 @@ def with_fill_value(volume: Volume) -> Volume:
         return volume
     fill = float(np.dtype(values.dtype).type(lowest - _BELOW * ((highest - lowest) or 1.0)))
     if in_memory:
-        values[~np.isfinite(values)] = fill
+        values[_undefined(values)] = fill
     else:
         coarser = tuple(Filled(level, fill) for level in getattr(values, "coarser", ()))
         values = Filled(values, fill)
         values.coarser = coarser
     note = (
         f"{count:,} voxels ({readable_percent(count / values.size)} of the volume) have no value "
-        f"(NaN or infinite). They were set to {readable_grey(fill)} and are excluded as fill value."
+        f"(NaN, infinite or beyond 1e20). They were set to {readable_grey(fill)} and are excluded "
+        "as fill value."
     )
     return dataclasses.replace(
         volume,
@@ -98,7 +101,7 @@ def with_fill_value(volume: Volume) -> Volume:
 
 
 def _searched(values: Any, in_memory: bool) -> tuple[int, float, float]:
-    """Return the number of values that are not finite, and the range of the others."""
+    """Return the number of values that are no grey values, and the range of the others."""
     count, lowest, highest = 0, np.inf, -np.inf
     axis = max(0, values.ndim - 3)
     places = {0, values.shape[axis] // 2, values.shape[axis] - 1}
@@ -106,16 +109,21 @@ def _searched(values: Any, in_memory: bool) -> tuple[int, float, float]:
     if all(map(_is_finite, [values] if in_memory else planes)):
         return count, lowest, highest
     for part in [values] if in_memory else (part for _, part in slabs(values)):
-        bad = ~np.isfinite(part)
+        bad = _undefined(part)
         count += int(np.count_nonzero(bad))
         lowest = min(lowest, float(np.min(part, initial=np.inf, where=~bad)))
         highest = max(highest, float(np.max(part, initial=-np.inf, where=~bad)))
     return count, lowest, highest
 
 
+def _undefined(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return where values are NaN, infinite or too large to be grey values."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        defined: npt.NDArray[np.bool_] = np.abs(values) < _LARGEST
+    return ~defined
+
+
 def _is_finite(values: npt.NDArray[Any]) -> bool:
-    with np.errstate(over="ignore", invalid="ignore"):
-        # the sum is finite if all values are; a sum that overflows is looked at again
-        if math.isfinite(float(values.sum(dtype=np.float64))):
-            return True
-    return bool(np.isfinite(values).all())
+    with np.errstate(invalid="ignore", over="ignore"):
+        # NaN spreads to both ends
+        return bool(values.min() > -_LARGEST and values.max() < _LARGEST)
