@@ -114,6 +114,39 @@ def test_a_compressed_data_file_with_a_header_of_its_own_is_refused(tmp_path, ra
         read(path)
 
 
+@pytest.mark.parametrize(
+    ("skip", "front", "encoding"),
+    [("byte skip: 9", b"123456789", "raw"), ("byte skip: -1", b"any header", "raw"),
+     ("line skip: 2", b"a line\nanother\n", "raw"), ("line skip: 2", b"a\n\n", "gzip")],
+)  # fmt: skip
+def test_lines_and_bytes_before_the_values_are_skipped(tmp_path, ramp, skip, front, encoding):
+    path = skipped(tmp_path, ramp, skip, front, encoding)
+    np.testing.assert_array_equal(read(path).data, ramp)
+    np.testing.assert_array_equal(nrrd.read(str(path), index_order="C")[0], ramp)
+
+
+@pytest.mark.parametrize(
+    ("skip", "words"),
+    [("byte skip: -1", "-1, which is allowed for the encoding raw only"),
+     ("byte skip: 9", "9, which cannot be read"), ("line skip: -2", "found -2 and 0")],
+)  # fmt: skip
+def test_a_skip_that_the_definition_forbids_is_refused(tmp_path, ramp, skip, words):
+    with pytest.raises(InputError, match=words):
+        read(skipped(tmp_path, ramp, skip, b"", "gzip"))
+
+
+def skipped(folder, values, skip, front, encoding):
+    """Write a volume with something before its values."""
+    content = gzip.compress(values.tobytes()) if encoding == "gzip" else values.tobytes()
+    (folder / "a.dat").write_bytes(front + content)
+    sizes = " ".join(map(str, reversed(values.shape)))
+    (folder / "a.nhdr").write_text(
+        f"NRRD0004\ntype: int16\ndimension: 3\nendian: little\nencoding: {encoding}\n"
+        f"sizes: {sizes}\n{skip}\ndata file: a.dat\n"
+    )
+    return folder / "a.nhdr"
+
+
 def test_flipped_bits_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
     path = written(tmp_path / "a.nrrd", ramp, spacings=[0.5, 0.7, 2.0])
     content = np.frombuffer(path.read_bytes(), np.uint8)

@@ -15,6 +15,7 @@ from hushpore.base.volume import Volume
 from hushpore.io.folders import shortened
 from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import SLAB, DiskArray
+from hushpore.io.unitless import in_one_unit, unitless_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -236,7 +237,7 @@ def _volume(stored: Any, place: str, path: Path) -> Volume:
     values = _Dataset(path, place, stored, kept)
     n_spatial = 3 if axes.endswith("zyx") else 2
     found = _voxel_size(stored, kept, n_spatial)
-    notes = [] if found else [_NO_SIZE]
+    notes = found.pop("notes", []) if found else [_NO_SIZE]
     if stored.id.get_storage_size() == 0 and not stored.is_virtual and stored.chunks:
         notes.append(f"No values were ever written to {place}: it holds its fill value only.")
     return Volume(values, axes=axes, name=place.strip("/"), notes=notes, **(found or {}))
@@ -279,6 +280,7 @@ def _nexus_axes(stored: Any) -> list[str]:
 
 def _voxel_size(stored: Any, kept: Sequence[bool], n_spatial: int) -> dict[str, Any] | None:
     """Return spacing and unit from attributes of the data set or its groups, or from NeXus axes."""
+    without: list[str] = []
     for holder in (stored, stored.parent, stored.file["/"]):
         for name, implied in _SIZES.items():
             if name not in holder.attrs:
@@ -287,31 +289,36 @@ def _voxel_size(stored: Any, kept: Sequence[bool], n_spatial: int) -> dict[str, 
             if sizes.dtype.kind not in "uif" or not (np.isfinite(sizes) & (sizes > 0)).all():
                 continue
             beside = [f"{name}_{word}" for word in _UNITS] + list(_UNITS)
-            unit = unit_of(implied or _first_text(holder.attrs, beside) or "?")
-            if unit is None or unit[0] == "pixel" or len(sizes) not in (1, 3, n_spatial):
+            if len(sizes) not in (1, 3, n_spatial):
                 continue
-            steps = [float(size) * unit[1] for size in sizes] * (
-                n_spatial if len(sizes) == 1 else 1
-            )
-            return {"spacing": tuple(steps[-n_spatial:]), "unit": unit[0]}
+            steps = ([float(size) for size in sizes] * n_spatial)[:3][-n_spatial:]
+            unit = implied or _first_text(holder.attrs, beside)
+            size = in_one_unit(steps, [unit] * n_spatial)
+            if size is not None:
+                return {"spacing": size[0], "unit": size[1]}
+            without = without or unitless_notes(steps, "" if unit_of(unit) else unit)
     names = [name for name, keep in zip(_nexus_axes(stored), kept, strict=False) if keep]
-    steps, units = [], set()
-    for name in names[-n_spatial:]:
+    size = in_one_unit(*along) if (along := _nexus_steps(stored, names[-n_spatial:])) else None
+    if size is not None and len(size[0]) == n_spatial:
+        return {"spacing": size[0], "unit": size[1]}
+    return {"notes": without} if without else None
+
+
+def _nexus_steps(stored: Any, names: Sequence[str]) -> tuple[list[float], list[str]] | None:
+    """Return distance and unit along each NeXus axis; None if any is not an even axis."""
+    steps, units = [], []
+    for name in names:
         axis = stored.parent.get(name) if name not in (".", "") else None
         if axis is None or len(getattr(axis, "shape", ())) != 1 or axis.shape[0] < 2:
             return None
         places = np.asarray(axis[:2], float)
-        ends = float(axis[-1]) - float(axis[0])
-        unit = unit_of(_text(axis.attrs.get("units", "?")))
-        step = abs(ends) / (axis.shape[0] - 1)
+        step = abs(float(axis[-1]) - float(axis[0])) / (axis.shape[0] - 1)
         even = math.isclose(step, abs(float(places[1] - places[0])), rel_tol=1e-2)
-        if unit is None or unit[0] == "pixel" or not even or not step > 0:
+        if not even or not step > 0:
             return None
-        steps.append(float(f"{step * unit[1]:.12g}"))
-        units.add(unit[0])
-    if len(steps) != n_spatial or len(units) != 1:
-        return None
-    return {"spacing": tuple(steps), "unit": units.pop()}
+        steps.append(float(f"{step:.12g}"))
+        units.append(_text(axis.attrs.get("units", "?")))
+    return (steps, units) if steps else None
 
 
 def _first_text(attributes: Any, names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _NO_UNIT = "The header gives no unit; millimetres are assumed, as in nibabel and ITK."
+_NO_NUMBERS = "The voxel size in the header is not a number, so it is not known."
 _LOGGER = "nibabel.global"  # logger of nibabel for problems in a header
 
 
@@ -38,24 +39,35 @@ def read_nifti(path: Path) -> Volume:
         image: Any = nibabel.load(path)
         _require_plausible(image, path)
         steps = image.header.get_zooms()
-        stated = image.header.get_xyzt_units()[0]
+        stated = _unit(image.header)
         values = _values(image, path)
     n_spatial = min(values.ndim, 3)
     # sizes of 1 without a unit are what programs write that know nothing of the image
     assumed = stated == "unknown" and any(step not in (0, 1) for step in steps[:n_spatial])
     unit = ("mm", 1.0) if assumed else unit_of(stated.replace("unknown", ""))
+    notes = [_NO_UNIT] if assumed else []
+    if not all(math.isfinite(step) for step in steps[:n_spatial]):
+        unit, notes = None, [_NO_NUMBERS]
     return Volume(
         values,
         # shortest decimal of a float32: 0.4, not 0.4000000059604645
-        spacing=tuple(float(str(step)) or 1.0 for step in reversed(steps[:n_spatial])),
+        spacing=tuple((unit and float(str(step))) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",
         name=path.name.removesuffix(".gz").removesuffix(".nii"),
         notes=[
             *(f"NIfTI: {message}." for message in messages),
-            *([_NO_UNIT] if assumed else []),
+            *notes,
             *_notes(image, path),
         ],
     )
+
+
+def _unit(header: Any) -> str:
+    """Return the unit of length in a header; ``"unknown"`` also for a code that has no meaning."""
+    try:
+        return str(header.get_xyzt_units()[0])
+    except KeyError:
+        return "unknown"
 
 
 def _notes(image: Any, path: Path) -> list[str]:

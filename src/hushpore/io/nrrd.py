@@ -12,6 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import unit_of
 from hushpore.io.libraries import captured_warnings, explained_damage
 from hushpore.io.raw import Layout, data_file, volume_of_layout
+from hushpore.io.unitless import in_one_unit, unitless_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,8 +90,18 @@ def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:
     lines = int(header.get("line skip", header.get("lineskip", 0)) or 0)
     skip = int(header.get("byte skip", header.get("byteskip", 0)) or 0)
     compressed = encoding != "raw"
-    if lines < 0 or skip < -1 or (compressed and (skip or lines)):
-        raise InputError(f"{path.name}: line skip {lines} and byte skip {skip} are not read.")
+    if lines < 0 or skip < -1:
+        raise InputError(
+            f"{path.name}: expected a line skip of at least 0 and a byte skip of at least -1, "
+            f"found {lines} and {skip}. Export it again."
+        )
+    if compressed and skip:
+        # the definition of NRRD allows -1, which counts from the end of the file, for raw alone
+        why = "is allowed for the encoding raw only" if skip < 0 else "cannot be read"
+        raise InputError(
+            f"{path.name} has the encoding {encoding} with byte skip {skip}, which {why}. Save it "
+            "again, for example in 3D Slicer."
+        )
     if lines:
         with data.open("rb") as file:
             file.seek(offset)
@@ -126,17 +137,23 @@ def _geometry(header: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
     else:
         found = [float(each) for each in header.get("spacings", ())]
         steps = found[::-1]
-    steps = steps[-n_spatial:]
+    # a negative spacing reverses an axis
+    steps = [abs(step) for step in steps[-n_spatial:]]
     if len(steps) != n_spatial or not all(math.isfinite(step) and step > 0 for step in steps):
         return {"notes": [*notes, _NO_SIZE]}
-    units = [str(each) for each in header.get("space units") or header.get("units") or ()]
-    unit = next((each for each in units if each.strip(' "')), "")
-    named = unit_of(unit.strip(' "')) if unit else ("mm", 1.0)
-    if not unit:
+    stated = header.get("space units") or header.get("units") or ()
+    units = [str(each).strip(' "') for each in stated][::-1][-n_spatial:]
+    if not any(units):
+        units = ["mm"] * n_spatial
         notes.append(_NO_UNIT)
-    if named is None:
-        return {"notes": [*notes, f"The unit {unit!r} is not known; nor is the voxel size."]}
-    known = {"spacing": tuple(step * named[1] for step in steps), "unit": named[0], "notes": notes}
+    # an axis without a unit has that of the others
+    first = next(unit for unit in reversed(units) if unit)
+    units = [unit or first for unit in units] + [first] * (n_spatial - len(units))
+    size = in_one_unit(steps, units)
+    if size is None:
+        unknown = next((unit for unit in units if unit_of(unit) is None), "")
+        return {"notes": [*notes, *unitless_notes(steps, unknown)]}
+    known = {"spacing": size[0], "unit": size[1], "notes": notes}
     return known | ({"origin": origin} if len(origin) == n_spatial else {})
 
 

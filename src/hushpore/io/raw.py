@@ -270,13 +270,16 @@ def _read_header(path: Path) -> tuple[Layout, dict[str, Any]]:
         return raw, {"notes": ["The voxel size is unknown, because the header gives none."]}
     place = stated.get("Offset") or stated.get("Position") or stated.get("Origin") or ""
     unit = stated.get("DistanceUnits", "mm")
+    # some programs write decimals as their country does
+    spacing, place = spacing.replace(",", "."), place.replace(",", ".")
     known: dict[str, Any] = {
         "spacing": tuple(abs(float(step)) for step in reversed(spacing.split())),
         "origin": tuple(float(x) for x in reversed(place.split())),
         "unit": unit,
     }
-    if unit_of(unit) is None:
-        return raw, {"notes": unitless_notes(known["spacing"], unit)}
+    named = unit_of(unit)
+    if named is None or named[0] == "pixel":
+        return raw, {"notes": unitless_notes(known["spacing"], "" if named else unit)}
     if "DistanceUnits" not in stated:
         known["notes"] = ["The header gives no unit; millimetres are assumed, as in ITK."]
     if len(known["spacing"]) != n_axes or min(map(float, spacing.split())) <= 0:

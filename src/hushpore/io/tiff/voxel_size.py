@@ -101,6 +101,11 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
         is_boolean=ours.get("type") == "bool",
         metadata=value_metadata(ours),
     )
+    in_pixels = unit_of(units["x"])
+    if not ours and in_pixels is not None and in_pixels[0] == "pixel":
+        # numbers without a unit are no lengths
+        steps = [size for size in sizes.values() if size is not None]
+        return replace(known, notes=[*notes, *unitless_notes(steps)])
     return _in_one_unit(known, sizes, units)
 
 

@@ -154,6 +154,7 @@ class ZarrStack(DiskArray):
 
 #: Chunks, above which those that are missing are not counted.
 _MOST_COUNTED = 100_000
+_NO_LENGTHS = "The scale in the file is not above zero; the voxel size is not known."
 _NO_SCALE = "The file gives a unit ({unit}) but no scale; the voxel size is not known."
 
 
@@ -282,6 +283,9 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
     origin = [float(shift[axis]) * f for axis, f in zip(spatial, factor, strict=True)]
     if not ours and unit != "pixel" and not is_scaled:
         unit, notes = "pixel", [*notes, _NO_SCALE.format(unit=readable_unit(unit))]
+    if not all(math.isfinite(step) and step > 0 for step in steps):
+        unit, notes = "pixel", [*notes, _NO_LENGTHS]
+        steps, origin = [1.0] * len(steps), []
     if not ours and unit == "pixel":
         # numbers without a unit are no lengths
         notes = notes or unitless_notes(steps)
