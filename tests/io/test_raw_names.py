@@ -7,7 +7,7 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.io import kind_of, read
-from hushpore.io.raw_names import layout_by_name
+from hushpore.io.raw_names import layout_by_name, why_misfit
 
 CASES = [
     ("bread_7x6x5_16bit.raw", "<u2", None),
@@ -42,7 +42,7 @@ def test_the_size_of_the_file_must_agree_to_the_byte(tmp_path, ramp, extra):
     path = tmp_path / "bread_7x6x5_16bit.raw"
     path.write_bytes(content[:extra] if extra < 0 else content + b"\0")
     assert layout_by_name(path) is None
-    with pytest.raises(InputError, match="shape and data type are unknown") as told:
+    with pytest.raises(InputError, match=f"but the file has {420 + extra} bytes") as told:
         read(path)
     assert "docs" not in str(told.value)
 
@@ -51,3 +51,18 @@ def test_a_json_file_counts_more_than_the_name(tmp_path, ramp):
     ramp.tofile(tmp_path / "a_7x6x5.raw")
     (tmp_path / "a_7x6x5.json").write_text('{"shape": [6, 5, 7], "dtype": "<i2"}')
     assert read(tmp_path / "a_7x6x5.raw").shape == (6, 5, 7)
+
+
+def test_half_a_copy_is_said_by_the_sizes(tmp_path, ramp):
+    path = tmp_path / "bread_7x6x5_16bit.raw"
+    path.write_bytes(ramp.astype("<u2").tobytes()[:210])
+    assert why_misfit(path) == (
+        "its name gives 7 x 6 x 5 voxels of uint16 (420 bytes), but the file has 210 bytes"
+    )
+    with pytest.raises(InputError, match=r"has 210 bytes\. Copy it again .* --shape and --dtype"):
+        read(path)
+    path.write_bytes(ramp.astype("<u2").tobytes())
+    assert not why_misfit(path)
+    # a name without a type may mean any
+    path.rename(tmp_path / "bread_7x6x5.raw")
+    assert not why_misfit(tmp_path / "bread_7x6x5.raw")

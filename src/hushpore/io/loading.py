@@ -32,6 +32,7 @@ from hushpore.io.folders import (
 )
 from hushpore.io.input_limits import free_memory, trusting
 from hushpore.io.lazy_arrays import LEFT_OUT, DiskArray
+from hushpore.io.raw_names import why_misfit
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
 from hushpore.io.scanners.skyscan import is_log
 
@@ -208,6 +209,11 @@ def _why_not(path: Path) -> str:
     if path.stat().st_size == 0:
         return f"{path.name} is empty (0 bytes)."
     meant = next((each for each in READERS.values() if each.is_named_like(path)), None)
+    if misfit := why_misfit(path):
+        return (
+            f"{path.name}: {misfit}. Copy it again if it is incomplete, or describe it with "
+            "--shape and --dtype."
+        )
     if meant is not None and meant.hint:
         return f"{path.name} cannot be read as {meant.title}: {meant.hint}."
     if meant is not None:

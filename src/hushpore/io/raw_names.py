@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hushpore.io.folders import RAW
 
 if TYPE_CHECKING:
@@ -57,14 +59,11 @@ def layout_by_name(path: Path) -> NamedLayout | None:
     OSError
         If the file is missing.
     """
-    if path.suffix.lower() not in RAW:
-        return None
     stem = path.stem
-    shapes = [(int(z), int(y), int(x)) for x, _, y, z in _SIZES.findall(stem)]
+    shapes, stated = _stated(path)
     if not shapes:
         return None
     size = path.stat().st_size
-    stated = next((kind for kind, words in _TYPES.items() if _has(stem, words)), None)
     order = ">" if _has(stem, _BIG) else "<"
     for shape in shapes:
         voxels = math.prod(shape)
@@ -78,6 +77,31 @@ def layout_by_name(path: Path) -> NamedLayout | None:
         number = float(re.sub("[,p]", ".", length[1]))
         return NamedLayout(shape, order + kind, stated is not None, number or None, length[2])
     return None
+
+
+def why_misfit(path: Path) -> str:
+    """Return why the name of a raw file does not describe it, as a clause without a full stop.
+
+    Empty if the name does not give both shape and type, or fits the file.
+    """
+    shapes, stated = _stated(path)
+    if not shapes or stated is None or layout_by_name(path) is not None:
+        return ""
+    z, y, x = shapes[0]
+    kind = np.dtype(stated)
+    return (
+        f"its name gives {x} x {y} x {z} voxels of {kind.name} ({x * y * z * kind.itemsize:,} "
+        f"bytes), but the file has {path.stat().st_size:,} bytes"
+    )
+
+
+def _stated(path: Path) -> tuple[list[tuple[int, int, int]], str | None]:
+    """Return the shapes (z, y, x) and the data type that the name of a raw file gives."""
+    if path.suffix.lower() not in RAW:
+        return [], None
+    stem = path.stem
+    shapes = [(int(z), int(y), int(x)) for x, _, y, z in _SIZES.findall(stem)]
+    return shapes, next((kind for kind, words in _TYPES.items() if _has(stem, words)), None)
 
 
 def _has(stem: str, words: str) -> bool:

@@ -235,10 +235,11 @@ def test_half_a_file_of_pyhst_is_told_from_16_bits(tmp_path, rng, noise, order):
     volume = read(data)
     np.testing.assert_array_equal(volume.data, scan.astype("u2"))
     assert "uint16 was guessed" in volume.notes[0]
-    whole = (scan / 7e5).astype(order + "f4").tobytes()
-    data.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"bread\.vol is incomplete: its image needs 61,200 bytes"):
-        read(data)
+    for mean in (2000, 0, -300):
+        whole = ((scan - 2000 + mean) / 7e5).astype(order + "f4").tobytes()
+        data.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(InputError, match=r"bread\.vol is incomplete: .* needs 61,200 bytes"):
+            read(data)
 
 
 @pytest.mark.parametrize("name", CASES)

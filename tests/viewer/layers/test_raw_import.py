@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from napari.components import ViewerModel
+from napari.utils.notifications import notification_manager
 
 from hushpore.runs.scan_recipe import ScanRecipe
 from hushpore.viewer.layers.conversion import known_of, volume_of
@@ -87,6 +88,18 @@ def test_a_dropped_raw_file_opens_the_form(make_napari_viewer, path):
     form = next(each for each in docks.values() if isinstance(each, RawImportWidget))
     assert form.recipe.shape == "20,40,50"
     assert "has no header" in form._result.html
+
+
+def test_a_dropped_raw_file_that_its_name_does_not_fit(make_napari_viewer, tmp_path, values):
+    path = tmp_path / "half_50x40x20_int16.raw"
+    path.write_bytes(values.tobytes()[: values.nbytes // 2])
+    viewer = make_napari_viewer()
+    read_layers(str(path))
+    (form,) = [each for each in viewer.window.dock_widgets.values()
+               if isinstance(each, RawImportWidget)]  # fmt: skip
+    said = "voxels of int16 (80,000 bytes), but the file has 40,000 bytes. Copy it again"
+    assert said in form._result.html
+    assert said in notification_manager.records[-1].message
 
 
 def test_the_button_is_in_sight_on_a_low_screen(qtbot, widget):

@@ -39,9 +39,9 @@ _PYHST_TYPES = {
     "uint8": "u1", "int8": "i1", "uint16": "u2", "int16": "i2", "uint32": "u4", "int32": "i4",
     "float32": "f4", "float64": "f8",
 }  # fmt: skip
-#: Number of values in the middle of a file that tell 16 bits from half a file of float32, and how
-#: many times as much the lower halves of float32 vary, or the upper ones.
-_SAMPLE, _OTHER = 1 << 16, 3
+#: Number of values in the middle of a file that tell 16 bits from half a file of float32, and the
+#: difference between every other value, in standard deviations, that only float32 has.
+_SAMPLE, _UNLIKE = 1 << 16, 0.25
 #: Data type by bytes per voxel, for headers without a data type.
 _BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 
@@ -243,16 +243,20 @@ def _by_bytes(data: Path, shape: tuple[int, ...]) -> str | None:
 def _guessed_type(data: Path, shape: tuple[int, ...], order: str) -> str:
     """Return the data type by the size of a file; float32 if none fits or the file is half of it.
 
-    Half a file of float32 has the size of 16 bits, but every other value is the lower half of a
-    number: noise, or zero.
+    Half a file of float32 has the size of 16 bits, but every other value of it is the lower half of
+    a number: noise or zero.
     """
     dtype = _by_bytes(data, shape) or "f4"
     if dtype != "u2":
         return dtype
     middle = data.stat().st_size // 8 * 4
-    values = np.fromfile(data, order + "u2", _SAMPLE, offset=middle)
-    spread = sorted((values[::2].std(), values[1::2].std()))
-    return "f4" if spread[1] > _OTHER * spread[0] else dtype
+    values = np.fromfile(data, order + "u2", _SAMPLE, offset=middle).astype(np.float64)
+    spread = values.std() or 1.0
+    first, second = values[::2], values[1::2]
+    means = abs(first.mean() - second.mean())
+    steps = abs(np.diff(first).std() - np.diff(second).std())
+    unlike = max(means, steps) > _UNLIKE * spread
+    return "f4" if unlike else dtype
 
 
 def _beside(header: Path, name: str) -> Path:

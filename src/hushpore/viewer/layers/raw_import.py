@@ -29,6 +29,7 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import HushporeError
 from hushpore.io.loading import into_memory
 from hushpore.io.raw_guess import guess_layout
+from hushpore.io.raw_names import why_misfit
 from hushpore.runs.scan_recipe import ScanRecipe
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
@@ -90,9 +91,11 @@ class RawImportWidget(QWidget):
 
     def explain_missing_header(self) -> None:
         """Say why the form was opened, above the guess."""
-        name = html.escape(Path(self._path.text()).name)
-        text = f"{name} has no header, so its shape and data type must be given."
-        self._result.say(f"{sign(False)} {text}<br>{self._result.html}")
+        path = Path(self._path.text())
+        text = f"{path.name} has no header, so its shape and data type must be given."
+        if misfit := why_misfit(path):
+            text = f"{path.name}: {misfit}. Copy it again if it is incomplete."
+        self._result.say(f"{sign(False)} {html.escape(text)}<br>{self._result.html}")
 
     @property
     def recipe(self) -> ScanRecipe:

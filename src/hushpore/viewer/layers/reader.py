@@ -29,7 +29,7 @@ from hushpore.io import load
 from hushpore.io.folders import RAW, header_beside, sidecar_of
 from hushpore.io.input_limits import CONSENT
 from hushpore.io.loading import into_memory, split_notes
-from hushpore.io.raw_names import layout_by_name
+from hushpore.io.raw_names import layout_by_name, why_misfit
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.undefined import with_fill_value
@@ -186,6 +186,8 @@ def _refused(
 
             offer_raw_import(unwrapped(viewer), path)
             message = f"{_name(path)} has no header. Give its shape and data type in Raw import."
+            if misfit := why_misfit(Path(path)):
+                message = f"{_name(path)}: {misfit}. Copy it again, or correct Raw import."
             notify_problem(dataclasses.replace(problem, message=message))
             return
         notify_in_full(unwrapped(viewer), problem)
