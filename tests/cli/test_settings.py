@@ -43,7 +43,7 @@ def test_a_file_stands_in_for_defaults_and_flags_win(scan: Path, tmp_path: Path)
     )
     found = used(scan, "--settings", file)
     assert (found["merge_height"], found["threshold"], found["border_is_solid"]) == (2, 450, True)
-    assert found["minimum_voxels"] == 1
+    assert found["minimum_voxels"] is None
     found = used(scan, "--merge-height", "0.5", "--settings", file, "--no-border-is-solid")
     assert (found["merge_height"], found["threshold"], found["border_is_solid"]) == (
         0.5,

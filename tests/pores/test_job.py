@@ -140,7 +140,8 @@ def test_settings_that_have_no_effect_on_a_void_are_told(foam: np.ndarray) -> No
 
 
 def test_labels_and_table_say_the_same(scan: np.ndarray) -> None:
-    result = hushpore.segment_pores(Volume(scan, spacing=0.5, unit="um", name="foam"))
+    volume = Volume(scan, spacing=0.5, unit="um", name="foam")
+    result = hushpore.segment_pores(volume, minimum_voxels=1)
     assert result.labels.dtype == np.int32
     assert result.labels.shape == scan.shape
     assert result.labels.flags.c_contiguous
@@ -204,7 +205,8 @@ def test_headline_and_remarks_name_what_was_excluded(balls: Callable[..., np.nda
 
 def test_open_and_closed_add_up_to_all(scan: np.ndarray) -> None:
     shares = {
-        mode: hushpore.segment_pores(scan, pore_type=mode) for mode in ("all", "open", "closed")
+        mode: hushpore.segment_pores(scan, pore_type=mode, minimum_voxels=1)
+        for mode in ("all", "open", "closed")
     }
     result = shares["all"].provenance["result"]
     assert shares["open"].porosity == pytest.approx(result["open_porosity"])
@@ -577,7 +579,7 @@ def test_progress_rises_to_one_and_every_stage_is_timed(scan: np.ndarray) -> Non
 def test_the_preview_is_the_middle_slice_of_the_labels(
     scan: np.ndarray, index: tuple[int, ...]
 ) -> None:
-    events, result = drive(Volume(scan if index else scan[19]))
+    events, result = drive(Volume(scan if index else scan[19]), minimum_voxels=1)
     basins, preview = [event for event in events if isinstance(event, Preview)]
     assert preview.name == basins.name == "labels"
     assert preview.index == basins.index == index

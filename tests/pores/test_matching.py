@@ -48,8 +48,16 @@ def test_the_porosity_is_the_measured_one(
 def test_the_threshold_gives_the_same_pores_when_it_is_set() -> None:
     volume = scan()
     found = hushpore.segment_pores(volume, exterior="keep", measured_porosity=15)
-    same = hushpore.segment_pores(volume, exterior="keep", threshold=found.threshold)
+    # all void counts, as in a pycnometer
+    assert found.provenance["result"]["minimum_voxels"] == 1
+    how = {"exterior": "keep", "threshold": found.threshold}
+    same = hushpore.segment_pores(volume, **how, minimum_voxels=1)
     np.testing.assert_array_equal(found.labels, same.labels)
+    # a minimum that is set holds all the same
+    how = {"exterior": "keep", "measured_porosity": 15}
+    large = hushpore.segment_pores(volume, **how, minimum_voxels=200)
+    assert large.threshold == found.threshold
+    assert 0 < large.porosity < found.porosity
 
 
 def test_a_porosity_between_two_levels_is_a_warning() -> None:

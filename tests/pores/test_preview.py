@@ -49,7 +49,9 @@ def survey(values, threads, **known):
 @pytest.mark.parametrize("how", SETTINGS)
 def test_the_void_of_a_slice_is_that_of_the_job(grey, threads, dtype, how):
     values, settings = DTYPES[dtype](grey), SETTINGS[how]
-    labels = hushpore.segment_pores(values, **settings.to_dict()).labels
+    # the preview shows all void, which the job counts without a minimum size
+    all_void = settings.to_dict() | {"minimum_voxels": 1}
+    labels = hushpore.segment_pores(values, **all_void).labels
     greys = survey(values, threads)
     seen = SliceVoid(Volume(values))
     for z in (0, 4, 8):
@@ -65,7 +67,7 @@ def test_of_an_image_and_of_an_array_on_disk_too(grey, threads):
     expected = SliceVoid(Volume(values)).void_state((4,), PoreSettings(), greys)
     lazy = Volume(da.from_array(values, chunks=(1, 20, 20)))
     np.testing.assert_array_equal(SliceVoid(lazy).void_state((4,), PoreSettings(), greys), expected)
-    labels = hushpore.segment_pores(values[4]).labels
+    labels = hushpore.segment_pores(values[4], minimum_voxels=1).labels
     image = Volume(values[4])
     found = SliceVoid(image).void_state((), PoreSettings(), survey(values[4], threads))
     np.testing.assert_array_equal(found == VOID, labels > 0)
@@ -92,7 +94,7 @@ def test_of_one_image_among_several(grey, threads):
 
 
 def test_hysteresis_shows_what_is_void_for_certain_and_what_may_be(grey, threads):
-    settings = PoreSettings(threshold=-100.0, hysteresis=-1200.0)
+    settings = PoreSettings(threshold=-100.0, hysteresis=-1200.0, minimum_voxels=1)
     labels = hushpore.segment_pores(grey, **settings.to_dict()).labels
     greys = survey(grey, threads)
     seen = SliceVoid(Volume(grey))
@@ -201,8 +203,8 @@ def test_air_around_the_sample_is_left_out_as_the_job_leaves_it_out(
     scan = (300 + 900 * solid).astype(np.int16)
     if filled_in:
         scan[:, away >= 34] = -2000
-    settings = PoreSettings(exterior=outside, threshold=threshold)
-    job = hushpore.segment_pores(scan, exterior=outside, threshold=threshold)
+    settings = PoreSettings(exterior=outside, threshold=threshold, minimum_voxels=1)
+    job = hushpore.segment_pores(scan, **settings.to_dict())
     greys = survey(scan, threads)
     void = SliceVoid(Volume(scan))
     for z in (0, 5, 11):

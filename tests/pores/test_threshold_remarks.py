@@ -10,6 +10,7 @@ from scipy import ndimage
 
 import hushpore
 from hushpore.base.events import Remedy
+from hushpore.base.formatting import percent_digits, readable_percent
 from hushpore.base.volume import Volume
 from hushpore.io.results import write_image
 
@@ -39,10 +40,15 @@ def few_pores() -> np.ndarray:
 
 def test_few_pores_are_found_beside_the_noise_of_the_solid(few_pores: np.ndarray) -> None:
     values = scan(few_pores, 6)
-    assert hushpore.segment_pores(values, threshold="otsu").porosity > 0.3
-    result = hushpore.segment_pores(values)
+    assert hushpore.segment_pores(values, threshold="otsu", minimum_voxels=1).porosity > 0.3
+    result = hushpore.segment_pores(values, minimum_voxels=1)
     assert result.porosity == pytest.approx(few_pores.mean(), rel=0.1)
     assert np.count_nonzero(result.pores["num_voxels"] > 50) == 8
+    # without the specks of noise, all of which lie in the solid
+    automatic = hushpore.segment_pores(values)
+    assert len(automatic.pores) == 8 < len(result.pores) - 50
+    left_out = (result.labels > 0) & (automatic.labels == 0)
+    assert np.count_nonzero(left_out & few_pores) == 0
     (first,) = (each for each in result.remarks if "would divide the noise" in each.message)
     assert first.remedy == Remedy("Use Otsu's threshold", {"threshold": "otsu"})
 
@@ -136,7 +142,8 @@ def test_the_size_that_few_specks_of_noise_reach_is_found(spread: float, share: 
     pores = np.zeros(noise.shape, np.bool_)
     pores[20:44, 20:60, 20:76] = True
     grey = np.where(pores, 8000, 20_000) + 12_000 * share * noise / noise.std()
-    result = hushpore.segment_pores(grey.astype(np.float32), threshold=14_000)
+    values = grey.astype(np.float32)
+    result = hushpore.segment_pores(values, threshold=14_000, minimum_voxels=1)
     least = result.provenance["result"]["smallest_pore"]
     assert 8 < least < 64
     # without the pieces of the pore itself
@@ -149,3 +156,48 @@ def test_the_size_that_few_specks_of_noise_reach_is_found(spread: float, share: 
     (said,) = (each for each in result.remarks if "probably noise" in each.message)
     assert f"are smaller than {least} voxels, probably noise." in said.message
     assert said.remedy == Remedy("Exclude them", {"minimum_voxels": least})
+    # automatic: left out from the start, with the way back
+    automatic = hushpore.segment_pores(values, threshold=14_000)
+    small = np.count_nonzero(result.pores["num_voxels"] < least)
+    lost = result.pores["num_voxels"][result.pores["num_voxels"] < least].sum()
+    assert len(automatic.pores) == len(result.pores) - small
+    (note,) = (each for each in automatic.remarks if "left out" in each.message)
+    share = lost / result.pores["num_voxels"].sum()
+    assert note.message == (
+        f"{small:,} pores smaller than {least} voxels are left out ({readable_percent(share)} of "
+        "the void): probably noise."
+    )
+    assert note.remedy == Remedy("Count them", {"minimum_voxels": 1})
+    assert automatic.porosity == pytest.approx(result.porosity * (1 - share))
+    assert automatic.headline.startswith(f"Porosity {percent_digits(automatic.porosity)} % (all ")
+    again = automatic.remerge(0.7)
+    other = hushpore.segment_pores(values, threshold=14_000, merge_height=0.7)
+    assert again.provenance["result"] == other.provenance["result"]
+    np.testing.assert_array_equal(again.labels, other.labels)
+
+
+def test_all_pores_of_a_mask_count_automatically() -> None:
+    void = np.random.default_rng(0).random((20, 30, 30)) < 0.02
+    for mask in (void, void.astype(np.uint8) * 255):
+        result = hushpore.segment_pores(mask, pores_are="bright" if mask.dtype != bool else "dark")
+        assert result.porosity == void.mean()
+        assert result.pores["num_voxels"].min() == 1
+        assert not any("left out" in remark.message for remark in result.remarks)
+
+
+def test_a_denoised_scan_leaves_out_pores_below_8_voxels(few_pores: np.ndarray) -> None:
+    pores = few_pores.copy()
+    pores[1::24, 1::32, 1::32] = True
+    values = np.where(pores, 8000, 20_000).astype(np.float32)
+    values += np.random.default_rng(0).normal(0, 100, values.shape).astype(np.float32)
+    how = {"merge_height": 2.0, "threshold": 14_000}
+    result = hushpore.segment_pores(Volume(values).as_denoised(values), **how)
+    assert len(result.pores) == 8
+    (note,) = (each for each in result.remarks if "left out" in each.message)
+    assert note.message.startswith("8 pores smaller than 8 voxels are left out (")
+    assert note.message.endswith("of the void): too small for shape measures.")
+    assert not note.warning
+    assert note.remedy is not None
+    everything = hushpore.segment_pores(values, **how, **note.remedy.settings)
+    assert len(everything.pores) == 16
+    assert everything.porosity == pores.mean()

@@ -66,6 +66,7 @@ def test_it_names_scan_threshold_splitting_and_counts(scan: Volume) -> None:
         ({"merging": "snow"}, "from the peaks of the SNOW algorithm [2]"),
         ({"merge_height": 1.5}, "1.5 voxels (set by hand)"),
         ({"minimum_voxels": 20}, "Pores of fewer than 20 voxels were excluded."),
+        ({}, "Pores of fewer than 8 voxels were excluded."),
         ({"edge_pores": "remove"}, "Pores cut by faces of the volume were excluded."),
         ({"edge_pores": "sizes"}, "of the volume were excluded from the size statistics."),
         ({"local_thickness": "both"}, "mean local thickness of pores and solid [2]"),

@@ -34,12 +34,13 @@ from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.denoising.scan_noise import measure_noise
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
-from hushpore.pores.noise import find_noise
+from hushpore.pores.noise import find_noise, with_minimum
 from hushpore.pores.notes import (
     warnings_of,
 )
 from hushpore.pores.numbering import (
     excluded_basins,
+    small_totals,
     totals_of,
 )
 from hushpore.pores.parallel import KernelThreads
@@ -67,7 +68,7 @@ from hushpore.pores.work import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
     import numpy.typing as npt
     from distributed import Client
@@ -155,16 +156,9 @@ class _Segmentation:
         graph, root = yield from self._merge(found.border_crossings, found.merge_height)
         rounding = Rounding.of(self.volume.dtype, *self.grey_range)
         graph = dataclasses.replace(graph, rounding=rounding)
-        group_of = np.arange(graph.count + 1, dtype=np.int32)
-        if found.marks is not None:
-            marked, marker = found.marks
-            group_of[:] = 0
-            has_one = np.isin(root, marked)
-            own = marker[np.searchsorted(marked, root[has_one])]
-            group_of[1:][has_one] = np.unique(own, return_inverse=True)[1] + 1
-        left_out = excluded_basins(graph, self.settings, self.volume)
-        number = number_pores if found.marks is None else number_groups
-        numbering = number(graph, group_of, self.settings.minimum_voxels, left_out)
+        noise = self._find_noise(threshold, share)
+        settings = with_minimum(self.settings, self.volume, threshold, noise)
+        numbering = self._number(graph, root, found.marks, settings)
         save_arrays(
             self.scratch / "labels-0.arrays", {"root": root, "label": numbering.label_of[1:]}
         )
@@ -177,7 +171,8 @@ class _Segmentation:
         walls = walls_of(found.crossings, found.border_crossings)
         void = VoidTotals(*parts.voxels, parts.components, sample, share)
         known = void_totals(void, threshold, walls, graph, self.volume)
-        known |= self._examine(threshold, share, known)
+        examined = examine_sample(self.volume, self.settings, self.exterior, known).totals()
+        known |= {**noise, **examined, **small_totals(numbering, graph, settings)}
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},
             self.volume,
@@ -210,14 +205,34 @@ class _Segmentation:
         remarks = by_importance([*remarks_of(totals, self.settings), *self.notes])
         return Finished(provenance, headline_of(totals, self.settings), remarks)
 
-    def _examine(
-        self, threshold: Threshold, share: float, known: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the entries of the record about noise and plausibility."""
-        how = self.volume, self.settings
+    def _number(
+        self,
+        graph: BasinGraph,
+        root: npt.NDArray[np.int64],
+        marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None,
+        settings: PoreSettings,
+    ) -> Numbering:
+        """Merge basins to their markers, if any, and number the pores.
+
+        `root`: merged basin of each node of the graph. `settings`: with a number of voxels as the
+        minimum pore size.
+        """
+        group_of = np.arange(graph.count + 1, dtype=np.int32)
+        if marks is not None:
+            marked, marker = marks
+            group_of[:] = 0
+            has_one = np.isin(root, marked)
+            own = marker[np.searchsorted(marked, root[has_one])]
+            group_of[1:][has_one] = np.unique(own, return_inverse=True)[1] + 1
+        left_out = excluded_basins(graph, settings, self.volume)
+        number = number_pores if marks is None else number_groups
+        return number(graph, group_of, settings.minimum_voxels or 1, left_out)
+
+    def _find_noise(self, threshold: Threshold, share: float) -> dict[str, Any]:
+        """Return the entries of the record about noise."""
+        how = self.volume, self.settings, threshold, share, self.plan.padding
         with KernelThreads() as threads:
-            noise = find_noise(*how, threshold, share, self.plan.padding, threads, measure_noise)
-        return noise | examine_sample(*how, self.exterior, known).totals()
+            return find_noise(*how, threads, measure_noise)
 
     def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
         """Separate void and solid.

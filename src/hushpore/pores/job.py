@@ -21,7 +21,7 @@ from hushpore.pores.compiling import compile_beside
 from hushpore.pores.gpu.device_benchmark import choose_faster
 from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
-from hushpore.pores.noise import find_noise
+from hushpore.pores.noise import find_noise, with_minimum
 from hushpore.pores.notes import warnings_of
 from hushpore.pores.numbering import (
     excluded_basins,
@@ -31,6 +31,7 @@ from hushpore.pores.numbering import (
     number_basins,
     number_by_markers,
     require_in_void,
+    small_totals,
     totals_of,
     whole_markers,
 )
@@ -125,7 +126,13 @@ def segment_pores(
             match = yield from stages.run("threshold", find_match(work), 0.08)
         notes.append(match.note(decided.measured_porosity / 100))
         yield notes[-1]
-        decided = dataclasses.replace(decided, threshold=match.threshold, measured_porosity=None)
+        # the measured porosity includes that of small pores
+        decided = dataclasses.replace(
+            decided,
+            threshold=match.threshold,
+            measured_porosity=None,
+            minimum_voxels=decided.minimum_voxels or 1,
+        )
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
         found = yield from segment(work, backend, stages, notes, measure=measure)
     share = found.segmented.void.exterior_share
@@ -215,6 +222,9 @@ def segment(
         with stages.timer.stage("noise"):
             where = found.threshold, found.void.exterior_share, work.padding, work.threads
             noise = find_noise(volume, settings, *where, measure)
+        settings = with_minimum(settings, volume, found.threshold, noise)
+        work = dataclasses.replace(work, settings=settings)
+        found = found._replace(work=work)
         at_end.enter_context(arrays_apart() if is_noise(work, graph.count) else nullcontext())
         yield from stages.show(basins)
         numbering, by, marks = yield from _merge(found, stages)
@@ -236,6 +246,7 @@ def segment(
     totals = {
         **void_totals(found.void, found.threshold, void_walls(graph), graph, volume),
         **noise,
+        **small_totals(numbering, graph, settings),
         **connection,
         "merged_by": by,
         **thickness_totals(thickness),
@@ -296,7 +307,7 @@ def _merge(
     settings, volume = work.settings, work.volume
     if work.labels is not None:
         excluded = excluded_basins(graph, settings, volume)
-        numbering = work.labels.numbering(graph, settings.minimum_voxels, excluded)
+        numbering = work.labels.numbering(graph, settings.minimum_voxels or 1, excluded)
         return numbering, {"labels": work.labels.count}, None
     markers = volume.auxiliary_of(settings, "markers")
     if markers is not None:

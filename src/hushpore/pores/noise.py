@@ -6,6 +6,7 @@ Noise makes specks of a few voxels that look like small pores. The estimator is 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -16,7 +17,7 @@ from hushpore.pores.void.automatic import examine
 from hushpore.pores.void.threshold import make_histogram, measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -106,6 +107,20 @@ def find_noise(
             noise, distance, volume.n_spatial, settings.connectivity == "faces"
         )
     return found
+
+
+def with_minimum(
+    settings: PoreSettings, volume: Volume, threshold: Threshold, noise: Mapping[str, Any]
+) -> PoreSettings:
+    """Return the settings with an automatic minimum pore size replaced by its number of voxels.
+
+    A mask has no noise, so all its pores count. `noise`: as `find_noise` returns it.
+    """
+    if settings.minimum_voxels is not None:
+        return settings
+    is_mask = volume.dtype == np.bool_ or threshold.only_values is not None
+    least = 1 if is_mask else noise.get("smallest_pore", RELIABLE)
+    return dataclasses.replace(settings, minimum_voxels=least)
 
 
 def _above_specks(noise: Noise, distance: float, n_axes: int, faces_only: bool) -> int:

@@ -58,9 +58,9 @@ def number_basins(
         overlapping = overlapping_peaks(graph, volume) if settings.merges_overlapping else None
         height = height_of(graph, settings.merge_height, volume.n_spatial).merge_height
         root = merge_by_height(graph, height, overlapping)
-        return number_pores(graph, root, settings.minimum_voxels, excluded)
+        return number_pores(graph, root, settings.minimum_voxels or 1, excluded)
     group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
-    return number_groups(graph, group, settings.minimum_voxels, excluded)
+    return number_groups(graph, group, settings.minimum_voxels or 1, excluded)
 
 
 def overlapping_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_]:
@@ -78,7 +78,7 @@ def number_by_markers(
     """
     group = merge_to_markers(graph, marks.lowest)
     excluded = excluded_basins(graph, settings, volume)
-    numbering = number_groups(graph, group, settings.minimum_voxels, excluded)
+    numbering = number_groups(graph, group, settings.minimum_voxels or 1, excluded)
     return numbering, {"markers": int(np.unique(marks.lowest[marks.lowest > 0]).size)}
 
 
@@ -223,6 +223,20 @@ def size_totals(
     found["median_diameter"] = float(np.median(diameter)) if diameter.size else None
     found["median_diameter_by_volume"] = weighted_median(diameter, voxels)
     return found
+
+
+def small_totals(numbering: Numbering, graph: BasinGraph, settings: PoreSettings) -> dict[str, Any]:
+    """Return the minimum pore size and the pores that it excluded, for the record.
+
+    `settings`: with the number of voxels that was used, if it was automatic.
+    """
+    count, voxels = numbering.small
+    void = int(graph.voxels[1:].sum())
+    return {
+        "minimum_voxels": settings.minimum_voxels,
+        "small_pores": count,
+        "small_pore_share": voxels / void if void else 0.0,
+    }
 
 
 def totals_of(

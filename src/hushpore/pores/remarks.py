@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Fewer small pores than this are no sign of noise, however few others there are.
 _FEW = 10
 
+#: Share of the void in excluded small pores from which their exclusion is a warning.
+_MUCH = 0.05
+
 
 def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
     """Return the remarks on the totals of a record.
@@ -33,6 +36,7 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
         *remarks_on_threshold(result, settings),
         _of_phases(result, settings),
         *remarks_on_exterior(result, bool(settings.sample_mask)),
+        _of_excluded_pores(result) if settings.minimum_voxels is None else None,
         _of_small_pores(result),
         _of_cut_pores(result, settings),
         _of_subvoxel(result),
@@ -77,6 +81,28 @@ def opposite_phase(settings: PoreSettings) -> str:
     return "dark" if settings.pores_are == "bright" else "bright"
 
 
+def _of_excluded_pores(result: Mapping[str, Any]) -> Note | None:
+    """Remark how many pores an automatic minimum pore size excluded."""
+    small = result.get("small_pores", 0)
+    if not small:
+        return None
+    share = result["small_pore_share"]
+    is_one = small == 1
+    are_noise = "smallest_pore" in result or _are_most(small, result["count"] + small)
+    why = "probably noise" if are_noise else "too small for shape measures"
+    text = (
+        f"{small:,} {'pore' if is_one else 'pores'} smaller than {result['minimum_voxels']} voxels "
+        f"{'is' if is_one else 'are'} left out ({readable_percent(share)} of the void): {why}."
+    )
+    count = Remedy(f"Count {'it' if is_one else 'them'}", {"minimum_voxels": 1})
+    return Note(text, share >= _MUCH, "result", count)
+
+
+def _are_most(small: int, count: int) -> bool:
+    """Return whether so many of `count` pores are small that noise explains them."""
+    return small >= _FEW and 2 * small > count
+
+
 def _of_small_pores(result: Mapping[str, Any]) -> Note | None:
     """Remark that pores are too small for their shape or, if most of them are, for their number."""
     small, count = result.get("tiny_pores", 0), result["count"]
@@ -84,7 +110,7 @@ def _of_small_pores(result: Mapping[str, Any]) -> Note | None:
         return None
     least = result.get("smallest_pore", RELIABLE)
     exclude = Remedy(f"Exclude {'it' if small == 1 else 'them'}", {"minimum_voxels": least})
-    are_most = small >= _FEW and 2 * small > count
+    are_most = _are_most(small, count)
     text = (
         f"{small:,} of {count:,} pores {'is' if small == 1 else 'are'} smaller than {least} "
         f"voxels, {'probably noise' if are_most else 'too small for shape measures'}."

@@ -26,6 +26,7 @@ from hushpore.pores.numbering import (
     number_by_markers,
     numbering_of,
     require_in_void,
+    small_totals,
     totals_of,
     whole_markers,
 )
@@ -331,7 +332,7 @@ class Pores:
         """
         self._require_uncorrected()
         settings = dataclasses.replace(self._settings, merging="height", merge_height=h, markers="")
-        numbering = number_basins(self._graph, settings, self.volume)
+        numbering = number_basins(self._graph, self._numbered(settings), self.volume)
         return self._renumber(numbering, settings, merged_by(self._graph, settings, self.volume))
 
     def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
@@ -365,7 +366,7 @@ class Pores:
         settings = dataclasses.replace(self._settings, markers="markers")
         marks = mark_basins(given, self.basins.reshape(self.volume.shape), self._graph.count)
         require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
-        numbering, by = number_by_markers(marks, self._graph, settings, self.volume)
+        numbering, by = number_by_markers(marks, self._graph, self._numbered(settings), self.volume)
         auxiliary = {**self.volume.auxiliary, settings.markers: given}
         marked = dataclasses.replace(self.volume, auxiliary=auxiliary)
         return dataclasses.replace(self, volume=marked)._renumber(numbering, settings, by)
@@ -442,6 +443,11 @@ class Pores:
                 "merging again would undo. Merge the result from before the corrections."
             )
 
+    def _numbered(self, settings: PoreSettings) -> PoreSettings:
+        """Return settings with the minimum pore size that was used, if it was automatic."""
+        used = self.provenance["result"].get("minimum_voxels", settings.minimum_voxels)
+        return dataclasses.replace(settings, minimum_voxels=used)
+
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
         if not self.can_remerge:
             raise InputError("Labels of another program are measured as they are, not merged.")
@@ -456,7 +462,8 @@ class Pores:
         # intervals belong to the previous merging
         settings = dataclasses.replace(settings, intervals=False)
         kept = {name: each for name, each in before.items() if not is_of_interval(name)}
-        found = {**kept, "merged_by": by}
+        small = small_totals(numbering, self._graph, self._numbered(settings))
+        found = {**kept, "merged_by": by, **small}
         totals = totals_of(merged, self.volume, found, settings.edge_pores)
         auxiliary = dict(self.provenance.get("auxiliary", {}))
         auxiliary.pop("markers", None)  # markers of the previous merging

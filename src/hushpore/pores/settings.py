@@ -205,13 +205,16 @@ class PoreSettings(Settings):
         label="Merge overlapping pores",
         more=True,
     )
-    minimum_voxels: int = option(
-        1,
-        "Exclude pores of fewer voxels; raise it to exclude specks of noise. Below 8 voxels, shape "
-        "only reflects the voxel grid.",
+    minimum_voxels: int | None = option(
+        None,
+        "Exclude pores of fewer voxels from labels, tables and porosity; the preview of the "
+        "threshold shows them. Default: automatic, which is 8 for grey values, or up to 64 where "
+        "the measured noise makes larger specks, and 1 for a mask or a measured porosity. "
+        "1: count all pores.",
         label="Minimum pore size",
         unit="voxels",
         minimum=1,
+        none="automatic",
     )
     minimum_shape_voxels: int = option(
         8,

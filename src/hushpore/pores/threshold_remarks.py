@@ -98,9 +98,11 @@ def _dependence(result: Mapping[str, Any]) -> str:
     first, last = (readable_grey(end) for end in ends)
     if first == last:
         return ""
+    # they are shares of grey values, whatever the minimum pore size excluded
+    small = ", small pores included" if result.get("small_pores") else ""
     if low == high:
-        return f" Any threshold from {first} to {last} gives this porosity ({low} %)."
-    return f" Thresholds from {first} to {last} give a porosity of {low} to {high} %."
+        return f" Any threshold from {first} to {last} gives this porosity ({low} %{small})."
+    return f" Thresholds from {first} to {last} give a porosity of {low} to {high} %{small}."
 
 
 def _on_extremes(result: Mapping[str, Any], swap: Remedy) -> Iterator[Note]:

@@ -261,7 +261,7 @@ def _splitting(job: Mapping[str, Any], writer: _Writer) -> Iterator[str]:
 
 def _excluded(job: Mapping[str, Any]) -> Iterator[str]:
     settings = job["settings"]
-    least, edge = settings["minimum_voxels"], settings["edge_pores"]
+    least, edge = job["result"].get("minimum_voxels", 1), settings["edge_pores"]
     if least > 1:
         yield f"Pores of fewer than {least} voxels were excluded."
     if edge == "remove":

@@ -92,7 +92,7 @@ def test_two_phases_are_pores_and_solid() -> None:
     volume = Volume(grey, spacing=(3, 1, 1), unit="mm")
     # the grey values are one group, in which the automatic threshold finds no pores
     how = {"threshold": "otsu", "exterior": "keep", "local_thickness": "both"}
-    pores = hushpore.segment_pores(volume, **how)
+    pores = hushpore.segment_pores(volume, **how, minimum_voxels=1)
     both = phases(volume, thresholds=[pores.threshold], thickness=True)
     totals = pores.provenance["result"]
     table = both.phases

@@ -186,7 +186,7 @@ def test_the_job_takes_a_local_threshold_whatever_the_slabs(
     method: str, threads: KernelThreads
 ) -> None:
     image = uneven_scan((40, 60, 64)).clip(0, 255).astype(np.float32)
-    settings = {"threshold": method, "local_window": 9, "sauvola_k": 0.2}
+    settings = {"threshold": method, "local_window": 9, "minimum_voxels": 1}
     result = hushpore.segment_pores(image, **settings)
     np.testing.assert_array_equal(result.labels > 0, find(image, threads, method, (9, 9, 9)))
     assert result.threshold is None
@@ -200,7 +200,7 @@ def test_the_job_takes_a_local_threshold_whatever_the_slabs(
 def test_a_window_in_one_slice_sees_nothing_of_the_others(threads: KernelThreads) -> None:
     image = uneven_scan().clip(0, 255).astype(np.uint8)
     volume = Volume(image, spacing=(4.0, 1.0, 1.0))
-    settings = {"threshold": "niblack", "local_window": 11}
+    settings = {"threshold": "niblack", "local_window": 11, "minimum_voxels": 1}
     in_slice = hushpore.segment_pores(volume, local_window_by_slice=True, **settings)
     np.testing.assert_array_equal(in_slice.labels > 0, find(image, threads, "niblack", (1, 11, 11)))
     as_wide = hushpore.segment_pores(volume, **settings)

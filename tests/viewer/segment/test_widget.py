@@ -276,7 +276,7 @@ def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
     run(qtbot, widget)
     text = widget._remarks.text()
     assert "Surrounding air (56 % of the volume) was excluded. " in text
-    assert widget.result.porosity == pytest.approx(55 / (12 * np.pi * 30**2), rel=0.02)
+    assert widget.result.porosity == pytest.approx(54 / (12 * np.pi * 30**2), rel=0.02)
     assert "Include it" in text
     follow_remedy(widget, "exterior")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
@@ -292,11 +292,19 @@ def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
     assert "Surrounding air (56 % of the volume)" in widget._remarks.text()
 
 
-def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
+def test_pores_too_small_for_a_shape_are_left_out_and_links_change_that(
     qtbot, viewer, widget, core
 ):
     widget.layer.value = core
+    assert widget.minimum_voxels.value is None
     run(qtbot, widget)
+    text = widget._remarks.text()
+    assert "1 pore smaller than 8 voxels is left out (1.8 % of the void): too small for " in text
+    assert "Count it" in text
+    assert len(widget.result.pores) == 2
+    follow_remedy(widget, "minimum_voxels")
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
+    assert widget.minimum_voxels.value == 1
     text = widget._remarks.text()
     assert "1 of 3 pores is smaller than 8 voxels, too small for shape measures." in text
     assert "Exclude it" in text

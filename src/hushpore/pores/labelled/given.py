@@ -93,16 +93,18 @@ class GivenLabels:
 
         `minimum_voxels`, `excluded`: as for `hushpore.pores.watershed.merging.number_pores`.
         """
-        keeps = graph.voxels >= minimum_voxels
+        counts = graph.voxels > 0
         if excluded is not None:
-            keeps &= ~excluded
-        keeps[0] = False
+            counts &= ~excluded
+        counts[0] = False
+        keeps = counts & (graph.voxels >= minimum_voxels)
+        small = graph.voxels[counts & ~keeps]
         basins = np.flatnonzero(keeps)
         root = basins[np.argsort(self.label_of[basins])].astype(np.int32)
         label = np.zeros(graph.count + 1, np.int32)
         label[root] = np.arange(1, root.size + 1)
         self.kept = self.label_of[root]
-        return Numbering(label, root)
+        return Numbering(label, root, small=(small.size, int(small.sum())))
 
 
 @kernel

@@ -221,7 +221,10 @@ def _find_regions(
     # distances are measured inside the sample only
     overlapping = settings.merge_overlapping
     how = PoreSettings(
-        merge_height=settings.merge_height, merge_overlapping=overlapping, exterior="remove"
+        merge_height=settings.merge_height,
+        merge_overlapping=overlapping,
+        exterior="remove",
+        minimum_voxels=1,
     )
     work = dataclasses.replace(work, settings=how)
     regions = Regions(work)

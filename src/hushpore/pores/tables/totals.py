@@ -148,6 +148,11 @@ TOTALS: list[Total] = [
         )
     ),
     Total("merge_height", "Merge height (voxels)", is_compared=False),
+    Total("minimum_voxels", "Minimum pore size (voxels)", is_compared=False),
+    Total("small_pores", "Pores below the minimum size", is_compared=False),
+    Total(
+        "small_pore_share", "Void in pores below the minimum size", is_share=True, is_compared=False
+    ),
     Total("threshold", "Threshold (grey value)", is_compared=False),
     Total("void_grey", "Grey value of void", is_compared=False),
     Total("solid_grey", "Grey value of solid", is_compared=False),
@@ -247,10 +252,10 @@ def headline_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     count, porosity = result["count"], result["porosity"]
     is_open, is_closed = result["open_porosity"], result["closed_porosity"]
     parts = f"open {percent_digits(is_open)} %, closed {percent_digits(is_closed)} %"
-    void = is_open + is_closed
-    if settings.pore_type == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
+    void = percent_digits(is_open + is_closed)
+    if settings.pore_type == "all" and void != percent_digits(porosity):
         # pores that are excluded are void all the same
-        parts = f"all void {percent_digits(void)} %: {parts}"
+        parts = f"all void {void} %: {parts}"
     facts = [f"Porosity {percent_digits(porosity)} % ({parts})", readable_count(count, "pore")]
     unit = readable_unit(result["unit"])
     by = []

@@ -124,6 +124,8 @@ class Numbering:
     # (pores + 1,), int32: labels of corrected pores, from 0 up, if they have gaps; `label_of` then
     # counts pores
     gapped: npt.NDArray[np.int32] | None = None
+    # number and voxels of the pores below the minimum size
+    small: tuple[int, int] = (0, 0)
 
     @property
     def names(self) -> npt.NDArray[np.int32]:
@@ -227,7 +229,8 @@ def number_pores(
     basins get label 0.
     """
     # basins, and so their roots, are numbered in that order
-    return Numbering(*_number(graph, root_of, minimum_voxels, left_out))
+    label_of, kept, small = _number(graph, root_of, minimum_voxels, left_out)
+    return Numbering(label_of, kept, small=small)
 
 
 def number_groups(
@@ -241,11 +244,11 @@ def number_groups(
     `group_of`: (n + 1,), int32: the group of each basin, from 1; 0 for basins without one. Other
     parameters as for `number_pores`.
     """
-    label_of, kept = _number(graph, group_of, minimum_voxels, left_out)
+    label_of, kept, small = _number(graph, group_of, minimum_voxels, left_out)
     # the highest peak of each group; of equal peaks the first
     order = np.lexsort((-graph.peak_squared_distance, group_of))
     first = order[np.searchsorted(group_of[order], kept)]
-    return Numbering(label_of, first.astype(np.int32))
+    return Numbering(label_of, first.astype(np.int32), small=small)
 
 
 def _number(
@@ -253,8 +256,8 @@ def _number(
     group_of: npt.NDArray[np.int32],
     minimum_voxels: int,
     left_out: npt.NDArray[np.bool_] | None,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the label of each basin, and the groups that got a label, in the order of labels."""
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], tuple[int, int]]:
+    """Return labels of basins, groups with a label in its order, and `Numbering.small`."""
     voxels = np.bincount(group_of, graph.voxels)
     voxels[0] = -1
     if left_out is not None:
@@ -262,7 +265,8 @@ def _number(
     kept = np.flatnonzero(voxels >= minimum_voxels)
     label = np.zeros(voxels.size, np.int32)
     label[kept] = np.arange(1, kept.size + 1)
-    return label[group_of], kept.astype(np.int32)
+    small = voxels[(voxels > 0) & (voxels < minimum_voxels)]
+    return label[group_of], kept.astype(np.int32), (small.size, int(small.sum()))
 
 
 @kernel
