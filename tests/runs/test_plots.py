@@ -51,6 +51,25 @@ def test_every_plot_has_its_formats_and_its_data(
     assert statistics["d50"].tolist() == pytest.approx([by_size[1], by_size[3]])
 
 
+def test_profiles_of_a_form_are_steps_over_its_table(tmp_path: Path) -> None:
+    z, y, x = np.indices((24, 24, 24))
+    void = (z % 6 < 2) & (np.hypot(y - 11.5, x - 11.5) < 6) & (z > 3)
+    scan = hushpore.Volume(void, spacing=0.5, unit="mm", name="core")
+    found = hushpore.segment_pores(
+        scan, exterior="keep", report_form="casting", local_thickness="void"
+    )
+    files = hushpore.export_plots(found, tmp_path / "plots", formats=["svg", "png"])
+    tables = found.files().tables
+    for name in ("profile_depth", "profile_radius"):
+        assert tmp_path / "plots" / f"{name}.png" in files
+        stored = pd.read_csv(tmp_path / "plots" / f"{name}.csv")
+        pd.testing.assert_frame_equal(stored, pd.DataFrame(tables[name]))
+    by_radius = tables["profile_radius"]
+    assert by_radius["porosity"][by_radius["radius_from"] > 3.5].max() == 0
+    shown = (tmp_path / "plots" / "profile_radius.svg").read_text(encoding="utf-8")
+    assert "distance from the axis (mm)" in shown
+
+
 def test_a_folder_gives_what_its_result_gives(found: Pores, tmp_path: Path) -> None:
     void = tmp_path / "void.npy"
     np.save(void, np.asarray(found.volume.data))

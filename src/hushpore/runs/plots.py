@@ -50,6 +50,15 @@ if TYPE_CHECKING:
 #: Largest number of bins.
 _MOST_BINS = 1000
 
+#: Titles of the profiles that some forms have, by the names of their tables.
+DEPTHS = {
+    "profile_depth": "depth below the surface",
+    "profile_radius": "distance from the axis",
+}
+
+#: Tables of a result that are plotted as they are.
+_TABLES = ("profile", *DEPTHS, "thickness", "rev", "drainage")
+
 #: Colours of a size distribution, of its fit, and of the lines at D10, D50 and D90.
 SIZE_COLOURS = (PAPER[0], PAPER[1], PAPER[5])
 
@@ -103,7 +112,8 @@ def export_plots(
     list of pathlib.Path
         The files: ``sizes_number``, ``sizes_volume``, the same with ``_cumulative``,
         ``orientation_rose``, ``orientation_inclination``, ``size_statistics.csv`` (D10, D50, D90,
-        fit), and as far as measured ``profile``, ``thickness``, ``rev`` and ``drainage``.
+        fit), and as far as measured ``profile``, ``profile_depth``, ``profile_radius``,
+        ``thickness``, ``rev`` and ``drainage``.
 
     Raises
     ------
@@ -179,10 +189,11 @@ def _draw(plot: _Plot, width: str, kind: str, part: Path) -> None:
 def _tables_of(result: ResultLike) -> Mapping[str, pd.DataFrame]:
     """Return the tables of a result beside those of pores and throats, by name."""
     if not isinstance(result, str | os.PathLike):
-        return result.files().tables if isinstance(result, Pores) else {}
+        tables = result.files().tables if isinstance(result, Pores) else {}
+        return {name: tables[name] for name in _TABLES if name in tables}
     path = Path(result).expanduser()
     folder = path if path.is_dir() else path.parent
-    files = {name: folder / f"{name}.csv" for name in ("profile", "thickness", "rev", "drainage")}
+    files = {name: folder / f"{name}.csv" for name in _TABLES}
     return {name: read_result_table(file) for name, file in files.items() if file.is_file()}
 
 
@@ -231,14 +242,26 @@ def _orientation_plots(found: PoreResult) -> Iterator[_Plot]:
         )
 
 
+def _draw_profile(name: str, table: pd.DataFrame, unit: str, axes: Axes) -> None:
+    """Draw the porosity by depth or radius as steps."""
+    along = name.removeprefix("profile_")
+    edges = [*table[f"{along}_from"], table[f"{along}_to"].iloc[-1]]
+    axes.stairs(100 * table["porosity"], edges, color=PAPER[0])
+    frame(axes, f"{DEPTHS[name]} ({unit})", "porosity (%)")
+
+
 def _other_plots(found: PoreResult, tables: Mapping[str, pd.DataFrame]) -> Iterator[_Plot]:
     unit = readable_unit(found.unit)
+    draw: Callable[[Axes], None]
     for name, table in tables.items():
         if name == "profile":
 
             def draw(axes: Axes, table: pd.DataFrame = table) -> None:
                 axes.plot(table["position"], 100 * table["porosity"], color=PAPER[0])
                 frame(axes, f"position ({unit})", "porosity (%)")
+
+        elif name in DEPTHS:
+            draw = partial(_draw_profile, name, table, unit)
 
         elif name == "thickness":
 
@@ -251,13 +274,11 @@ def _other_plots(found: PoreResult, tables: Mapping[str, pd.DataFrame]) -> Itera
                 settled = found.provenance["result"].get("rev_edge_length")
                 draw_rev(axes, table, "porosity", "porosity (%)", unit, settled, PAPER)
 
-        elif name == "drainage":
+        else:
 
             def draw(axes: Axes, table: pd.DataFrame = table) -> None:
                 axes.plot(table["diameter"], 100 * table["saturation"], color=PAPER[0])
                 axes.set_xscale("log")
                 frame(axes, f"throat diameter ({unit})", "void entered from all faces (%)")
 
-        else:
-            continue
         yield _Plot(name, table, draw)

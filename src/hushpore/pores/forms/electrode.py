@@ -74,7 +74,7 @@ ELECTRODE = Form(
         *(
             Entry(
                 f"alpha_{axis}", f"Bruggeman exponent along {axis}", partial(_bruggeman, place),
-                "Alpha in tau = porosity^-alpha; 0.5 for equal balls.",
+                "The exponent in tau = porosity^-alpha; 0.5 for equal balls.",
             )
             for place, axis in enumerate("zyx")
         ),

@@ -34,8 +34,8 @@ _CONES = (
 )
 #: What the interval of a figure of flow covers.
 SEGMENTATION = (
-    "Its 90 % interval covers threshold, merge height and voxel size; the spread between samples "
-    "comes on top."
+    "With uncertainty intervals, its 90 % interval covers threshold, merge height and voxel size; "
+    "the spread between samples comes on top."
 )
 
 
