@@ -31,7 +31,7 @@ def test_a_number_says_how_much_of_the_scan_is_void():
 def test_a_method_says_which_number_it_finds():
     settings = PoreSettings()
     GREYS.find(settings)
-    assert said("threshold") == "Auto (Otsu) -1000 HU: void 10 % of the whole scan."
+    assert said("threshold") == "Otsu -1000 HU: void 10 % of the whole scan."
 
 
 def test_nothing_is_said_of_a_threshold_that_is_not_known_yet():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_grey, readable_percent
 from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume
+from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.plausibility import PLAUSIBLE
 from hushpore.pores.slabs import Slabs
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.pores.engine import Pass
+    from hushpore.pores.labelled.recognise import Kind
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.void.automatic import Groups
     from hushpore.pores.void.histogram import Histogram
@@ -68,6 +70,7 @@ class GreySurvey:
     share: float = 1.0  # fraction of the voxels that was counted; below 1 this is a sample
     unit: str = ""  # unit of the grey values, for example HU; empty if they have none
     whole: GreySurvey | None = None  # the survey including padding; None if there is none
+    kind: Kind = ""  # what the values look like if not like grey values
     _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
     # what methods of two classes found on both sides
     _groups: dict[tuple[str, int, bool], Groups] = field(default_factory=dict)
@@ -160,11 +163,11 @@ class GreySurvey:
             )
         if isinstance(settings.threshold, str):
             groups = greys._groups.get(_key(settings) or ("", 0, False))
-            name = ""
+            name = settings.in_words("threshold")
             if settings.threshold == AUTO and groups is not None:
-                # capitalised as the method of that name
-                name = f" ({'Otsu' if groups.method == 'otsu' else groups.method})"
-            text = f"{settings.in_words('threshold')}{name} {readable_grey(found)}{unit}: {which}"
+                # in one line of the form, for the sample and for the whole scan
+                name = groups.method.capitalize()
+            text = f"{name} {readable_grey(found)}{unit}: {which}"
         else:
             text = which[0].upper() + which[1:]
         if greys.has_two_values:
@@ -201,10 +204,11 @@ def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     counted = _counted(volume)
     rows = math.prod(counted.shape[1:])
     slabs = Slabs(counted.shape[0], max(1, _AT_A_TIME // rows), on_disk=True)
-    padding = None
+    padding, kind = None, cast("Kind", "")
     if volume.axes in SPATIAL_AXES and volume.dtype != np.bool_:
         # excluded, as by the job
         padding = make_thumbnail(volume).padding
+        kind = kind_of_values(counted)
     values = GreyValues(counted, slabs)
     share = math.prod(counted.shape) / math.prod(volume.shape)
     unit = str(volume.metadata.get("value_unit", ""))
@@ -212,7 +216,7 @@ def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     for excluded in dict.fromkeys((None, padding)):
         found, histogram = yield from survey(values, True, threads, excluded)
         assert histogram is not None, "it was asked for"
-        greys = GreySurvey(histogram, found, share, unit, greys)
+        greys = GreySurvey(histogram, found, share, unit, greys, kind)
     assert greys is not None, "all was counted"
     return greys
 

@@ -1,13 +1,16 @@
 """Labels of another program, measured in the window."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
+from napari.layers import Layer
 from scipy import ndimage
 
 import hushpore
-from hushpore.base.volume import Volume
+from hushpore.viewer.layers import reader
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.segment.measure import MeasureWidget
@@ -68,13 +71,95 @@ def test_the_pores_widget_has_a_link_to_the_measurement(
     assert other.layer.value is layer
 
 
-def test_an_image_of_labels_is_asked_about_before_it_is_segmented(
-    qtbot: Any, viewer: Any, labels: np.ndarray
+def write(path: Path, values: np.ndarray) -> str:
+    """Write an image as other programs do, in the format of its name."""
+    match "".join(path.suffixes):
+        case ".tif":
+            tifffile.imwrite(path, values)
+        case ".npy":
+            np.save(path, values)
+        case ".nrrd":
+            pytest.importorskip("nrrd").write(str(path), values, index_order="C")
+        case ".nii.gz":
+            nibabel = pytest.importorskip("nibabel")
+            nibabel.save(nibabel.Nifti1Image(values.T, np.eye(4)), path)
+        case ".h5":
+            with pytest.importorskip("h5py").File(path, "w") as file:
+                file.create_dataset("labels", data=values)
+    return str(path)
+
+
+@pytest.fixture
+def pores_of(qtbot: Any, viewer: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Drop a file on the window, and open *Segment pores* on its layer."""
+    monkeypatch.setattr(reader, "current_viewer", lambda: viewer)
+
+    def drop(path: str) -> PoresWidget:
+        read = reader.get_reader(path)
+        assert read is not None
+        for data in read(path):
+            viewer.add_layer(Layer.create(*data))
+        return counted(PoresWidget(viewer))
+
+    def counted(widget: PoresWidget) -> PoresWidget:
+        qtbot.addWidget(widget.native)
+        qtbot.waitUntil(lambda: not widget.greys.is_busy)
+        return widget
+
+    drop.counted = counted  # type: ignore[attr-defined]
+    return drop
+
+
+#: How each kind is made of labels, and what is said of it.
+KINDS = {
+    "labels": (lambda labels: labels.astype(np.uint16), "labels of another program"),
+    "labels as floats": (lambda labels: labels.astype(np.float32), "labels of another program"),
+    "mask": (lambda labels: np.where(labels > 0, 255, 0).astype(np.uint8), "a mask of two values"),
+    "probability": (
+        lambda labels: np.where(labels > 0, 0.96, 0.03).astype(np.float32), "a probability map",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["a.tif", "a.nrrd", "a.nii.gz", "a.npy", "a.h5"])
+def test_dropped_labels_are_said_before_they_are_segmented(
+    pores_of: Any, tmp_path: Path, labels: np.ndarray, monkeypatch: pytest.MonkeyPatch,
+    name: str, kind: str,
+) -> None:  # fmt: skip
+    values = KINDS[kind][0](labels)
+    if kind == "probability":
+        values = values + np.random.default_rng(3).normal(0, 0.005, values.shape).astype("f4")
+    widget = pores_of(write(tmp_path / name, values))
+    said = widget._facts.text().replace("\u00a0", " ")
+    assert f"looks like {KINDS[kind][1]}, not grey values ⚠ Measure these labels" in said
+    assert not widget._facts.isHidden()
+    measuring = MeasureWidget(widget._viewer)
+    monkeypatch.setattr(
+        "hushpore.viewer.job_widget.open_beside", lambda native, viewer, name: measuring
+    )
+    widget._facts.linkActivated.emit("measure")
+    # and are measured as what they are
+    assert measuring.layer.value is widget.layer.value
+    measuring.run()
+    result = measuring.wait()
+    together = ndimage.label(labels, np.ones((3, 3, 3)))[1]
+    assert len(result.pores) == (labels.max() if kind.startswith("labels") else together)
+    assert result.porosity == pytest.approx((labels > 0).mean())
+
+
+def test_lazy_labels_are_said_too_and_grey_values_are_not(
+    pores_of: Any, viewer: Any, labels: np.ndarray
 ) -> None:
-    viewer.add_image(labels.astype(np.uint16), name="avizo")
-    widget = PoresWidget(viewer)
-    qtbot.addWidget(widget.native)
-    said = widget.facts(Volume(labels.astype(np.uint16)))
-    assert said.endswith("labels of another program, not grey values ⚠ Measure these labels")
+    da = pytest.importorskip("dask.array")
     grey = np.random.default_rng(1).integers(0, 900, labels.shape).astype(np.uint16)
-    assert "labels" not in widget.facts(Volume(grey))
+    viewer.add_image(grey, name="grey")
+    widget = pores_of.counted(PoresWidget(viewer))
+    assert "looks like" not in widget._facts.text()
+    viewer.add_image(da.from_array(labels.astype(np.uint16), chunks=(1, 30, 40)), name="avizo")
+    pores_of.counted(widget)
+    assert "looks like labels of another program" in widget._facts.text()
+    widget.layer.value = viewer.layers["grey"]
+    assert "looks like" not in widget._facts.text()
+    widget.layer.value = viewer.layers["avizo"]
+    assert "looks like labels of another program" in widget._facts.text()

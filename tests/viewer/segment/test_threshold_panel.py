@@ -54,7 +54,7 @@ def void(viewer):
 def test_the_line_is_where_the_method_of_the_form_finds_it(widget, panel, viewer):
     found = hushpore.segment_pores(viewer.layers["scan"].data).threshold
     assert panel.histogram.lines == {THRESHOLD: found}
-    assert explained(widget).startswith(f"Auto (Otsu) {found:.0f} HU: ")
+    assert explained(widget).startswith(f"Otsu {found:.0f} HU: void ")
     assert threshold(widget) == "auto"
     assert void(viewer) is None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from napari.layers import Image
-from qtpy.QtCore import Qt
+from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hushpore.base.volume import Volume
+    from hushpore.pores.labelled.recognise import Kind
     from hushpore.pores.settings import PoreSettings
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
@@ -46,6 +47,9 @@ class ThresholdPanel(GreyPanel):
 
     `form`: the form of `PoreSettings`.
     """
+
+    #: Emitted when the values of the layer turn out not to look like grey values.
+    kind_found = Signal()
 
     _message = ""  # shown in place of what the histogram covers
 
@@ -90,6 +94,10 @@ class ThresholdPanel(GreyPanel):
             self._band = volume.data, totals["threshold"], ends
         self._show()
 
+    def kind_of(self, volume: Volume) -> Kind:
+        """Return what values look like if not like grey values; "" also until they are counted."""
+        return self.greys.kind if self.greys is not None and self._shows(volume) else ""
+
     def place_after(self, before: QWidget) -> None:
         """Insert the panel into the order of the Tab key, after another widget."""
         for widget in (self.histogram, self.shown, self._hysteresis, self._log):
@@ -116,6 +124,8 @@ class ThresholdPanel(GreyPanel):
             self._form[STRICT].suit(self.histogram.step, self.greys.unit, ends)
         self._search.clear()
         self._form.know(greys=self.greys)
+        if self.greys is not None and self.greys.kind:
+            self.kind_found.emit()
 
     # ---- synchronized with the form
 
@@ -213,7 +223,7 @@ class ThresholdPanel(GreyPanel):
     def _show_sample(self) -> None:
         """Show the grey values of the sample, or of the whole scan until they are known."""
         sample = self._search.sample
-        counted = None if sample is None else sample.histogram
+        counted = sample.histogram if sample is not None and sample.excluded else None
         self.histogram.show_sample(counted)
         self._form.know(sample=counted)
         self._say(self._message)

@@ -12,7 +12,6 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import InputError
-from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.lineage import scan_of
 from hushpore.viewer.layers.shown_image import SHOWN
@@ -48,6 +47,13 @@ _SERIES = {"t": "time points", "c": "channels"}
 #: Link in the line about labels, which opens the widget that measures them.
 _MEASURE = "Measure these labels"
 
+#: What values look like that are not grey values.
+_KINDS = {
+    "labels": "labels of another program",
+    "mask": "a mask of two values",
+    "probability": "a probability map",
+}
+
 
 class PoresWidget(JobWidget):
     """Segments the pores of an image; the result is a labels layer with a table.
@@ -69,6 +75,7 @@ class PoresWidget(JobWidget):
         upper, column = self._upper.column, self._lower.column
         upper.insertWidget(upper.indexOf(self.form.native), self.greys)
         self.greys.place_after(self.layer.native)
+        self.greys.kind_found.connect(self._show_facts)
         column.insertWidget(column.indexOf(self._result) + 1, self.remerging)
         column.insertWidget(column.indexOf(self.timing), self._kernel_warmup)
 
@@ -123,11 +130,9 @@ class PoresWidget(JobWidget):
             )
         if isinstance(self.layer.value, Labels):
             return f"{volume.facts} · all labels count as void and are split again. {_MEASURE}"
-        # of a lazy layer, reading slices would hold up the window; the result says it then
-        in_memory = isinstance(volume.data, np.ndarray)
-        if in_memory and volume.dtype.kind in "iu" and kind_of_values(volume) == "labels":
-            what = "looks like labels of another program, not grey values ⚠"
-            return f"{volume.facts} · {what} {_MEASURE}"
+        kind = self.greys.kind_of(volume) if hasattr(self, "greys") else ""
+        if kind:
+            return f"{volume.facts} · looks like {_KINDS[kind]}, not grey values ⚠ {_MEASURE}"
         return super().facts(volume)
 
     def _follow(self, target: str) -> None:
