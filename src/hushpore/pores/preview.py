@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -204,7 +204,8 @@ def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     counted = _counted(volume)
     rows = math.prod(counted.shape[1:])
     slabs = Slabs(counted.shape[0], max(1, _AT_A_TIME // rows), on_disk=True)
-    padding, kind = None, cast("Kind", "")
+    padding = None
+    kind: Kind = ""
     if volume.axes in SPATIAL_AXES and volume.dtype != np.bool_:
         # excluded, as by the job
         padding = make_thumbnail(volume).padding
