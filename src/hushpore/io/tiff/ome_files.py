@@ -1,4 +1,4 @@
-"""The files of an OME-TIFF: those that its metadata name must be there, whole and distinct."""
+"""Checks of the files of an OME-TIFF: each must be there, complete and distinct."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def require_own_folder(tif: tifffile.TiffFile, path: Path) -> None:
 
 
 def require_distinct(tif: tifffile.TiffFile, path: Path) -> None:
-    """Raise InputError if several files have one UUID: the slices of one would stand for all."""
+    """Raise InputError if several files have one UUID, since one would be read for all of them."""
     names: dict[str, set[str]] = {}
     for name, uuid in _named(tif):
         names.setdefault(uuid, set()).add(name)
@@ -57,8 +57,8 @@ def require_distinct(tif: tifffile.TiffFile, path: Path) -> None:
         if len(alike) > 1:
             raise InputError(
                 f"The OME metadata of {path.name} give {len(alike)} files the same UUID "
-                f"({shortened(sorted(alike))}), so their slices cannot be told apart. Save the "
-                "stack again as one file, for example in ImageJ."
+                f"({shortened(sorted(alike))}), so their slices cannot be distinguished. Save "
+                "the stack again as one file, for example in ImageJ."
             )
 
 
