@@ -173,7 +173,7 @@ def test_pores_on_all_gpus_are_those_of_one_machine(
 @pytest.mark.parametrize(
     ("dtype", "how"),
     [
-        ("f4", {"threshold": "li", "pore_type": "closed"}),
+        ("f4", {"threshold": "li", "pore_type": "closed", "minimum_voxels": 1}),
         ("f4", {"threshold": 3000.0, "hysteresis": 2600.0}),
         ("u2", {"exterior": "remove-slicewise", "ball_radius": 3.0, "threshold": 2800.0}),
     ],
