@@ -56,7 +56,7 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/settings.py
 	$(BIN)/python docs/measures.py
 	$(BIN)/python docs/licences.py
-	$(BIN)/python docs/film.py
+	$(XVFB) $(BIN)/python docs/film.py
 	$(XVFB) $(BIN)/python docs/screenshots.py
 	$(XVFB) $(BIN)/python docs/screenshots_reading.py
 	$(XVFB) $(BIN)/python docs/screenshots_patches.py

@@ -1,16 +1,25 @@
-"""Make docs/images/film.gif, a slice that clears while the denoiser trains: python docs/film.py.
+"""Make the films of the documentation.
 
-Denoises the sample phantom on the CPU for about a minute and takes each preview of its middle
-slice. The noisy slice comes first, and the denoised slice stays longest.
+    xvfb-run -a -s "-screen 0 1600x1000x24" python docs/film.py [NAME ...]
+
+Writes ``film.gif`` (NAME slice: a slice that clears while the denoiser trains) and
+``film-NAME.gif`` for each journey of docs/film_journeys.py (a window driven by drops and clicks)
+into ``docs/images``; by default all.
+
+For the slice the sample phantom is denoised on the CPU for about a minute, and each preview of its
+middle slice is taken. The noisy slice comes first, and the denoised slice stays longest.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from film_journeys import JOURNEYS
 from PIL import Image, ImageDraw, ImageFont
+from screenshots import own_settings
 
 import hushpore
 from hushpore.base.events import Preview, Progress
@@ -34,7 +43,34 @@ FIRST_MS, LAST_MS, EARLY_MS, LATE_MS, EARLY = 2000, 4000, 700, 180, 6
 LEAST_CONTRAST = 0.3
 
 
-def main(file: Path = FILE) -> None:
+def main(names: list[str]) -> None:
+    """Make the named films, each journey in a new window."""
+    scratch = own_settings()
+    for name in names or ["slice", *JOURNEYS]:
+        if name == "slice":
+            film_slice()
+        else:
+            film_journey(name, scratch / name)
+
+
+def film_journey(name: str, scratch: Path) -> None:
+    """Film one journey."""
+    import napari
+    from film_recorder import SIZE, Recorder
+
+    from hushpore.viewer.launch import arrange
+
+    scratch.mkdir()
+    viewer = napari.Viewer(title="hushpore")
+    viewer.window._qt_window.resize(*SIZE)
+    arrange(viewer)
+    film = Recorder(viewer, FILE.with_name(f"film-{name}.gif"))
+    JOURNEYS[name](film, scratch)
+    film.save()
+    viewer.close()
+
+
+def film_slice(file: Path = FILE) -> None:
     """Train, collect the previews, and write them with the first and the last slice."""
     volume = foam_phantom().volume
     middle = (volume.shape[0] - 1) // 2
@@ -94,4 +130,4 @@ def _frame(slice_: npt.NDArray[Any], low: float, high: float, caption: str) -> I
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -78,14 +78,17 @@ class Walk:
 
     def tab(self, name: str) -> None:
         """Click on the tab of a widget."""
+        click(*self.find_tab(name))
+        settle(0.3)
+
+    def find_tab(self, name: str) -> tuple[Any, Any]:
+        """Return the bar and the place of the tab of a widget."""
         from qtpy.QtWidgets import QTabBar
 
         for bar in self.window.findChildren(QTabBar):
             for number in range(bar.count()):
                 if bar.tabText(number).startswith(name) and bar.isVisible():
-                    click(bar, bar.tabRect(number).center())
-                    settle(0.3)
-                    return
+                    return bar, bar.tabRect(number).center()
         sys.exit(f"there is no tab {name}")
 
     def widget(self, name: str) -> Any:
@@ -130,6 +133,12 @@ def click(widget: Any, place: Any = None) -> None:
 
 def click_link(label: Any, words: str) -> None:
     """Click on the link in a label that begins with some words."""
+    click(label, find_link(label, words))
+    settle(0.5)
+
+
+def find_link(label: Any, words: str) -> Any:
+    """Return the place of the link in a label that begins with some words."""
     from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
     from qtpy.QtGui import QMouseEvent
     from qtpy.QtWidgets import QApplication, QLabel
@@ -151,9 +160,7 @@ def click_link(label: Any, words: str) -> None:
             )  # fmt: skip
             QApplication.sendEvent(label, move)
             if hovered[-1] == wanted:
-                click(label, at)
-                settle(0.5)
-                return
+                return at
     sys.exit(f"the link {words!r} cannot be seen")
 
 

@@ -124,10 +124,10 @@ def make_napari_viewer(make_napari_viewer, qapp):
         made.pop().layers.clear()
     for worker in list(JobWorker.running):
         worker.cancel()
-    end = time.monotonic() + 20
+    end = time.monotonic() + HANGING / 1000
     while time.monotonic() < end and (
-        # one that has only started pauses the collector a moment later
-        not all(worker.wait(0.0) for worker in list(JobWorker.running))
+        # a worker leaves after its last signals, whose slots may hold the viewer
+        JobWorker.running
         or collector._paused
         or any(thread.name == "hushpore noise" for thread in threading.enumerate())
     ):

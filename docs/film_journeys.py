@@ -1,0 +1,188 @@
+"""The journeys of the documentation that are shown as films: each drives a window by the mouse."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tifffile
+from screenshots import has_preview, settle, wait
+from screenshots_walk import PATIENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from film_recorder import Recorder
+
+    from hushpore.base.volume import Volume
+
+#: Shape of the scans in the films.
+SHAPE = (40, 128, 128)
+
+#: Progress of a training, in thousandths, at which its preview is recorded.
+PREVIEWS = (5, 30, 110)
+
+
+def denoise(film: Recorder, scratch: Path) -> None:
+    """Drop a noisy scan, denoise it, and compare both."""
+    from hushpore.sample_data import foam_phantom
+
+    path = _saved(foam_phantom(SHAPE).volume, scratch / "foam.tif")
+    job = film.widget("Denoise")
+    film.caption = "Drop a scan on the window"
+    scan = film.bring(path)
+    wait(lambda: "noise" in job._facts.text(), PATIENCE)
+    wait(lambda: "ooking" not in job.device.native.line.text(), PATIENCE)
+    film.caption = "Its shape, voxel size and noise are below Layer"
+    film.hold()
+    film.caption = "Run: the network trains on this scan alone"
+    film.press(job._buttons.run)
+    for share in PREVIEWS:
+        wait(lambda share=share: has_preview(job, share), PATIENCE)
+        film.hold(500)
+    film.caption = "Finish now: end the training and denoise all slices"
+    film.press(job._buttons.finish)
+    film.finished(job)
+    film.caption = "Before | after: drag the line over the slice"
+    film.press_link(job._result, "Before")
+    middle = (SHAPE[0] // 2, SHAPE[1] // 2)
+    columns = (SHAPE[2] // 2, 30, 95)
+    film.drag(scan, *[(*middle, column - 0.5) for column in columns])
+
+
+def pores(film: Recorder, scratch: Path) -> None:
+    """Segment pores, and look at them in the table and in 3D."""
+    job = _segmented(film, scratch)
+    film.caption = "The link below the result opens the table"
+    film.press_link(job._result, "Open results table")
+    results = film.widget("Results")
+    film.caption = "Click a row: the window shows its pore"
+    film.press_row(results.pores, 1)
+    film.press_row(results.pores, 3)
+    film.caption = "3D: all pores inside the transparent sample"
+    film.press(results._in_3d)
+    settle(2)
+    film.hold(2500)
+
+
+def correct(film: Recorder, scratch: Path) -> None:
+    """Merge two pores, split one, and undo both."""
+    job = _segmented(film, scratch)
+    film.press_link(job._result, "Open results table")
+    film.forget()
+    results = film.widget("Results")
+    panel = results.corrections
+    layer = results.view.layer
+    film.caption = "Results > Correct pores"
+    fold = panel.parentWidget().parentWidget()
+    film.press(fold.button, after=200)
+    film.scroll_to(panel)
+    first, second = _neighbours(np.asarray(layer.data), film.viewer.dims.current_step[0])
+    film.caption = "Select two pores by a click; Ctrl adds the second"
+    film.drag(layer, first)
+    film.drag(layer, second, with_control=True)
+    film.caption = "Merge"
+    film.press(panel._buttons[0], after=200)
+    _corrected(film, panel)
+    film.caption = "Split: click two places in one pore"
+    film.press(panel._buttons[3])
+    film.drag(layer, first)
+    film.drag(layer, second)
+    film.caption = "Split again: the pore is cut at its neck"
+    film.press(panel._buttons[3], after=200)
+    _corrected(film, panel)
+    film.caption = "Undo"
+    film.press(panel._undo, after=200)
+    _corrected(film, panel)
+
+
+def crop(film: Recorder, scratch: Path) -> None:
+    """Open a folder of slices, and keep the part with the sample."""
+    from hushpore.sample_data import core_phantom
+
+    folder = scratch / "core slices"
+    folder.mkdir()
+    for number, plane in enumerate(core_phantom((40, 160, 160)).volume.array()):
+        tifffile.imwrite(folder / f"core_{number:04}.tif", plane)
+    film.caption = "Drop a folder of slices on the window"
+    film.bring(folder)
+    film.caption = "Layers > Data > Crop and bin"
+    panel = film.widget("Crop and bin")
+    settle(1)
+    film.hold()
+    film.caption = "Crop to sample: the box leaves out the air around it"
+    film.press(panel._sample)
+    wait(panel._sample.isEnabled, PATIENCE)
+    film.hold()
+    film.caption = "Crop: a new layer; the scan is unchanged"
+    film.press(panel._run)
+    wait(lambda: "Added" in panel._result.text(), PATIENCE)
+    film.hold(2500)
+
+
+def compare(film: Recorder, scratch: Path) -> None:
+    """Drop two result folders, and compare them."""
+    import hushpore
+    from hushpore.runs.result_folder import write_result
+    from hushpore.sample_data import foam_phantom
+
+    film.caption = "Drop two result folders on the window"
+    for number, voxel in enumerate((0.05, 0.06), 1):
+        scan = foam_phantom(SHAPE, number, voxel=voxel, noise=0.12, rings=0.0).volume
+        folder = scratch / f"loaf {number}"
+        scan = dataclasses.replace(scan, name=folder.name)
+        write_result(folder, [hushpore.segment_pores(scan)], scan)
+        film.bring(folder)
+        film.viewer.layers[-1].visible = number == 2
+    film.caption = "Plugins > hushpore > Compare results"
+    panel = film.widget("Compare results")
+    settle(1)
+    wait(lambda: panel.result is not None, PATIENCE)
+    film.hold(2500)
+    film.caption = "Click a row of the table to plot it"
+    for name in ("volume", "sphericity"):
+        film.press_row(panel.table, panel.table._quantities.index(f"median {name} of pores"))
+
+
+def _segmented(film: Recorder, scratch: Path) -> Any:
+    """Drop a scan and segment its pores; return the widget."""
+    from hushpore.sample_data import foam_phantom
+
+    path = _saved(foam_phantom(SHAPE, noise=0.06, rings=0.0).volume, scratch / "foam.tif")
+    job = film.widget("Segment pores")
+    film.caption = "Drop a scan on the window"
+    film.bring(path)
+    film.caption = "Pores: the histogram with the threshold"
+    film.press_tab("Pores")
+    wait(lambda: not job.greys.is_busy and job.greys.greys is not None, PATIENCE)
+    film.hold()
+    film.caption = "Run: porosity, number of pores and median diameter"
+    film.press(job._buttons.run, after=200)
+    film.finished(job)
+    return job
+
+
+def _saved(volume: Volume, path: Path) -> Path:
+    from hushpore.io.results import write_image
+
+    write_image(path, volume)
+    return path
+
+
+def _corrected(film: Recorder, panel: Any) -> None:
+    wait(lambda: not panel.is_busy, PATIENCE)
+    film.hold()
+
+
+def _neighbours(labels: Any, z: int) -> tuple[Any, Any]:
+    """Return the middles of the two largest pores that touch in a slice."""
+    plane = labels[z]
+    pairs = np.stack([plane[:, :-1].ravel(), plane[:, 1:].ravel()], 1)
+    pairs = pairs[(pairs[:, 0] != pairs[:, 1]) & pairs.all(1)]
+    areas = np.bincount(plane.ravel())
+    pair = max(pairs.tolist(), key=lambda pair: min(areas[pair]))
+    return tuple((z, *np.argwhere(plane == label).mean(0)) for label in pair)
+
+
+JOURNEYS = {each.__name__: each for each in (denoise, pores, correct, crop, compare)}
