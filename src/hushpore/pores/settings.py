@@ -302,9 +302,10 @@ class PoreSettings(Settings):
         False,
         "Uncertainty intervals (90 %) of porosity, number of pores and median diameter, and the "
         "edge length of a representative elementary volume (REV), from equally plausible "
-        "thresholds and merge heights and from sub-volumes. Pores cut by a face count, even if "
-        "they are excluded from sizes. Takes about four times as long; the scan must fit into "
-        "memory (on a cluster, into that of one worker).",
+        "thresholds and merge heights and from sub-volumes. In the forms rock and electrode also "
+        "of flow, without sub-volumes. Pores cut by a face count, even if they are excluded from "
+        "sizes. Takes about four times as long; the scan must fit into memory (on a cluster, into "
+        "that of one worker).",
         label="Uncertainty intervals",
         more=True,
     )
