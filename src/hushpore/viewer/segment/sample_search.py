@@ -87,8 +87,13 @@ class SampleSearch(QObject):
         self._worker.cancel()
         self._show(None)
 
-    def describe(self, settings: PoreSettings, greys: GreySurvey) -> str:
-        """Return two lines: what the histogram covers, and void at plausible thresholds."""
+    def describe(
+        self, settings: PoreSettings, greys: GreySurvey, ends: tuple[float, float] | None
+    ) -> str:
+        """Return two lines: what the histogram covers, and void at plausible thresholds.
+
+        `ends`: range of these; None: there is none.
+        """
         sample = self.sample
         where = "Whole scan"
         if greys.share < 1:
@@ -104,7 +109,6 @@ class SampleSearch(QObject):
             covered = f"{where}; exterior air counts as pore."
         else:
             covered = f"{where}."
-        ends = greys.plausible(settings)
         # a second line in any case, so that nothing below moves
         return f"{covered}\n{self._void_between(ends, settings, greys) if ends else _NBSP}"
 

@@ -195,16 +195,18 @@ class ThresholdPanel(GreyPanel):
         except InputError:
             automatic = None
         mark = (self._named(), automatic) if isinstance(automatic, float) else None
-        band = self._band_at(found) or self.greys.plausible(settings)
+        band = self._plausible(settings)
         self.histogram.show_lines(lines, bright=bright, mark=mark, band=band)
 
-    def _band_at(self, threshold: float) -> tuple[float, float] | None:
-        """Return the range that intervals found; None unless the result's threshold is set."""
-        if self._band is None or self._target is None:
-            return None
-        values, own, ends = self._band
-        is_own = values is self._target.volume.data and math.isclose(own, threshold, rel_tol=1e-3)
-        return ends if is_own else None
+    def _plausible(self, settings: PoreSettings) -> tuple[float, float] | None:
+        """Return the range of plausible thresholds: of intervals, if their threshold is set."""
+        assert self.greys is not None
+        found = self.greys.known(settings)
+        if self._band is not None and self._target is not None and isinstance(found, float):
+            values, own, ends = self._band
+            if values is self._target.volume.data and math.isclose(own, found, rel_tol=1e-3):
+                return ends
+        return self.greys.plausible(settings)
 
     def _scan_with_masks(self, settings: PoreSettings) -> Volume | None:
         """Return the input volume with the chosen masks; None if it has no single sample."""
@@ -257,7 +259,7 @@ class ThresholdPanel(GreyPanel):
         self._message = text
         settings = self._settings()
         if not text and self.greys is not None and settings is not None:
-            text = self._search.describe(settings, self.greys)
+            text = self._search.describe(settings, self.greys, self._plausible(settings))
         # at least two lines, so that nothing below moves when the sample is found
         self._line.setText(text if "\n" in text else f"{text}\n\u00a0")
 
