@@ -172,6 +172,59 @@ def test_decimal_commas_other_encodings_and_high_bytes_first(tmp_path, values):
     np.testing.assert_array_equal(read(tmp_path / "bread.vol").data, values)
 
 
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("ends", "front", "encoding"),
+    [("\r\n", "", "utf-8"), ("\r", "", "utf-8"), ("\n", "; Höhe µm, Prüfkörper\n", "latin-1"),
+     ("\r\n", "", "utf-8-sig"), ("\r\n", "", "utf-16")],
+)  # fmt: skip
+def test_line_ends_and_encodings_of_other_computers(tmp_path, values, name, ends, front, encoding):
+    written(tmp_path, name, values)
+    text = (front + CASES[name][0]).replace("\n", ends)
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    volume = read(tmp_path / name)
+    np.testing.assert_array_equal(volume.data, values)
+    assert volume.spacing == pytest.approx(CASES[name][3])
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["/data/old pc/bread.vol", r"\\server\share\bread.vol", r"C:\DATA\BREAD.VOL", '"bread.vol"'],
+)
+def test_a_path_of_another_computer_means_the_file_beside_the_header(tmp_path, values, stated):
+    text = VGI.replace(r"D:\scans\2026\bread.vol", stated)
+    written(tmp_path, "bread.vgi", values, text)
+    np.testing.assert_array_equal(read(tmp_path / "bread.vgi").data, values)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("share", [0, 0.3, 0.5, 0.7, 0.9])
+def test_a_header_that_was_cut_gives_the_voxels_or_a_clear_error(tmp_path, values, name, share):
+    written(tmp_path, name, values)
+    content = CASES[name][0].encode()
+    (tmp_path / name).write_bytes(content[: int(share * len(content))])
+    try:
+        volume = read(tmp_path / name)
+    except InputError:
+        with pytest.raises(InputError, match=name):
+            read(tmp_path / name)
+        return
+    np.testing.assert_array_equal(volume.data, values)
+    # a length that was lost is not guessed
+    assert volume.unit == "pixel" or volume.spacing == pytest.approx(CASES[name][3])
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-16"])
+def test_a_log_with_a_greek_letter_gives_the_voxel_size(tmp_path, encoding):
+    image = pytest.importorskip("PIL.Image")
+    for i in range(10):
+        image.fromarray(np.full((8, 8), i, np.uint8)).save(tmp_path / f"core__rec{i:08d}.bmp")
+    text = "[Acquisition]\r\nOperator=Jörg\r\n[Reconstruction]\r\nPixel Size (µm)=2,5\r\n"
+    (tmp_path / "core__rec.log").write_bytes(text.encode(encoding))
+    volume = read(tmp_path)
+    assert (volume.spacing, volume.unit) == ((2.5,) * 3, "um")
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [

@@ -40,9 +40,9 @@ def read_sections(path: Path) -> Sections:
     Returns
     -------
     dict
-        For each section a dict of its keys, all names in lower case. A section within a block is
-        named ``"block/section"``; keys before any section are in ``""``. Of a key that occurs
-        twice in a section the first value counts.
+        For each section a dict of its keys, all names in lower case and with u for µ. A
+        section within a block is named ``"block/section"``; keys before any section are in ``""``.
+        Of a key that occurs twice in a section the first value counts.
 
     Raises
     ------
@@ -53,7 +53,11 @@ def read_sections(path: Path) -> Sections:
     with path.open("rb") as file:
         content = file.read(_LONGEST_HEADER)
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
+    try:
+        text = content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        # any bytes are text in Latin-1, which older programs of Windows write
+        text = content.decode("utf-16", errors="replace") if wide else content.decode("latin-1")
     sections: Sections = {}
     block = section = ""
     for raw in text.splitlines():
@@ -65,7 +69,8 @@ def read_sections(path: Path) -> Sections:
         elif "=" in line:
             key, _, value = line.partition("=")
             name = f"{block}/{section}" if block else section
-            sections.setdefault(name, {}).setdefault(key.strip().lower(), value.strip())
+            plain = key.strip().lower().replace("µ", "u").replace("μ", "u")
+            sections.setdefault(name, {}).setdefault(plain, value.strip())
     return sections
 
 

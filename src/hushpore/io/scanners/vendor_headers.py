@@ -266,11 +266,16 @@ def _beside(header: Path, name: str) -> Path:
 
 def _first_beside(header: Path, names: list[str]) -> Path:
     # use only the file name: a header must not give access to files in other folders
-    for name in names:
-        last = PureWindowsPath(name).name
-        found = header.with_name(last or "_")
-        if last and found.is_file():
+    wanted = [PureWindowsPath(name.strip(" \"'")).name for name in names]
+    for name in wanted:
+        found = header.with_name(name or "_")
+        if name and found.is_file():
             return found
+    # names of Windows may differ in case
+    folded = [name.casefold() for name in wanted if name]
+    for path in sorted(header.parent.iterdir()):
+        if path.name.casefold() in folded and path.is_file():
+            return path
     raise InputError(
         f"{header.name} describes {names[0]}, which is not beside it. Copy both into one folder."
     )
