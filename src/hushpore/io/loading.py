@@ -207,7 +207,7 @@ def _read(reader: Reader, function: Function, *what: Any) -> Opening:
 def _why_not(path: Path) -> str:
     """Return the reason why a file cannot be read."""
     if path.stat().st_size == 0:
-        return f"{path.name} is empty (0 bytes)."
+        return f"{path.name} is empty (0 bytes). Copy or export it again."
     meant = next((each for each in READERS.values() if each.is_named_like(path)), None)
     if misfit := why_misfit(path):
         return (

@@ -60,7 +60,7 @@ def said():
 
 
 REFUSED = {
-    "empty.tif": (b"", "empty.tif is empty (0 bytes)."),
+    "empty.tif": (b"", "empty.tif is empty (0 bytes). Copy or export it again."),
     "junk.tif": (b"a text file", "junk.tif"),
     "photo.png": (b"\x89PNG\r\n\x1a\n", "photo.png is damaged or incomplete"),
     "scan.vol": (b"\1\2\3\4", "--shape 400,512,512"),
