@@ -8,7 +8,7 @@ import hushpore
 from hushpore.io.registry import EXPORTERS, READERS, exporters_of
 from hushpore.viewer.forms.rich_label import CROP
 from hushpore.viewer.launch import WIDGETS
-from hushpore.viewer.running.messages import RECORD, RESULTS
+from hushpore.viewer.running.messages import RECORD, RESULT_WIDGETS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
 
@@ -27,7 +27,7 @@ def test_every_command_can_be_imported(manifest):
 
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
-    others = ("Measure labels", "Measure phases", "Batch of scans", RESULTS, "Plots")
+    others = ("Measure labels", "Measure phases", "Batch of scans", *RESULT_WIDGETS)
     others += ("Compare results", RECORD, CROP, "Raw import", "Flatten", "Align", "Preferences")
     assert names == (*WIDGETS, *others)
 

@@ -1,4 +1,4 @@
-"""Links in an empty window that open a scan, a sample or a result."""
+"""Links in an empty window that open a scan, a sample or a result, or start the tour."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ LINKS = {
     "open slices": "Open folder of slices …",
     "open sample": "Open sample",
     "open result": "Open result …",
+    "take tour": "Take a tour",
 }
 
 
@@ -29,6 +30,12 @@ def follow_start_link(target: str, widget: QWidget, viewer: Any) -> None:
     """Open what a link names, after a dialog where a file or folder is to be chosen."""
     if target == "open sample":
         viewer.open_sample("hushpore", "foam")
+        return
+    if target == "take tour":
+        # imported late, because few windows need it
+        from hushpore.viewer.tour import take_tour
+
+        take_tour(viewer)
         return
     text = LINKS[target].removesuffix(" …")
     if target == "open scan":
