@@ -151,3 +151,7 @@ def test_pictures_beside_slices_are_named(tmp_path):
         (tmp_path / f"photo_{i:03d}.png").unlink()
     (volume,) = read_all(tmp_path)
     assert volume.notes[0] == "1 file skipped (format differs from the slices): photo_000.png."
+    # as beside the labels or the denoised image of a result
+    (tmp_path / "result.json").write_text("{}")
+    (volume,) = read_all(tmp_path)
+    assert not volume.notes

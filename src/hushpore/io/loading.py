@@ -32,6 +32,7 @@ from hushpore.io.folders import (
 )
 from hushpore.io.input_limits import free_memory, trusting
 from hushpore.io.lazy_arrays import LEFT_OUT, DiskArray
+from hushpore.io.output_target import PROVENANCE
 from hushpore.io.raw_names import why_misfit
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
 from hushpore.io.scanners.skyscan import is_log
@@ -161,7 +162,8 @@ def _with_other_stacks(
                 found += yield from _read(reader, reader.read_slices, own, folder, ())
             except HushporeError as error:
                 notes.append(LEFT_OUT.format(error))
-        elif own:
+        elif own and not (folder / PROVENANCE).is_file():
+            # the picture beside a result is known to be none of its slices
             count, files = readable_count(len(own), "file"), shortened([path.name for path in own])
             notes.append(f"{count} skipped (format differs from the slices): {files}.")
     if len(found) > len(volumes):
