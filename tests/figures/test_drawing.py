@@ -74,6 +74,26 @@ def test_a_title_fits_above_the_plots_however_long_it_is(words: int) -> None:
     assert all(line[-1:].isalpha() for line in figure._suptitle.get_text().splitlines())
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["W" * 150, "core_" * 40, "Prüfkörper № 7 — Größe β", "first\nsecond\r\nthird\tline",
+     r"$\\frac{1}{2}$ 100 % _^{}", "م" * 60, "e\u0301" * 40],
+)  # fmt: skip
+def test_a_title_with_any_name_of_a_scan_is_whole(name: str) -> None:
+    figure = new_figure(5, 3)
+    add_plots(figure, 1)
+    add_title(figure, f"Porosity 12.3 % of {name}, 183 pores, median diameter 41.5 µm")
+    png(figure)
+    figure.draw_without_rendering()
+    title = figure._suptitle.get_window_extent()
+    assert title.x0 >= 0
+    assert title.x1 <= figure.bbox.x1
+    assert title.y1 <= figure.bbox.y1
+    text = figure._suptitle.get_text().replace("\N{NO-BREAK SPACE}", " ").replace("\n", " ")
+    assert text.startswith("Porosity 12.3 % of ")
+    assert text.endswith("183 pores, median diameter 41.5 µm")
+
+
 @pytest.mark.parametrize("settled", [None, 3.0])
 def test_cubes_of_the_sample_are_drawn_by_their_edge(settled: float | None) -> None:
     table = pd.DataFrame({"edge": [2, 4], "porosity": [0.1, 0.2], "porosity_low": [0.0, 0.1],

@@ -70,9 +70,17 @@ def add_title(figure: Figure, text: str) -> None:
     """Write a title above all plots, in several lines if needed; the figure grows with them."""
     room = int(72 * figure.get_figwidth() / (_WIDTH * _TITLE))
     # keep a number and its unit on one line
-    lines = textwrap.wrap(re.sub(r"(?<=\d) (?=\S)", "\N{NO-BREAK SPACE}", text), max(room, 20))
+    text = re.sub(r"(?<=\d) (?=\S)", "\N{NO-BREAK SPACE}", text)
+    for _ in range(3):
+        lines = textwrap.wrap(text, max(room, 20))
+        written = "\n".join(map(in_figure, lines))
+        title = figure.suptitle(written, fontsize=_TITLE, color=INK, weight="bold")
+        width = title.get_window_extent().width / figure.bbox.width
+        if width <= 1:
+            break
+        # letters wider than usual, as in a name in capitals
+        room = int(0.98 * room / width)
     figure.set_figheight(figure.get_figheight() + (len(lines) - 1) * 1.25 * _TITLE / 72)
-    figure.suptitle("\n".join(map(in_figure, lines)), fontsize=_TITLE, color=INK, weight="bold")
 
 
 def frame(axes: Axes, across: str, up: str = "") -> None:
