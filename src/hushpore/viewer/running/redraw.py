@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from qtpy.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import QApplication, QWidget
@@ -119,7 +120,7 @@ class _StepRunner(QObject):
 
     def __init__(self, parent: QWidget, work: Iterator[None]) -> None:
         super().__init__(parent)
-        self._widget, self._work, self._has_ended = parent, work, False
+        self._work, self._has_ended = work, False
         self._timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY)
         # a bound method keeps neither this object nor the window alive
         self._timer.timeout.connect(self._run_step)
@@ -127,7 +128,7 @@ class _StepRunner(QObject):
         self._run_step()
 
     def _run_step(self) -> None:
-        coalesce_redraws(self._widget, self._go_on)
+        coalesce_redraws(self.parent(), self._go_on)
         self._has_ended = next(self._work, self._work) is self._work
 
     def _go_on(self) -> None:
@@ -143,7 +144,8 @@ class _RedrawBlocker(QObject):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self._window = window
+        # with PySide a child that holds its parent keeps it alive after it was closed
+        self._window = ref(window)
         window.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
@@ -152,8 +154,10 @@ class _RedrawBlocker(QObject):
 
     def end(self) -> None:
         """Stop blocking, and draw what is pending."""
-        self._window.removeEventFilter(self)
-        QApplication.postEvent(self._window, QEvent(QEvent.Type.UpdateRequest))
+        window = self._window()
+        if window is not None:
+            window.removeEventFilter(self)
+            QApplication.postEvent(window, QEvent(QEvent.Type.UpdateRequest))
         self.deleteLater()
 
 
