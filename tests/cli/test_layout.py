@@ -169,11 +169,28 @@ def test_flags_that_do_not_fit_are_told(tmp_path, scan, flags, words):
     assert words in said
 
 
-def test_slices_that_are_called_frames_are_read_as_slices(tmp_path, scan):
-    path = tmp_path / "frames.tif"
-    tifffile.imwrite(
-        path, scan, imagej=True, resolution=(0.1, 0.1), metadata={"unit": "um", "axes": "TYX"}
-    )
+@pytest.mark.parametrize(
+    ("ending", "written"),
+    [
+        (".tif", {"imagej": True, "metadata": {"unit": "um", "axes": "TYX"}}),
+        # one channel, as Micro-Manager and Fiji's hyperstacks have it
+        (".tif", {"imagej": True, "metadata": {"unit": "um", "axes": "TCYX"}}),
+        (
+            ".ome.tif",
+            {
+                "metadata": {
+                    "axes": "TYX",
+                    **{f"PhysicalSize{axis}": 10.0 for axis in "XY"},
+                    **{f"PhysicalSize{axis}Unit": "µm" for axis in "XY"},
+                }
+            },
+        ),
+    ],
+)
+def test_slices_that_are_called_frames_are_read_as_slices(tmp_path, scan, ending, written):
+    path = tmp_path / f"frames{ending}"
+    values = scan[:, None] if written["metadata"]["axes"] == "TCYX" else scan
+    tifffile.imwrite(path, values, resolution=(0.1, 0.1), **written)
     code, said = run("pores", path, "-o", tmp_path / "result")
     assert code == 1
     assert "Choose one with --at t=0. If its images are slices, read it with --axes zyx." in said
