@@ -34,7 +34,7 @@ from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
 from hushpore.viewer.forms import device_choice  # noqa: E402
 from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
-from hushpore.viewer.running import collector, progress_presenter  # noqa: E402
+from hushpore.viewer.running import progress_presenter  # noqa: E402
 from hushpore.viewer.running import worker as worker_module  # noqa: E402
 from hushpore.viewer.running.worker import JobWorker  # noqa: E402
 
@@ -128,7 +128,8 @@ def make_napari_viewer(make_napari_viewer, qapp):
     while time.monotonic() < end and (
         # a worker leaves after its last signals, whose slots may hold the viewer
         JobWorker.running
-        or collector._paused
+        or worker_module._frozen
+        or worker_module._paused
         or any(thread.name == "hushpore noise" for thread in threading.enumerate())
     ):
         qapp.processEvents()

@@ -45,7 +45,6 @@ from hushpore.viewer.layers.visibility import keep_view_direction, show_scale_ba
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.saving import ask_and_save_result
-from hushpore.viewer.running.collector import FrozenLibraries, gc_paused
 from hushpore.viewer.running.messages import RECORD, SHOW, RunMessages
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
@@ -61,7 +60,7 @@ from hushpore.viewer.running.task import (
     import_libraries,
     local_task,
 )
-from hushpore.viewer.running.worker import JobWorker, calling
+from hushpore.viewer.running.worker import JobWorker, calling, gc_frozen, gc_paused
 from hushpore.viewer.running.worker_container import is_script
 
 if TYPE_CHECKING:
@@ -120,7 +119,6 @@ class JobWidget(JobHooks):
         bind(self.native, CANCEL, self.cancel)
         bind(self.native, PREVIOUS_SLICE, partial(step_slice, self._viewer, -1))
         bind(self.native, NEXT_SLICE, partial(step_slice, self._viewer, 1))
-        FrozenLibraries(self.native, self._viewer)
         SharesSide(self.native, self.job.capitalize())
         work = partial(calling, import_libraries, self._description)
         self._importing = JobWorker(work, "hushpore imports")
@@ -195,6 +193,7 @@ class JobWidget(JobHooks):
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
         try:
+            self._remove_last_previews(self._now.target)
             hide_previous_results(self._viewer, self._now.target)
         except Exception as error:
             self._failed(explain(error))
@@ -251,12 +250,18 @@ class JobWidget(JobHooks):
     def _cancelled(self) -> None:
         assert self._now is not None
         target = self._now.target
-        remove_leftovers(self._viewer, target)
+        self._remove_last_previews(target)
         self._made = self._now.previews.keep()
         self._finish()
         name, links = target.volume.name, self.after_cancel()
         self._show_result(self._messages.of_cancel(name, bool(self._made), links), target)
         self.failed.emit(None)
+
+    def _remove_last_previews(self, target: Target) -> None:
+        """Remove the last previews of cancelled runs."""
+        # no garbage collection for the memory of one slice
+        with gc_frozen():
+            remove_leftovers(self._viewer, target)
 
     def _finish(self) -> None:
         """Remove the progress displays of the finished job."""

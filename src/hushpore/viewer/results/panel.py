@@ -49,7 +49,6 @@ from hushpore.viewer.results.saving import (
 )
 from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
 from hushpore.viewer.results.table import TableView, cell_text, filter_rows
-from hushpore.viewer.running.collector import FrozenLibraries
 from hushpore.viewer.running.redraw import coalesce_redraws
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ class ResultsWidget(LayerTrackingWidget):
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
         self._is_docked_below = False
-        FrozenLibraries(self, napari_viewer)
         self._build()
         self.follow()
 

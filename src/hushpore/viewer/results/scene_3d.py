@@ -17,7 +17,7 @@ from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.results.saving import save_with, with_ending
 from hushpore.viewer.results.table import cell_text
-from hushpore.viewer.running.worker import LatestOnlyWorker, calling
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling, gc_frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +152,8 @@ class Scene3D(QObject):
         viewer.dims.ndisplay = 2
         ghost, self._ghost = self._ghost, None
         if ghost is not None and ghost in viewer.layers:
-            viewer.layers.remove(ghost)
+            with gc_frozen():
+                viewer.layers.remove(ghost)
         for name, value in before["camera"].items():
             setattr(viewer.scene.camera, name, value)
         for layer, visible in before["visible"].items():

@@ -13,7 +13,7 @@ from qtpy.QtCore import QObject, QTimer, Signal
 from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
 from hushpore.viewer.layers.lineage import CANCELLED, PREVIEW, layer_with, mark_as_made
 from hushpore.viewer.running.task import slice_on_screen
-from hushpore.viewer.running.worker import LatestOnlyWorker
+from hushpore.viewer.running.worker import LatestOnlyWorker, gc_frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -256,7 +256,9 @@ class SlicePreview(QObject):
         self._worker.cancel()
         layer, self.layer = self.layer, None
         if layer is not None:
-            self._viewer.layers.remove(layer)
+            # no garbage collection for the memory of one slice
+            with gc_frozen():
+                self._viewer.layers.remove(layer)
 
     def _follow(self, target: Target, find: Callable[[tuple[int, ...]], Job]) -> None:
         """Start to show the result of a computation for the slice on the screen.

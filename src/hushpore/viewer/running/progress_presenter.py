@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, QTimer
 
 from hushpore.base.events import Note, Preview, Progress
+from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.running.previews import Previews
 from hushpore.viewer.running.progress import (
     Eta,
@@ -20,7 +21,7 @@ from hushpore.viewer.running.progress import (
 from hushpore.viewer.running.redraw import RedrawThrottle, coalesce_redraws, redraws_suspended
 from hushpore.viewer.running.status import Activity, StatusLine
 from hushpore.viewer.running.task import slice_on_screen
-from hushpore.viewer.running.worker import Update
+from hushpore.viewer.running.worker import Update, unfreeze_for_this_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,8 @@ class RunState:
         self.line = StatusLine(self.viewer)
         self._activity: Activity | None = None
         self._is_over = False
+        # napari collects garbage when a layer is removed, which may free gigabytes
+        self.viewer.layers.events.removing.connect(self._layer_removing)
 
     @property
     def is_shown_outside(self) -> bool:
@@ -110,10 +113,17 @@ class RunState:
     def remove(self) -> None:
         """Remove all displays."""
         self._is_over = True
+        self.viewer.layers.events.removing.disconnect(self._layer_removing)
         self.previews.remove()
         self.line.remove()
         if self._activity is not None:
             self._activity.close()
+
+    def _layer_removing(self, event: Any) -> None:
+        if is_preview(self.viewer.layers[event.index]):
+            # a preview is one slice, too little memory for a collection
+            return
+        unfreeze_for_this_turn()
 
 
 class ProgressPresenter(QObject):

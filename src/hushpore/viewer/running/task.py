@@ -32,8 +32,8 @@ from hushpore.viewer.layers.conversion import (
 )
 from hushpore.viewer.layers.lineage import INHERITED, UPSTREAM, identity, mark_as_made, scan_of
 from hushpore.viewer.layers.visibility import show_colour_bar
-from hushpore.viewer.running.collector import gc_paused
 from hushpore.viewer.running.preloading import load_torch_libraries
+from hushpore.viewer.running.worker import gc_paused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

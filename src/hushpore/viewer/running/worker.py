@@ -10,6 +10,7 @@ The threads of a job have a lower priority than the window.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -54,8 +55,8 @@ NICE = 5
 SWITCH_INTERVAL = 0.0005
 
 _lock = threading.Lock()
-_jobs = 0
-_switch_before = 0.0
+_jobs = _frozen = _paused = 0
+_switch_before, _collected_before = 0.0, True
 
 
 @contextmanager
@@ -63,7 +64,7 @@ def background_job() -> Iterator[None]:
     """Lower the priority of the current thread and of the threads that it starts.
 
     Use it in a thread that ends afterwards, because on Linux the priority of a thread stays
-    lowered until its end. The switch interval is restored after the last job.
+    lowered until its end. The switch interval is restored after the last job. See also `gc_frozen`.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -72,9 +73,73 @@ def background_job() -> Iterator[None]:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness + NICE)
     _count_jobs(1)
     try:
-        yield
+        with gc_frozen():
+            yield
     finally:
         _count_jobs(-1)
+
+
+@contextmanager
+def gc_frozen() -> Iterator[None]:
+    """Exclude existing objects from garbage collection until the last such block ends.
+
+    A full collection stops all threads for 190 ms with napari, PyTorch and Numba loaded; frozen
+    objects take no time. napari runs one whenever a layer is removed.
+    """
+    global _frozen  # noqa: PLW0603 - the interpreter has one collector
+    with _lock:
+        _frozen += 1
+        gc.freeze()
+    try:
+        yield
+    finally:
+        with _lock:
+            _frozen -= 1
+            if not _frozen:
+                gc.unfreeze()
+
+
+def unfreeze_for_this_turn() -> None:
+    """Include frozen objects in garbage collection until the next turn of the event loop.
+
+    Without it, a layer removed while a job runs would stay in memory until the job ends (314 MB in
+    a test).
+    """
+    gc.unfreeze()
+    QTimer.singleShot(0, _freeze_again)
+
+
+def _freeze_again() -> None:
+    with _lock:
+        if _frozen:
+            gc.freeze()
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection for an import of many libraries, until the last such block ends.
+
+    Four full collections would stop all threads for 80 to 160 ms each, 0.5 s of the 2.6 s of the
+    import. The imported objects are excluded from the next collection, too.
+    """
+    global _paused, _collected_before  # noqa: PLW0603 - the interpreter has one collector
+    with _lock:
+        if not _paused:
+            _collected_before = gc.isenabled()
+        _paused += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _lock:
+            _paused -= 1
+            if not _paused:
+                # freeze and unfreeze move all objects to the oldest generation
+                gc.freeze()
+                if not _frozen:
+                    gc.unfreeze()
+                if _collected_before:
+                    gc.enable()
 
 
 def _count_jobs(change: int) -> None:
