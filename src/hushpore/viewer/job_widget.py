@@ -60,7 +60,7 @@ from hushpore.viewer.running.task import (
     import_libraries,
     local_task,
 )
-from hushpore.viewer.running.worker import JobWorker, calling, gc_frozen, gc_paused
+from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
 from hushpore.viewer.running.worker_container import is_script
 
 if TYPE_CHECKING:
@@ -193,7 +193,6 @@ class JobWidget(JobHooks):
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
         try:
-            self._remove_last_previews(self._now.target)
             hide_previous_results(self._viewer, self._now.target)
         except Exception as error:
             self._failed(explain(error))
@@ -250,18 +249,12 @@ class JobWidget(JobHooks):
     def _cancelled(self) -> None:
         assert self._now is not None
         target = self._now.target
-        self._remove_last_previews(target)
+        remove_leftovers(self._viewer, target)
         self._made = self._now.previews.keep()
         self._finish()
         name, links = target.volume.name, self.after_cancel()
         self._show_result(self._messages.of_cancel(name, bool(self._made), links), target)
         self.failed.emit(None)
-
-    def _remove_last_previews(self, target: Target) -> None:
-        """Remove the last previews of cancelled runs."""
-        # no garbage collection for the memory of one slice
-        with gc_frozen():
-            remove_leftovers(self._viewer, target)
 
     def _finish(self) -> None:
         """Remove the progress displays of the finished job."""
