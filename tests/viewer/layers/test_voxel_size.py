@@ -57,6 +57,8 @@ def give(widget, across, unit="µm", along=None):
 def run(qtbot, widget):
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running)
+    # new layers get the scale of the scan in the next turn of the event loop
+    qtbot.wait(1)
 
 
 def test_the_line_of_facts_asks_for_a_size_that_is_unknown(viewer, widget):
@@ -307,8 +309,6 @@ def test_tables_follow_a_scale_that_another_plugin_sets(qtbot, viewer, widget, s
     run(qtbot, widget)
     labels = viewer.layers["scan pores"]
     assert not results.view.is_outdated
-    # the new layer first gets the scale of the scan, in the next turn of the event loop
-    qtbot.wait(1)
     # as napari-metadata does, unit and scale one after the other
     labels.units = ("um",) * 3
     labels.scale = (15.4,) * 3
