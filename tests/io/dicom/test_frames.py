@@ -92,30 +92,28 @@ def test_frames_with_rounded_positions(tmp_path, decimals):
     assert volume.spacing[0] == pytest.approx(0.0375, rel=0.05)
 
 
-@pytest.mark.parametrize("fill", [b"\0", b"\x80", b"\x20", b"\xff", b"\0\0\0"])
-def test_fill_bytes_after_the_last_run_are_no_pixels(tmp_path, fill):
-    pixels = np.arange(56, dtype=np.uint8).reshape(7, 8)
-    runs = b"".join(bytes([7]) + row.tobytes() for row in pixels)
+def write_runs(path, pixels, n_rows, fill):
+    """Write 8-bit pixels with runs for some of their rows, and fill bytes after them."""
+    runs = b"".join(bytes([7]) + row.tobytes() for row in pixels[:n_rows])
     frame = struct.pack("<16L", 1, 64, *[0] * 14) + runs + fill
     made = dataset(
         pixels, 0, RLELossless, BitsAllocated=8, BitsStored=8, HighBit=7,
         PixelData=encapsulate([frame]),
     )  # fmt: skip
     made["PixelData"].is_undefined_length = True
-    made.save_as(tmp_path / "rle.dcm", enforce_file_format=True)
+    made.save_as(path, enforce_file_format=True)
+
+
+@pytest.mark.parametrize("fill", [b"\0", b"\x80", b"\x20", b"\xff", b"\0\0\0"])
+def test_fill_bytes_after_the_last_run_are_no_pixels(tmp_path, fill):
+    pixels = np.arange(56, dtype=np.uint8).reshape(7, 8)
+    write_runs(tmp_path / "rle.dcm", pixels, len(pixels), fill)
     np.testing.assert_array_equal(read(tmp_path / "rle.dcm").data, pixels)
 
 
 def test_runs_that_end_too_early_are_told(tmp_path):
     pixels = np.arange(56, dtype=np.uint8).reshape(7, 8)
-    runs = b"".join(bytes([7]) + row.tobytes() for row in pixels[:-1])
-    frame = struct.pack("<16L", 1, 64, *[0] * 14) + runs + b"\xff"
-    made = dataset(
-        pixels, 0, RLELossless, BitsAllocated=8, BitsStored=8, HighBit=7,
-        PixelData=encapsulate([frame]),
-    )  # fmt: skip
-    made["PixelData"].is_undefined_length = True
-    made.save_as(tmp_path / "rle.dcm", enforce_file_format=True)
+    write_runs(tmp_path / "rle.dcm", pixels, len(pixels) - 1, b"\xff")
     with pytest.raises(InputError, match="damaged or incomplete"):
         read(tmp_path / "rle.dcm")
 

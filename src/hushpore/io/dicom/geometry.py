@@ -240,7 +240,7 @@ def _ordered(slices: Sequence[Slice]) -> tuple[npt.NDArray[Any], list[int]]:
 
 
 def _numbers(slices: Sequence[Slice]) -> npt.NDArray[Any]:
-    """Return the number of each slice, of frames the frame number; NaN if there is none."""
+    """Return InstanceNumber or frame number of each slice; NaN if it has none."""
     if len({item.path for item in slices}) == 1:
         return np.array([float(item.frame) for item in slices])
     return np.array([math.nan if item.number is None else float(item.number) for item in slices])
