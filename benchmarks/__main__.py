@@ -85,10 +85,7 @@ def main(words: list[str]) -> None:
 
 
 def results(
-    module: ModuleType,
-    out: Path | None = None,
-    limit: float | None = None,
-    only: str | None = None,
+    module: ModuleType, out: Path | None = None, limit: float | None = None, only: str | None = None
 ) -> Iterator[tuple[dict[str, Any], Path]]:
     """Run a benchmark; yields what is to be written, and where, each time that there is more.
 

@@ -52,11 +52,7 @@ PARTS = (
     Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 40),
     Part("pores_gpu", ("512^3, void on the GPU",), 20),
     Part("gpu_transfers", (), 25),
-    Part(
-        "gpu_jobs",
-        tuple(f"denoise, {name}" for name in SWITCHES),
-        35,
-    ),
+    Part("gpu_jobs", tuple(f"denoise, {name}" for name in SWITCHES), 35),
     Part("gpu_steps", ("tiles", "slabs", "training, float32"), 40),
     Part("pores_gpu", ("256^3", "256^3, in slabs", "512^3, plain uint16", "1024^3"), 50),
     Part("gpu_search", (), 50),

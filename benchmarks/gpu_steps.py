@@ -33,10 +33,7 @@ from hushpore.device.switches import WINS, Switches
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VARIANTS = {
-    "plain": Switches(graphs="off"),
-    "graphs": Switches(graphs="on"),
-}
+VARIANTS = {"plain": Switches(graphs="off"), "graphs": Switches(graphs="on")}
 ROUNDS, STEPS, WARM_UP = 7, 40, 20
 DECIDED = 60  # steps after which a job has decided by itself
 WAITS = 10  # steps in which waits of the host are looked for

@@ -22,9 +22,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.device.backend import Backend, cpu_threads
-from hushpore.pores.numbering import (
-    number_basins,
-)
+from hushpore.pores.numbering import number_basins
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import (

@@ -30,9 +30,7 @@ No file here comes from a GPU yet, so the CUDA code is unverified on one. With a
 """
 
 #: Pictures drawn from result files, by benchmark: caption and file.
-PICTURES = {
-    "denoise_quality": ("PSNR on Set12 against training time", "denoising-curve.png"),
-}
+PICTURES = {"denoise_quality": ("PSNR on Set12 against training time", "denoising-curve.png")}
 
 #: Packages of hushpore that a function or job name stands for.
 BEHIND = {

@@ -163,11 +163,7 @@ def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
 @pytest.mark.parametrize(
     ("job", "message", "expected"),
     [
-        (
-            "pores",
-            "Let it count as pore (exterior='keep').",
-            "('Exterior air' = Count as pore)",
-        ),
+        ("pores", "Let it count as pore (exterior='keep').", "('Exterior air' = Count as pore)"),
         ("pores", "Leave it out (tortuosity=False).", "('Geodesic tortuosity' = off)"),
         ("pores", "The sample_mask 'a' is empty.", "The 'Sample mask' 'a' is empty."),
         ("pores", "or use otsu_classes=2.", "or use 'Otsu classes' = 2."),

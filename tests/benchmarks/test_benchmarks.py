@@ -77,10 +77,7 @@ TINY: dict[str, dict[str, Any]] = {
 
 
 #: What some need that tests may not have; see tests/conftest.py.
-NEEDS = {
-    "cluster_overhead": ("distributed",),
-    "flow_peers": ("openpnm", "porespy"),
-}
+NEEDS = {"cluster_overhead": ("distributed",), "flow_peers": ("openpnm", "porespy")}
 
 
 @pytest.mark.long

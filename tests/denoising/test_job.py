@@ -231,10 +231,7 @@ def test_any_axes_are_denoised_in_their_place_and_the_model_knows_how(
     ],
 )
 def test_z_is_not_down_sampled_where_it_is_coarse_or_short(
-    rng: np.random.Generator,
-    shape: tuple[int, ...],
-    spacing: tuple[float, ...],
-    flat: bool,
+    rng: np.random.Generator, shape: tuple[int, ...], spacing: tuple[float, ...], flat: bool
 ) -> None:
     scan = Volume(rng.normal(size=shape), spacing=spacing)
     result = hushpore.denoise(scan, dimensions=3, **QUICK)

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
     Image = npt.NDArray[np.float64]
 
 
-def denoised(
-    image: Image,
-    slope: float = 0.0,
-    noise: float = 1.0,
-) -> Image:
+def denoised(image: Image, slope: float = 0.0, noise: float = 1.0) -> Image:
     """Return an image (y, x) denoised."""
     transform = LocalDCT()
     transform.set_noise(1, slope)

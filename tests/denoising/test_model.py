@@ -5,13 +5,7 @@ import torch
 from torch import nn
 
 from hushpore import InputError
-from hushpore.denoising.model import (
-    Architecture,
-    MaxBlurPool,
-    UNet,
-    build_network,
-    fuse_batch_norm,
-)
+from hushpore.denoising.model import Architecture, MaxBlurPool, UNet, build_network, fuse_batch_norm
 
 
 def network(dimensions: int = 2) -> UNet:

@@ -120,9 +120,7 @@ def places_of_voxels(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{}, {"context": 1}, {"dimensions": 3, "patch_depth": 4}],
-    ids=["2D", "2.5D", "3D"],
+    "more", [{}, {"context": 1}, {"dimensions": 3, "patch_depth": 4}], ids=["2D", "2.5D", "3D"]
 )
 def test_what_is_read_block_by_block_is_trained_on_in_the_same_places(
     more, places_of_voxels, monkeypatch

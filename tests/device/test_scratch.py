@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hushpore.device import scratch
-from hushpore.device.scratch import (
-    new_folder,
-    remove_left_over,
-    scratch_folder,
-    temporary_folders,
-)
+from hushpore.device.scratch import new_folder, remove_left_over, scratch_folder, temporary_folders
 
 if TYPE_CHECKING:
     from pathlib import Path

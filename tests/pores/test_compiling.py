@@ -8,12 +8,7 @@ import sys
 import pytest
 
 from hushpore.pores import compiling
-from hushpore.pores.compiling import (
-    compile_basins,
-    compile_beside,
-    compile_tables,
-    compile_void,
-)
+from hushpore.pores.compiling import compile_basins, compile_beside, compile_tables, compile_void
 from hushpore.pores.job import WARM_UP, warm_up_kind
 from hushpore.pores.parallel import is_on_disk, kernels_compiled
 from hushpore.pores.settings import PoreSettings

@@ -166,9 +166,7 @@ def test_a_single_phase_is_followed_through_all_slabs(cut: Cut, fill: bool) -> N
 
 
 @settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     hnp.arrays(

@@ -7,9 +7,7 @@ import numpy as np
 
 from hushpore import Volume
 from hushpore.base.events import Attention, Preview, Progress
-from hushpore.pores.pipeline import (
-    Stages,
-)
+from hushpore.pores.pipeline import Stages
 from hushpore.pores.slabs import Stack
 
 DEPTH = 8

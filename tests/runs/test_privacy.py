@@ -20,10 +20,7 @@ def test_nothing_of_the_patient_enters_a_batch_its_table_or_its_logs(
             run_batch(
                 str(scan_of_a_patient.parent / "*"),
                 out,
-                {
-                    "denoise": JOBS["denoise"].settings(**quick),
-                    "pores": JOBS["pores"].settings(),
-                },
+                {"denoise": JOBS["denoise"].settings(**quick), "pores": JOBS["pores"].settings()},
             )
         )
     assert [state.state for state in batch.states] == ["done"]

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float64s
+
 #: Percentiles of sizes that tables and plots show: D10, D50 and D90.
 PERCENTILES = (10, 50, 90)
 
@@ -35,18 +37,16 @@ class LognormalFit(NamedTuple):
     geometric_deviation: float
     distance: float
 
-    def up_to(self, sizes: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def up_to(self, sizes: npt.ArrayLike) -> Float64s:
         """Return the cumulative share at sizes above 0."""
         from scipy.special import ndtr
 
         logs = np.log(np.asarray(sizes, np.float64) / self.median)
-        share: npt.NDArray[np.float64] = ndtr(logs / math.log(self.geometric_deviation))
+        share: Float64s = ndtr(logs / math.log(self.geometric_deviation))
         return share
 
 
-def cumulative(
-    sizes: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def cumulative(sizes: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     """Return sizes in rising order, and the share of the weights up to each.
 
     Parameters
@@ -65,9 +65,7 @@ def cumulative(
 
 
 def percentiles(
-    sizes: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
-    levels: Sequence[float] = PERCENTILES,
+    sizes: Float64s, weights: Float64s, levels: Sequence[float] = PERCENTILES
 ) -> list[float]:
     """Return percentiles of weighted sizes.
 
@@ -97,9 +95,7 @@ def percentiles(
     return [float(rising[min(int(place), rising.size - 1)]) for place in places]
 
 
-def lognormal_fit(
-    sizes: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> LognormalFit | None:
+def lognormal_fit(sizes: Float64s, weights: Float64s) -> LognormalFit | None:
     """Fit a log-normal distribution to weighted sizes.
 
     Parameters

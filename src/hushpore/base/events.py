@@ -11,9 +11,9 @@ from hushpore.base.settings import flag_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Preview:
     """
 
     name: str
-    image: npt.NDArray[Any]
+    image: Array
     index: tuple[int, ...]
 
 
@@ -80,9 +80,9 @@ class Batch:
     """
 
     step: int
-    corners: npt.NDArray[Any]
+    corners: Array
     patch_shape: tuple[int, ...]
-    losses: npt.NDArray[Any]
+    losses: Array
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
 
 #: Smallest ratio of the distances from the fill value to the grey values one voxel and two voxels
@@ -37,7 +36,7 @@ def stated_fill_value(metadata: Mapping[str, Any]) -> float | None:
 
 
 def possible_fill_values(
-    planes: npt.NDArray[Any], metadata: Mapping[str, Any], *, ends: bool = False
+    planes: Array, metadata: Mapping[str, Any], *, ends: bool = False
 ) -> list[float]:
     """Return the possible fill values of a scan, the most likely first.
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float32s, Float64s
+
 _EXACT_BITS = 24  # integers below 2**24 are exact in float32
 _PIECE = 1 << 22  # values rescaled at once: 32 MB in float64
 # further methods of an array that do not modify it
@@ -83,7 +85,7 @@ class Scaled(NDArrayOperatorsMixin):
     def __deepcopy__(self, memo: dict[int, Any]) -> Scaled:
         return self  # immutable
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError(
                 "The values are computed, so an array of them is a copy: use copy=None."
@@ -114,9 +116,7 @@ def held(data: Any) -> Any:
     return data.stored if isinstance(data, Scaled) else data
 
 
-def rescale(
-    stored: npt.NDArray[Any], slope: npt.NDArray[np.float64], intercept: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float32]:
+def rescale(stored: Array, slope: Float64s, intercept: Float64s) -> Float32s:
     """Return ``slope * stored + intercept`` in float32, rounded once.
 
     `stored`: of any shape and real type. `slope`, `intercept`: float64, that broadcast to it.
@@ -143,7 +143,7 @@ def _is_exact(dtype: np.dtype[Any], slope: Any, intercept: Any) -> bool:
     return bool(whole and np.max(largest, initial=0) < 2**_EXACT_BITS)
 
 
-def _along_first(numbers: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
+def _along_first(numbers: npt.ArrayLike, ndim: int) -> Float64s:
     values = np.asarray(numbers, np.float64)
     if values.size and np.all(values == values.flat[0]):
         return np.array(values.flat[0])

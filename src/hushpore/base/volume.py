@@ -19,6 +19,8 @@ from hushpore.base.safe_text import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hushpore.base.arrays import Array
+
 SPATIAL_AXES = ("zyx", "yx")
 
 #: Types accepted as a volume.
@@ -178,7 +180,7 @@ class Volume:
         """Volume (3D) or area (2D) of one voxel, in `unit` to the third or second power."""
         return math.prod(self.spacing)
 
-    def array(self) -> npt.NDArray[Any]:
+    def array(self) -> Array:
         """Return the values as a C-contiguous NumPy array in native byte order."""
         values = np.asarray(self.data)
         return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
@@ -354,7 +356,7 @@ def how_to_choose(volume: Volume) -> str:
     return f"Choose one with volume.at({index}).{slices if volume.n_spatial == 2 else ''}"
 
 
-def require_values(volume: Volume) -> npt.NDArray[Any]:
+def require_values(volume: Volume) -> Array:
     """Return the array of a volume after checking its values.
 
     Raises InputError if it is empty, constant, or contains NaN or infinite values.

@@ -129,12 +129,7 @@ def hushpore() -> None:
 @click.option("--device", is_flag=True, help="Show the device that jobs run on, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def info(
-    path: str | None,
-    series: str | None,
-    trust: bool,
-    device: bool,
-    as_json: bool,
-    **flags: Any,
+    path: str | None, series: str | None, trust: bool, device: bool, as_json: bool, **flags: Any
 ) -> None:
     """List the image stacks in PATH, with shape, voxel size, data type and problems.
 

@@ -79,12 +79,7 @@ def compare_command(
     """
     from hushpore.base.atomic import new_file
     from hushpore.io.output_target import check_target, require_apart
-    from hushpore.runs.compare import (
-        compare,
-        comparison_figure,
-        comparison_headline,
-        unit_in_words,
-    )
+    from hushpore.runs.compare import compare, comparison_figure, comparison_headline, unit_in_words
     from hushpore.runs.two_samples import NOT_INDEPENDENT
 
     files = {

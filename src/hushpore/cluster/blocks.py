@@ -34,8 +34,7 @@ from hushpore.pores.work import Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, UInt8s
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
 
@@ -48,7 +47,7 @@ _PIECE = 1 << 26  # bytes that are compressed at once: the limit of Blosc is 2 G
 _UNPACKED, _PACKED = slice(4, 8), slice(12, 16)
 
 
-def pack(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def pack(values: Array) -> UInt8s:
     """Compress the bytes of an array: (n,), uint8."""
     # imported here, since jobs on one machine do not need it
     from numcodecs import Blosc
@@ -58,7 +57,7 @@ def pack(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(b"".join(packed), np.uint8)
 
 
-def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> None:
+def unpack(packed: UInt8s, out: Array) -> None:
     """Decompress the output of `pack` into a C-contiguous array of the same shape and dtype.
 
     Raises ValueError if the bytes are not those of such an array.
@@ -78,7 +77,7 @@ def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> None:
         content = content[size:]
 
 
-def _pieces(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+def _pieces(values: Array) -> Iterator[Array]:
     """Yield an array in pieces of whole values; nothing for an empty array."""
     flat, step = values.reshape(-1), _PIECE // values.itemsize
     for start in range(0, flat.size, step):
@@ -152,7 +151,7 @@ class Blocks:
     def __exit__(self, *raised: object) -> None:
         self.threads.__exit__(None, None, None)
 
-    def read(self, stack: str, first: int, last: int) -> npt.NDArray[Any]:
+    def read(self, stack: str, first: int, last: int) -> Array:
         """Return slices of a stack, clipped to the volume, from the slabs that contain them."""
         depth, *plane = self.plan.shape
         first, last = max(first, 0), min(last, depth)
@@ -172,7 +171,7 @@ class Blocks:
             )
         return values
 
-    def _read_slab(self, file: Path, slices: int, first: int, values: npt.NDArray[Any]) -> None:
+    def _read_slab(self, file: Path, slices: int, first: int, values: Array) -> None:
         """Fill an array with slices of a slab, from `first` on; the slab has `slices` in all."""
         index = np.empty((2, slices), np.uint64)
         with whole(file):
@@ -191,7 +190,7 @@ class Blocks:
                 unpack(packed, each)
                 self.moved += packed.nbytes
 
-    def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
+    def write(self, stack: str, slab: int, values: Array) -> None:
         """Store a slab of a stack, or a layer of grey values, with each slice compressed.
 
         The end position and the checksum of each slice follow after the last slice.
@@ -208,14 +207,14 @@ class Blocks:
             add(sums)
 
     @contextmanager
-    def create(self, path: Path) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    def create(self, path: Path) -> Iterator[Callable[[Array], None]]:
         """Write a file atomically; yields a function that appends values to it."""
         with (
             new_file(path, overwrite=True, lasting=False) as part,
             part.open("wb", buffering=0) as file,
         ):
 
-            def add(values: npt.NDArray[Any]) -> None:
+            def add(values: Array) -> None:
                 np.ascontiguousarray(values).tofile(file)
                 self.moved += values.nbytes
 
@@ -237,7 +236,7 @@ class Blocks:
 
     def read_plane(
         self, name: str, number: int, index: int, rows: tuple[int, int], height: int
-    ) -> npt.NDArray[np.float32]:
+    ) -> Float32s:
         """Return rows of one plane (float32) in a file of planes."""
         width = self.plan.shape[2]
         offset = (index * height + rows[0]) * width * 4
@@ -257,12 +256,12 @@ class _StoredGrey(DiskArray):
         super().__init__(blocks.plan.shape, blocks.plan.volume.dtype)
         self._blocks = blocks
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         places, rest = range(self.shape[0])[keys[0]], keys[1:]
         own: Any = slice(None, None, getattr(places, "step", None))
         if isinstance(places, int):
             places, own = range(places, places + 1), 0
-        values: npt.NDArray[Any]
+        values: Array
         values = self._blocks.read("grey", places.start, places.stop)[(own, *rest)]
         return values
 
@@ -282,7 +281,7 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
     return sum(each.nbytes for each in packed.values())
 
 
-def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+def load_arrays(path: Path, *names: str) -> list[Array]:
     """Return the named arrays of a file of `save_arrays`; without names, all in file order.
 
     Raises InputError if the file is damaged or was changed.
@@ -290,12 +289,12 @@ def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
     return [*load_named(path, *names).values()]
 
 
-def load_named(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
+def load_named(path: Path, *names: str) -> dict[str, Array]:
     """Return arrays as `load_arrays` does, by name."""
     return _load(path, names)[0]
 
 
-def _load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, npt.NDArray[Any]], int]:
+def _load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, Array], int]:
     """Return arrays by name, and the number of packed bytes."""
     found, nbytes = {}, 0
     with whole(path), safe_open(path, framework="numpy") as file:
@@ -340,13 +339,13 @@ def _changed(path: Path) -> InputError:
     )
 
 
-def _digest(packed: npt.NDArray[np.uint8], form: str) -> str:
+def _digest(packed: UInt8s, form: str) -> str:
     digest = hashlib.blake2b(packed.data, digest_size=16)
     digest.update(form.encode())
     return digest.hexdigest()
 
 
-def _sum(packed: npt.NDArray[np.uint8]) -> np.uint64:
+def _sum(packed: UInt8s) -> np.uint64:
     """Return a checksum of the bytes; as fast as reading them from memory."""
     words = packed.size // 8 * 8
     last = np.zeros(8, np.uint8)

@@ -17,8 +17,7 @@ from hushpore.pores.void.components import OPEN, Runs, find_runs, pairs_across
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int64s, Mask, UInt8s
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.parallel import KernelThreads
@@ -30,15 +29,15 @@ class SlabParts(NamedTuple):
     """The connected components of the void in a slab, by the indices of their first voxels."""
 
     faces: tuple[Runs, Runs]  # components in the first and in the last slice
-    marked: npt.NDArray[np.int64]  # marked components
+    marked: Int64s  # marked components
     # components in the first or last slice, sorted: index, voxels, whether marked
-    shared: npt.NDArray[np.int64]
-    voxels: npt.NDArray[np.int64]
-    is_marked: npt.NDArray[np.bool_]
+    shared: Int64s
+    voxels: Int64s
+    is_marked: Mask
     totals: tuple[int, int, int]  # number of components, voxels of marked and of other ones
 
 
-def first_voxels(runs: Runs) -> npt.NDArray[np.int64]:
+def first_voxels(runs: Runs) -> Int64s:
     """Return the flat index of the first voxel of each component in the slab."""
     first = np.empty(runs.count, np.int64)
     # assigned in reverse order, so that the first run of each component remains
@@ -47,7 +46,7 @@ def first_voxels(runs: Runs) -> npt.NDArray[np.int64]:
     return row * runs.shape[2] + runs.begin[first]
 
 
-def parts_of(runs: Runs, marked: npt.NDArray[np.bool_]) -> SlabParts:
+def parts_of(runs: Runs, marked: Mask) -> SlabParts:
     """Return the components of the runs of a slab, with `marked` for each component."""
     first: Any = first_voxels(runs)
     voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
@@ -56,12 +55,7 @@ def parts_of(runs: Runs, marked: npt.NDArray[np.bool_]) -> SlabParts:
     named = [dataclasses.replace(face, part=first[face.part]) for face in faces]
     totals = runs.count, int(voxels[marked].sum()), int(voxels[~marked].sum())
     return SlabParts(
-        (named[0], named[1]),
-        first[marked],
-        first[shared],
-        voxels[shared],
-        marked[shared],
-        totals,
+        (named[0], named[1]), first[marked], first[shared], voxels[shared], marked[shared], totals
     )
 
 
@@ -69,7 +63,7 @@ def parts_on_gpu(
     gpu: Gpu,
     parts: GpuParts,
     on_gpu: Any,
-    phase: npt.NDArray[np.uint8],
+    phase: UInt8s,
     where: tuple[int, int],
     threads: KernelThreads,
 ) -> SlabParts:
@@ -129,8 +123,8 @@ def store_parts(blocks: Blocks, slab: int, parts: SlabParts) -> Report:
 def paint_parts(
     blocks: Blocks,
     slab: int,
-    phase: npt.NDArray[np.uint8],
-    shared_marked: npt.NDArray[np.bool_],
+    phase: UInt8s,
+    shared_marked: Mask,
     phases: tuple[int, int],
     gpu: Gpu | None,
 ) -> None:
@@ -170,7 +164,7 @@ class Joined(NamedTuple):
     """The connected components of the void."""
 
     # per slab, whether each of its shared parts belongs to a marked component
-    marked: list[npt.NDArray[np.bool_]]
+    marked: list[Mask]
     voxels: tuple[int, int]  # voxels of marked and of unmarked components
     components: int  # number of components
 

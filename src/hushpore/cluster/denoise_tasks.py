@@ -44,8 +44,7 @@ from hushpore.runs.scan_recipe import ScanRecipe, attach_files
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.base.events import Job, Timing
     from hushpore.base.volume import Volume
     from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
@@ -307,7 +306,7 @@ def _around(
     return tuple(around), tuple(inside)
 
 
-def _put_back(paths: Paths, block: Block, denoised: npt.NDArray[Any]) -> None:
+def _put_back(paths: Paths, block: Block, denoised: Array) -> None:
     """Restore the padding around the scan in place."""
     if paths.padding is None:
         return
@@ -325,7 +324,7 @@ def _predicted(
     block: Block,
     backend: Backend,
     timer: StageTimer,
-) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
+) -> tuple[Array, list[Array]]:
     """Predict a block, in smaller tiles if memory runs out; returns result and input."""
     model.network.to(backend.device)
     core: tuple[int, ...] | None = options.core
@@ -378,7 +377,7 @@ def start_of(block: Block) -> tuple[int, ...]:
     return tuple(each if isinstance(each, int) else each.start for each in block)
 
 
-def _tell(file: Path, scans: list[npt.NDArray[Any]], denoised: Any) -> None:
+def _tell(file: Path, scans: list[Array], denoised: Any) -> None:
     """Write the report of a finished block: moments of the residual, and digests of the input."""
     noisy = scans[0]
     total = square = 0.0

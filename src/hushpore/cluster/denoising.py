@@ -167,10 +167,7 @@ class _Denoising:
         empty = np.broadcast_to(np.float32(0), self.volume.shape)
         # no memory limit for a layer of blocks, since blocks are written one by one
         self.image = ZarrImage.begin(
-            self.paths.content,
-            self.volume.as_denoised(empty),
-            are_labels=False,
-            memory=math.inf,
+            self.paths.content, self.volume.as_denoised(empty), are_labels=False, memory=math.inf
         )
         # report unusable inputs before anything is computed
         self.volume = self.paths.attach(self.volume, self.settings)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,8 +45,7 @@ from hushpore.pores.watershed.snow import find_in_slab
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s, Mask
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.watershed.graph import Peaks
 
@@ -59,23 +58,23 @@ class Reduced:
     """Undecided merges of a range of slabs: groups of basins, and edges between them."""
 
     # (n,), int64: sorted numbers of groups; the number of its basin at a face, if it has one
-    group: npt.NDArray[np.int64]
-    root: npt.NDArray[np.int64]  # (n,), int64: the highest known basin of a group
-    radius: npt.NDArray[np.float64]  # (n,), float64: the distance at its peak
+    group: Int64s
+    root: Int64s  # (n,), int64: the highest known basin of a group
+    radius: Float64s  # (n,), float64: the distance at its peak
     # (n,), bool: whether the basin reaches the first face, and the last face
-    low: npt.NDArray[np.bool_]
-    high: npt.NDArray[np.bool_]
+    low: Mask
+    high: Mask
     # (edges,), int64: groups
-    u: npt.NDArray[np.int64]
-    v: npt.NDArray[np.int64]
+    u: Int64s
+    v: Int64s
     # (edges,), int64: the basins that touch, ``a < b``
-    a: npt.NDArray[np.int64]
-    b: npt.NDArray[np.int64]
+    a: Int64s
+    b: Int64s
     # (edges,), float32 and int64: squared distance at the neck; contacts of voxels
-    saddle: npt.NDArray[np.float32]
-    contacts: npt.NDArray[np.int64]
+    saddle: Float32s
+    contacts: Int64s
     # (edges,), bool: whether the edge may continue in another range: both basins reach a face
-    partial: npt.NDArray[np.bool_]
+    partial: Mask
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +82,7 @@ class Reduced:
         return sum(getattr(self, each.name).nbytes for each in fields(self))
 
 
-def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
+def contract(whole: Reduced, h: float) -> tuple[Reduced, Int64s]:
     """Decide all merges that the known part of a range allows.
 
     `whole`: undecided groups and edges of a range of slabs. `h`: merge height in voxels.
@@ -152,10 +151,7 @@ def combine(first: Reduced, second: Reduced) -> Reduced:
     return Reduced(group, root[best], radius[best], low, high, **columns, partial=waits)
 
 
-def look_up(
-    numbers: npt.NDArray[np.int64],
-    maps: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
-) -> npt.NDArray[np.int64]:
+def look_up(numbers: Int64s, maps: Sequence[tuple[Int64s, Int64s]]) -> Int64s:
     """Replace numbers by a sequence of maps, each of sorted keys and their values."""
     for keys, values in maps:
         if keys.size:
@@ -164,9 +160,7 @@ def look_up(
     return numbers
 
 
-def _first_between(
-    whole: Reduced, edges: npt.NDArray[np.int64], becomes: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _first_between(whole: Reduced, edges: Int64s, becomes: Int64s) -> Int64s:
     """Return the first edge, in order of rank, between each two groups."""
     ends = np.stack(
         [becomes[np.searchsorted(whole.group, each[edges])] for each in (whole.u, whole.v)]
@@ -175,22 +169,22 @@ def _first_between(
     order = np.lexsort((ends[1], ends[0]))
     changes = (np.diff(ends[:, order], axis=1) != 0).any(axis=0)
     # sorting is stable: the first of a pair has the first rank
-    first: npt.NDArray[np.int64] = edges[order[np.concatenate([[True], changes])[: edges.size]]]
+    first: Int64s = edges[order[np.concatenate([[True], changes])[: edges.size]]]
     return first
 
 
 @kernel
 def _contract(
-    radius: npt.NDArray[np.float64],
-    root: npt.NDArray[np.int64],
-    opened: npt.NDArray[np.bool_],
-    anchor: npt.NDArray[np.int64],
-    parent: npt.NDArray[np.int64],
-    u: npt.NDArray[np.int64],
-    v: npt.NDArray[np.int64],
-    neck: npt.NDArray[np.float64],
+    radius: Float64s,
+    root: Int64s,
+    opened: Mask,
+    anchor: Int64s,
+    parent: Int64s,
+    u: Int64s,
+    v: Int64s,
+    neck: Float64s,
     h: float,
-    kept: npt.NDArray[np.bool_],
+    kept: Mask,
 ) -> None:
     for edge in range(u.size):
         a = _root(parent, u[edge])
@@ -219,7 +213,7 @@ def _contract(
 # a copy of the function in `hushpore.pores.watershed.merging`: numba's cache checks only the date
 # of the kernel's own file and would miss a change there
 @kernel
-def _root(parent: npt.NDArray[np.int64], i: int) -> int:
+def _root(parent: Int64s, i: int) -> int:
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -235,11 +229,7 @@ _OF_PEAKS = ("inner", "inner_apart", "at_face", "at_face_squared", "at_face_apar
 
 
 def begin_merging(
-    blocks: Blocks,
-    slab: int,
-    basin: npt.NDArray[np.int64],
-    reaches: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
-    table: dict[str, npt.NDArray[Any]],
+    blocks: Blocks, slab: int, basin: Int64s, reaches: tuple[Mask, Mask], table: dict[str, Array]
 ) -> Report:
     """Store the groups and edges of a slab; returns its peaks and whether each is isolated.
 
@@ -288,9 +278,7 @@ def peaks_of(reports: Sequence[Report]) -> Peaks:
     )
 
 
-def merge_slab(
-    blocks: Blocks, slab: int, h: float, marked: npt.NDArray[np.int64] | None, purpose: str
-) -> Report:
+def merge_slab(blocks: Blocks, slab: int, h: float, marked: Int64s | None, purpose: str) -> Report:
     """Decide the merges within a slab.
 
     `h`: merge height in voxels. `marked`: numbers of marked basins; all others are merged into
@@ -318,9 +306,7 @@ def union_ranges(blocks: Blocks, number: int, level: int, h: float, purpose: str
     }
 
 
-def roots(
-    blocks: Blocks, slab: int, levels: int, numbers: npt.NDArray[np.int64], purpose: str
-) -> npt.NDArray[np.int64]:
+def roots(blocks: Blocks, slab: int, levels: int, numbers: Int64s, purpose: str) -> Int64s:
     """Return the root basin of the pore of each basin of a slab, 0 for 0."""
     names = ("keys", "values")
     maps = [blocks.load(f"{purpose}-map-{level}", slab >> level, *names) for level in range(levels)]
@@ -349,7 +335,7 @@ class _Distance:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
 
-    def read(self, first: int, last: int) -> npt.NDArray[Any]:
+    def read(self, first: int, last: int) -> Array:
         return self._blocks.read("distance", first, last)
 
 
@@ -376,7 +362,7 @@ def find_slab_peaks(
     return {"place": place, "basin": numbers[owner]}
 
 
-def look_up_widths(blocks: Blocks, slab: int, place: npt.NDArray[np.int64]) -> Report:
+def look_up_widths(blocks: Blocks, slab: int, place: Int64s) -> Report:
     """Look up the squared distance at voxels (m, 3) of a slab."""
     first, last = blocks.plan.slabs[slab]
     z, y, x = place.T

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float32s, Int64s
     from hushpore.base.events import Note
     from hushpore.base.volume import Volume
     from hushpore.cluster.blocks import Blocks, Report
@@ -46,9 +47,7 @@ class Finished(NamedTuple):
     remarks: tuple[Note, ...]
 
 
-def join_tables(
-    pieces: list[tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]],
-) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
+def join_tables(pieces: list[tuple[Int64s, dict[str, Array]]]) -> tuple[Int64s, dict[str, Array]]:
     """Combine tables of basins by the numbers of the basins, without row 0.
 
     `pieces`: for each table the basin number of each row, and the columns of basins and edges.
@@ -59,7 +58,7 @@ def join_tables(
         np.concatenate([numbers[1:] for numbers, _ in pieces]), return_inverse=True
     )
     rows = np.split(row, np.cumsum([numbers.size - 1 for numbers, _ in pieces])[:-1])
-    joined: dict[str, npt.NDArray[Any]] = {}
+    joined: dict[str, Array] = {}
     for name in BASINS:
         parts = [columns[name][1:] for _, columns in pieces]
         if name == "peak":
@@ -85,12 +84,8 @@ def join_tables(
 
 
 def join_edges(
-    a: npt.NDArray[np.int64],
-    b: npt.NDArray[np.int64],
-    saddle: npt.NDArray[np.float32],
-    saddle_at: npt.NDArray[np.int64],
-    contacts: npt.NDArray[Any],
-) -> tuple[npt.NDArray[Any], ...]:
+    a: Int64s, b: Int64s, saddle: Float32s, saddle_at: Int64s, contacts: Array
+) -> tuple[Array, ...]:
     """Combine edges between the same basins: highest saddle, its first position, all contacts."""
     key, which = number_keys((a << 32) | b)
     highest = np.full(key.size, -1, np.float32)
@@ -103,9 +98,7 @@ def join_edges(
     return key >> 32, key & 0xFFFFFFFF, highest, place, total
 
 
-def _add_up(
-    name: str, columns: list[npt.NDArray[Any]], rows: list[npt.NDArray[np.intp]], count: int
-) -> npt.NDArray[Any]:
+def _add_up(name: str, columns: list[Array], rows: list[npt.NDArray[np.intp]], count: int) -> Array:
     """Combine a column of several tables by rows: sum, minimum or maximum."""
     kind = np.dtype(np.int64) if name == "crossings" else columns[0].dtype
     total = np.zeros((count, *columns[0].shape[1:]), kind)
@@ -147,9 +140,7 @@ def finish(blocks: Blocks, slab: int, levels: int) -> Report:
     return {"pores": pore.size, "throats": joined["a"].size}
 
 
-def collect(
-    folder: Path, slabs: int, border_crossings: npt.NDArray[np.int64]
-) -> tuple[BasinGraph, npt.NDArray[np.int64]]:
+def collect(folder: Path, slabs: int, border_crossings: Int64s) -> tuple[BasinGraph, Int64s]:
     """Return the graph of all pores, each as one basin, and the number of each root basin."""
     pieces = []
     for slab in range(slabs):
@@ -231,9 +222,7 @@ def count_layers(image: ZarrImage, level: int) -> int:
     return int(-(-array.shape[0] // array.shards[0]))
 
 
-def profile_of(
-    volume: Volume, sample: npt.NDArray[np.int64], pore_voxels: npt.NDArray[np.int64]
-) -> dict[str, npt.NDArray[Any]]:
+def profile_of(volume: Volume, sample: Int64s, pore_voxels: Int64s) -> dict[str, Array]:
     """Return the columns of the porosity profile along z.
 
     `volume`: the input, for the positions of its slices. `sample`, `pore_voxels`: (z,), int64:

@@ -17,9 +17,7 @@ from hushpore.io.registry import kind_of
 from hushpore.io.undefined import with_fill_value
 from hushpore.io.zarr.image import write_zarr
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
-from hushpore.pores.numbering import (
-    whole_markers,
-)
+from hushpore.pores.numbering import whole_markers
 from hushpore.runs.convert import converting
 from hushpore.runs.scan_recipe import ScanRecipe, attach_files, files_of
 
@@ -81,12 +79,7 @@ def as_zarr(
 
 
 def open_beside(
-    volume: Volume,
-    auxiliary: Mapping[str, Any],
-    settings: Settings,
-    scratch: Path,
-    *,
-    trust: bool,
+    volume: Volume, auxiliary: Mapping[str, Any], settings: Settings, scratch: Path, *, trust: bool
 ) -> Volume:
     """Return a scan with the files named in the settings attached, all readable by workers.
 

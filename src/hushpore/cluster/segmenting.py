@@ -79,12 +79,7 @@ def segment_on_one_worker(
 
 
 def segment_whole(
-    volume: Volume,
-    settings: PoreSettings,
-    content: str,
-    memory: float,
-    device: str,
-    threads: int,
+    volume: Volume, settings: PoreSettings, content: str, memory: float, device: str, threads: int
 ) -> Job:
     """Segment a volume and write images and tables of the result; a job for a worker.
 

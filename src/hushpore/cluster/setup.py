@@ -23,10 +23,7 @@ from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.task_runner import workers_of
 from hushpore.cluster.void import digest_of
 from hushpore.pores.memory_plan import BYTES_A_BASIN, bytes_in_memory
-from hushpore.pores.numbering import (
-    require_points,
-    whole_markers,
-)
+from hushpore.pores.numbering import require_points, whole_markers
 from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.local_threshold import BYTES_IN_WINDOW
 from hushpore.pores.void.rolling_ball import ball_around

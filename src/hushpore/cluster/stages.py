@@ -35,22 +35,13 @@ from hushpore.denoising.scan_noise import measure_noise
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise, with_minimum
-from hushpore.pores.notes import (
-    warnings_of,
-)
-from hushpore.pores.numbering import (
-    excluded_basins,
-    small_totals,
-    totals_of,
-)
+from hushpore.pores.notes import warnings_of
+from hushpore.pores.numbering import excluded_basins, small_totals, totals_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.plausibility import examine_sample
 from hushpore.pores.remarks import remarks_of
 from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
-from hushpore.pores.tables.totals import (
-    headline_of,
-    totals_columns,
-)
+from hushpore.pores.tables.totals import headline_of, totals_columns
 from hushpore.pores.void.grey import Rounding
 from hushpore.pores.void.threshold import require_steps
 from hushpore.pores.void_totals import outside_totals, void_totals
@@ -70,9 +61,9 @@ from hushpore.pores.work import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy.typing as npt
     from distributed import Client
 
+    from hushpore.base.arrays import Array, Int64s, UInt8s
     from hushpore.base.events import Event, Subject
     from hushpore.cluster.blocks import Report
     from hushpore.cluster.components import Joined
@@ -83,19 +74,19 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
 
-    Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+    Columns: TypeAlias = dict[str, Array]
 
 
 class _Basins(NamedTuple):
     """Combined reports of the slabs after the search for basins."""
 
-    crossings: npt.NDArray[np.int64]  # void surface crossings, by direction
-    border_crossings: npt.NDArray[np.int64]  # those at the border of the volume
+    crossings: Int64s  # void surface crossings, by direction
+    border_crossings: Int64s  # those at the border of the volume
     euler_number: int
     merge_height: float
     merged_by: dict[str, Any]  # entry in the record on how basins were merged
     # sorted basins with a marker, and the lowest marker of each; None: no markers
-    marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
+    marks: tuple[Int64s, Int64s] | None
 
 
 def in_blocks(
@@ -118,12 +109,7 @@ class _Segmentation:
     """A segmentation in blocks: its plan, its workers, and the combined reports so far."""
 
     def __init__(
-        self,
-        setup: Setup,
-        work: Unfinished,
-        volume: Volume,
-        settings: PoreSettings,
-        problem: str,
+        self, setup: Setup, work: Unfinished, volume: Volume, settings: PoreSettings, problem: str
     ) -> None:
         self.given, self.volume, self.problem = settings, volume, problem
         self.scratch, self.content = work.scratch, work.content
@@ -134,7 +120,7 @@ class _Segmentation:
         self.ran_out: set[int] = set()
         self.padded = np.zeros(0, np.int64)
         self.grey_range = (0.0, 1.0)
-        self.points: npt.NDArray[np.uint8] | None = None
+        self.points: UInt8s | None = None
 
     def run(self, where: str) -> Generator[Event, Any, Finished]:
         """Run all stages."""
@@ -208,8 +194,8 @@ class _Segmentation:
     def _number(
         self,
         graph: BasinGraph,
-        root: npt.NDArray[np.int64],
-        marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None,
+        root: Int64s,
+        marks: tuple[Int64s, Int64s] | None,
         settings: PoreSettings,
     ) -> Numbering:
         """Merge basins to their markers, if any, and number the pores.
@@ -286,7 +272,7 @@ class _Segmentation:
 
     def _classify_void(
         self, phase: str, reports: list[Report]
-    ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
+    ) -> Generator[Event, Any, tuple[Int64s, Joined]]:
         """Separate open and closed void; returns sample voxels of each slice and the components.
 
         `phase`: name of the stack of phases. `reports`: reports of the slabs on the void.
@@ -398,8 +384,8 @@ class _Segmentation:
         )
 
     def _merge(
-        self, border_crossings: npt.NDArray[np.int64], h: float
-    ) -> Generator[Event, Any, tuple[BasinGraph, npt.NDArray[np.int64]]]:
+        self, border_crossings: Int64s, h: float
+    ) -> Generator[Event, Any, tuple[BasinGraph, Int64s]]:
         """Merge basins up the tree of slabs; returns the graph of all pores and their roots."""
         levels = yield from self._unite(0.76, h=h, purpose="pores")
         yield from self._slabs("finish", "measuring", 0.8, levels=levels)
@@ -414,7 +400,7 @@ class _Segmentation:
             yield from self.runner.run(f"union {how['purpose']} {level}", "merging", until, nodes)
         return level + 1
 
-    def _find_peaks(self, basins_before: list[int]) -> Generator[Event, Any, npt.NDArray[Any]]:
+    def _find_peaks(self, basins_before: list[int]) -> Generator[Event, Any, Array]:
         """Find the basins that contain a SNOW peak; returns their sorted numbers."""
         how: dict[str, Any] = {"h": 0.0, "purpose": "flat"}
         yield from self._slabs("merge flat", "merging", 0.742, marked=None, **how)
@@ -445,7 +431,7 @@ class _Segmentation:
         write_table(self.content, "throats", throats)
         return pore_columns(graph, numbering, self.volume, throats, least), throats
 
-    def _write_labels(self) -> Generator[Event, Any, npt.NDArray[np.int64]]:
+    def _write_labels(self) -> Generator[Event, Any, Int64s]:
         """Write the labels and their coarser levels; returns the voxels of pores in each slice."""
         image = open_labels(self.content, self.volume)
         layers = [(layer, {"thickness": image.depth}) for layer in range(count_layers(image, 0))]

@@ -33,14 +33,7 @@ from hushpore.pores.forms.sample_map import grid_of
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
-from hushpore.pores.void.components import (
-    AIR,
-    OPEN,
-    SOLID,
-    find_filled_in,
-    find_runs,
-    touching,
-)
+from hushpore.pores.void.components import AIR, OPEN, SOLID, find_filled_in, find_runs, touching
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.rolling_ball import face_neighbours, outside_of_slices
@@ -59,8 +52,7 @@ from hushpore.pores.work import apply_mask
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Mask, UInt8s
     from hushpore.cluster.blocks import Report
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.void.local_threshold import LocalThreshold
@@ -104,7 +96,7 @@ def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
     return {**report, "centers": bins_of(grey.dtype, among)[0]}
 
 
-def _counts(values: npt.NDArray[Any], blocks: Blocks, among: Range) -> Report:
+def _counts(values: Array, blocks: Blocks, among: Range) -> Report:
     """Return the histogram of grey values, of zeros if there are no values."""
     if not values.size:
         return {"counts": np.zeros(bins_of(values.dtype, among)[0].size, np.int64)}
@@ -168,9 +160,7 @@ def find_void(
     return on_gpu_or_cpu("" if local is not None else _device(blocks, own), find)
 
 
-def apply_hysteresis(
-    blocks: Blocks, slab: int, source: str, target: str, kept: npt.NDArray[np.bool_]
-) -> Report:
+def apply_hysteresis(blocks: Blocks, slab: int, source: str, target: str, kept: Mask) -> Report:
     """Keep the components of the void that pass the hysteresis threshold.
 
     `kept`: whether each component shared with other slabs is kept.
@@ -196,7 +186,7 @@ def find_parts(blocks: Blocks, slab: int, source: str) -> Report:
     return on_gpu_or_cpu(blocks.plan.device, find)
 
 
-def _find_parts(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8], gpu: Gpu | None) -> Report:
+def _find_parts(blocks: Blocks, slab: int, phase: UInt8s, gpu: Gpu | None) -> Report:
     """Find the components in the phases of a slab; with air, also given one slice on each side."""
     first, last = blocks.plan.slabs[slab]
     has_air = blocks.work.has_air
@@ -230,7 +220,7 @@ def paints_late(blocks: Blocks) -> bool:
     return blocks.plan.settings.pore_type == "all"
 
 
-def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bool_]) -> Report:
+def paint(blocks: Blocks, slab: int, source: str, shared_open: Mask) -> Report:
     """Separate open and closed void in the phases of a slab, and start its distances along z.
 
     Writes the stack ``void``.
@@ -247,7 +237,7 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
     return on_gpu_or_cpu(blocks.plan.device, paint)
 
 
-def _begin_along_z(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8]) -> None:
+def _begin_along_z(blocks: Blocks, slab: int, phase: UInt8s) -> None:
     """Write four planes with the distance along z to the solid in the slab; inf if there is none.
 
     Forward: from the first slice to two slices before the end, and from there to the end. Backward:
@@ -273,7 +263,7 @@ def pass_along_z(blocks: Blocks, band: int) -> Report:
     rows, slabs = plan.rows(band), plan.slabs
     shape = (1, rows[1] - rows[0], plan.shape[2])
 
-    def onward(slab: int, plane: int, value: npt.NDArray[Any], slices: int) -> npt.NDArray[Any]:
+    def onward(slab: int, plane: int, value: Array, slices: int) -> Array:
         own = blocks.read_plane("along", slab, plane, rows, plan.shape[1])
         return np.minimum(own, value + np.float32(slices))
 
@@ -290,7 +280,7 @@ def pass_along_z(blocks: Blocks, band: int) -> Report:
     return {}
 
 
-def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def carried(blocks: Blocks, slab: int) -> tuple[Float32s, Float32s]:
     """Return the distances along z that arrive before and after a slab, (y, x) each."""
     plan = blocks.plan
     found: tuple[list[Any], list[Any]] = ([], [])
@@ -330,12 +320,12 @@ def histogram_of(reports: Sequence[Report]) -> Histogram:
     return Histogram(np.sum([each["counts"] for each in reports], axis=0), reports[0]["centers"])
 
 
-def _device(blocks: Blocks, values: npt.NDArray[Any]) -> str:
+def _device(blocks: Blocks, values: Array) -> str:
     """Return the GPU to process grey values on; empty for types that it does not support."""
     return "" if kind_of(Volume(values)) is None else blocks.plan.device
 
 
-def _on(gpu: Gpu, values: npt.NDArray[Any]) -> GpuGrey:
+def _on(gpu: Gpu, values: Array) -> GpuGrey:
     return GpuGrey(gpu, Volume(values))
 
 
@@ -427,7 +417,7 @@ def stitch_balls(blocks: Blocks, slab: int) -> Report:
         return stitch_parts(room, slab)
 
 
-def reach_balls(blocks: Blocks, slab: int, shared_outside: npt.NDArray[np.bool_]) -> Report:
+def reach_balls(blocks: Blocks, slab: int, shared_outside: Mask) -> Report:
     """Write the stack ``reached``: the positions in a slab that the ball reaches from outside."""
     with room_of(blocks) as (room, _):
         fits = room.read("balls", *room.plan.slabs[slab])

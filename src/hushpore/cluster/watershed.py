@@ -22,10 +22,7 @@ from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.memory_plan import BYTES_A_BASIN
-from hushpore.pores.numbering import (
-    require_in_void,
-    whole_markers,
-)
+from hushpore.pores.numbering import require_in_void, whole_markers
 from hushpore.pores.parallel import kernel
 from hushpore.pores.topology.euler import euler_of_slab
 from hushpore.pores.void.components import AIR, CLOSED, OPEN, SOLID, closed_bits
@@ -35,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Int32s, Int64s, Mask, UInt8s
     from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.engine import Engine
     from hushpore.pores.gpu.engine import Gpu
@@ -47,7 +43,7 @@ def watershed(
     blocks: Blocks,
     slab: int,
     source: str,
-    shared_open: npt.NDArray[np.bool_],
+    shared_open: Mask,
     most_basins: int,
     grey_range: tuple[float, float],
 ) -> Report:
@@ -70,7 +66,7 @@ def _watershed(
     blocks: Blocks,
     slab: int,
     source: str,
-    shared_open: npt.NDArray[np.bool_],
+    shared_open: Mask,
     most_basins: int,
     grey_range: tuple[float, float],
     engine: Engine,
@@ -137,7 +133,7 @@ def _watershed(
 
 
 @kernel
-def _number_exits(basins: npt.NDArray[np.int32], count: int, first: int, last: int) -> None:
+def _number_exits(basins: Int32s, count: int, first: int, last: int) -> None:
     """Number exits after all basins of a slab, in place."""
     for i in range(first, last):
         if basins[i] < 0:
@@ -160,7 +156,7 @@ def stitch(
     counts = np.diff(basins_before)
     backs = (exits_before[slab + 1] - exits_before[slab] - ahead.size, back.size)
 
-    def numbered(found: npt.NDArray[np.int32], at: int) -> npt.NDArray[np.int64]:
+    def numbered(found: Int32s, at: int) -> Int64s:
         """Number in the whole volume; exits across this face are -1 - n, ahead first, then back."""
         own = found.astype(np.int64)
         leaves = own > counts[at]
@@ -181,11 +177,7 @@ def stitch(
 
 
 def follow_through(
-    folder: Path,
-    through: npt.NDArray[np.int64],
-    basins: int,
-    exits_before: npt.NDArray[np.int64],
-    back: npt.NDArray[np.int64],
+    folder: Path, through: Int64s, basins: int, exits_before: Int64s, back: Int64s
 ) -> None:
     """Resolve the few exits that lead through a whole slab, and store their basins.
 
@@ -208,9 +200,7 @@ def follow_through(
     save_arrays(folder / "through-0.arrays", {"exit": through, "basin": leads})
 
 
-def numbers_in_volume(
-    blocks: Blocks, slab: int, basins_before: Sequence[int]
-) -> npt.NDArray[np.int64]:
+def numbers_in_volume(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Int64s:
     """Return the number in the whole volume for each basin and exit of a slab, 0 for 0."""
     count = basins_before[slab + 1] - basins_before[slab]
     parts = [np.zeros(1, np.int64), np.arange(1, count + 1) + basins_before[slab]]
@@ -218,7 +208,7 @@ def numbers_in_volume(
         parts.append(blocks.load("met", slab - 1, "back"))
     if slab < len(blocks.plan.slabs) - 1:
         parts.append(blocks.load("met", slab, "ahead"))
-    numbers: npt.NDArray[np.int64] = np.concatenate(parts)
+    numbers: Int64s = np.concatenate(parts)
     further = numbers > basins_before[-1]
     if further.any():
         exits, basin = blocks.load("through", 0, "exit", "basin")
@@ -227,10 +217,7 @@ def numbers_in_volume(
 
 
 def reduce_basins(
-    blocks: Blocks,
-    slab: int,
-    basins_before: Sequence[int],
-    grey_range: tuple[float, float],
+    blocks: Blocks, slab: int, basins_before: Sequence[int], grey_range: tuple[float, float]
 ) -> Report:
     """Combine the measures of a slab, including its last slice, by basins of the whole volume.
 
@@ -280,7 +267,7 @@ def reduce_basins(
     return report | _find_marks(blocks, slab, numbers) if plan.settings.markers else report
 
 
-def _find_marks(blocks: Blocks, slab: int, numbers: npt.NDArray[np.int64]) -> Report:
+def _find_marks(blocks: Blocks, slab: int, numbers: Int64s) -> Report:
     """Find the basins with a marker in a slab, and the lowest marker number of each."""
     first, last = blocks.plan.slabs[slab]
     markers = blocks.work.volume.auxiliary_of(blocks.plan.settings, "markers")
@@ -305,9 +292,7 @@ def _find_marks(blocks: Blocks, slab: int, numbers: npt.NDArray[np.int64]) -> Re
     }
 
 
-def join_marks(
-    reports: Sequence[Report],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def join_marks(reports: Sequence[Report]) -> tuple[Int64s, Int64s]:
     """Return the sorted basins with a marker, and the lowest marker number of each.
 
     Raises InputError if there is no marker, or if a marker is outside the void.
@@ -326,14 +311,14 @@ def join_marks(
 
 def _measure(
     blocks: Blocks,
-    basins: npt.NDArray[np.int32],
-    distance: npt.NDArray[np.float32],
-    peaks: npt.NDArray[np.int64],
+    basins: Int32s,
+    distance: Float32s,
+    peaks: Int64s,
     cut: tuple[int, int],
     grey_range: tuple[float, float],
-    phase: npt.NDArray[np.uint8] | None = None,
+    phase: UInt8s | None = None,
     engine: Engine | None = None,
-    air_crossings: npt.NDArray[np.int64] | int = 0,
+    air_crossings: Int64s | int = 0,
 ) -> BasinGraph:
     """Return the measures of the slices in `cut`; closed void is counted in all slices given."""
     engine = engine or blocks.work.engine

@@ -23,8 +23,7 @@ from hushpore.denoising.tensor_file import check_file_target
 if TYPE_CHECKING:
     import os
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s
     from hushpore.denoising.model import Architecture, UNet
     from hushpore.denoising.plane_reader import Scale
 
@@ -42,11 +41,7 @@ _METHODS: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = 
         ("noise2void",),
         (("Hoeck et al. 2022, N2V2", "10.1007/978-3-031-25069-9_33"), _NOISE2VOID),
     ),
-    "n2v": (
-        "Removes uncorrelated noise (Noise2Void).",
-        ("noise2void",),
-        (_NOISE2VOID,),
-    ),
+    "n2v": ("Removes uncorrelated noise (Noise2Void).", ("noise2void",), (_NOISE2VOID,)),
     "r2r": (
         "Removes noise like that of its training image, correlated or not "
         "(Recorrupted-to-Recorrupted).",
@@ -117,7 +112,7 @@ def write_package(
     target: Path,
     network: UNet,
     scale: Scale,
-    sample: npt.NDArray[Any],
+    sample: Array,
     name: str,
     authors: tuple[str, ...],
     license: str,
@@ -144,7 +139,7 @@ def write_package(
             )
 
 
-def _crop(architecture: Architecture, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def _crop(architecture: Architecture, values: Array) -> Float32s:
     """Return the middle of an image, (1, channels, *size), as the package's test input."""
     for axis, (least, step, _) in enumerate(_sizes(architecture), start=1):
         length = min(values.shape[axis], max(_EDGE, least)) // step * step
@@ -177,7 +172,7 @@ def _write_weights(network: UNet, folder: Path) -> None:
         traced.save(str(folder / "weights.pt"))
 
 
-def _write_tests(network: UNet, scale: Scale, noisy: npt.NDArray[np.float32], folder: Path) -> None:
+def _write_tests(network: UNet, scale: Scale, noisy: Float32s, folder: Path) -> None:
     shape = (1, -1, *[1] * (noisy.ndim - 2))
     mean, std = (np.array(v, np.float32).reshape(shape) for v in (scale.mean, scale.std))
     # as in the zoo's library, so that its test compares like with like

@@ -14,8 +14,7 @@ from hushpore.base.fill_value import is_fill_value, possible_fill_values
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Mask
     from hushpore.base.volume import Volume
 
 #: Minimum share of a slice with the fill value, in squares of 3 x 3 pixels.
@@ -49,7 +48,7 @@ def find_fill_value(volume: Volume) -> float | None:
     return None
 
 
-def _has_specks(plane: npt.NDArray[Any], value: float) -> bool:
+def _has_specks(plane: Array, value: float) -> bool:
     """Whether single voxels of other values lie among those of the fill value."""
     from scipy import ndimage
 
@@ -60,7 +59,7 @@ def _has_specks(plane: npt.NDArray[Any], value: float) -> bool:
     return bool(specks > _SPECKS * np.count_nonzero(~others))
 
 
-def fill_value_of(noisy: npt.NDArray[Any], padding: float) -> npt.NDArray[np.bool_]:
+def fill_value_of(noisy: Array, padding: float) -> Mask:
     """Return the mask of the padding in slices (..., y, x).
 
     Only squares of 3 x 3 pixels with the fill value count, so that noise with that value by chance
@@ -89,7 +88,7 @@ def restore_fill_value(
         yield number / len(places)
 
 
-def _squares(plane: npt.NDArray[Any], value: float) -> npt.NDArray[np.bool_]:
+def _squares(plane: Array, value: float) -> Mask:
     """Return the pixels of a slice that lie in a square of 3 x 3 pixels with one value."""
     from scipy import ndimage
 
@@ -97,5 +96,5 @@ def _squares(plane: npt.NDArray[Any], value: float) -> npt.NDArray[np.bool_]:
     # values outside the slice are unknown, and count as equal
     has_it = plane == value
     middles = ndimage.binary_erosion(has_it, square, border_value=1)
-    found: npt.NDArray[np.bool_] = has_it & ndimage.binary_dilation(middles, square)
+    found: Mask = has_it & ndimage.binary_dilation(middles, square)
     return found

@@ -18,8 +18,7 @@ from hushpore.base.errors import InputError
 from hushpore.patches.sampling import read_windows
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int64s
     from hushpore.base.volume import Volume
     from hushpore.patches.places import Places
 
@@ -29,7 +28,7 @@ class Arrangement:
     """Assignment of planes to images, and the planes that each image predicts."""
 
     # int64, shape (n_images, inputs): plane numbers, counted over all leading axes
-    members: npt.NDArray[np.int64]
+    members: Int64s
     # the planes ``first`` to ``first + outputs - 1`` of an image are predicted. Every plane of the
     # volume is predicted in exactly one image.
     first: int = 0
@@ -41,12 +40,12 @@ class Arrangement:
         return int(self.members.shape[1])
 
     @property
-    def predicted(self) -> npt.NDArray[np.int64]:
+    def predicted(self) -> Int64s:
         """Numbers of the planes that each image predicts, shape (n_images, outputs)."""
         return self.members[:, self.first : self.first + self.outputs]
 
     @property
-    def predicted_by(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def predicted_by(self) -> tuple[Int64s, Int64s]:
         """The image that predicts each plane of the volume, and the number of its output."""
         predicted = self.predicted
         image, output = np.empty((2, predicted.size), np.int64)
@@ -54,7 +53,7 @@ class Arrangement:
         output[predicted.ravel()] = np.tile(np.arange(self.outputs), len(predicted))
         return image, output
 
-    def part(self, images: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Arrangement]:
+    def part(self, images: Int64s) -> tuple[Int64s, Arrangement]:
         """Return the planes that some images need, and the arrangement of these planes alone."""
         planes, members = np.unique(self.members[images], return_inverse=True)
         members = members.reshape(len(images), self.inputs)

@@ -28,8 +28,7 @@ from hushpore.patches.reading import read_patches
 from hushpore.patches.result import BlindSpots
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.denoising.trained_model import Model
     from hushpore.device.backend import Backend
@@ -68,8 +67,8 @@ def _inspect_blind_spots(
     volume: Volume,
     settings: PatchSettings,
     backend: Backend,
-    drawn: npt.NDArray[np.int64],
-    patches: npt.NDArray[Any],
+    drawn: Int64s,
+    patches: Array,
     generator: torch.Generator,
     timer: StageTimer,
 ) -> Job:
@@ -109,10 +108,10 @@ def _predict(
     model: Model,
     volume: Volume,
     backend: Backend,
-    drawn: npt.NDArray[np.int64],
+    drawn: Int64s,
     size: tuple[int, ...],
     positions: torch.Tensor,
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+) -> tuple[Float32s, Float32s]:
     """Predict patches, with masked pixels if the model was trained so."""
     hides = model.network.architecture.hides_pixels
     count = len(drawn)

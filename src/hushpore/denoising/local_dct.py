@@ -27,7 +27,7 @@ from scipy import fft
 from torch import nn
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float64s
 
 #: Edge and spacing of the squares in either pass, in pixels.
 FIRST, SECOND = (8, 2), (16, 4)
@@ -162,7 +162,7 @@ def relative_deviation(values: torch.Tensor, slope: float | torch.Tensor) -> tor
     return values.mul(slope).add_(1).clamp_min_(_LEAST_VARIANCE).sqrt_()
 
 
-def _cosines(edge: int) -> npt.NDArray[np.float64]:
+def _cosines(edge: int) -> Float64s:
     """Return the cosines of squares, orthonormal, shape (coefficients, pixels)."""
     lines = fft.dct(np.eye(edge), norm="ortho", axis=0)
     return np.kron(lines, lines)

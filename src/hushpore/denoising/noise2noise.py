@@ -27,8 +27,7 @@ from hushpore.denoising.noise.diagnosis import NOTABLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s
     from hushpore.denoising.images import Images
     from hushpore.denoising.settings import DenoiseSettings
 
@@ -173,7 +172,7 @@ def compare_scans(volume: Volume, pair: Volume, seed: int = 0) -> Agreement:
     return Agreement(_correlation(*means), common, shift, float(first.std()))
 
 
-def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+def _correlation(a: Float64s, b: Float64s) -> float:
     """Return the correlation of values with zero mean; 0 if all are zero."""
     power = np.sqrt(np.mean(a**2) * np.mean(b**2))
     return float(np.mean(a * b) / power) if power else 0.0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
 
@@ -73,9 +74,7 @@ class PlaneReader:
         """Return the memory for a voxel of all scans: its stored value, and `working` bytes."""
         return sum(each.dtype.itemsize + working for each in self.scans)
 
-    def read(
-        self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)
-    ) -> npt.NDArray[Any]:
+    def read(self, planes: Sequence[int] | Int64s, rows: slice = slice(None)) -> Array:
         """Return planes, (len(planes), *size), or only `rows` of them along their first axis."""
         first, last = int(planes[0]), int(planes[-1])
         in_a_row = is_in_a_row(planes)
@@ -92,9 +91,7 @@ class PlaneReader:
         leading = np.unravel_index(plane, (1, *self._leading))[1:]
         return (*(int(k) for k in leading), rows)
 
-    def stored(
-        self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)
-    ) -> npt.NDArray[Any] | Scaled:
+    def stored(self, planes: Sequence[int] | Int64s, rows: slice = slice(None)) -> Array | Scaled:
         """Return planes for `put`: stored integers if the planes are consecutive, else as `read`.
 
         Stored integers take half the memory of what `read` returns.
@@ -106,17 +103,17 @@ class PlaneReader:
         return self.read(planes, rows) if self._leading else self._data.part(rows)
 
     def put(
-        self, raw: npt.NDArray[Any] | Scaled, planes: Sequence[int] | npt.NDArray[np.int64],
+        self, raw: Array | Scaled, planes: Sequence[int] | Int64s,
         backend: Backend,
     ) -> torch.Tensor:  # fmt: skip
         """Copy planes from `stored` to a device, (len(planes), rows, ...), rescaled there."""
         return backend.put(raw).reshape(len(planes), -1, *self.size[1:])
 
-    def _native(self, values: Any) -> npt.NDArray[Any]:
+    def _native(self, values: Any) -> Array:
         return np.ascontiguousarray(values, dtype=self.dtype)
 
 
-def is_in_a_row(planes: Sequence[int] | npt.NDArray[np.int64]) -> bool:
+def is_in_a_row(planes: Sequence[int] | Int64s) -> bool:
     """Whether the planes are consecutive."""
     return bool(np.all(np.diff(planes) == 1))
 
@@ -132,7 +129,7 @@ class Scale:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def normalise(self, values: torch.Tensor, channels: npt.NDArray[np.int64]) -> torch.Tensor:
+    def normalise(self, values: torch.Tensor, channels: Int64s) -> torch.Tensor:
         """Return planes in float32 for the network, on the same device.
 
         `values`: shape (n, *size). `channels`: int, shape (n,): the channel of each plane.
@@ -146,9 +143,7 @@ class Scale:
         )
         return ((values.to(mean.dtype) - mean) / std).float()
 
-    def normalise_scans(
-        self, scans: Sequence[torch.Tensor], channels: npt.NDArray[np.int64]
-    ) -> torch.Tensor:
+    def normalise_scans(self, scans: Sequence[torch.Tensor], channels: Int64s) -> torch.Tensor:
         """Return the planes of one scan after the other, normalised as by `normalise`."""
         if len(scans) == 1:
             return self.normalise(scans[0], channels)
@@ -159,17 +154,13 @@ class Scale:
             together[number * count : (number + 1) * count] = self.normalise(values, channels)
         return together
 
-    def restore(
-        self, planes: npt.NDArray[np.float32], channels: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float32]:
+    def restore(self, planes: Float32s, channels: Int64s) -> Float32s:
         """Convert the network's output to grey values, in place."""
         planes *= self._of(self.std, channels, planes.ndim)
         planes += self._of(self.mean, channels, planes.ndim)
         return planes
 
-    def restore_on_device(
-        self, planes: torch.Tensor, channels: npt.NDArray[np.int64]
-    ) -> torch.Tensor:
+    def restore_on_device(self, planes: torch.Tensor, channels: Int64s) -> torch.Tensor:
         """Do the same as `restore`, bit-identically, for planes on a device, in place."""
         std, mean = (
             torch.from_numpy(self._of(each, channels, planes.ndim)).to(planes.device)
@@ -208,10 +199,10 @@ class Scale:
     @staticmethod
     def _of(
         per_channel: tuple[float, ...],
-        channels: npt.NDArray[np.int64],
+        channels: Int64s,
         ndim: int,
         dtype: npt.DTypeLike = np.float32,
-    ) -> npt.NDArray[Any]:
+    ) -> Array:
         return np.array(per_channel, dtype)[channels].reshape(-1, *[1] * (ndim - 1))
 
 
@@ -238,7 +229,7 @@ def measure_scale_in_pieces(source: PlaneReader) -> Generator[float, None, Scale
     n_channels = int(source.channels.max()) + 1
     count, total, square, bad = (np.zeros(n_channels) for _ in range(4))
     # subtracting a typical value first keeps enough of the 16 digits for sums of squares
-    pivot: npt.NDArray[np.float64] | None = None
+    pivot: Float64s | None = None
     parts = pieces(source)
     for done, (planes, rows) in enumerate(parts, start=1):
         values = source.read(planes, rows).astype(np.float64)
@@ -266,9 +257,7 @@ def measure_scale_in_pieces(source: PlaneReader) -> Generator[float, None, Scale
     return scale.require_steps(volume)
 
 
-def _require_variation(
-    volume: Volume, mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
-) -> None:
+def _require_variation(volume: Volume, mean: Float64s, std: Float64s) -> None:
     # rounding gives a constant value of 0.1 a standard deviation of about 1e-17
     constant = std <= 1e-12 * np.abs(mean)
     if not constant.any():
@@ -283,7 +272,7 @@ def _require_variation(
     )
 
 
-def pieces(source: PlaneReader) -> list[tuple[npt.NDArray[np.int64], slice]]:
+def pieces(source: PlaneReader) -> list[tuple[Int64s, slice]]:
     """Cut a volume into pieces (planes, rows) that are read one at a time."""
     depth, row = source.size[0], math.prod(source.size[1:])
     rows = max(1, min(depth, _PIECE // row))

@@ -18,8 +18,7 @@ from hushpore.patches.places import Places, no_place, patches_at, window_sums
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.denoising.images import Arrangement
     from hushpore.denoising.settings import DenoiseSettings
@@ -57,12 +56,7 @@ class PatchPlaces(Protocol):
     def voxel_bytes(self) -> int:
         """Memory for each voxel while the positions are determined, in bytes."""
 
-    def places(
-        self,
-        images: npt.NDArray[np.int64],
-        rows: slice,
-        shares: npt.NDArray[np.float64] | None = None,
-    ) -> Places:
+    def places(self, images: Int64s, rows: slice, shares: Float64s | None = None) -> Places:
         """Return the positions of patches in a part of the volume.
 
         `images`: int64: numbers of the images of the part, in order. `rows`: range of rows along
@@ -72,7 +66,7 @@ class PatchPlaces(Protocol):
         Raises InputError if no patch can be placed.
         """
 
-    def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
+    def row_weights(self) -> Generator[float, None, Float64s]:
         """Calculate the weights of all positions, summed by image and first row of the patch.
 
         Yields: the completed share.
@@ -108,7 +102,7 @@ class TrainingRegions:
         n_masks = volume.spatial_shape[0] if self._is_stack else 1
         # planes that are predicted in one image differ only in their channel
         self._mask_of = arrangement.predicted[:, 0] % n_masks
-        self._corners: npt.NDArray[np.int64] | None = None
+        self._corners: Int64s | None = None
         if self._included is not None and self._included.shape != volume.spatial_shape:
             corners, _ = patches_at(self._included, volume.shape, size)
             corners[:, 0] = arrangement.predicted_by[0][corners[:, 0]]
@@ -116,12 +110,7 @@ class TrainingRegions:
             if not len(self._corners):
                 raise InputError(_NONE_LEFT)
 
-    def places(
-        self,
-        images: npt.NDArray[np.int64],
-        rows: slice,
-        shares: npt.NDArray[np.float64] | None = None,
-    ) -> Places:
+    def places(self, images: Int64s, rows: slice, shares: Float64s | None = None) -> Places:
         """Return the positions of patches in a part of the volume; see `PatchPlaces.places`."""
         shape = (len(images), rows.stop - rows.start, *self._plane[1:])
         if self._corners is not None:
@@ -137,7 +126,7 @@ class TrainingRegions:
             sums = sums * torch.from_numpy(shares.reshape(*shares.shape, *[1] * (sums.ndim - 2)))
         return Places.from_sums(sums, shape)
 
-    def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
+    def row_weights(self) -> Generator[float, None, Float64s]:
         """Calculate the weights of all rows, reading masks in pieces; see `PatchPlaces`."""
         n_first = self._plane[0] - self._size[0] + 1
         if self._corners is not None:
@@ -168,7 +157,7 @@ class TrainingRegions:
             for at in range(0, n_first, rows)
         ]
 
-    def _sums(self, images: npt.NDArray[np.int64], rows: slice) -> torch.Tensor:
+    def _sums(self, images: Int64s, rows: slice) -> torch.Tensor:
         """Return the weight of every position in a part, (image, *positions along each axis)."""
         forbidden = None if self._excluded is None else self._mask(self._excluded, images, rows)
         if self._included is not None:
@@ -178,13 +167,13 @@ class TrainingRegions:
             wanted = torch.ones(shape, dtype=torch.bool)
         return window_sums(wanted, (1, *self._size), forbidden)
 
-    def _mask(self, data: Any, images: npt.NDArray[np.int64], rows: slice) -> torch.Tensor:
+    def _mask(self, data: Any, images: Int64s, rows: slice) -> torch.Tensor:
         """Read the mask of some images, (image, *size)."""
         numbers, back = np.unique(self._mask_of[images], return_inverse=True)
         found = [data[int(k), rows] if self._is_stack else data[rows] for k in numbers]
         return torch.from_numpy((np.stack([np.asarray(each) for each in found]) != 0)[back])
 
-    def _allowed(self, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _allowed(self, corners: Int64s) -> Mask:
         """Return which patches are free of excluded voxels."""
         if self._excluded is None:
             return np.ones(len(corners), bool)

@@ -16,9 +16,9 @@ from hushpore.denoising.trained_model import record_model
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
     import torch
 
+    from hushpore.base.arrays import Float32s
     from hushpore.base.volume import Volume
     from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
     from hushpore.denoising.noise.residual import Residual
@@ -59,8 +59,8 @@ class Denoised:
 
     volume: Volume
     model: Model
-    losses: npt.NDArray[np.float32]
-    validation: npt.NDArray[np.float32]
+    losses: Float32s
+    validation: Float32s
     timings: dict[str, float]
     provenance: dict[str, Any]
 

@@ -36,11 +36,10 @@ from hushpore.device.backend import cpu_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
 
-    Profile = npt.NDArray[np.float64]
+    Profile = Float64s
 
 #: Distances of the compared pixels: short ones detect narrow rings, longer ones wider rings.
 _LAGS = (1, 2, 4)
@@ -130,9 +129,7 @@ def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compi
                             matrix[quadrant, at[j] - at[i], at[i]] += weight * share[i] * share[j]
 
 
-def find_profile(
-    image: npt.NDArray[Any], centre: tuple[float, float]
-) -> tuple[Profile, npt.NDArray[np.float64]]:
+def find_profile(image: Array, centre: tuple[float, float]) -> tuple[Profile, Float64s]:
     """Return the ring profile of a slice: grey values over the radius.
 
     `image`: (y, x), any real dtype; non-finite values are ignored. `centre`: of the rings, y and x
@@ -150,9 +147,7 @@ def find_profile(
     return profiles, np.stack([_moments(each, weight, image.shape) for each in halves])
 
 
-def _moments(
-    halves: tuple[Profile, Profile], weight: Profile, shape: tuple[int, ...]
-) -> npt.NDArray[np.float64]:
+def _moments(halves: tuple[Profile, Profile], weight: Profile, shape: tuple[int, ...]) -> Float64s:
     # circles near the centre are too short, and those beyond the sides are incomplete
     whole = slice(_SHORT, min(shape) // 2)
     first, second, weight = (each[whole] for each in (*halves, weight))
@@ -161,7 +156,7 @@ def _moments(
     )
 
 
-def agreement_of(moments: npt.NDArray[np.float64]) -> float:
+def agreement_of(moments: Float64s) -> float:
     """Return the correlation of the two estimates of a ring profile.
 
     `moments`: as of `find_profile`, summed over slices.
@@ -171,7 +166,7 @@ def agreement_of(moments: npt.NDArray[np.float64]) -> float:
 
 
 def _fit(
-    image: npt.NDArray[Any],
+    image: Array,
     centre: tuple[float, float],
     lags: tuple[int, ...],
     edges: tuple[float, ...],
@@ -220,7 +215,7 @@ def _components(quadrants: Profile) -> Profile:
     return np.stack([a + b + c + d, c + d - a - b, b + d - a - c]) / 4
 
 
-def _deviation(rest: npt.NDArray[np.float32], lag: int) -> float:
+def _deviation(rest: Float32s, lag: int) -> float:
     """Return a robust standard deviation of differences along x; 0 if all are zero."""
     differences = np.abs(rest[:, lag:] - rest[:, :-lag]).ravel()
     differences = differences[:: max(1, differences.size // _VALUES)]
@@ -256,11 +251,8 @@ def _without_trend(profile: Profile, weight: Profile) -> Profile:
 
 
 def rings_of(
-    profiles: npt.NDArray[Any],
-    centre: tuple[float, float],
-    rows: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float32]:
+    profiles: Array, centre: tuple[float, float], rows: Int64s, columns: Int64s
+) -> Float32s:
     """Return the grey values of rings at pixels of a slice.
 
     `profiles`: shape (..., 3, radii): whole rings; values added below the centre and subtracted
@@ -271,18 +263,15 @@ def rings_of(
     down = (rows - centre[0]).reshape(rows.shape + (1,) * columns.ndim)
     across = columns - centre[1]
 
-    def values_at(profile: npt.NDArray[np.float32], k: npt.NDArray[np.int64]) -> Any:
+    def values_at(profile: Float32s, k: Int64s) -> Any:
         return profile[..., k]
 
     return _sum_of_sides(profiles, down, across, values_at)
 
 
 def _sum_of_sides(
-    profiles: npt.NDArray[Any],
-    down: npt.NDArray[Any],
-    across: npt.NDArray[Any],
-    values_at: Callable[[npt.NDArray[np.float32], npt.NDArray[np.int64]], npt.NDArray[np.float32]],
-) -> npt.NDArray[np.float32]:
+    profiles: Array, down: Array, across: Array, values_at: Callable[[Float32s, Int64s], Float32s]
+) -> Float32s:
     """Return the sum of whole and half rings at pixel positions relative to the centre.
 
     `values_at`: returns a profile (..., radii) at integer radii, in the shape of the result.
@@ -302,7 +291,7 @@ def _sum_of_sides(
     return found
 
 
-def find_centre(slices: list[npt.NDArray[Any]]) -> tuple[float, float]:
+def find_centre(slices: list[Array]) -> tuple[float, float]:
     """Return the centre of the rings, within 2.5 pixels of the centre of the slices.
 
     There the ring profiles of opposite quadrants agree best.
@@ -341,7 +330,7 @@ class RingFree:
     """
 
     data: Any
-    profiles: npt.NDArray[np.float32]
+    profiles: Float32s
     centre: tuple[float, float]
 
     dtype = np.dtype(np.float32)
@@ -374,7 +363,7 @@ class RingFree:
         power = (near * p**2 + far * beyond**2 + both * p * beyond).sum((-1, -2)) / radius.size
         return float(np.sqrt(power.mean()))
 
-    def __getitem__(self, key: Any) -> npt.NDArray[np.float32]:
+    def __getitem__(self, key: Any) -> Float32s:
         """Return the values at a basic index: integers, slices and Ellipsis."""
         keys = list(key) if isinstance(key, tuple) else [key]
         if any(each is Ellipsis for each in keys):
@@ -385,9 +374,7 @@ class RingFree:
         y, x = (np.arange(n)[each] for n, each in zip(self.shape[-2:], keys[-2:], strict=True))
         return values - rings_of(self.profiles[tuple(keys[:-2])], self.centre, y, x)
 
-    def boxes(
-        self, corners: npt.NDArray[np.int64], size: Sequence[int]
-    ) -> npt.NDArray[np.float32] | None:
+    def boxes(self, corners: Int64s, size: Sequence[int]) -> Float32s | None:
         """Return the boxes at some corners, (n, *size), all at once; None for a lazy array."""
         values = cut_boxes(self.data, corners, size)
         if values is None:
@@ -408,7 +395,7 @@ class RingFree:
         rings = _sum_of_sides(flat, down, across, lambda profile, k: profile[slices, k])
         return np.asarray(values, np.float32) - rings
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return all values."""
         values = self[...]
         return values if dtype is None else values.astype(dtype)
@@ -431,7 +418,7 @@ def without_rings(volume: Volume) -> Generator[float, None, Volume]:
 
 
 #: Ring profiles of some slices, and the summed moments of `find_profile`.
-SliceProfiles: TypeAlias = "tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]"
+SliceProfiles: TypeAlias = "tuple[Float32s, Float64s]"
 
 
 def slice_ranges(volume: Volume) -> list[tuple[int, int]]:
@@ -472,7 +459,7 @@ def subtract_rings(
     return volume.replace(RingFree(volume.data, rings, centre))
 
 
-def _kinds_present(moments: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.bool_]:
+def _kinds_present(moments: Sequence[Float64s]) -> Mask:
     """Return which of the three kinds of rings are present, from the moments of slices."""
     agreements = [agreement_of(each) for each in np.sum(moments, axis=0)]
     return np.array(agreements) >= _AGREEING
@@ -494,12 +481,12 @@ class SliceRings:
         if not self._is_present.any():
             raise InputError("No ring artefacts were found around the centre of the slices.")
 
-    def corrected(self, index: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    def corrected(self, index: tuple[int, ...]) -> Float32s:
         """Return the slice at a position on the leading axes, float32, (y, x)."""
         values = np.asarray(self._volume.data[index] if index else self._volume.data[...])
         profile, _ = find_profile(values, self._centre)
         y, x = (np.arange(n) for n in values.shape)
-        corrected: npt.NDArray[np.float32] = values.astype(np.float32) - rings_of(
+        corrected: Float32s = values.astype(np.float32) - rings_of(
             profile * self._is_present[:, None], self._centre, y, x
         )
         return corrected
@@ -518,7 +505,7 @@ def ring_facts(volume: Volume) -> tuple[dict[str, Any], str]:
     )
 
 
-def _slice(volume: Volume, number: int) -> npt.NDArray[Any]:
+def _slice(volume: Volume, number: int) -> Array:
     leading = volume.shape[:-2]
     index = tuple(int(n) for n in np.unravel_index(number, (1, *leading))[1:])
     return np.asarray(volume.data[index] if index else volume.data[...])

@@ -19,8 +19,7 @@ from hushpore.patches.places import Places
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.denoising.images import Arrangement
     from hushpore.denoising.plane_reader import Scale
@@ -53,7 +52,7 @@ class Sample:
         Mean and standard deviation of the grey values of the sample and its surface.
     """
 
-    mask: npt.NDArray[np.bool_]
+    mask: Mask
     shape: tuple[int, int, int]
     mean: float
     deviation: float
@@ -71,9 +70,7 @@ class Sample:
         """The share of the scan that is sample."""
         return float(self.mask.mean())
 
-    def shares(
-        self, corners: npt.NDArray[np.int64], size: tuple[int, ...]
-    ) -> npt.NDArray[np.float64]:
+    def shares(self, corners: Int64s, size: tuple[int, ...]) -> Float64s:
         """Return which share of each of some boxes is inside the sample.
 
         `corners`: first voxels, shape (n, 2) or (n, 3). `size`: of a box.
@@ -100,12 +97,12 @@ class Sample:
             - _between(sums, z, last[0], first[1]) + _between(sums, z, first[0], first[1])
         )  # fmt: skip
         area = (last[0] - first[0]) * (last[1] - first[1])
-        share: npt.NDArray[np.float64] = inside / area
+        share: Float64s = inside / area
         return share
 
-    def hold(self, corners: npt.NDArray[np.int64], size: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    def hold(self, corners: Int64s, size: tuple[int, ...]) -> Mask:
         """Return which boxes lie inside the sample; `corners`, `size`: as for `shares`."""
-        held: npt.NDArray[np.bool_] = self.shares(corners, size) >= _INSIDE
+        held: Mask = self.shares(corners, size) >= _INSIDE
         return held
 
     def rescale(self, scale: Scale) -> Scale:
@@ -113,19 +110,14 @@ class Sample:
         return replace(scale, mean=(self.mean,), std=(self.deviation,))
 
 
-def _between(
-    sums: npt.NDArray[np.float64],
-    z: npt.NDArray[np.int64],
-    y: npt.NDArray[np.float64],
-    x: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+def _between(sums: Float64s, z: Int64s, y: Float64s, x: Float64s) -> Float64s:
     """Interpolate cumulative sums linearly, which is exact for pixels of constant value."""
     top = np.minimum(y.astype(np.int64), sums.shape[1] - 2)
     left = np.minimum(x.astype(np.int64), sums.shape[2] - 2)
     v, u = y - top, x - left
     upper = (1 - u) * sums[z, top, left] + u * sums[z, top, left + 1]
     lower = (1 - u) * sums[z, top + 1, left] + u * sums[z, top + 1, left + 1]
-    found: npt.NDArray[np.float64] = (1 - v) * upper + v * lower
+    found: Float64s = (1 - v) * upper + v * lower
     return found
 
 
@@ -184,12 +176,7 @@ class SamplePlaces:
         self._planes = arrangement.predicted[:, 0]
         self._plane = sample.shape[-len(size) :]
 
-    def places(
-        self,
-        images: npt.NDArray[np.int64],
-        rows: slice,
-        shares: npt.NDArray[np.float64] | None = None,
-    ) -> Places:
+    def places(self, images: Int64s, rows: slice, shares: Float64s | None = None) -> Places:
         """Return the positions in a part of the scan; see `TrainingRegions.places`."""
         shape = (len(images), rows.stop - rows.start, *self._plane[1:])
         room = [n - m + 1 for n, m in zip(shape, (1, *self._size), strict=True)]
@@ -205,7 +192,7 @@ class SamplePlaces:
             weights = weights * shares[corners[:, 0], corners[:, 1]]
         return Places.from_corners(torch.from_numpy(corners), shape, torch.from_numpy(weights))
 
-    def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
+    def row_weights(self) -> Generator[float, None, Float64s]:
         """Return the weight of each image and first row; see `TrainingRegions.row_weights`."""
         n_first = self._plane[0] - self._size[0] + 1
         weight = np.zeros((len(self._planes), n_first))
@@ -222,9 +209,7 @@ class SamplePlaces:
             yield (image + 1) / len(weight)
         return weight
 
-    def _weights(
-        self, images: npt.NDArray[np.int64], corners: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def _weights(self, images: Int64s, corners: Int64s) -> Float64s:
         if len(self._size) == 2:
             # a plane is a slice
             corners = np.column_stack([self._planes[images], corners])

@@ -45,10 +45,7 @@ class DenoiseSettings(Settings):
     """Settings of a denoising job."""
 
     dimensions: int = option(
-        2,
-        "2: denoise slice by slice (fast). 3: denoise in 3D (slower).",
-        minimum=2,
-        maximum=3,
+        2, "2: denoise slice by slice (fast). 3: denoise in 3D (slower).", minimum=2, maximum=3
     )
     steps: int | None = option(
         None,

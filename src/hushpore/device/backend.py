@@ -19,9 +19,9 @@ from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
     import numpy as np
-    import numpy.typing as npt
     import torch
 
+    from hushpore.base.arrays import Array, Float32s
     from hushpore.device.graphs import CudaGraphCapture, GraphReplays
     from hushpore.device.resident import Resident
     from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
@@ -177,7 +177,7 @@ class Backend:
         """Return a clock of this device."""
         return CudaClock(self.device) if self.is_cuda else HostClock()
 
-    def put(self, values: npt.NDArray[Any] | Scaled) -> torch.Tensor:
+    def put(self, values: Array | Scaled) -> torch.Tensor:
         """Copy an array to the device in its own type, which is cheaper to convert there.
 
         Scaled integers are copied as integers and scaled on the device. Apple's GPU, which shares
@@ -191,7 +191,7 @@ class Backend:
             return grey_values(self.transfers.upload(values.stored), values)
         return self.transfers.upload(values)
 
-    def put_ahead(self, values: npt.NDArray[Any] | Scaled) -> PendingUpload:
+    def put_ahead(self, values: Array | Scaled) -> PendingUpload:
         """Start copying an array to the device, as `put`, during computing if that is faster."""
         if self.is_apple:
             values = _in_float32(values)
@@ -202,11 +202,11 @@ class Backend:
             return PendingUpload(pending.nbytes, lambda: grey_values(pending.result(), values))
         return self.transfers.upload_ahead(values)
 
-    def get(self, values: torch.Tensor) -> npt.NDArray[np.float32]:
+    def get(self, values: torch.Tensor) -> Float32s:
         """Copy a tensor to the host as float32; waits for the device."""
         return self.transfers.download(values.float())
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialised array on the host, pinned for a GPU if the system allows it."""
         import numpy as np
 
@@ -320,7 +320,7 @@ def _apple() -> Backend:
     return Backend("mps", "Apple GPU")
 
 
-def _in_float32(values: npt.NDArray[Any] | Scaled) -> npt.NDArray[Any]:
+def _in_float32(values: Array | Scaled) -> Array:
     import numpy as np
 
     return np.asarray(values, np.float32)

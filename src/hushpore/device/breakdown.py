@@ -9,12 +9,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import StageTime, Timing
 
 #: Kind of a stage by the first word of its name; all others are computing.
-KINDS = {
-    "reading": "reading",
-    "upload": "transfer",
-    "download": "transfer",
-    "preparing": "warm-up",
-}
+KINDS = {"reading": "reading", "upload": "transfer", "download": "transfer", "preparing": "warm-up"}
 
 #: Decisions left out of the table: no GPU, or no use for the optimisation.
 _NOT_SHOWN = ("off, no CUDA device", "off, not needed")

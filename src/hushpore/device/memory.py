@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 #: Maximum share of a device's free memory for the pools of PyTorch and CuPy together.
 POOLED = 0.9
@@ -175,7 +175,7 @@ def free_pools() -> None:
             cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
-def pinned_array(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def pinned_array(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised host array in pinned memory, which is unpinned when it is deleted.
 
     The array is not pinned if the system refuses, or if it is smaller than `LEAST_PINNED`.

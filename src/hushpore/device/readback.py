@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import torch
 
+    from hushpore.base.arrays import Array
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
 
@@ -30,7 +30,7 @@ class Readback:
         self._timer = timer
         self._depth = depth
         self._under_way: deque[tuple[Any, torch.Tensor, Any]] = deque()
-        self._arrived: list[tuple[Any, npt.NDArray[Any]]] = []
+        self._arrived: list[tuple[Any, Array]] = []
 
     def push(self, tag: Any, values: torch.Tensor) -> None:
         """Start copying `values`; `tag` is returned with them."""
@@ -47,13 +47,13 @@ class Readback:
             host = values.detach().to("cpu", copy=True)
         self._under_way.append((tag, host, event))
 
-    def arrived(self) -> list[tuple[Any, npt.NDArray[Any]]]:
+    def arrived(self) -> list[tuple[Any, Array]]:
         """Return the copies that have arrived since the last call, in order, without waiting."""
         self._collect()
         taken, self._arrived = self._arrived, []
         return taken
 
-    def drain(self) -> list[tuple[Any, npt.NDArray[Any]]]:
+    def drain(self) -> list[tuple[Any, Array]]:
         """Wait for all copies in progress, and return them."""
         self._wait([event for _, _, event in self._under_way if event is not None])
         return self.arrived()

@@ -21,7 +21,7 @@ from hushpore.base.preferences import preferred
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float32s
 
 _PREFIX = "hushpore-"  # of the names of all these folders
 _DISK = Path("/var/tmp")  # always on disk, since its files survive a restart
@@ -48,7 +48,7 @@ def scratch_folder() -> Path:
     return folder
 
 
-def array_within(room: float, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+def array_within(room: float, shape: tuple[int, ...]) -> Float32s:
     """Return a new array, in memory if it needs at most `room` bytes, otherwise in a file.
 
     The temporary file is deleted with the last reference to the array.

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, UInt8s
     from hushpore.base.rescaled import Scaled
     from hushpore.device.switches import Choices
 
@@ -113,7 +112,7 @@ class Staging:
         while len(self._slots) < self._count:
             self._slots.append(_Slot(self._bus, self._chunk))
 
-    def up(self, source: npt.NDArray[np.uint8], target: torch.Tensor) -> None:
+    def up(self, source: UInt8s, target: torch.Tensor) -> None:
         """Start copying bytes to the device; afterwards the host may change `source`."""
         with self._lock:
             self.prepare()
@@ -123,7 +122,7 @@ class Staging:
                 self._bus.copy(target[first:last], slot.tensor[: last - first])
                 slot.event = self._bus.record_event()
 
-    def down(self, source: torch.Tensor, target: npt.NDArray[np.uint8]) -> None:
+    def down(self, source: torch.Tensor, target: UInt8s) -> None:
         """Copy bytes from the device; returns when the copy is complete."""
         with self._lock:
             self.prepare()
@@ -182,7 +181,7 @@ class Transfers:
         # uploads in the main stream: start of the first, their number, and their total time
         self._first_upload, self._uploads, self._upload_seconds = 0.0, 0, 0.0
 
-    def upload(self, values: npt.NDArray[Any]) -> torch.Tensor:
+    def upload(self, values: Array) -> torch.Tensor:
         """Copy an array to the device in its own type, which is cheaper to convert there."""
         start = self._clock()
         on_device = self._upload(values)
@@ -191,13 +190,11 @@ class Transfers:
         self._upload_seconds += self._clock() - start
         return on_device
 
-    def download(
-        self, values: torch.Tensor, out: npt.NDArray[Any] | None = None
-    ) -> npt.NDArray[Any]:
+    def download(self, values: torch.Tensor, out: Array | None = None) -> Array:
         """Copy a tensor to the host, into `out` if given; waits for the device."""
         return self._download(values, out, "down")
 
-    def download_behind(self, values: torch.Tensor, out: npt.NDArray[Any]) -> Callable[[], None]:
+    def download_behind(self, values: torch.Tensor, out: Array) -> Callable[[], None]:
         """Start copying a tensor to the host during further computing, if that is faster.
 
         Returns: a function that waits for the copy and raises its errors; called once.
@@ -218,14 +215,12 @@ class Transfers:
 
         return self._behind.submit(copy).result
 
-    def _download(
-        self, values: torch.Tensor, out: npt.NDArray[Any] | None, slots: str
-    ) -> npt.NDArray[Any]:
+    def _download(self, values: torch.Tensor, out: Array | None, slots: str) -> Array:
         """Download through the pinned buffers of `slots`, if these are used."""
         bus = self._bus
         if bus is None or not self._may_pin("down", bus, values.nbytes):
             if out is None:
-                array: npt.NDArray[Any] = values.cpu().numpy()
+                array: Array = values.cpu().numpy()
                 return array
             torch.from_numpy(out).copy_(values)
             return out
@@ -235,7 +230,7 @@ class Transfers:
         self._buffers(slots, bus).down(source, out.reshape(-1).view(np.uint8))
         return out
 
-    def upload_ahead(self, values: npt.NDArray[Any]) -> PendingUpload:
+    def upload_ahead(self, values: Array) -> PendingUpload:
         """Start copying an array to the device during computing, if that is faster.
 
         Otherwise the array is copied when its result is requested. May be called in any thread.
@@ -272,7 +267,7 @@ class Transfers:
         for staging in self._staging.values():
             staging.release()
 
-    def _upload(self, values: npt.NDArray[Any]) -> torch.Tensor:
+    def _upload(self, values: Array) -> torch.Tensor:
         bus = self._bus
         if bus is None or not self._may_pin("up", bus, values.nbytes):
             return _tensor(values).to(self._device)
@@ -340,12 +335,12 @@ def _cuts(size: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
-def _finish(target: npt.NDArray[np.uint8], slot: _Slot, first: int, last: int) -> None:
+def _finish(target: UInt8s, slot: _Slot, first: int, last: int) -> None:
     slot.free()
     copy_bytes(target[first:last], slot.array[: last - first])
 
 
-def copy_bytes(target: npt.NDArray[np.uint8], source: npt.NDArray[np.uint8]) -> None:
+def copy_bytes(target: UInt8s, source: UInt8s) -> None:
     """Copy an array to another of the same size on the host, in several threads."""
     if source.size < _MIN_PARALLEL:
         target[:] = source
@@ -360,7 +355,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_COPY_THREADS, "hushpore copies")
 
 
-def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:
+def _tensor(values: Array) -> torch.Tensor:
     # PyTorch warns of read-only arrays, since it could write to them
     return torch.from_numpy(values if values.flags.writeable else np.array(values))
 
@@ -369,7 +364,5 @@ def _bytes_of(values: torch.Tensor) -> torch.Tensor:
     return values.contiguous().view(-1).view(torch.uint8)
 
 
-def _factor(
-    numbers: npt.NDArray[np.float64], rows: slice, device: torch.device
-) -> torch.Tensor | float:
+def _factor(numbers: Float64s, rows: slice, device: torch.device) -> torch.Tensor | float:
     return torch.from_numpy(numbers[rows]).to(device) if numbers.ndim else float(numbers)

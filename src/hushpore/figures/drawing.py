@@ -20,10 +20,11 @@ from hushpore.base.safe_text import in_figure
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from hushpore.base.arrays import Float64s
 
 #: Colour of text and lines, and of minor elements, on paper.
 INK, FAINT = "#1f2933", "#7b8794"
@@ -150,7 +151,7 @@ def bins_for(count: int) -> int:
     return int(np.clip(round(2 * math.cbrt(count)), 5, 40))
 
 
-def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDArray[np.float64]:
+def bin_edges(values: Float64s, log: bool, bins: int) -> Float64s:
     """Return the edges of bins of equal width, on a logarithmic axis if `log`, for all values."""
     low, high = (values.min(), values.max()) if values.size else (1.0, 2.0)
     if low == high:
@@ -162,10 +163,7 @@ def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDAr
 
 
 def size_table(
-    samples: Mapping[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]],
-    *,
-    log: bool = False,
-    bins: int = BINS,
+    samples: Mapping[str, tuple[Float64s, Float64s]], *, log: bool = False, bins: int = BINS
 ) -> pd.DataFrame:
     """Return the size distributions of some samples.
 
@@ -193,8 +191,8 @@ def size_table(
 
 def draw_sizes(
     axes: Axes,
-    edges: Sequence[float] | npt.NDArray[np.float64],
-    shares: Sequence[float] | npt.NDArray[np.float64],
+    edges: Sequence[float] | Float64s,
+    shares: Sequence[float] | Float64s,
     colour: str,
     label: str = "",
     *,
@@ -216,19 +214,13 @@ def draw_sizes(
         axes.stairs(percent, edges, color=colour, linewidth=1.8, label=label)
 
 
-def edges_of(table: pd.DataFrame, start: str = "from", end: str = "to") -> npt.NDArray[np.float64]:
+def edges_of(table: pd.DataFrame, start: str = "from", end: str = "to") -> Float64s:
     """Return the edges of the bins of a table."""
-    edges: npt.NDArray[np.float64] = np.r_[table[start], table[end].iloc[-1:]]
+    edges: Float64s = np.r_[table[start], table[end].iloc[-1:]]
     return edges
 
 
-def draw_rising(
-    axes: Axes,
-    sizes: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
-    colour: str,
-    label: str,
-) -> None:
+def draw_rising(axes: Axes, sizes: Float64s, weights: Float64s, colour: str, label: str) -> None:
     """Draw the cumulative share by size, in per cent, without bins."""
     order = np.argsort(sizes)
     share = 100 * np.cumsum(weights[order]) / (weights.sum() or 1)

@@ -9,15 +9,16 @@ import numpy as np
 from hushpore.figures.drawing import add_legend, edges_of, frame
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from hushpore.base.arrays import Float64s
 
 #: Sectors of half a turn, and of the quarter turn from the first axis into its plane.
 _AZIMUTHS, _INCLINATIONS = 18, 9
 
 
-def azimuth_table(axes: npt.NDArray[np.float64]) -> pd.DataFrame:
+def azimuth_table(axes: Float64s) -> pd.DataFrame:
     """Return the shares of pores by the azimuth of their major axis.
 
     Parameters
@@ -50,7 +51,7 @@ def azimuth_table(axes: npt.NDArray[np.float64]) -> pd.DataFrame:
     )
 
 
-def inclination_table(axes: npt.NDArray[np.float64]) -> pd.DataFrame:
+def inclination_table(axes: Float64s) -> pd.DataFrame:
     """Return the shares of pores by the angle between their major axis and z.
 
     Parameters
@@ -108,6 +109,6 @@ def draw_inclination(axes: Axes, table: pd.DataFrame, colours: tuple[str, ...]) 
     add_legend(axes)
 
 
-def _known(axes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    known: npt.NDArray[np.float64] = axes[~np.isnan(axes).any(axis=1)]
+def _known(axes: Float64s) -> Float64s:
+    known: Float64s = axes[~np.isnan(axes).any(axis=1)]
     return known

@@ -15,19 +15,13 @@ from hushpore.base.distributions import (
     percentiles,
 )
 from hushpore.base.formatting import readable_number
-from hushpore.figures.drawing import (
-    add_legend,
-    bins_for,
-    draw_sizes,
-    edges_of,
-    frame,
-    size_table,
-)
+from hushpore.figures.drawing import add_legend, bins_for, draw_sizes, edges_of, frame, size_table
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from hushpore.base.arrays import Float64s
 
 #: Most sizes of a cumulative curve, half of them evenly by number and half by weight.
 _POINTS = 1000
@@ -37,8 +31,8 @@ _CURVE = 200
 
 
 def distribution_table(
-    sizes: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
+    sizes: Float64s,
+    weights: Float64s,
     *,
     is_cumulative: bool = False,
     log: bool = False,
@@ -95,8 +89,8 @@ def distribution_table(
 
 def draw_distribution(
     axes: Axes,
-    sizes: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
+    sizes: Float64s,
+    weights: Float64s,
     table: pd.DataFrame,
     unit: str,
     colours: tuple[str, ...],
@@ -193,16 +187,12 @@ def draw_thickness(
     add_legend(axes, labelcolor="linecolor")
 
 
-def _usable(
-    sizes: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], log: bool
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _usable(sizes: Float64s, weights: Float64s, log: bool) -> tuple[Float64s, Float64s]:
     is_usable = np.isfinite(sizes) & ((sizes > 0) | (not log))
     return sizes[is_usable], weights[is_usable]
 
 
-def _fit_of(
-    sizes: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> LognormalFit | None:
+def _fit_of(sizes: Float64s, weights: Float64s) -> LognormalFit | None:
     """Return the fit, or None if there is none or all sizes are equal."""
     fit = lognormal_fit(sizes, weights)
     return None if fit is None or math.isnan(fit.distance) else fit

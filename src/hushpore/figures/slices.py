@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from hushpore.base.arrays import Array, Float32s, Float64s
     from hushpore.base.volume import Volume
 
 #: Percentiles of the grey values for black and white.
@@ -87,7 +88,7 @@ def phase_picture(
     before: Volume,
     labels: Volume,
     names: Sequence[str],
-    shares: npt.NDArray[np.float64],
+    shares: Float64s,
     colours: Sequence[str],
     title: str = "",
 ) -> bytes:
@@ -118,7 +119,7 @@ def phase_picture(
     return png(figure)
 
 
-def middle_plane(volume: Volume) -> npt.NDArray[Any]:
+def middle_plane(volume: Volume) -> Array:
     """Return the plane that represents a volume: its middle slice, first time and channel."""
     first = (0,) * len(volume.leading_shape)
     return np.asarray(volume.data[(*first, *_middle(volume))])
@@ -128,7 +129,7 @@ def show_plane(
     axes: Axes,
     volume: Volume,
     title: str,
-    plane: npt.NDArray[Any] | None = None,
+    plane: Array | None = None,
     limits: tuple[float, float] | None = None,
 ) -> None:
     """Show a slice in grey.
@@ -144,7 +145,7 @@ def show_plane(
     _entitle(axes, title)
 
 
-def limits_of(plane: npt.NDArray[Any]) -> tuple[float, float]:
+def limits_of(plane: Array) -> tuple[float, float]:
     """Return the grey values for black and white."""
     finite = plane[np.isfinite(plane)]
     low, high = np.percentile(finite, _PERCENTILES) if finite.size else (0.0, 1.0)
@@ -183,7 +184,7 @@ def _entitle(axes: Axes, title: str) -> None:
     axes.set_axis_off()
 
 
-def _coloured(labels: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def _coloured(labels: Array) -> Float32s:
     """Return RGBA colours, the same as on the screen; 0 is transparent."""
     table = np.full((len(LABEL_COLOURS) + 1, 4), _OPACITY, np.float32)
     table[0] = 0
@@ -213,7 +214,7 @@ def _scale_bar(axes: Axes, volume: Volume) -> None:
     )
 
 
-def _counts(axes: Axes, sizes: npt.NDArray[Any], unit: str) -> None:
+def _counts(axes: Axes, sizes: Array, unit: str) -> None:
     """Draw the histogram of pore sizes."""
     from matplotlib.ticker import MaxNLocator
 

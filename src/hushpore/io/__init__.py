@@ -29,11 +29,7 @@ __all__ = [
 
 
 def read(
-    path: Paths,
-    *,
-    series: int | str | None = None,
-    empty: Empty | None = None,
-    trust: bool = False,
+    path: Paths, *, series: int | str | None = None, empty: Empty | None = None, trust: bool = False
 ) -> Volume:
     """Read the image stack in a file or folder.
 

@@ -23,11 +23,10 @@ from hushpore.io.parts import binned, filled_in_slabs, needed_ranges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Mask
     from hushpore.base.volume import Volume
 
-    Vector = npt.NDArray[np.float64]
+    Vector = Float64s
 
 _FINEST, _COARSEST = 256, 48  # longest side of the images that are compared
 _POINTS = 120_000  # voxels that are compared
@@ -87,7 +86,7 @@ class Moved(DiskArray):
         self._matrix = to_voxels @ alignment.rotation @ np.diag(spacing)
         self._start = to_voxels @ alignment.of_moving(np.zeros((1, 3)))[0]
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         from scipy import ndimage
 
         ranges, within = needed_ranges(keys, self.shape)
@@ -105,10 +104,10 @@ class Moved(DiskArray):
                     part, self._matrix, first - lowest, values.shape, values, 1, "constant",
                     self._fill, prefilter=False,
                 )  # fmt: skip
-        found: npt.NDArray[Any] = values[within]
+        found: Array = values[within]
         return found
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         yield from filled_in_slabs(self, values, 1, 0)
 
@@ -212,7 +211,7 @@ def find_alignment(moving: Volume, fixed: Volume) -> Alignment:
 
 
 class _Image(NamedTuple):
-    values: npt.NDArray[np.float32]
+    values: Float32s
     spacing: Vector
     first: Vector  # place of the first voxel
 
@@ -325,14 +324,14 @@ class _Images(NamedTuple):
         return Alignment(now.rotation, now.shift, now.centre, float(inside.mean()), related)
 
     def _sampled(
-        self, moving: npt.NDArray[np.float32], motion: Alignment, places: Vector
-    ) -> tuple[Vector, npt.NDArray[np.bool_], Vector]:
+        self, moving: Float32s, motion: Alignment, places: Vector
+    ) -> tuple[Vector, Mask, Vector]:
         """Return grey values of the moving image, which places lie inside, and their indices."""
         from scipy import ndimage
 
         at = (motion.of_moving(places) - self.moving.first) / self.moving.spacing
         # voxels reach half of their size beyond their centres
         within = (at >= -0.5) & (at <= np.array(moving.shape) - 0.5)
-        inside: npt.NDArray[np.bool_] = np.asarray(within.all(axis=1))
+        inside: Mask = np.asarray(within.all(axis=1))
         found = ndimage.map_coordinates(moving, at[inside].T, np.float64, 1, "nearest")
         return found, inside, at

@@ -23,8 +23,7 @@ from hushpore.io.parts import filled_in_slabs, needed_ranges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
 
 #: Whether the solid is brighter or darker than the pores.
@@ -58,10 +57,10 @@ _LEAST_CONTRAST = 0.2
 class Points(NamedTuple):
     """Some voxels of a volume, with their place and the range of grey values around each."""
 
-    places: npt.NDArray[np.float64]  # (n, 3), in voxels
-    values: npt.NDArray[np.float64]  # means of 3 x 3 voxels
-    lowest: npt.NDArray[np.float64]  # of the 3 x 3 means around it
-    highest: npt.NDArray[np.float64]
+    places: Float64s  # (n, 3), in voxels
+    values: Float64s  # means of 3 x 3 voxels
+    lowest: Float64s  # of the 3 x 3 means around it
+    highest: Float64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +74,16 @@ class GreyField:
     the field in the solid, from the 5th to the 95th percentile, relative to the contrast.
     """
 
-    nodes: npt.NDArray[np.float32]
+    nodes: Float32s
     level: float
     pore_level: float
     share: float
     fill: float | None
     drift: float
 
-    def at(self, shape: Sequence[int], ranges: Sequence[tuple[int, int]]) -> npt.NDArray[Any]:
+    def at(self, shape: Sequence[int], ranges: Sequence[tuple[int, int]]) -> Array:
         """Return the deviation of the solid in a box of a volume of some shape, (z, y, x)."""
-        values: npt.NDArray[Any] = self.nodes
+        values: Array = self.nodes
         for axis, (n, (low, high)) in enumerate(zip(shape, ranges, strict=True)):
             # in fixed order and without BLAS, so that a voxel does not depend on the box
             count = self.nodes.shape[axis]
@@ -97,9 +96,7 @@ class GreyField:
             values = lower + share * (upper - lower)
         return values
 
-    def apply(
-        self, values: npt.NDArray[Any], deviation: npt.NDArray[Any]
-    ) -> npt.NDArray[np.float32]:
+    def apply(self, values: Array, deviation: Array) -> Float32s:
         """Return grey values without the drift, in float32; fill values and NaN stay."""
         grey = np.asarray(values, np.float32)
         contrast = np.float32(self.level - self.pore_level)
@@ -107,7 +104,7 @@ class GreyField:
         own = contrast + np.float32(1 - self.share) * deviation
         least = np.float32(_LEAST_CONTRAST) * np.abs(contrast)
         own = np.sign(contrast) * np.maximum(np.sign(contrast) * own, least)
-        flat: npt.NDArray[np.float32] = np.subtract(grey, pores, dtype=np.float32)
+        flat: Float32s = np.subtract(grey, pores, dtype=np.float32)
         flat *= contrast / own
         flat += np.float32(self.pore_level)
         if self.fill is not None:
@@ -126,16 +123,16 @@ class Flattened(DiskArray):
         self._base, self._field = base, field
         self.chunks = getattr(base, "chunks", None)
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         ranges, within = needed_ranges(keys, self.shape)
         values = np.asarray(self._base[tuple(slice(*each) for each in ranges)])
         planes = [(0, 1)] * (3 - self.ndim)
         deviation = self._field.at((1,) * (3 - self.ndim) + self.shape, [*planes, *ranges])
         flat = self._field.apply(values, deviation.reshape(values.shape))
-        part: npt.NDArray[Any] = flat[within]
+        part: Array = flat[within]
         return part
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         yield from filled_in_slabs(self, values, chunk_depth(self._base, max(0, self.ndim - 3)), 0)
 
@@ -288,7 +285,7 @@ def _sampled(volume: Volume) -> tuple[Points, float | None]:
     return Points(*parts), fill
 
 
-def _valley(values: npt.NDArray[np.float64]) -> float:
+def _valley(values: Float64s) -> float:
     """Return the threshold between two peaks of grey values (Otsu); -inf if there is one peak."""
     from scipy import ndimage
 
@@ -305,9 +302,7 @@ def _valley(values: npt.NDArray[np.float64]) -> float:
     return float(edges[best + 1]) if smooth[best] < _VALLEY * min(peaks) else -math.inf
 
 
-def _pores_of(
-    points: Points, level: float, deviation: npt.NDArray[np.float64]
-) -> tuple[float, float]:
+def _pores_of(points: Points, level: float, deviation: Float64s) -> tuple[float, float]:
     """Return the grey value of the pores, and the part of the deviation that is found in them."""
     spread = 1.4826 * float(np.median(np.abs(points.values - level - deviation)))
     limit = level + deviation - _ODD * max(spread, 1e-12)
@@ -334,16 +329,14 @@ def _pores_of(
 class _Cells(NamedTuple):
     """Medians of the solid in small cells."""
 
-    places: npt.NDArray[np.float64]  # (n, 3), from 0 to 1
-    values: npt.NDArray[np.float64]
-    weights: npt.NDArray[np.float64]
-    turns: npt.NDArray[np.int64]  # in which the block of the cell is left out
-    inner: npt.NDArray[np.bool_]  # whether the cell lies in the middle of its block
+    places: Float64s  # (n, 3), from 0 to 1
+    values: Float64s
+    weights: Float64s
+    turns: Int64s  # in which the block of the cell is left out
+    inner: Mask  # whether the cell lies in the middle of its block
 
 
-def _cells_of(
-    at: npt.NDArray[np.float64], values: npt.NDArray[np.float64], shape: Sequence[int]
-) -> _Cells | None:
+def _cells_of(at: Float64s, values: Float64s, shape: Sequence[int]) -> _Cells | None:
     """Return the medians of the solid in cells; None if there are too few."""
     if not len(at):
         return None
@@ -413,7 +406,7 @@ class _Splines:
         splines.factor = factor
         return splines
 
-    def at(self, places: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def at(self, places: Float64s) -> Float64s:
         """Return the values at places (n, 3), from 0 to 1."""
         found = [
             self._design(places[first : first + 20_000]) @ self.coefficients
@@ -421,16 +414,14 @@ class _Splines:
         ]
         return np.concatenate(found)
 
-    def on(self, axes: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    def on(self, axes: Sequence[Float64s]) -> Float64s:
         """Return the values on a grid, given its places along each axis."""
         bases = [self._basis(axis, at).toarray() for axis, at in enumerate(axes)]
         values = self.coefficients.reshape([each.shape[1] for each in bases])
-        found: npt.NDArray[np.float64] = np.einsum(
-            "abc,za,yb,xc->zyx", values, *bases, optimize=True
-        )
+        found: Float64s = np.einsum("abc,za,yb,xc->zyx", values, *bases, optimize=True)
         return found
 
-    def _basis(self, axis: int, at: npt.NDArray[np.float64]) -> Any:
+    def _basis(self, axis: int, at: Float64s) -> Any:
         from scipy import sparse
         from scipy.interpolate import BSpline
 
@@ -440,7 +431,7 @@ class _Splines:
         found: Any = BSpline.design_matrix(np.clip(at, 0, 1), knots, 3)
         return found
 
-    def _design(self, places: npt.NDArray[np.float64]) -> Any:
+    def _design(self, places: Float64s) -> Any:
         from scipy import sparse
 
         bases = [self._basis(axis, places[:, axis]).tocsr() for axis in range(3)]
@@ -455,7 +446,7 @@ class _Splines:
         starts = np.arange(count + 1) * values.shape[1]
         return sparse.csr_array((values.ravel(), columns.ravel(), starts), shape=(count, width))
 
-    def _penalty(self) -> npt.NDArray[np.float64]:
+    def _penalty(self) -> Float64s:
         """Return the penalty on second differences along each axis."""
         counts = [1 if knots is None else len(knots) - 4 for knots in self.knots]
         total = np.zeros((math.prod(counts),) * 2)
@@ -469,12 +460,12 @@ class _Splines:
         return total
 
 
-def _solve(matrix: Any, right: Any) -> npt.NDArray[np.float64]:
+def _solve(matrix: Any, right: Any) -> Float64s:
     from scipy import linalg
 
     # a small ridge, for splines without any cell
     ridge = 1e-8 * (1.0 + np.trace(matrix) / len(matrix))
-    found: npt.NDArray[np.float64] = linalg.solve(
+    found: Float64s = linalg.solve(
         matrix + ridge * np.eye(len(matrix)), right, assume_a="pos", check_finite=False
     )
     return found

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 #: Signature of HDF5 files; some programs write up to 2 kB before it.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -59,9 +59,9 @@ class _Dataset(DiskArray):
             int(n) for n, keep in zip(chunks, kept, strict=True) if keep
         )  # fmt: skip
         self._lock = threading.Lock()
-        self._layer: tuple[int, npt.NDArray[Any]] | None = None
+        self._layer: tuple[int, Array] | None = None
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         first, depth = keys[0], self.chunks[0] if self.chunks else 1
         layer_bytes = self.nbytes // max(self.shape[0], 1) * depth
         if not isinstance(first, int | np.integer) or depth == 1 or layer_bytes > _MOST_CACHED:
@@ -73,7 +73,7 @@ class _Dataset(DiskArray):
                 self._layer = start, self._read([slice(start, start + depth), ...])
             return np.array(self._layer[1][(number - start, *keys[1:])])
 
-    def _read(self, keys: Sequence[Any]) -> npt.NDArray[Any]:
+    def _read(self, keys: Sequence[Any]) -> Array:
         h5py = _library()
         given = iter(_whole_keys(keys, self.ndim))
         wanted: list[Any] = []
@@ -95,7 +95,7 @@ class _Dataset(DiskArray):
             raise _damaged(self._path, error) from error
         return np.ascontiguousarray(found[tuple(within)], self.dtype)
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of this shape; see `DiskArray`."""
         each = self.nbytes // self.shape[0]
         depth = self.chunks[0] if self.chunks else 1

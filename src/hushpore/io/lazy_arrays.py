@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array
     from hushpore.io.input_limits import InputLimits
 
 
@@ -68,7 +69,7 @@ class DiskArray:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self  # immutable
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("The values are on disk, so NumPy must copy them: use copy=None.")
         if self.nbytes > free_memory():
@@ -78,7 +79,7 @@ class DiskArray:
         values = self[...]
         return values if dtype is None else values.astype(dtype, copy=False)
 
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+    def __getitem__(self, key: Any) -> Array:
         keys = list(key) if isinstance(key, tuple) else [key]
         if any(each is None or isinstance(each, list | np.ndarray) for each in keys):
             raise IndexError("A lazy array takes only integers and slices, one for each axis.")
@@ -97,11 +98,11 @@ class DiskArray:
                 f"The part of {self!r} does not fit into memory. Read a smaller part."
             ) from error
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         """Return the values at one index or slice per axis."""
         raise NotImplementedError
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape, and yield the number of planes read so far.
 
         Closing the iterator stops the reading after the current planes.
@@ -128,8 +129,8 @@ class PlaneStack(DiskArray):
         numbers: npt.NDArray[np.integer[Any]],
         plane_shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        read: Callable[[int, npt.NDArray[Any]], None],
-        read_rows: Callable[[int, int, npt.NDArray[Any]], None] | None = None,
+        read: Callable[[int, Array], None],
+        read_rows: Callable[[int, int, Array], None] | None = None,
     ) -> None:
         super().__init__((*numbers.shape, *plane_shape), dtype)
         self._read_rows = read_rows
@@ -137,7 +138,7 @@ class PlaneStack(DiskArray):
         self._plane_shape = plane_shape
         self._read = read
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         leading, within = tuple(keys[: self._numbers.ndim]), tuple(keys[self._numbers.ndim :])
         numbers = self._numbers[leading]
         flat = np.atleast_1d(numbers).ravel()
@@ -147,7 +148,7 @@ class PlaneStack(DiskArray):
             pass
         return values.reshape(np.shape(numbers) + sample.shape)
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         flat = values.reshape(self._numbers.size, *self._plane_shape)
         return self._fill(self._numbers.ravel(), flat, ...)
@@ -163,14 +164,12 @@ class PlaneStack(DiskArray):
     def as_boolean(self) -> PlaneStack:
         """Return a lazy boolean array: True where the uint8 values are not 0."""
 
-        def read(number: int, out: npt.NDArray[Any]) -> None:
+        def read(number: int, out: Array) -> None:
             _read_boolean(functools.partial(self._read, number), out)
 
         return PlaneStack(self._numbers, self._plane_shape, np.dtype(np.bool_), read)
 
-    def _fill(
-        self, numbers: npt.NDArray[Any], values: npt.NDArray[Any], within: Any
-    ) -> Iterator[int]:
+    def _fill(self, numbers: Array, values: Array, within: Any) -> Iterator[int]:
         stopped = threading.Event()
         rows = within[0] if isinstance(within, tuple) else None
 
@@ -218,15 +217,15 @@ class Stream(DiskArray):
         self,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        fill: Callable[[npt.NDArray[Any]], None],
+        fill: Callable[[Array], None],
         limits: InputLimits,
     ) -> None:
         super().__init__(shape, dtype)
         self._fill, self._limits = fill, limits
         self._lock = threading.Lock()
-        self._whole: npt.NDArray[Any] | None = None
+        self._whole: Array | None = None
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         with self._lock:
             if self._whole is None:
                 self._limits.require_room(self.nbytes)
@@ -240,20 +239,20 @@ class Stream(DiskArray):
         fill = functools.partial(_read_boolean, self._fill)
         return Stream(self.shape, np.dtype(np.bool_), fill, self._limits)
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         self._fill(values)
         yield math.prod(self.shape[:-2])
 
 
-def _read_boolean(fill: Callable[[npt.NDArray[Any]], None], out: npt.NDArray[Any]) -> None:
+def _read_boolean(fill: Callable[[Array], None], out: Array) -> None:
     """Fill a boolean array: True where the uint8 values from `fill` are not 0."""
     stored = np.empty(out.shape, np.uint8)
     fill(stored)
     np.not_equal(stored, 0, out=out)
 
 
-def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
+def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: Array) -> None:
     """Fill an array with uncompressed values of a file, without a copy unless bytes are swapped.
 
     The file is read and not mapped: a mapped file that is truncated meanwhile would crash the
@@ -295,18 +294,16 @@ def uncompressed_planes(
 
     row = step // max(1, plane_shape[0])
 
-    def read(number: int, out: npt.NDArray[Any]) -> None:
+    def read(number: int, out: Array) -> None:
         read_uncompressed(path, offset + number * step, dtype, out)
 
-    def read_rows(number: int, first: int, out: npt.NDArray[Any]) -> None:
+    def read_rows(number: int, first: int, out: Array) -> None:
         read_uncompressed(path, offset + number * step + first * row, dtype, out)
 
     return PlaneStack(numbers, plane_shape, dtype.newbyteorder("="), read, read_rows)
 
 
-def slabs(
-    data: Any, depth: int | None = None
-) -> Iterator[tuple[tuple[int | slice, ...], npt.NDArray[Any]]]:
+def slabs(data: Any, depth: int | None = None) -> Iterator[tuple[tuple[int | slice, ...], Array]]:
     """Yield the values of an array slab by slab, in order and each voxel once.
 
     `data`: NumPy, dask, Zarr, memory map or lazy array: anything with a shape that takes slices.
@@ -334,7 +331,7 @@ def slabs(
             yield index, in_native_order(data[index])
 
 
-def in_native_order(values: Any) -> npt.NDArray[Any]:
+def in_native_order(values: Any) -> Array:
     """Return values as a C-contiguous array in native byte order, without a copy if possible."""
     array = np.asarray(values)
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))

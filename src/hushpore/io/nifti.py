@@ -19,7 +19,7 @@ from hushpore.io.libraries import captured_warnings, explained_damage
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 _NO_UNIT = "The header gives no unit; millimetres are assumed, as in nibabel and ITK."
 _NO_NUMBERS = "The voxel size in the header is not a number, so it is not known."
@@ -54,11 +54,7 @@ def read_nifti(path: Path) -> Volume:
         spacing=tuple((unit and float(str(step))) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",
         name=path.name.removesuffix(".gz").removesuffix(".nii"),
-        notes=[
-            *(f"NIfTI: {message}." for message in messages),
-            *notes,
-            *_notes(image, path),
-        ],
+        notes=[*(f"NIfTI: {message}." for message in messages), *notes, *_notes(image, path)],
     )
 
 
@@ -106,7 +102,7 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
     if is_scaled and wanted != np.float64:
         wanted = np.dtype(np.float32)
 
-    def fill(out: npt.NDArray[Any]) -> None:
+    def fill(out: Array) -> None:
         with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER):
             out[...] = np.asarray(stored).T.reshape(shape)
 

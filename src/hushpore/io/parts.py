@@ -18,8 +18,7 @@ from hushpore.io.lazy_arrays import SLAB, DiskArray, chunk_depth
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Mask
     from hushpore.base.volume import Volume
 
 _RANGE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
@@ -42,16 +41,16 @@ class Crop(DiskArray):
         # readers of slabs choose whole chunks
         self.chunks = getattr(base, "chunks", None)
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         ranges, within = needed_ranges(keys, self.shape)
         moved = [
             slice(start + low, start + high)
             for start, (low, high) in zip(self._starts, ranges, strict=True)
         ]
-        part: npt.NDArray[Any] = np.asarray(self._base[tuple(moved)])[within]
+        part: Array = np.asarray(self._base[tuple(moved)])[within]
         return part
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         axis = max(0, self.ndim - 3)
         chunk = chunk_depth(self._base, axis)
@@ -73,7 +72,7 @@ class Bin(DiskArray):
         super().__init__(tuple(shape), np.dtype(base.dtype).newbyteorder("="))
         self._base, self._factors, self._fill = base, tuple(factors), fill
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         ranges, within = needed_ranges(keys, self.shape)
         values = np.empty([high - low for low, high in ranges], self.dtype)
         axis = max(0, self.ndim - 3)
@@ -85,14 +84,14 @@ class Bin(DiskArray):
             now = [*ranges]
             now[axis] = (low + start, min(low + start + depth, high))
             values[part] = self._means(now)
-        found: npt.NDArray[Any] = values[within]
+        found: Array = values[within]
         return found
 
     @property
     def _item_size(self) -> int:
         return int(np.dtype(held(self._base).dtype).itemsize)
 
-    def _means(self, ranges: list[tuple[int, int]]) -> npt.NDArray[Any]:
+    def _means(self, ranges: list[tuple[int, int]]) -> Array:
         key = tuple(
             slice(low * factor, high * factor)
             for (low, high), factor in zip(ranges, self._factors, strict=True)
@@ -112,7 +111,7 @@ class Bin(DiskArray):
             total[filled] = self._fill
         return total.astype(self.dtype)
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         axis = max(0, self.ndim - 3)
         chunk = max(1, chunk_depth(self._base, axis) // self._factors[axis])
@@ -133,7 +132,7 @@ class BinLabels(DiskArray):
         super().__init__(tuple(shape), np.dtype(base.dtype).newbyteorder("="))
         self._base, self._factors = base, tuple(factors)
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         ranges, within = needed_ranges(keys, self.shape)
         values = np.empty([high - low for low, high in ranges], self.dtype)
         axis = max(0, self.ndim - 3)
@@ -142,16 +141,16 @@ class BinLabels(DiskArray):
             now = [*ranges]
             now[axis] = (ranges[axis][0] + start, ranges[axis][0] + start + 1)
             values[(slice(None),) * axis + (slice(start, start + 1),)] = self._most_frequent(now)
-        found: npt.NDArray[Any] = values[within]
+        found: Array = values[within]
         return found
 
-    def _most_frequent(self, ranges: list[tuple[int, int]]) -> npt.NDArray[Any]:
+    def _most_frequent(self, ranges: list[tuple[int, int]]) -> Array:
         pairs = list(zip(ranges, self._factors, strict=True))
         block = np.asarray(self._base[tuple(slice(low * f, high * f) for (low, high), f in pairs)])
         starts = itertools.product(*map(range, self._factors))
         each = [block[tuple(map(slice, at, block.shape, self._factors))] for at in starts]
         ordered = np.sort(np.stack(each), axis=0)
-        best: npt.NDArray[Any] = ordered[0].copy()
+        best: Array = ordered[0].copy()
         most = run = np.ones(ordered.shape[1:], int)
         for before, value in itertools.pairwise(ordered):
             run = np.where(value == before, run + 1, 1)
@@ -160,7 +159,7 @@ class BinLabels(DiskArray):
             most = np.where(longer, run, most)
         return best
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         axis = max(0, self.ndim - 3)
         chunk = max(1, chunk_depth(self._base, axis) // self._factors[axis])
@@ -176,18 +175,18 @@ class Masked(DiskArray):
     [[9, 1, 1]]
     """
 
-    def __init__(self, base: Any, outside: npt.NDArray[np.bool_], fill: float) -> None:
+    def __init__(self, base: Any, outside: Mask, fill: float) -> None:
         super().__init__(tuple(base.shape), np.dtype(base.dtype).newbyteorder("="))
         self._base, self._outside, self._fill = base, outside, self.dtype.type(fill)
         # readers of slabs choose whole chunks
         self.chunks = getattr(base, "chunks", None)
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         outside = self._outside[tuple(keys[-2:])]
-        part: npt.NDArray[Any] = np.where(outside, self._fill, self._base[tuple(keys)])
+        part: Array = np.where(outside, self._fill, self._base[tuple(keys)])
         return part
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         chunk = chunk_depth(self._base, max(0, self.ndim - 3))
         yield from filled_in_slabs(self, values, chunk, 0)
@@ -337,7 +336,7 @@ def _cropped(data: Any, box: tuple[slice, ...]) -> Any:
     return Crop(data, box) if isinstance(data, DiskArray) else data[box]
 
 
-def _places(volume: Volume) -> npt.NDArray[np.float64] | None:
+def _places(volume: Volume) -> Float64s | None:
     """Return the positions of the slices of a 3D stack, if they are known."""
     places = volume.metadata.get("slice_positions")
     if volume.axes != "zyx" or not places or len(places) != volume.shape[0]:
@@ -368,9 +367,7 @@ def needed_ranges(
     return ranges, tuple(within)
 
 
-def filled_in_slabs(
-    data: DiskArray, values: npt.NDArray[Any], chunk: int, first: int
-) -> Iterator[int]:
+def filled_in_slabs(data: DiskArray, values: Array, chunk: int, first: int) -> Iterator[int]:
     """Fill an array with a lazy one, in slabs that end at chunks, and yield the planes done.
 
     `chunk`: planes in a chunk; `first`: planes before the first whole chunk.

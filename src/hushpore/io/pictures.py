@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
     #: Rows, columns and data type of a slice, its Pillow mode, and the file format.
     Key = tuple[int, int, str, str, str]
@@ -110,7 +110,7 @@ def _key(path: Path) -> Key:
 def _volume(stack: SliceStack, key: Key, name: str) -> Volume:
     rows, columns, dtype, mode, kind = key
 
-    def read(number: int, out: npt.NDArray[Any]) -> None:
+    def read(number: int, out: Array) -> None:
         path = stack.files[number]
         with captured_log("PIL"), _explained(path):
             out[...] = _values(path, key)
@@ -128,7 +128,7 @@ def _volume(stack: SliceStack, key: Key, name: str) -> Volume:
     return with_log(volume, stack)
 
 
-def _values(path: Path, key: Key) -> npt.NDArray[Any]:
+def _values(path: Path, key: Key) -> Array:
     rows, columns, _, mode, _ = key
     with _opened(path) as image:
         if (image.size, image.mode) != ((columns, rows), mode):

@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.safe_text import read_table
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float64s
 
 _EXPECTED = (
     "Expected one row per point with the columns z, y and x (or y and x), or axis-0, axis-1, ... "
@@ -20,7 +20,7 @@ _EXPECTED = (
 )
 
 
-def read_points(path: str | Path) -> npt.NDArray[np.float64]:
+def read_points(path: str | Path) -> Float64s:
     """Read points from a CSV file.
 
     `path`: table with the columns ``z``, ``y``, ``x``, or ``axis-0``, ``axis-1``, ...; other

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 _TYPES = {
     "MET_CHAR": "i1", "MET_UCHAR": "u1", "MET_SHORT": "i2", "MET_USHORT": "u2", "MET_INT": "i4",
@@ -181,7 +181,7 @@ def open_npy(path: Path) -> Volume:
     if not mapped.flags.c_contiguous:
         turned = _values(Layout(path, mapped.offset, mapped.dtype, mapped.shape[::-1]))
 
-        def fill(out: npt.NDArray[Any]) -> None:
+        def fill(out: Array) -> None:
             out[...] = np.asarray(turned).T
 
         native = mapped.dtype.newbyteorder("=")
@@ -344,7 +344,7 @@ def _values(raw: Layout) -> Any:
     return uncompressed_planes(raw.path, raw.offset, raw.dtype, numbers, raw.shape[-2:])
 
 
-def _inflate(raw: Layout, out: npt.NDArray[Any]) -> None:
+def _inflate(raw: Layout, out: Array) -> None:
     """Fill an array from a compressed stream, and stop when it is full."""
     values = out if out.flags.c_contiguous else np.empty(raw.shape, out.dtype)
     room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]

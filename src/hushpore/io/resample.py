@@ -14,8 +14,7 @@ from hushpore.io.lazy_arrays import PlaneStack
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
 
 
@@ -103,7 +102,7 @@ def resampled(volume: Volume, spacing: float | None = None) -> Volume:
     nearest = np.rint(share).astype(int)
     is_there = np.abs(share - nearest) < 1e-6
 
-    def read(index: int, out: npt.NDArray[Any]) -> None:
+    def read(index: int, out: Array) -> None:
         k = int(above[index])
         if is_there[index]:
             out[...] = volume.data[k - 1 + int(nearest[index])]

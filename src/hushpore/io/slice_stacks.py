@@ -131,9 +131,7 @@ def _even_numbers(stems: Iterable[str]) -> tuple[list[float], int]:
     return numbers, max(len(text.partition(".")[2]) for text in varying[0])
 
 
-def without_strays(
-    by_shape: Sequence[Sequence[SliceStack]],
-) -> tuple[list[SliceStack], list[str]]:
+def without_strays(by_shape: Sequence[Sequence[SliceStack]]) -> tuple[list[SliceStack], list[str]]:
     """Exclude single files beside a stack: flat fields, previews, thumbnails.
 
     Parameters

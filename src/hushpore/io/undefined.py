@@ -15,8 +15,7 @@ from hushpore.io.parts import filled_in_slabs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Mask
     from hushpore.base.volume import Volume
 
 #: Smallest magnitude that is no grey value: programs write 1e30 or the limits of float32 in
@@ -40,12 +39,12 @@ class Filled(DiskArray):
         self._base, self._fill = base, fill
         self.chunks = getattr(base, "chunks", None)
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         values = np.array(self._base[tuple(keys)], self.dtype)
         values[_undefined(values)] = self._fill
         return values
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of the same shape; see `DiskArray`."""
         yield from filled_in_slabs(self, values, chunk_depth(self._base, max(0, self.ndim - 3)), 0)
 
@@ -116,14 +115,14 @@ def _searched(values: Any, in_memory: bool) -> tuple[int, float, float]:
     return count, lowest, highest
 
 
-def _undefined(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _undefined(values: Array) -> Mask:
     """Return where values are NaN, infinite or too large to be grey values."""
     with np.errstate(invalid="ignore", over="ignore"):
-        defined: npt.NDArray[np.bool_] = np.abs(values) < _LARGEST
+        defined: Mask = np.abs(values) < _LARGEST
     return ~defined
 
 
-def _is_finite(values: npt.NDArray[Any]) -> bool:
+def _is_finite(values: Array) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         # NaN spreads to both ends
         return bool(values.min() > -_LARGEST and values.max() < _LARGEST)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Float64s
 
 #: Voxels that are worked on at once.
 _PIECE = 1 << 21
@@ -18,7 +18,7 @@ _PIECE = 1 << 21
 _BINS = 512
 
 
-def patch_features(patches: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:
+def patch_features(patches: Array) -> dict[str, Float64s]:
     """Return order, mean, standard deviation and mean gradient of patches.
 
     `patches`: shape (n_patches, *size), with two or three spatial axes; real values.

@@ -20,8 +20,7 @@ from hushpore.patches.sampling import draw_corners, draw_groups, draw_stratified
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int64s
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
     from hushpore.patches.settings import PatchSettings
@@ -92,7 +91,7 @@ def draw_patches(
     backend: Backend,
     generator: torch.Generator,
     notes: list[Note],
-) -> npt.NDArray[np.int64]:
+) -> Int64s:
     """Return the plane and the first voxel in it of each patch, as the settings say.
 
     Planes, along the axes that a patch has, are numbered over all leading axes of the volume.
@@ -162,7 +161,7 @@ def _weights(
     return weights.expand(volume.shape)
 
 
-def _at_points(volume: Volume, settings: PatchSettings, notes: list[Note]) -> npt.NDArray[np.int64]:
+def _at_points(volume: Volume, settings: PatchSettings, notes: list[Note]) -> Int64s:
     points = np.asarray(volume.auxiliary_of(settings, "points"), np.float64)
     if not len(points):
         raise InputError("There are no points. Add one for each patch.")
@@ -174,9 +173,7 @@ def _at_points(volume: Volume, settings: PatchSettings, notes: list[Note]) -> np
     return drawn
 
 
-def _groups(
-    corners: npt.NDArray[np.int64], volume: Volume, settings: PatchSettings
-) -> npt.NDArray[np.int64]:
+def _groups(corners: Int64s, volume: Volume, settings: PatchSettings) -> Int64s:
     if settings.group_size == 1:
         return np.empty((0, 1), np.int64)
     steps = np.array([_FAR] * (volume.ndim - volume.n_spatial) + list(volume.spacing))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from hushpore.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Int64s
 
 
 class Places:
@@ -188,9 +188,7 @@ def corners_at(
     return fitting, int((fitting != wanted).any(1).sum())
 
 
-def patches_at(
-    points: npt.NDArray[Any], shape: tuple[int, ...], size: tuple[int, ...]
-) -> tuple[npt.NDArray[np.int64], int]:
+def patches_at(points: Array, shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[Int64s, int]:
     """Return patches around points by their planes; see `corners_at`.
 
     `points`: on the last axes at least; those that do not say which time or channel lie in the
@@ -208,7 +206,7 @@ def patches_at(
     return np.column_stack([planes.numpy(), corners[:, n_leading:].numpy()]), moved
 
 
-def in_volume(drawn: npt.NDArray[np.int64], leading: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def in_volume(drawn: Int64s, leading: tuple[int, ...]) -> Int64s:
     """Return positions (plane, first voxel) as positions in a volume with leading axes."""
     # a 2D image has no leading axes to find the plane on
     return np.column_stack([*np.unravel_index(drawn[:, 0], (1, *leading))[1:], drawn[:, 1:]])

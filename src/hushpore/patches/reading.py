@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float64s, Int64s
+
 #: Default memory in addition to the result, in bytes.
 BUDGET = 256 << 20
 
@@ -106,7 +108,7 @@ def iterate_patches(
     border: str = "refuse",
     fill: complex = 0,
     budget: int = BUDGET,
-) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+) -> Iterator[tuple[Int64s, Any]]:
     """Read patches as `read_patches` does, in chunks within the budget.
 
     Yields
@@ -132,8 +134,8 @@ class _Plan:
     """The checked arguments: integer part and fraction of each position, and the border mode."""
 
     image: Any
-    low: npt.NDArray[np.int64]
-    share: npt.NDArray[np.float64]
+    low: Int64s
+    share: Float64s
     size: tuple[int, ...]
     border: str
     fill: complex
@@ -165,7 +167,7 @@ class _Plan:
             plan.require_inside(where)
         return plan
 
-    def require_inside(self, where: npt.NDArray[np.float64]) -> None:
+    def require_inside(self, where: Float64s) -> None:
         last = np.array(self.spatial) - self.size
         outside = ((where < 0) | (where > last)).any(1)
         if outside.any():
@@ -224,7 +226,7 @@ class _Plan:
             return torch.empty(shape, dtype=self.dtype, device=self.image.device)
         return np.empty(shape, self.dtype)
 
-    def indices(self, numbers: Any) -> list[npt.NDArray[np.int64]]:
+    def indices(self, numbers: Any) -> list[Int64s]:
         """Return the indices to read along each axis, (n, span); -1 for `fill`."""
         found = []
         for axis, (span, length) in enumerate(zip(self.spans, self.spatial, strict=True)):
@@ -241,9 +243,7 @@ class _Plan:
 _CPU = torch.device("cpu")
 
 
-def _chunks(
-    plan: _Plan, budget: int, at_once: float = math.inf
-) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+def _chunks(plan: _Plan, budget: int, at_once: float = math.inf) -> Iterator[tuple[Int64s, Any]]:
     # a lazy array needs the other half for the block that the windows are cut from
     room = budget // 2 if plan.is_lazy else budget
     if plan.bytes_each > room:
@@ -258,9 +258,7 @@ def _chunks(
             yield part, _interpolate(plan, part, _windows(plan, part, source, first))
 
 
-def _sources(
-    plan: _Plan, room: int
-) -> Iterator[tuple[npt.NDArray[np.int64], Any, npt.NDArray[np.int64]]]:
+def _sources(plan: _Plan, room: int) -> Iterator[tuple[Int64s, Any, Int64s]]:
     """Yield numbers of patches, an array in memory that contains them, and its first voxel."""
     if not plan.is_lazy:
         yield np.arange(len(plan.low)), plan.image, np.zeros(len(plan.size), np.int64)
@@ -287,13 +285,13 @@ def _block(plan: _Plan, room: int) -> list[int]:
     return block
 
 
-def _same(keys: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+def _same(keys: Int64s) -> list[Int64s]:
     """Return the numbers of equal rows, group by group."""
     _, group, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     return np.split(group.ravel().argsort(kind="stable"), counts.cumsum()[:-1])
 
 
-def _windows(plan: _Plan, numbers: Any, source: Any, first: npt.NDArray[np.int64]) -> Any:
+def _windows(plan: _Plan, numbers: Any, source: Any, first: Int64s) -> Any:
     """Return windows, shape (n, *channels, *spans)."""
     low, n_channels = plan.low[numbers], len(plan.channels)
     every = (slice(None),) * n_channels
@@ -334,7 +332,7 @@ def _unfold(image: torch.Tensor, spans: tuple[int, ...]) -> torch.Tensor:
     return image
 
 
-def _along(index: npt.NDArray[Any], axis: int, plan: _Plan) -> npt.NDArray[Any]:
+def _along(index: Array, axis: int, plan: _Plan) -> Array:
     """Return (n, span) as (n, 1, .., span, .., 1), for broadcasting with the other axes."""
     shape = [len(index)] + [1] * len(plan.size)
     shape[axis + 1] = -1
@@ -368,7 +366,7 @@ def _interpolate(plan: _Plan, numbers: Any, windows: Any) -> Any:
     return values
 
 
-def _reflect(index: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
+def _reflect(index: Int64s, length: int) -> Int64s:
     """Mirror indices at the first and the last voxel, repeatedly if necessary."""
     if length == 1:
         return np.zeros_like(index)
@@ -469,7 +467,7 @@ def reassemble(
     return (total if patches.dtype.kind in "fc" else total.round()).astype(patches.dtype)
 
 
-def _window(size: Sequence[int], weights: str) -> npt.NDArray[np.float64]:
+def _window(size: Sequence[int], weights: str) -> Float64s:
     """Return integer weights: 1 at the border of a patch, increasing inwards; or 1 everywhere."""
     if weights == "even":
         return np.ones(tuple(size))
@@ -478,7 +476,7 @@ def _window(size: Sequence[int], weights: str) -> npt.NDArray[np.float64]:
 
 
 def _overlap(
-    corner: npt.NDArray[np.int64], size: Sequence[int], shape: Sequence[int]
+    corner: Int64s, size: Sequence[int], shape: Sequence[int]
 ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """Return the part of a patch inside the image, and its position."""
     inside, target = [], []

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s
+
 #: Pixels between tiles, and between the bands of a sheet.
 GAP, BAND_GAP = 2, 8
 
@@ -29,10 +31,10 @@ class Sheet:
     """
 
     # float32, shape (y, x); the lowest value of the tiles where there is none
-    image: npt.NDArray[np.float32]
+    image: Float32s
     rows: tuple[str, ...]  # what the rows of a band show, from the top
     # int64: which patch each column is, from left to right, band by band
-    patches: npt.NDArray[np.int64]
+    patches: Int64s
     tile: tuple[int, int]  # (y, x) of a tile
     columns: int  # patches in a band
 
@@ -59,7 +61,7 @@ class Sheet:
 
 
 def contact_sheet(
-    rows: Mapping[str, npt.NDArray[Any]],
+    rows: Mapping[str, Array],
     patches: npt.NDArray[np.integer[Any]] | None = None,
     columns: int | None = None,
 ) -> Sheet:
@@ -80,10 +82,7 @@ def contact_sheet(
         columns = -(-count // max(1, -(-count // columns)))
     columns = int(np.clip(columns, 1, max(count, 1)))
     bands = -(-count // columns)
-    shape = (
-        max(bands * (depth + BAND_GAP) - BAND_GAP, 1),
-        max(columns * (width + GAP) - GAP, 1),
-    )
+    shape = (max(bands * (depth + BAND_GAP) - BAND_GAP, 1), max(columns * (width + GAP) - GAP, 1))
     lowest = min((float(row.min()) for row in rows.values() if row.size), default=0.0)
     image = np.full(shape, lowest, np.float32)
     for place in range(count):
@@ -114,16 +113,16 @@ class BlindSpots:
     """Masked pixels of each patch, and their prediction by a network."""
 
     # int64, shape (n_patches, n_hidden, n_spatial): from the first voxel of the patch
-    positions: npt.NDArray[np.int64]
+    positions: Int64s
     # float32, shape (n_patches, n_hidden): grey values there, before and after hiding
-    originals: npt.NDArray[np.float32]
-    replacements: npt.NDArray[np.float32]
+    originals: Float32s
+    replacements: Float32s
     # float32, shape (n_patches, *size): grey values that the network predicts of the patch with its
     # pixels hidden. None without a model.
-    predictions: npt.NDArray[np.float32] | None = None
+    predictions: Float32s | None = None
     # float32, shape (n_patches,): mean squared error at the hidden pixels, in units of the variance
     # that the model was trained on, as the denoiser's loss
-    losses: npt.NDArray[np.float32] | None = None
+    losses: Float32s | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +130,14 @@ class Patches:
     """Sampled patches."""
 
     # int64, shape (n_patches, volume.ndim): first voxel of each patch on every axis
-    corners: npt.NDArray[np.int64]
-    patches: npt.NDArray[Any]  # shape (n_patches, *patch_shape), dtype of the volume
+    corners: Int64s
+    patches: Array  # shape (n_patches, *patch_shape), dtype of the volume
     patch_shape: tuple[int, ...]  # (y, x) of a patch that lies in one slice, or (z, y, x)
     # shape (n_patches,) each: order, mean, sd, gradient; and loss where there is a model
-    features: dict[str, npt.NDArray[np.float64]]
+    features: dict[str, Float64s]
     # int64, shape (n_groups, group_size): numbers of patches that are neighbours, each group's
     # centre first; n_groups is 0 where none were asked for
-    groups: npt.NDArray[np.int64]
+    groups: Int64s
     blind: BlindSpots | None  # hidden pixels, where they were looked at
     volume: Volume  # where they come from
     timings: dict[str, float]  # seconds by stage
@@ -194,7 +193,7 @@ class Patches:
             provenance={"sheet": {"rows": list(sheet.rows), "patches": sheet.patches.tolist()}},
         )
 
-    def _hidden_table(self, shown: npt.NDArray[np.int64]) -> pd.DataFrame:
+    def _hidden_table(self, shown: Int64s) -> pd.DataFrame:
         import pandas as pd
 
         assert self.blind is not None
@@ -209,7 +208,7 @@ class Patches:
         )
 
     @property
-    def centres(self) -> npt.NDArray[np.float64]:
+    def centres(self) -> Float64s:
         """Centre of each patch, in voxels: float64, shape (n_patches, volume.ndim)."""
         middle = np.zeros(self.corners.shape[1])
         middle[-len(self.patch_shape) :] = (np.array(self.patch_shape) - 1) / 2
@@ -224,7 +223,7 @@ class Patches:
         numbers = np.arange(len(self.corners))
         return pd.DataFrame({"patch": numbers, **loss, **corners, **self.features})
 
-    def hidden_voxels(self, patch: int) -> npt.NDArray[np.int64]:
+    def hidden_voxels(self, patch: int) -> Int64s:
         """Return the positions of the masked pixels of a patch, (n_hidden, volume.ndim)."""
         assert self.blind is not None
         inside = self.blind.positions[patch]
@@ -232,13 +231,13 @@ class Patches:
         found[:, -inside.shape[1] :] += inside
         return found
 
-    def ranked(self, feature: str, count: int) -> npt.NDArray[np.int64]:
+    def ranked(self, feature: str, count: int) -> Int64s:
         """Return the first patches sorted by a feature, highest first; by order, lowest first."""
         values = self.features[feature]
         order = np.argsort(values if feature == "order" else -values, kind="stable")
         return order[:count].astype(np.int64)
 
-    def sheet(self, patches: npt.NDArray[np.int64] | None = None) -> Sheet:
+    def sheet(self, patches: Int64s | None = None) -> Sheet:
         """Return a contact sheet of some patches, by default of all, in the order given.
 
         Its rows are, as far as they are known: original; masked, with the hidden pixels black or
@@ -261,8 +260,8 @@ class Patches:
         return contact_sheet(rows, chosen)
 
     def _hidden_rows(
-        self, original: npt.NDArray[np.float32], chosen: npt.NDArray[np.int64], middle: int | None
-    ) -> dict[str, npt.NDArray[np.float32]]:
+        self, original: Float32s, chosen: Int64s, middle: int | None
+    ) -> dict[str, Float32s]:
         assert self.blind is not None
         masked, replaced = original.copy(), original.copy()
         low, high = original.min(), original.max()
@@ -278,7 +277,7 @@ class Patches:
         return {"masked": masked, "replaced": replaced}
 
 
-def _png(image: npt.NDArray[np.float32]) -> bytes:
+def _png(image: Float32s) -> bytes:
     import imagecodecs
 
     low, high = np.percentile(image, (0.1, 99.9))

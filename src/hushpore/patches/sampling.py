@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float64s, Int64s
+
 
 def draw_corners(
     shape: Sequence[int],
@@ -149,7 +151,7 @@ def draw_groups(
     group_size: int,
     n_neighbours: int,
     rng: np.random.Generator | int | None = None,
-) -> npt.NDArray[np.int64]:
+) -> Int64s:
     """Draw groups of neighbouring points: each a centre and some of its nearest points.
 
     The centres are drawn first and only their neighbours are looked up, in one query of a k-d
@@ -233,16 +235,14 @@ def _require_enough(n_points: int, n_groups: int, group_size: int, n_neighbours:
         )
 
 
-def _spread(n_points: int, n_groups: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+def _spread(n_points: int, n_groups: int, random: np.random.Generator) -> Int64s:
     """Draw centres such that all points occur equally often, to within one."""
     often, more = divmod(n_groups, n_points)
     some = random.choice(n_points, more, replace=False)
     return np.concatenate([np.tile(np.arange(n_points), often), some]).astype(np.int64)
 
 
-def _nearest_others(
-    points: npt.NDArray[np.float64], centres: npt.NDArray[np.int64], n_neighbours: int
-) -> npt.NDArray[np.int64]:
+def _nearest_others(points: Float64s, centres: Int64s, n_neighbours: int) -> Int64s:
     """Return the points nearest to each centre without itself, (n_groups, n_neighbours - 1)."""
     from scipy.spatial import cKDTree
 
@@ -251,5 +251,5 @@ def _nearest_others(
     itself = near == centres[:, None]
     # where many points lie on the centre it may not be among its own nearest: then drop the last
     itself[~itself.any(axis=1), -1] = True
-    others: npt.NDArray[np.int64] = near[~itself].reshape(len(centres), n_neighbours - 1)
+    others: Int64s = near[~itself].reshape(len(centres), n_neighbours - 1)
     return others

@@ -46,12 +46,7 @@ class PatchSettings(Settings):
         maximum=100_000,
     )
     patch_size: int = option(
-        64,
-        "Edge of a patch in y and x.",
-        unit="px",
-        minimum=4,
-        maximum=4096,
-        step=4,
+        64, "Edge of a patch in y and x.", unit="px", minimum=4, maximum=4096, step=4
     )
     model: str = option(
         "",
@@ -100,10 +95,7 @@ class PatchSettings(Settings):
         more=True,
     )
     points: str = option(
-        "",
-        "Centres of the patches, for the sampling points.",
-        auxiliary=("points",),
-        more=True,
+        "", "Centres of the patches, for the sampling points.", auxiliary=("points",), more=True
     )
     masked_share: float = option(
         0.08,

@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s
     from hushpore.base.events import Event, Job, Timing
     from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
@@ -187,7 +186,7 @@ class _Found(NamedTuple):
     tables: dict[str, Any]
     totals: dict[str, Any]  # except the totals from the tables and of the exterior
     thickness: dict[str, LocalThickness]
-    curve: dict[str, npt.NDArray[np.float64]]
+    curve: dict[str, Float64s]
     timing: Timing
     digest: str
 

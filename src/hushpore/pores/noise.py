@@ -19,8 +19,7 @@ from hushpore.pores.void.threshold import make_histogram, measured
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s
     from hushpore.base.volume import Volume
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
@@ -51,7 +50,7 @@ class Noise(Protocol):
     def deviation(self) -> float:
         """The standard deviation, in grey values."""
 
-    def spectrum(self, shape: Sequence[int]) -> npt.NDArray[np.float64]:
+    def spectrum(self, shape: Sequence[int]) -> Float64s:
         """Return the power spectrum on the grid of `scipy.fft.rfftn` of an array."""
 
 

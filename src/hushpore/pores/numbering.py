@@ -23,15 +23,14 @@ from hushpore.pores.watershed.merging import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Int32s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
 
 
-def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:
+def numbering_of(labels: Int32s, graph: BasinGraph) -> Numbering:
     """Return the assignment of basins to the pores of given labels."""
     label_of = np.zeros(graph.count + 1, np.int32)
     label_of[1:] = labels.reshape(-1)[graph.peak[1:]]
@@ -47,10 +46,7 @@ def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:
 
 
 def number_basins(
-    graph: BasinGraph,
-    settings: PoreSettings,
-    volume: Volume,
-    snow_peaks: npt.NDArray[np.bool_] | None = None,
+    graph: BasinGraph, settings: PoreSettings, volume: Volume, snow_peaks: Mask | None = None
 ) -> Numbering:
     """Merge basins into pores, by SNOW peaks if given, else by merge height, and number them."""
     excluded = excluded_basins(graph, settings, volume)
@@ -63,7 +59,7 @@ def number_basins(
     return number_groups(graph, group, settings.minimum_voxels or 1, excluded)
 
 
-def overlapping_peaks(graph: BasinGraph, volume: Volume) -> npt.NDArray[np.bool_]:
+def overlapping_peaks(graph: BasinGraph, volume: Volume) -> Mask:
     """Return which edges join basins with overlapping maximal balls (edges,)."""
     peaks = graph.peak, graph.peak_squared_distance
     return find_overlapping(*peaks, graph.a, graph.b, volume.shape, volume.spacing)
@@ -83,10 +79,7 @@ def number_by_markers(
 
 
 def merged_by(
-    graph: BasinGraph,
-    settings: PoreSettings,
-    volume: Volume,
-    snow_peaks: npt.NDArray[np.bool_] | None = None,
+    graph: BasinGraph, settings: PoreSettings, volume: Volume, snow_peaks: Mask | None = None
 ) -> dict[str, Any]:
     """Return the entry of the record about the merging."""
     if snow_peaks is None:
@@ -94,9 +87,7 @@ def merged_by(
     return {"peaks": int(np.count_nonzero(snow_peaks))}
 
 
-def excluded_basins(
-    graph: BasinGraph, settings: PoreSettings, volume: Volume
-) -> npt.NDArray[np.bool_] | None:
+def excluded_basins(graph: BasinGraph, settings: PoreSettings, volume: Volume) -> Mask | None:
     """Return the basins at the faces of the volume if edge pores are excluded, else None."""
     if settings.edge_pores != "remove":
         return None
@@ -106,28 +97,22 @@ def excluded_basins(
 
 
 def measured(
-    graph: BasinGraph,
-    numbering: Numbering,
-    settings: PoreSettings,
-    volume: Volume,
+    graph: BasinGraph, numbering: Numbering, settings: PoreSettings, volume: Volume
 ) -> Pass[dict[str, Any]]:
     """Measure the pores; returns their tables under the names of the fields of `Pores`."""
     throats = throat_columns(graph, numbering, volume)
     yield 0.5
     pores = pore_columns(graph, numbering, volume, throats, settings.minimum_shape_voxels)
-    return {
-        "_pore_columns": pores,
-        "_throat_columns": throats,
-    }
+    return {"_pore_columns": pores, "_throat_columns": throats}
 
 
-def whole_markers(given: Any) -> npt.NDArray[Any]:
+def whole_markers(given: Any) -> Array:
     """Return markers as integers: points rounded to voxels, a mask as connected components."""
-    markers: npt.NDArray[Any] = np.asarray(given)
+    markers: Array = np.asarray(given)
     if markers.dtype == np.bool_:
         from scipy import ndimage
 
-        components: npt.NDArray[np.int32]
+        components: Int32s
         components = ndimage.label(markers, np.ones((3,) * markers.ndim))[0]
         return components
     return np.rint(markers).astype(np.int64) if markers.dtype.kind == "f" else markers
@@ -136,13 +121,13 @@ def whole_markers(given: Any) -> npt.NDArray[Any]:
 class Marks(NamedTuple):
     """Positions of markers in the void."""
 
-    lowest: npt.NDArray[np.int32]  # number of the lowest marker in each basin, from 1; 0 if none
+    lowest: Int32s  # number of the lowest marker in each basin, from 1; 0 if none
     voxels: int  # marked voxels
     in_solid: int  # marked voxels outside the void
     is_negative: bool  # whether any marker is below zero
 
 
-def mark_basins(markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int) -> Marks:
+def mark_basins(markers: Array, basins: Int32s, count: int) -> Marks:
     """Return the markers in `count` basins; `basins`: labels in the shape of the volume."""
     if markers.shape == basins.shape and markers.dtype.kind in "iu":
         place = np.nonzero(markers)
@@ -162,7 +147,7 @@ def mark_basins(markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count:
     return Marks(lowest, number.size, in_solid, bool((number < 0).any()))
 
 
-def require_points(markers: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+def require_points(markers: Array, shape: tuple[int, ...]) -> None:
     """Raise InputError unless markers are points (n, axes) inside a volume of this shape."""
     if markers.ndim != 2 or markers.shape[1] != len(shape) or markers.dtype.kind not in "iu":
         raise InputError(
@@ -186,9 +171,7 @@ def require_in_void(voxels: int, in_solid: int, is_negative: bool) -> None:
         )
 
 
-def weighted_median(
-    values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]
-) -> float | None:
+def weighted_median(values: Float64s, weights: Int64s) -> float | None:
     """Return the median of values that each count as often as their weight; None without values.
 
     >>> weighted_median(np.array([1.0, 2.0, 3.0]), np.array([1, 1, 2]))
@@ -203,9 +186,7 @@ def weighted_median(
     return float(values[order][np.searchsorted(ends, middle, "right")].mean())
 
 
-def size_totals(
-    table: dict[str, npt.NDArray[Any]], edge_pores: str, least: int = RELIABLE
-) -> dict[str, Any]:
+def size_totals(table: dict[str, Array], edge_pores: str, least: int = RELIABLE) -> dict[str, Any]:
     """Return the percentiles of the equivalent diameter, and the number of pores that are cut.
 
     `table`: columns of the table of pores. `edge_pores`: setting of this name. `least`: voxels of

@@ -18,8 +18,7 @@ from hushpore.pores.void.thumbnail import make_thumbnail
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.void.exterior import Exterior
@@ -101,7 +100,7 @@ def _loose_share(volume: Volume, threshold: float, bright: bool) -> float:
     cut = tuple(
         slice(max(0, (n - _EDGE) // 2), max(0, (n - _EDGE) // 2) + _EDGE) for n in volume.shape
     )
-    part: npt.NDArray[Any] = np.asarray(volume.data[cut])
+    part: Array = np.asarray(volume.data[cut])
     # against noise, whose specks in the void are separate, too
     smooth = ndimage.uniform_filter(part.astype(np.float32), 3, mode="nearest")
     pieces, count = ndimage.label(

@@ -23,10 +23,7 @@ from hushpore.pores.plausibility import PLAUSIBLE
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.void.automatic import automatic, examine, find_any_threshold
 from hushpore.pores.void.components import find_filled_in, find_runs
-from hushpore.pores.void.exterior import (
-    Exterior,
-    find_exterior,
-)
+from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.histogram import AUTO
 from hushpore.pores.void.rolling_ball import outside_of_slices
@@ -37,8 +34,7 @@ from hushpore.pores.work import local_threshold, spacing_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Mask, UInt8s
     from hushpore.pores.engine import Pass
     from hushpore.pores.labelled.recognise import Kind
     from hushpore.pores.settings import PoreSettings
@@ -266,13 +262,13 @@ class SliceVoid:
 
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
-        self._read: tuple[Any, npt.NDArray[Any]] | None = None
+        self._read: tuple[Any, Array] | None = None
         self._small: tuple[Any, Thumbnail] | None = None
         self._exterior: tuple[Any, Exterior] | None = None
 
     def void_state(
         self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
-    ) -> npt.NDArray[np.uint8] | None:
+    ) -> UInt8s | None:
         """Return the state of each voxel of a slice: `SOLID`, `VOID` or `WEAK`.
 
         The exterior counts as solid, and the pore type is not applied. The exterior is found slice
@@ -289,16 +285,14 @@ class SliceVoid:
         state[excluded] = SOLID
         return state
 
-    def excluded(
-        self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
-    ) -> npt.NDArray[np.bool_]:
+    def excluded(self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey) -> Mask:
         """Return the exterior in a slice (y, x), bool; parameters as of `void_state`."""
         found = self._look_at(index, settings, greys)
         return np.zeros(self._volume.shape[-2:], np.bool_) if found is None else found[1]
 
     def _look_at(
         self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]] | None:
+    ) -> tuple[UInt8s, Mask] | None:
         """Return the voxel states of a slice before the exterior is excluded, and the exterior."""
         n_leading = len(self._volume.leading_shape)
         leading = dict(zip(self._volume.axes, index[:n_leading], strict=False))
@@ -307,7 +301,7 @@ class SliceVoid:
         depth = volume.shape[0] if volume.n_spatial == 3 else 1
         bright, strict = settings.pores_are == "bright", settings.hysteresis
 
-        def values_of(*cut: int) -> npt.NDArray[Any]:
+        def values_of(*cut: int) -> Array:
             key = (tuple(leading.items()), cut)
             if self._read is None or self._read[0] != key:
                 self._read = key, GreyValues(volume, Slabs(depth, 1, on_disk=True)).read(*cut)
@@ -354,12 +348,8 @@ class SliceVoid:
 
 
 def _exterior_of_slice(
-    state: npt.NDArray[np.uint8],
-    values: npt.NDArray[Any],
-    volume: Volume,
-    exterior: Exterior,
-    threads: KernelThreads,
-) -> npt.NDArray[np.bool_]:
+    state: UInt8s, values: Array, volume: Volume, exterior: Exterior, threads: KernelThreads
+) -> Mask:
     """Return the exterior in a slice (1, y, x): padding, and air that the ball reaches."""
     excluded = np.zeros(state.shape, np.bool_)
     if exterior.padding is not None:

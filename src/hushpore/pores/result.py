@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Array, Float64s, Int32s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.settings import PoreSettings
@@ -95,22 +96,22 @@ class Pores:
         `hushpore.pores.uncertainty.subvolumes.curve`.
     """
 
-    labels: npt.NDArray[np.int32]
+    labels: Int32s
     porosity: float
     threshold: float | None
     volume: Volume
     timings: dict[str, float]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
-    _pore_columns: dict[str, npt.NDArray[Any]] = dataclasses.field(repr=False)
-    _throat_columns: dict[str, npt.NDArray[Any]] = dataclasses.field(repr=False)
-    _sample: npt.NDArray[np.int64] = dataclasses.field(repr=False)
+    _pore_columns: dict[str, Array] = dataclasses.field(repr=False)
+    _throat_columns: dict[str, Array] = dataclasses.field(repr=False)
+    _sample: Int64s = dataclasses.field(repr=False)
     _basins: Stack = dataclasses.field(repr=False)
     _slabs: Slabs = dataclasses.field(repr=False)
     _graph: BasinGraph = dataclasses.field(repr=False)
     _settings: PoreSettings = dataclasses.field(repr=False)
     thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict, repr=False)
-    curve: dict[str, npt.NDArray[np.float64]] = dataclasses.field(default_factory=dict, repr=False)
+    curve: dict[str, Float64s] = dataclasses.field(default_factory=dict, repr=False)
 
     # made on first use: importing pandas takes longer than segmenting a small volume
     @cached_property
@@ -138,7 +139,7 @@ class Pores:
         return self.volume.as_labels(self.labels, f"{self.volume.name} pores")
 
     @cached_property
-    def porosity_profile(self) -> npt.NDArray[np.float64]:
+    def porosity_profile(self) -> Float64s:
         """Porosity of each slice (in 2D: row); NaN for slices without sample."""
         pore = np.array([np.count_nonzero(plane) for plane in self.labels], np.float64)
         empty = np.full(pore.shape, np.nan)
@@ -221,9 +222,9 @@ class Pores:
         return thickness_distribution(self.thickness, self.volume.voxel_size)
 
     @property
-    def basins(self) -> npt.NDArray[np.int32]:
+    def basins(self) -> Int32s:
         """Watershed basins that were merged into pores, (z, y, x); 0 is solid."""
-        basins: npt.NDArray[np.int32] = self._basins.array()
+        basins: Int32s = self._basins.array()
         return basins
 
     @property
@@ -247,12 +248,12 @@ class Pores:
         return tuple(map(Operation.of_dict, self.provenance.get("corrections", ())))
 
     @property
-    def sample(self) -> npt.NDArray[np.int64]:
+    def sample(self) -> Int64s:
         """Number of sample voxels in each slice (in 2D: row)."""
         return self._sample
 
     @property
-    def merging_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def merging_arrays(self) -> dict[str, Array]:
         """Arrays that `hushpore.pores.stored.restored` needs to merge again, by name."""
         return {"basins": self.basins, "sample": self.sample, **self._graph.arrays}
 

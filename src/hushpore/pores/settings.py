@@ -131,12 +131,7 @@ class PoreSettings(Settings):
         "a sample that extends from the first slice to the last.",
         label="Exterior air",
         choices=("auto", "keep", "remove", "remove-slicewise"),
-        choice_labels=(
-            "Exclude if found",
-            "Count as pore",
-            "Always exclude",
-            "Exclude by slice",
-        ),
+        choice_labels=("Exclude if found", "Count as pore", "Always exclude", "Exclude by slice"),
     )
     sample_mask: str = option(
         "",

@@ -41,8 +41,7 @@ from hushpore.pores.work import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int32s, Int64s, UInt8s
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Engine, Pass
     from hushpore.pores.parallel import KernelThreads
@@ -227,7 +226,7 @@ def _joined(arrays: list[Any]) -> Any:
     return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
 
 
-def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
+def _mask(work: Work, phase: Stack) -> Pass[Int64s]:
     """Mark the void outside the sample mask as air; returns as `find_air`."""
     mask = work.volume.auxiliary_of(work.settings, "sample_mask")
     if tuple(mask.shape) != work.volume.shape:
@@ -342,9 +341,9 @@ class _SolidOf:
     def __init__(self, phase: Stack) -> None:
         self._phase, self.shape = phase, phase.shape
 
-    def read(self, first: int, last: int) -> npt.NDArray[np.uint8]:
+    def read(self, first: int, last: int) -> UInt8s:
         """Return slices `first` to `last` with void and solid swapped."""
-        turned: npt.NDArray[np.uint8] = self._TURNED[self._phase.read(first, last)]
+        turned: UInt8s = self._TURNED[self._phase.read(first, last)]
         return turned
 
 
@@ -460,11 +459,7 @@ def measure_basins(
 
 
 def write_labels(
-    basins: Stack,
-    label_of: npt.NDArray[np.int32],
-    slabs: Slabs,
-    labels: Stack,
-    threads: KernelThreads,
+    basins: Stack, label_of: Int32s, slabs: Slabs, labels: Stack, threads: KernelThreads
 ) -> Pass[None]:
     """Replace basins by their labels, in a stack of int32."""
     for first, last in slabs:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Int32s
+
 
 @dataclass(frozen=True)
 class Slabs:
@@ -65,7 +67,7 @@ class Stack:
                 file.truncate(self._bytes(len(self)))
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any]) -> Stack:
+    def of(cls, values: Array) -> Stack:
         """Return a stack that is an array in memory, (z, y, x)."""
         stack = cls((0, 0, 0), values.dtype, None)
         stack.shape, stack._array = values.shape, values
@@ -79,7 +81,7 @@ class Stack:
         """Size in bytes."""
         return self._bytes(len(self))
 
-    def read(self, first: int, last: int) -> npt.NDArray[Any]:
+    def read(self, first: int, last: int) -> Array:
         """Return some slices, as far as there are any; to change them, `write` them back."""
         first = min(max(first, 0), len(self))
         last = max(min(last, len(self)), first)
@@ -96,7 +98,7 @@ class Stack:
             return self._array[first:last]
         return np.empty((last - first, *self.shape[1:]), self.dtype)
 
-    def write(self, first: int, values: npt.NDArray[Any]) -> None:
+    def write(self, first: int, values: Array) -> None:
         """Store slices from slice `first` on.
 
         Raises MemoryLimitError if the disk is full.
@@ -111,7 +113,7 @@ class Stack:
             file.seek(self._bytes(first))
             np.ascontiguousarray(values, self.dtype).tofile(file)
 
-    def array(self) -> npt.NDArray[Any]:
+    def array(self) -> Array:
         """Return all of it: the array itself, or a memory map that keeps the file alive."""
         if self._array is not None:
             return self._array
@@ -236,17 +238,17 @@ def _remove(path: Path | None) -> None:
 class RenumberedStack(Stack):
     """A stack in memory with other numbers, which are looked up when it is read."""
 
-    def __init__(self, values: npt.NDArray[np.int32], number_of: npt.NDArray[np.int32]) -> None:
+    def __init__(self, values: Int32s, number_of: Int32s) -> None:
         super().__init__((0, 0, 0), np.int32, None)
         depth, height, width = values.shape
         self.shape = (depth, height, width)
         self._values, self._number_of = values, number_of
 
-    def read(self, first: int, last: int) -> npt.NDArray[np.int32]:
+    def read(self, first: int, last: int) -> Int32s:
         """Return some slices, as far as there are any."""
-        found: npt.NDArray[np.int32] = self._number_of[self._values[max(first, 0) : last]]
+        found: Int32s = self._number_of[self._values[max(first, 0) : last]]
         return found
 
-    def array(self) -> npt.NDArray[np.int32]:
+    def array(self) -> Int32s:
         """Return all slices."""
         return self.read(0, len(self))

@@ -9,12 +9,8 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import SUMS
-from hushpore.pores.numbering import (
-    numbering_of,
-)
-from hushpore.pores.result import (
-    Pores,
-)
+from hushpore.pores.numbering import numbering_of
+from hushpore.pores.result import Pores
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.tables.measures import pore_columns, throat_columns
@@ -23,9 +19,9 @@ from hushpore.pores.watershed.graph import BasinGraph
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Array, Int32s
     from hushpore.base.volume import Volume
 
 
@@ -35,7 +31,7 @@ _CLOSE = 1e-9
 
 def restored(
     labels: Volume,
-    arrays: Mapping[str, npt.NDArray[Any]],
+    arrays: Mapping[str, Array],
     provenance: dict[str, Any],
     tables: Mapping[str, pd.DataFrame] | None = None,
 ) -> Pores:
@@ -88,12 +84,7 @@ def restored(
     return found
 
 
-def _check_tables(
-    graph: BasinGraph,
-    basins: npt.NDArray[Any],
-    sample: npt.NDArray[Any],
-    labels: npt.NDArray[np.int32],
-) -> None:
+def _check_tables(graph: BasinGraph, basins: Array, sample: Array, labels: Int32s) -> None:
     """Raise InputError unless all arrays are consistent.
 
     Compiled loops index tables and stacks without bounds checks.
@@ -104,7 +95,7 @@ def _check_tables(
             "The stored basins do not belong to these labels. Segment the pores again."
         )
     rows, edges = graph.peak_squared_distance.size, graph.a.size
-    shapes: list[tuple[npt.NDArray[Any], tuple[int, ...]]] = [
+    shapes: list[tuple[Array, tuple[int, ...]]] = [
         (graph.peak_squared_distance, (rows,)),
         (graph.peak, (rows,)),
         (graph.border_crossings, (N_DIRECTIONS,)),
@@ -141,7 +132,7 @@ def _check_tables(
             )
 
 
-def _check_numbers(graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDArray[Any]) -> None:
+def _check_numbers(graph: BasinGraph, basins: Array, sample: Array) -> None:
     """Raise InputError if tables hold impossible values, so that merging would be wrong."""
     flat, numbers = basins.reshape(-1), np.arange(1, graph.count + 1)
     size, crossed = np.array(basins.shape), graph.saddle[graph.saddle >= 0]
@@ -175,9 +166,7 @@ def _check_numbers(graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDAr
         raise InputError("The stored basins contain impossible values. Segment the pores again.")
 
 
-def _check_labels(
-    labels: npt.NDArray[np.int32], basins: npt.NDArray[Any], label_of: npt.NDArray[np.int32]
-) -> None:
+def _check_labels(labels: Int32s, basins: Array, label_of: Int32s) -> None:
     """Raise InputError unless pores consist of whole basins."""
     for pores, parts in zip(labels.reshape(basins.shape), basins, strict=True):
         if not np.array_equal(label_of[parts], pores):

@@ -12,9 +12,7 @@ from hushpore.pores.topology.percolation import percolation_totals
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.void.exterior import Exterior
@@ -23,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def void_totals(
-    phases: VoidTotals,
-    threshold: Threshold,
-    walls: npt.NDArray[np.int64],
-    graph: BasinGraph,
-    volume: Volume,
+    phases: VoidTotals, threshold: Threshold, walls: Int64s, graph: BasinGraph, volume: Volume
 ) -> dict[str, Any]:
     """Return the totals of the record that do not change when pores merge.
 

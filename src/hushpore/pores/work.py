@@ -18,8 +18,7 @@ from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.void.rolling_ball import Ball, ball_around
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int64s, Mask, UInt8s
     from hushpore.base.volume import Volume
     from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
@@ -141,7 +140,7 @@ class VoidTotals(NamedTuple):
     open_voxels: int  # connected to a face of the volume, or to the exterior
     closed_voxels: int
     components: int
-    sample: npt.NDArray[np.int64]  # voxels of the sample in each slice (in 2D: row)
+    sample: Int64s  # voxels of the sample in each slice (in 2D: row)
     exterior_share: float  # of the volume
     problem: str = ""
 
@@ -247,9 +246,7 @@ def require_solid(volume: Volume, is_solid: bool) -> None:
         )
 
 
-def require_sample(
-    volume: Volume, settings: PoreSettings, excluded: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def require_sample(volume: Volume, settings: PoreSettings, excluded: Int64s) -> Int64s:
     """Return the excluded voxels of each slice; raise InputError if the sample mask is empty."""
     if excluded.sum() == math.prod(volume.shape):
         name = settings.sample_mask
@@ -257,9 +254,7 @@ def require_sample(
     return excluded
 
 
-def apply_mask(
-    work: Work, void_state: npt.NDArray[np.uint8], first: int, last: int
-) -> npt.NDArray[np.bool_]:
+def apply_mask(work: Work, void_state: UInt8s, first: int, last: int) -> Mask:
     """Mark void outside the sample mask as air in slices `first` to `last`, in place.
 
     Returns: (z, y, x), bool: the exterior, and padding within the mask.
@@ -270,7 +265,7 @@ def apply_mask(
     return excluded
 
 
-def beyond_mask(work: Work, first: int, last: int) -> npt.NDArray[np.bool_]:
+def beyond_mask(work: Work, first: int, last: int) -> Mask:
     """Return which voxels of slices `first` to `last` are outside the sample mask (z, y, x)."""
     mask = work.volume.auxiliary_of(work.settings, "sample_mask")
     own = np.asarray(mask[first:last]) if work.volume.n_spatial == 3 else np.asarray(mask)[None]

@@ -17,10 +17,10 @@ from hushpore.pores.tables.totals import total_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from hushpore.base.arrays import Float64s
     from hushpore.pores.tables.totals import Total
 
 #: Groups are the folders in which scans lie.
@@ -239,5 +239,5 @@ def _ratio(unit: str, to: str) -> float:
     return METRES[unit] / METRES[to] if unit in METRES and to in METRES else float("nan")
 
 
-def _spread(count: int) -> npt.NDArray[np.float64]:
+def _spread(count: int) -> Float64s:
     return np.linspace(-1, 1, count) if count > 1 else np.zeros(count)

@@ -25,12 +25,7 @@ from hushpore.figures.drawing import (
 )
 from hushpore.pores.tables.measures import PORES, THROATS, summarised
 from hushpore.pores.tables.totals import TOTALS
-from hushpore.runs.compare_phases import (
-    is_of_phases,
-    open_phases,
-    phase_rows,
-    phases_figure,
-)
+from hushpore.runs.compare_phases import is_of_phases, open_phases, phase_rows, phases_figure
 from hushpore.runs.pore_result import open_result
 from hushpore.runs.two_samples import compare_samples
 

@@ -21,11 +21,11 @@ from hushpore.runs.two_samples import compare_samples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from hushpore.base.arrays import Float64s
     from hushpore.pores.phases.result import Phases
     from hushpore.runs.pore_result import ResultLike
 
@@ -123,7 +123,7 @@ def _regions(
     first: PhaseTables, second: PhaseTables, name: str, scale: float
 ) -> tuple[float, float, float, float]:
     """Compare the sizes of the regions of a phase."""
-    sizes: list[npt.NDArray[np.float64]] = []
+    sizes: list[Float64s] = []
     for tables, factor in ((first, 1.0), (second, scale)):
         number = tables.phases.set_index("name")["phase"].get(name)
         if tables.regions is None or number is None:

@@ -22,7 +22,7 @@ from hushpore.jobs import PORE_JOBS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Mask
 
 #: Names and sources of global and local thresholds.
 _THRESHOLDS = {
@@ -105,9 +105,7 @@ class _Writer:
         return f" [{self.references.index(doi) + 1}]"
 
 
-def methods_text(
-    provenance: Mapping[str, Any], touches_border: npt.NDArray[np.bool_] | None = None
-) -> MethodsText:
+def methods_text(provenance: Mapping[str, Any], touches_border: Mask | None = None) -> MethodsText:
     """Return the methods of a pore result in a paragraph.
 
     Parameters
@@ -150,9 +148,7 @@ def methods_text(
     return MethodsText(" ".join(writer.sentences), tuple(writer.references), missing)
 
 
-def methods_section(
-    provenance: Mapping[str, Any], touches_border: npt.NDArray[np.bool_]
-) -> Iterator[str]:
+def methods_section(provenance: Mapping[str, Any], touches_border: Mask) -> Iterator[str]:
     """Yield the methods paragraph as elements of a page; parameters as for `methods_text`."""
     text = methods_text(provenance, touches_border)
     cited = " · ".join(f"[{n}] https://doi.org/{doi}" for n, doi in enumerate(text.references, 1))
@@ -270,7 +266,7 @@ def _excluded(job: Mapping[str, Any]) -> Iterator[str]:
         yield "Pores cut by faces of the volume were excluded from the size statistics."
 
 
-def _counts(job: Mapping[str, Any], touches: npt.NDArray[np.bool_] | None) -> Iterator[str]:
+def _counts(job: Mapping[str, Any], touches: Mask | None) -> Iterator[str]:
     found = job["result"]
     count, unit = found["count"], readable_unit(found["unit"])
     cut = ""

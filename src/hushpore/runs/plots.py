@@ -41,9 +41,9 @@ from hushpore.runs.pore_result import open_result, read_result_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
     from matplotlib.axes import Axes
 
+    from hushpore.base.arrays import Float64s
     from hushpore.io.export import PoreResult
     from hushpore.runs.pore_result import ResultLike
 
@@ -51,10 +51,7 @@ if TYPE_CHECKING:
 _MOST_BINS = 1000
 
 #: Titles of the profiles that some forms have, by the names of their tables.
-DEPTHS = {
-    "profile_depth": "depth below the surface",
-    "profile_radius": "distance from the axis",
-}
+DEPTHS = {"profile_depth": "depth below the surface", "profile_radius": "distance from the axis"}
 
 #: Tables of a result that are plotted as they are.
 _TABLES = ("profile", *DEPTHS, "thickness", "rev", "drainage")
@@ -216,10 +213,7 @@ def _size_plots(
             up = f"{what} up to this size (%)" if is_cumulative else f"share of {what} (%)"
 
             def draw(
-                axes: Axes,
-                table: pd.DataFrame = table,
-                weights: npt.NDArray[np.float64] = weights,
-                up: str = up,
+                axes: Axes, table: pd.DataFrame = table, weights: Float64s = weights, up: str = up
             ) -> None:
                 draw_distribution(
                     axes, sizes, weights, table, unit, SIZE_COLOURS, log=log, fitted=fitted

@@ -16,8 +16,7 @@ from hushpore.pores.void.exterior import find_exterior
 from hushpore.pores.void.thumbnail import Thumbnail, make_thumbnail, rolled, void_of
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Mask
     from hushpore.base.volume import Volume
 
 #: Connected components with a smaller share of the sample are noise in the air.
@@ -109,7 +108,7 @@ class Cylinder:
     """An upright cylinder of a volume; in 2D, a circle."""
 
     box: str  # as `hushpore.io.parts.cropped` takes it
-    outside: npt.NDArray[np.bool_]  # (y, x) of the box
+    outside: Mask  # (y, x) of the box
     radius: float  # in the unit of the volume
     fill: float  # stored value of the voxels outside it
 
@@ -215,7 +214,7 @@ class _View:
     """The sample in a thumbnail of a volume, and where the thumbnail lies in it."""
 
     small: Thumbnail
-    sample: npt.NDArray[np.bool_]  # (z, y, x) of the thumbnail
+    sample: Mask  # (z, y, x) of the thumbnail
     starts: list[list[int]]  # along each axis the voxel that each place of the thumbnail starts at
     shape: tuple[int, ...]  # z, y, x of the volume
     steps: tuple[float, ...]  # of the thumbnail, in the unit of the volume

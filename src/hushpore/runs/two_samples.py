@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float64s
 
 #: Remark on every comparison of pores that has tests.
 NOT_INDEPENDENT = (
@@ -29,9 +29,7 @@ _SAMPLES = 2000  # bootstrap samples: interval ends then vary by about 3 % of it
 _LEVEL = 0.95  # share of the bootstrap samples within the interval
 
 
-def compare_samples(
-    a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]
-) -> tuple[float, float, float, float]:
+def compare_samples(a: Float64s, b: Float64s) -> tuple[float, float, float, float]:
     """Compare two samples; four NaN if one is empty.
 
     Returns: the Kolmogorov-Smirnov distance; p of the two-sided Mann-Whitney test; both ends of the
@@ -54,7 +52,7 @@ def compare_samples(
     return float(distance), float(p), float(low), float(high)
 
 
-def _medians(values: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.NDArray[np.float64]:
+def _medians(values: Float64s, rng: np.random.Generator) -> Float64s:
     """Return the medians of samples drawn from `values`, as many from each, with replacement.
 
     The ranks of the middle values follow from order statistics of a uniform sample, so that the
@@ -64,10 +62,10 @@ def _medians(values: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.N
     ordered, count = np.sort(values), values.size
     middle = (count + 1) // 2
     place = rng.beta(middle, count - middle + 1, _SAMPLES)
-    lower: npt.NDArray[np.float64] = ordered[np.minimum((place * count).astype(int), count - 1)]
+    lower: Float64s = ordered[np.minimum((place * count).astype(int), count - 1)]
     if count % 2:
         return lower
     place += (1 - place) * rng.beta(1, count - middle, _SAMPLES)
     upper = ordered[np.minimum((place * count).astype(int), count - 1)]
-    middles: npt.NDArray[np.float64] = (lower + upper) / 2
+    middles: Float64s = (lower + upper) / 2
     return middles

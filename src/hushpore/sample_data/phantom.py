@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from hushpore.base.arrays import Float32s, Float64s, Int32s, Mask
+
 AIR, WALL = -1000.0, 200.0
 
 #: Grey values of a core: air (exterior and voids), paste, and aggregate.
@@ -53,10 +55,10 @@ class Phantom:
 
     volume: Volume
     clean: Volume
-    void: npt.NDArray[np.bool_]
-    labels: npt.NDArray[np.int32]
+    void: Mask
+    labels: Int32s
     spheres: pd.DataFrame
-    sample: npt.NDArray[np.bool_]
+    sample: Mask
 
     @property
     def n_pores(self) -> int:
@@ -211,7 +213,7 @@ def _spheres(
     radii_between: tuple[float, float] = _RADII,
     apart: float = _NEAREST,
     most: int = _ATTEMPTS,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[Float64s, Float64s]:
     """Place spheres at random, large ones first, where they fit.
 
     `apart`: smallest distance of two centres, as a fraction of the sum of the radii. `most`: number
@@ -232,8 +234,8 @@ def _spheres(
 
 
 def _rasterise(
-    centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64], shape: tuple[int, int, int]
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    centres: Float64s, radii: Float64s, shape: tuple[int, int, int]
+) -> tuple[Float32s, Int32s]:
     """Return the signed distance to the surface (negative in pores), and the labels."""
     distance = np.full(shape, 4.0, np.float32)
     power = np.zeros(shape, np.float32)
@@ -253,26 +255,24 @@ def _reach(centre: float, reach: float, length: int) -> slice:
     return slice(max(0, math.floor(centre - reach)), min(length, math.ceil(centre + reach) + 1))
 
 
-def _offsets(
-    box: tuple[slice, ...], centre: npt.NDArray[np.float64]
-) -> Iterator[npt.NDArray[np.float32]]:
+def _offsets(box: tuple[slice, ...], centre: Float64s) -> Iterator[Float32s]:
     for axis, (span, middle) in enumerate(zip(box, centre, strict=True)):
         line = np.arange(span.start, span.stop, dtype=np.float32) - np.float32(middle)
         yield line.reshape([-1 if i == axis else 1 for i in range(3)])
 
 
-def _image(distance: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _image(distance: Float32s) -> Float32s:
     """Return HU: partial volume from the distance to the surface, then the scanner's blur."""
     from scipy import ndimage
 
     solid = np.clip(distance + 0.5, 0.0, 1.0)
     blurred = ndimage.gaussian_filter(solid, _BLUR, mode="nearest")
-    image: npt.NDArray[np.float32] = (AIR + (WALL - AIR) * blurred).astype(np.float32)
+    image: Float32s = (AIR + (WALL - AIR) * blurred).astype(np.float32)
     return image
 
 
 def _noisy(
-    rng: np.random.Generator, clean: npt.NDArray[np.float32], noise: float, rings: float
+    rng: np.random.Generator, clean: Float32s, noise: float, rings: float
 ) -> npt.NDArray[np.int16]:
     contrast = WALL - AIR
     solid = (clean - AIR) / contrast
@@ -287,7 +287,7 @@ def _noisy(
     return rounded
 
 
-def _rings(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+def _rings(rng: np.random.Generator, shape: tuple[int, ...]) -> Float32s:
     """Return rings around the centre of y, x with standard deviation one.
 
     Each ring is the trace of one detector element, so it varies from slice to slice.
@@ -296,11 +296,11 @@ def _rings(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.f
     radius = np.hypot(y - (shape[1] - 1) / 2, x - (shape[2] - 1) / 2) / _RING_WIDTH
     index = np.rint(radius).astype(np.intp)
     traces = rng.standard_normal((shape[0], int(index.max()) + 1), dtype=np.float32)
-    rings: npt.NDArray[np.float32] = traces[:, index]
+    rings: Float32s = traces[:, index]
     return rings
 
 
-def _table(centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64]) -> pd.DataFrame:
+def _table(centres: Float64s, radii: Float64s) -> pd.DataFrame:
     import pandas as pd
 
     z, y, x = centres.T

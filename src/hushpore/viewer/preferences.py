@@ -16,12 +16,7 @@ from hushpore.base.preferences import (
     preferences_file,
     save_preferences,
 )
-from hushpore.device.scratch import (
-    in_words,
-    remove_left_over,
-    scratch_folder,
-    temporary_folders,
-)
+from hushpore.device.scratch import in_words, remove_left_over, scratch_folder, temporary_folders
 from hushpore.runs.presets import LAST_USED
 from hushpore.viewer.forms.device_choice import find_devices, refresh_devices
 from hushpore.viewer.forms.docking import SharesSide

@@ -55,10 +55,7 @@ def make_model(**architecture: object) -> Model:
     ids=["2D", "channels", "2.5D", "3D", "flat", "3D channels", "one slice", "cosine transform"],
 )
 def test_in_slabs_the_result_is_that_of_the_whole(
-    rng: np.random.Generator,
-    shape: tuple[int, ...],
-    axes: str,
-    architecture: dict[str, object],
+    rng: np.random.Generator, shape: tuple[int, ...], axes: str, architecture: dict[str, object]
 ) -> None:
     volume = Volume(rng.normal(100, 20, shape).astype(np.float32), axes=axes)
     model = make_model(**architecture)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 WHITE = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 10.0, 0.0, 100.0)
 
 
-def test_detail_that_was_removed_comes_back_and_noise_stays_away(
-    rng: np.random.Generator,
-) -> None:
+def test_detail_that_was_removed_comes_back_and_noise_stays_away(rng: np.random.Generator) -> None:
     texture = np.zeros((128, 128))
     texture[:, :64] = 80 * (np.indices((128, 64)).sum(0) % 4 < 2)
     noisy = (texture + rng.normal(0, 10, texture.shape)).astype(np.float32)

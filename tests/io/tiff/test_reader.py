@@ -187,12 +187,7 @@ def test_multi_page_stacks_of_other_programs_have_z_as_leading_axis(tmp_path, ra
 
 @pytest.mark.parametrize(
     ("shape", "axes"),
-    [
-        ((6, 7), "yx"),
-        ((3, 6, 7), "zyx"),
-        ((2, 3, 6, 7), "tzyx"),
-        ((2, 3, 4, 6, 7), "tczyx"),
-    ],
+    [((6, 7), "yx"), ((3, 6, 7), "zyx"), ((2, 3, 6, 7), "tzyx"), ((2, 3, 4, 6, 7), "tczyx")],
 )
 def test_axes_that_are_not_named_are_taken_from_their_number(tmp_path, shape, axes):
     values = np.arange(np.prod(shape), dtype=np.uint16).reshape(shape)

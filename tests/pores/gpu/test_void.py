@@ -25,12 +25,7 @@ from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts, why_on_host
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.slab_steps import (
-    classify_void,
-    find_air,
-    find_grey_value,
-    find_void,
-)
+from hushpore.pores.slab_steps import classify_void, find_air, find_grey_value, find_void
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.threshold import survey
@@ -183,11 +178,7 @@ def test_any_small_void_is_taken_apart_as_on_the_host(
 
 
 @given(
-    values=st_np.arrays(
-        np.float32,
-        (2, 3, 4),
-        elements=st.floats(-(2.0**100), 2.0**100, width=32),
-    )
+    values=st_np.arrays(np.float32, (2, 3, 4), elements=st.floats(-(2.0**100), 2.0**100, width=32))
 )
 @how_often(max_examples=80, deadline=None)
 def test_any_floats_are_counted_as_on_the_host(

@@ -69,9 +69,7 @@ def test_a_ball_and_a_shell_are_as_thick_as_they_are(of_nested: Phases) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_layers_have_exact_shares_and_contacts(
-    axis: int,
-) -> None:
+def test_layers_have_exact_shares_and_contacts(axis: int) -> None:
     edges = np.array([0, 6, 9, 20, 24])
     plates = np.repeat([30.0, 90.0, 150.0, 210.0], np.diff(edges))
     shape = [1, 1, 1]

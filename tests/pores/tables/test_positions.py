@@ -41,9 +41,7 @@ def test_the_face_is_as_far_as_the_solid_between(three: hushpore.pores.result.Po
     np.testing.assert_allclose(three.pores["face_distance"], [4.5, 4.5, 9.5])
 
 
-def test_the_axis_runs_through_the_middle_of_the_slices(
-    three: hushpore.pores.result.Pores,
-) -> None:
+def test_the_axis_runs_through_the_middle_of_the_slices(three: hushpore.pores.result.Pores) -> None:
     np.testing.assert_allclose(
         three.pores["radial_position"], [np.hypot(10, 10), 10, np.hypot(5, 0)]
     )
@@ -51,8 +49,7 @@ def test_the_axis_runs_through_the_middle_of_the_slices(
 
 
 @pytest.mark.parametrize(
-    ("axes", "expected"),
-    [((4, 12, 12), 1), ((10, 10, 10), 2), ((3, 7, 14), 3), ((5, 5, 15), 4)],
+    ("axes", "expected"), [((4, 12, 12), 1), ((10, 10, 10), 2), ((3, 7, 14), 3), ((5, 5, 15), 4)]
 )
 def test_ellipsoids_have_zinggs_classes(axes: tuple[int, int, int], expected: int) -> None:
     places = np.indices((41, 41, 41)) - 20

@@ -20,11 +20,7 @@ from hushpore.pores.geometry.surface import DIRECTIONS
 from hushpore.pores.slab_steps import mark_outside
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.void.components import AIR
-from hushpore.pores.void.rolling_ball import (
-    count_crossings,
-    face_neighbours,
-    outside_bytes,
-)
+from hushpore.pores.void.rolling_ball import count_crossings, face_neighbours, outside_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -214,10 +214,7 @@ def test_yes_and_no_and_a_few_words_are_kinds(values, is_one):
 
 
 def test_kinds_are_in_order_and_every_pore_is_of_one():
-    assert kinds_of(["b", "a", "b"]) == [
-        ("a", [False, True, False]),
-        ("b", [True, False, True]),
-    ]
+    assert kinds_of(["b", "a", "b"]) == [("a", [False, True, False]), ("b", [True, False, True])]
 
 
 def test_yes_and_no_are_said_in_the_words_of_the_column():

@@ -134,9 +134,4 @@ def test_rows_are_copied_as_a_spreadsheet_takes_them(view):
 
 def test_cells_are_short():
     values = (np.float64(1234567), np.nan, np.bool_(True), np.int32(12345))
-    assert [cell_text(value) for value in values] == [
-        "1,235,000",
-        "–",
-        "yes",
-        "12,345",
-    ]
+    assert [cell_text(value) for value in values] == ["1,235,000", "–", "yes", "12,345"]

@@ -23,8 +23,7 @@ from hushpore.device.memory import freed_memory_kept
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.denoising.model import UNet
     from hushpore.denoising.trained_model import Model
@@ -50,9 +49,7 @@ class BlockPredictor:
     augment: bool = False  # average over 8 mirrored and turned copies
     pair: Volume | None = None  # a second scan of the same object, as the volume
 
-    def predict(
-        self, block: Sequence[int | slice]
-    ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[Any]]]:
+    def predict(self, block: Sequence[int | slice]) -> tuple[Float32s, list[Array]]:
         """Return a block of the result, and the same block of each scan.
 
         `block`: index for each axis of the volume; along spatial axes it must start at the edge of
@@ -98,16 +95,14 @@ class BlockPredictor:
     def _core(self) -> tuple[int, ...]:
         return self.core or CORES[self.model.network.dimensions]
 
-    def _planes(self, leading: Sequence[int | slice]) -> npt.NDArray[np.int64]:
+    def _planes(self, leading: Sequence[int | slice]) -> Int64s:
         """Return the numbers of the planes in a block, in order."""
         shape = self.volume.shape[: len(leading)]
         numbers = np.arange(math.prod(shape)).reshape(shape)
-        chosen: npt.NDArray[np.int64] = np.atleast_1d(numbers[tuple(leading)]).ravel()
+        chosen: Int64s = np.atleast_1d(numbers[tuple(leading)]).ravel()
         return chosen
 
-    def _images_for(
-        self, arrangement: Arrangement, wanted: npt.NDArray[np.int64]
-    ) -> list[npt.NDArray[np.int64]]:
+    def _images_for(self, arrangement: Arrangement, wanted: Int64s) -> list[Int64s]:
         """Return the images that predict some planes, in the groups that tiles process together.
 
         A group may include other planes, of the next time point for example, and an image of
@@ -149,14 +144,14 @@ class BlockPredictor:
     def _predicted(
         self,
         network: UNet,
-        raw: list[npt.NDArray[Any]],
+        raw: list[Array],
         source: PlaneReader,
-        planes: npt.NDArray[np.int64],
+        planes: Int64s,
         part: Arrangement,
-        numbers: npt.NDArray[np.int64],
+        numbers: Int64s,
         axes: Sequence[Sequence[Piece]],
         region: Sequence[slice],
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    ) -> tuple[Int64s, Float32s]:
         """Return the planes that some images predict, and their values within the block."""
         seen, own = part.part(numbers)
         channels = source.channels[planes[seen]]

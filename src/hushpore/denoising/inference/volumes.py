@@ -34,8 +34,7 @@ from hushpore.device.timing import StageTimer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Int64s
     from hushpore.denoising.images import Arrangement
     from hushpore.denoising.model import UNet
     from hushpore.denoising.plane_reader import PlaneReader, Scale
@@ -208,17 +207,13 @@ class VolumePredictor:
 
     def _read(
         self, source: PlaneReader, backend: Backend, slab: Slab
-    ) -> tuple[list[PendingUpload], npt.NDArray[np.int64]]:
+    ) -> tuple[list[PendingUpload], Int64s]:
         planes = np.unique(self.arrangement.members[slab.images])
         ahead = [backend.put_ahead(each.stored(planes, slab.rows)) for each in source.scans]
         return ahead, planes
 
     def _normalised(
-        self,
-        slab: Slab,
-        pending: list[PendingUpload],
-        planes: npt.NDArray[np.int64],
-        source: PlaneReader,
+        self, slab: Slab, pending: list[PendingUpload], planes: Int64s, source: PlaneReader
     ) -> Images:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
@@ -272,11 +267,7 @@ class VolumePredictor:
 
 
 def write_planes(
-    out: Any,
-    source: PlaneReader,
-    planes: npt.NDArray[np.int64],
-    rows: slice,
-    values: npt.NDArray[np.float32],
+    out: Any, source: PlaneReader, planes: Int64s, rows: slice, values: Float32s
 ) -> None:
     """Write rows of some planes into an array in the shape of the volume."""
     if source.volume.ndim == len(source.size) + 1 and is_in_a_row(planes):

@@ -15,15 +15,13 @@ from hushpore.base.rescaled import Scaled, rescale
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Float64s, Int64s
 
 #: Number of chunks that are read of each array, spread over the volume.
 _WINDOWS = 64
 
 
-def move_into_chunks(
-    corners: npt.NDArray[np.int64], size: Sequence[int], data: Any
-) -> npt.NDArray[np.int64]:
+def move_into_chunks(corners: Int64s, size: Sequence[int], data: Any) -> Int64s:
     """Return the corners of boxes; for chunked data they are moved into a few chunks.
 
     `corners`: shape (n, ndim), drawn at random from the whole volume.
@@ -32,13 +30,11 @@ def move_into_chunks(
         return corners
     # the windows are at the first corners, which are as random as all others
     start, stop = _window(corners[np.arange(len(corners)) % _WINDOWS], size, data)
-    moved: npt.NDArray[np.int64] = start + corners % (stop - start - np.asarray(size) + 1)
+    moved: Int64s = start + corners % (stop - start - np.asarray(size) + 1)
     return moved
 
 
-def read_boxes(
-    data: Any, corners: npt.NDArray[np.int64], size: Sequence[int]
-) -> npt.NDArray[np.float64]:
+def read_boxes(data: Any, corners: Int64s, size: Sequence[int]) -> Float64s:
     """Return the boxes at some corners, (n, *size).
 
     `corners`: shape (n, ndim); for chunked data as from `move_into_chunks`.
@@ -63,16 +59,14 @@ def read_boxes(
     return boxes
 
 
-def cut_boxes(
-    data: Any, corners: npt.NDArray[np.int64], size: Sequence[int]
-) -> npt.NDArray[Any] | None:
+def cut_boxes(data: Any, corners: Int64s, size: Sequence[int]) -> Array | None:
     """Return boxes of data in memory, all at once; None for other data.
 
     Arrays of calculated values have a method ``boxes`` for this purpose.
     """
     if type(data) is np.ndarray:
         windows = np.lib.stride_tricks.sliding_window_view(data, tuple(size))
-        cut: npt.NDArray[Any] = windows[tuple(corners.T)]
+        cut: Array = windows[tuple(corners.T)]
         return cut
     if isinstance(data, Scaled):
         stored = cut_boxes(data.stored, corners, size)
@@ -85,11 +79,11 @@ def cut_boxes(
             for each in lines
         )
         return rescale(stored, slope, intercept)
-    boxes: npt.NDArray[Any] | None = data.boxes(corners, size) if hasattr(data, "boxes") else None
+    boxes: Array | None = data.boxes(corners, size) if hasattr(data, "boxes") else None
     return boxes
 
 
-def _chunk(data: Any) -> npt.NDArray[np.int64] | None:
+def _chunk(data: Any) -> Int64s | None:
     """Return the chunk shape of a chunked array on disk or a dask array; otherwise None."""
     chunks = getattr(data, "chunks", None)
     if not chunks:
@@ -98,9 +92,7 @@ def _chunk(data: Any) -> npt.NDArray[np.int64] | None:
     return np.array([max(each) if isinstance(each, tuple) else each for each in chunks])
 
 
-def _window(
-    corners: npt.NDArray[np.int64], size: Sequence[int], data: Any
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _window(corners: Int64s, size: Sequence[int], data: Any) -> tuple[Int64s, Int64s]:
     """Return start and end of the chunk of each corner, within which a box fits."""
     chunk, shape = _chunk(data), np.asarray(data.shape)
     assert chunk is not None
@@ -109,5 +101,5 @@ def _window(
     return start, start + edge
 
 
-def _box(corner: npt.NDArray[np.int64], size: Sequence[int]) -> tuple[slice, ...]:
+def _box(corner: Int64s, size: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(int(c), int(c) + int(n)) for c, n in zip(corner, size, strict=True))

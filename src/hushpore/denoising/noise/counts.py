@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float64s
 
 #: Maximum deviation of a value from a whole number of counts, in counts.
 _ROUNDING = 0.01
@@ -21,11 +21,7 @@ _LEAST = 0.85
 _LARGEST = 1.3
 
 
-def find_count(
-    values: npt.NDArray[np.float64],
-    means: npt.NDArray[np.float64],
-    variances: npt.NDArray[np.float64],
-) -> float | None:
+def find_count(values: Float64s, means: Float64s, variances: Float64s) -> float | None:
     """Return the grey value of one count, if the values are counts with Poisson noise.
 
     Counts are whole multiples of one grey value, and their variance equals their mean in dark and
@@ -44,7 +40,7 @@ def find_count(
     return count if fits.any() and fits.all() else None
 
 
-def _largest_unit(values: npt.NDArray[np.float64]) -> float | None:
+def _largest_unit(values: Float64s) -> float | None:
     """Return the smallest difference of values, if all are whole multiples of it."""
     if len(values) < 2 or values[0] < 0:
         return None

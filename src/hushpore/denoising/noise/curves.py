@@ -10,9 +10,9 @@ from scipy import fft
 from hushpore.denoising.noise.model import power_spectrum
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Float64s
     from hushpore.denoising.noise.model import NoiseModel
 
 #: Edge of the grid of simulated noise, and number of frequencies of a spectrum.
@@ -51,9 +51,9 @@ def noise_curves(model: NoiseModel) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _transform(correlation: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _transform(correlation: Float64s) -> Float64s:
     """Return the spectrum of a correlation at distances from zero on; 1 for white noise."""
     lags, frequencies = np.arange(1, len(correlation)), np.linspace(0, 0.5, _FREQUENCIES)
     waves = np.cos(2 * np.pi * np.multiply.outer(frequencies, lags))
-    spectrum: npt.NDArray[np.float64] = correlation[0] + 2 * waves @ correlation[1:]
+    spectrum: Float64s = correlation[0] + 2 * waves @ correlation[1:]
     return spectrum

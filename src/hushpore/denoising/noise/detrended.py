@@ -16,7 +16,7 @@ from scipy import fft, linalg
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float32s, Float64s
 
 #: Number of blocks whose spectra are in memory at once.
 _AT_ONCE = 256
@@ -72,9 +72,7 @@ class DetrendedBlocks:
         self._finest[0] = 1 / pairs_of[0]
         self._finest[self.neighbours] = -1 / pairs_of[self.neighbours] / len(self.neighbours)
 
-    def split(
-        self, blocks: npt.NDArray[np.float32]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+    def split(self, blocks: Float32s) -> tuple[Float64s, Float32s]:
         """Return the coefficients of the non-constant polynomials, and the residual of blocks.
 
         `blocks`: shape (n, n_voxels).
@@ -84,14 +82,14 @@ class DetrendedBlocks:
         residual = (blocks - coarse @ polynomials).astype(np.float32, copy=False)
         return coarse[:, 1:].astype(np.float64), residual
 
-    def products(self, residual: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    def products(self, residual: Float32s) -> Float64s:
         """Return the sums over pairs of voxels at each lag, (n, n_half)."""
         padded = [
             fft.next_fast_len(n + r, True) for n, r in zip(self.size, self.reach, strict=True)
         ]
         axes = tuple(range(1, len(self.size) + 1))
         near = np.ix_(*(np.arange(-r, r + 1) for r in self.reach))
-        sums: npt.NDArray[np.float64] = np.empty((len(residual), len(self._matrix)))
+        sums: Float64s = np.empty((len(residual), len(self._matrix)))
         for start in range(0, len(residual), _AT_ONCE):
             part = residual[start : start + _AT_ONCE].reshape(-1, *self.size)
             power = np.abs(fft.rfftn(part, padded, axes=axes)) ** 2
@@ -99,38 +97,36 @@ class DetrendedBlocks:
             sums[start : start + len(part)] = lags[:, lags.shape[1] // 2 :]
         return sums
 
-    def autocovariance(self, products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def autocovariance(self, products: Float64s) -> Float64s:
         """Return the autocovariance for sums of products, (..., n_half)."""
         factors, pivots = self._factors
         # a copy: LAPACK counts pivots from one, and SciPy adds it to the array itself while other
         # threads may run; with two threads in here, values were written beyond the solution
         return np.asarray(linalg.lu_solve((factors, pivots.copy()), products.T).T, np.float64)
 
-    def energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
+    def energy(self, autocovariance: Float64s) -> float:
         """Return the expected sum of squares of a residual."""
         return float(self._matrix[0] @ autocovariance)
 
-    def relative_variance(
-        self, products: npt.NDArray[np.float64], autocovariance: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
+    def relative_variance(self, products: Float64s, autocovariance: Float64s) -> Float64s:
         """Return the variance in each block, relative to that of an autocovariance, (n,).
 
         Only the part of the variance that neighbours do not share is used: it contains least image.
         """
         expected = self._finest @ self._matrix @ autocovariance
-        relative: npt.NDArray[np.float64] = products @ self._finest / expected
+        relative: Float64s = products @ self._finest / expected
         return relative
 
-    def energy_spread(self, autocovariance: npt.NDArray[np.float64]) -> float:
+    def energy_spread(self, autocovariance: Float64s) -> float:
         """Return the approximate spread of a residual's sum of squares, for normal noise."""
         return float(np.sqrt(2 * self._counts @ self.unfold(autocovariance).ravel() ** 2))
 
-    def coarse_energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
+    def coarse_energy(self, autocovariance: Float64s) -> float:
         """Return the expected sum of squares of the polynomials, for noise alone."""
         own = np.einsum("ttl->tl", self._overlaps)[1:].sum(0)
         return float(own @ self.unfold(autocovariance).ravel())
 
-    def unfold(self, half: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def unfold(self, half: Float64s) -> Float64s:
         """Return an array over all lags, negative and positive, zero in its middle."""
         both = np.concatenate([half[:0:-1], half])
         return both.reshape([2 * r + 1 for r in self.reach])
@@ -141,9 +137,7 @@ class DetrendedBlocks:
         steps = np.eye(len(shape), dtype=int) + self.reach
         return [int(numbers[tuple(s)]) for s, r in zip(steps, self.reach, strict=True) if r]
 
-    def _relation(
-        self, lines: list[npt.NDArray[np.float64]], terms: list[tuple[int, ...]]
-    ) -> npt.NDArray[np.float64]:
+    def _relation(self, lines: list[Float64s], terms: list[tuple[int, ...]]) -> Float64s:
         """Return the matrix from an autocovariance to the expected sums of products."""
         triples = [_triples(q, r) for q, r in zip(lines, self.reach, strict=True)]
         # the covariance of residuals, (I - QQ') C (I - QQ'), term by term: C, QQ'C and CQQ', ...
@@ -153,7 +147,7 @@ class DetrendedBlocks:
         matrix = (matrix + matrix[::-1]) / 2
         # opposite lags are equal
         middle = len(matrix) // 2
-        half: npt.NDArray[np.float64] = matrix[middle:, middle:].copy()
+        half: Float64s = matrix[middle:, middle:].copy()
         half[:, 1:] += matrix[middle:, middle - 1 :: -1]
         return half
 
@@ -164,37 +158,37 @@ def detrended_blocks(size: tuple[int, ...], reach: tuple[int, ...]) -> Detrended
     return DetrendedBlocks(size, reach)
 
 
-def _polynomials(n: int, degree: int) -> npt.NDArray[np.float64]:
+def _polynomials(n: int, degree: int) -> Float64s:
     """Return orthonormal polynomials on n points, (degree + 1, n)."""
     places = np.linspace(-1, 1, n) if n > 1 else np.zeros(1)
-    q: npt.NDArray[np.float64] = np.linalg.qr(np.vander(places, degree + 1, increasing=True))[0].T
+    q: Float64s = np.linalg.qr(np.vander(places, degree + 1, increasing=True))[0].T
     return q
 
 
-def _shifted(values: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
+def _shifted(values: Float64s, reach: int) -> Float64s:
     """Return values[..., i + lag], zero beyond the ends: (..., lags, n)."""
     n = values.shape[-1]
     padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(reach, reach)])
-    windows: npt.NDArray[np.float64] = np.lib.stride_tricks.sliding_window_view(padded, n, axis=-1)
+    windows: Float64s = np.lib.stride_tricks.sliding_window_view(padded, n, axis=-1)
     return windows
 
 
-def _pairs(q: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
+def _pairs(q: Float64s, reach: int) -> Float64s:
     """Return the sums over i of q_s(i) q_t(i + lag), (s, t, lag)."""
-    sums: npt.NDArray[np.float64] = np.einsum("si,tki->stk", q, _shifted(q, reach))
+    sums: Float64s = np.einsum("si,tki->stk", q, _shifted(q, reach))
     return sums
 
 
-def _triples(q: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
+def _triples(q: Float64s, reach: int) -> Float64s:
     """Return the sums over i of q_t(i) q_t(i + k + l), with i + k on the line: (t, k, l)."""
     inside = _shifted(np.ones(q.shape[1]), reach)
     lags = np.arange(2 * reach + 1)
     far = _shifted(q, 2 * reach)[:, np.add.outer(lags, lags)]
-    sums: npt.NDArray[np.float64] = np.einsum("ti,ki,tkli->tkl", q, inside, far)
+    sums: Float64s = np.einsum("ti,ki,tkli->tkl", q, inside, far)
     return sums
 
 
-def _outer(vectors: Iterable[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+def _outer(vectors: Iterable[Float64s]) -> Float64s:
     """Return the outer product of vectors, one an axis, flat."""
-    product: npt.NDArray[np.float64] = reduce(np.multiply.outer, vectors).ravel()
+    product: Float64s = reduce(np.multiply.outer, vectors).ravel()
     return product

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float32s, Float64s
 
 #: Correlation of neighbouring voxels from which the noise counts as correlated.
 NOTABLE = 0.15
@@ -64,10 +64,10 @@ class NoiseDiagnosis:
         notable = {axis: c for axis, c in self.correlation.items() if c >= NOTABLE}
         return "".join(sorted(notable, key=lambda axis: -notable[axis]))
 
-    def variance_at(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def variance_at(self, values: Float32s) -> Float32s:
         """Return the noise variance at grey values."""
         least = (0.1 * self.noise) ** 2
-        result: npt.NDArray[np.float32] = np.maximum(self.offset + self.slope * values, least)
+        result: Float32s = np.maximum(self.offset + self.slope * values, least)
         return result
 
     @property
@@ -108,10 +108,7 @@ class NoiseDiagnosis:
 
 
 def ring_correlation(
-    across_y: npt.NDArray[np.float64],
-    across_x: npt.NDArray[np.float64],
-    from_middle: npt.NDArray[np.float64],
-    margin: float,
+    across_y: Float64s, across_x: Float64s, from_middle: Float64s, margin: float
 ) -> float:
     """Return the correlation of the noise along circles around the centre of the slices (rings).
 
@@ -140,7 +137,7 @@ def ring_correlation(
     return min(found)
 
 
-def neighbour_correlation(values: npt.NDArray[np.float64], axis: int) -> float:
+def neighbour_correlation(values: Float64s, axis: int) -> float:
     """Return the correlation of neighbouring values with zero mean along an axis."""
     before = (slice(None),) * axis
     a, b = values[(*before, slice(1, None))], values[(*before, slice(None, -1))]

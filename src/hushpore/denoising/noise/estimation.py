@@ -34,8 +34,7 @@ from hushpore.denoising.noise.photons import measure_photon_noise
 from hushpore.denoising.noise.strength import measure_strength
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Float64s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.denoising.sample import Sample
 
@@ -201,9 +200,7 @@ def _estimate(
     return replace(found, diagnosis=diagnosis, count=count, doubts=tuple(doubts)), drawn
 
 
-def _second_differences(
-    values: npt.NDArray[np.float32],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _second_differences(values: Float32s) -> tuple[Float64s, Float64s]:
     """Return the second differences of blocks along y and along x, each (n, z, y, x).
 
     They remove the remaining image. White noise of variance v becomes noise of variance 6 v.
@@ -212,13 +209,11 @@ def _second_differences(
     return along_y, along_x
 
 
-def _residuals(kind: DetrendedBlocks, blocks: FlatBlocks) -> npt.NDArray[np.float32]:
+def _residuals(kind: DetrendedBlocks, blocks: FlatBlocks) -> Float32s:
     return blocks.residual.reshape(len(blocks), *(1,) * (3 - len(kind.size)), *kind.size)
 
 
-def _calmest_quarters(
-    kind: DetrendedBlocks, blocks: FlatBlocks
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+def _calmest_quarters(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[Float32s, Int64s]:
     """Return the flattest quarters of blocks, (n, z, y, x), and their positions.
 
     If no block is flat, some of its quarters may be.
@@ -307,7 +302,7 @@ def _variance_line(
     return float(variances.mean() - slope * even.means.mean()), float(slope)
 
 
-def theil_sen(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float, float]:
+def theil_sen(x: Float64s, y: Float64s) -> tuple[float, float]:
     """Return the median slope between all pairs, and its lower 99 % confidence limit.
 
     SciPy's function is in a package that takes half a second to import.
@@ -391,7 +386,7 @@ def _model(
     ).scaled(drawn.unit)
 
 
-def _is_of_few_counts(residual: npt.NDArray[np.float32]) -> bool:
+def _is_of_few_counts(residual: Float32s) -> bool:
     """Return whether the noise is as skewed as that of few counts: skewness 1 / sqrt(counts).
 
     This also works if grey values in flat regions differ too little for fitting the variance.
@@ -406,10 +401,7 @@ def _is_of_few_counts(residual: npt.NDArray[np.float32]) -> bool:
 
 
 def _rim(
-    volume: Volume,
-    kind: DetrendedBlocks,
-    corners: npt.NDArray[np.int64],
-    strength: npt.NDArray[np.float64],
+    volume: Volume, kind: DetrendedBlocks, corners: Int64s, strength: Float64s
 ) -> tuple[float, float]:
     """Return the ratio of the noise in the outer and inner half of flat regions, and its error."""
     middles = corners[:, -2:] + np.array(kind.size[-2:]) / 2
@@ -424,8 +416,8 @@ def _rim(
 
 
 def _by_slice(
-    volume: Volume, kind: DetrendedBlocks, blocks: FlatBlocks, variances: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+    volume: Volume, kind: DetrendedBlocks, blocks: FlatBlocks, variances: Float64s
+) -> Float64s:
     """Return the noise standard deviation in every slice, NaN for slices without flat blocks.
 
     `variances`: of the blocks, divided among their slices by the differences of neighbours.

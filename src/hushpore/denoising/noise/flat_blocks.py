@@ -11,8 +11,7 @@ import numpy as np
 from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Float64s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.denoising.noise.detrended import DetrendedBlocks
     from hushpore.denoising.sample import Sample
@@ -59,11 +58,11 @@ _CUT_OFF = 0.01
 class FlatBlocks:
     """Flat blocks of a volume, the flattest first."""
 
-    corners: npt.NDArray[np.int64]  # (n, ndim)
-    means: npt.NDArray[np.float64]
-    coarse: npt.NDArray[np.float64]  # energy of their polynomials
-    residual: npt.NDArray[np.float32]  # (n, n_voxels), residual after subtracting the polynomials
-    products: npt.NDArray[np.float64]  # (n, n_half), of the residual at each lag; or not known yet
+    corners: Int64s  # (n, ndim)
+    means: Float64s
+    coarse: Float64s  # energy of their polynomials
+    residual: Float32s  # (n, n_voxels), residual after subtracting the polynomials
+    products: Float64s  # (n, n_half), of the residual at each lag; or not known yet
 
     def __len__(self) -> int:
         return len(self.means)
@@ -77,7 +76,7 @@ class FlatBlocks:
         """Return the blocks with the products of their residuals."""
         return replace(self, products=kind.products(self.residual))
 
-    def weighted(self, weights: npt.NDArray[np.float64]) -> FlatBlocks:
+    def weighted(self, weights: Float64s) -> FlatBlocks:
         """Multiply the energies of the blocks by weights, and sort the blocks again."""
         scaled = FlatBlocks(
             self.corners,
@@ -93,8 +92,8 @@ class FlatBlocks:
 class Drawn:
     """Statistics of all random blocks, flat or not."""
 
-    values: npt.NDArray[np.float64]  # grey values
-    middles: npt.NDArray[np.float64]  # in y and x, relative to the edges of a slice, (n, 2)
+    values: Float64s  # grey values
+    middles: Float64s  # in y and x, relative to the edges of a slice, (n, 2)
     unit: float  # what those of `FlatBlocks` are divided by: squares fit into float32 then
     mean: float  # in units
     is_rounded: bool  # whether most neighbours have equal values
@@ -135,7 +134,7 @@ def read_flattest(
     """
     data: Any = volume.data
     size = (1,) * (len(volume.shape) - len(kind.size)) + kind.size
-    room: npt.NDArray[np.int64] = np.array(volume.shape) - np.array(size)
+    room: Int64s = np.array(volume.shape) - np.array(size)
     count = min(_DRAWN // every, 4 * math.prod((room + 1).tolist()))
     corners = rng.integers(0, room + 1, (count, len(room)))
     if sample is not None:
@@ -178,7 +177,7 @@ def read_flattest(
 def _look(
     data: Any,
     kind: DetrendedBlocks,
-    corners: npt.NDArray[np.int64],
+    corners: Int64s,
     size: tuple[int, ...],
     limits: tuple[float, float, float, float],
     unit: float,
@@ -214,7 +213,7 @@ def _joined(parts: list[FlatBlocks]) -> FlatBlocks:
     return whole.take(np.argsort(whole.coarse, kind="stable")[:_MOST])
 
 
-def equal_limit(boxes: npt.NDArray[np.float64]) -> float:
+def equal_limit(boxes: Float64s) -> float:
     """Return the maximum share of equal neighbours in a box without padding; see `share_of_equal`.
 
     `boxes`: from all over the scan. 1 if the values hardly vary.
@@ -224,25 +223,21 @@ def equal_limit(boxes: npt.NDArray[np.float64]) -> float:
     return usual + _FILLED if usual <= _CLEAN else 1.0
 
 
-def share_of_equal(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def share_of_equal(boxes: Float64s) -> Float64s:
     """Return the share of neighbours along x that have the same value, for each box."""
     equal = boxes[..., 1:] == boxes[..., :-1]
-    share: npt.NDArray[np.float64] = equal.mean(tuple(range(1, equal.ndim)))
+    share: Float64s = equal.mean(tuple(range(1, equal.ndim)))
     return share
 
 
-def _share_of_extremes(
-    boxes: npt.NDArray[np.float64], lowest: float, highest: float
-) -> npt.NDArray[np.float64]:
+def _share_of_extremes(boxes: Float64s, lowest: float, highest: float) -> Float64s:
     """Return the share of values that are the lowest or the highest of all, for each box."""
     extreme = (boxes <= lowest) | (boxes >= highest)
-    share: npt.NDArray[np.float64] = extreme.mean(tuple(range(1, extreme.ndim)))
+    share: Float64s = extreme.mean(tuple(range(1, extreme.ndim)))
     return share
 
 
-def _one_a_place(
-    corners: npt.NDArray[np.int64], energy: npt.NDArray[np.float64], size: tuple[int, ...]
-) -> npt.NDArray[np.int64]:
+def _one_a_place(corners: Int64s, energy: Float64s, size: tuple[int, ...]) -> Int64s:
     """Return the numbers of the flattest blocks, one in each cell of the size of a block."""
     order = np.argsort(energy, kind="stable")
     _, first = np.unique(corners[order] // np.array(size), axis=0, return_index=True)
@@ -279,7 +274,7 @@ def _flatness(kind: DetrendedBlocks, blocks: FlatBlocks, coarse: float) -> float
     return coarse / expected if expected > 0 else np.inf
 
 
-def _typical(kind: DetrendedBlocks, blocks: FlatBlocks) -> npt.NDArray[np.int64]:
+def _typical(kind: DetrendedBlocks, blocks: FlatBlocks) -> Int64s:
     """Return the numbers of the blocks that are no outliers in energy or correlation.
 
     The spread is that of the lower half. Outliers are excluded on both sides, so that the mean is

@@ -18,8 +18,7 @@ import numpy as np
 from scipy import fft
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Int64s
     from hushpore.denoising.noise.model import NoiseModel
 
 #: Number of groups of blocks, by the structure of the result in them.
@@ -59,10 +58,7 @@ class NoiseMatch:
 
 
 def match_noise(
-    residual: npt.NDArray[np.float64],
-    denoised: npt.NDArray[np.float64],
-    middles: npt.NDArray[np.float64],
-    model: NoiseModel,
+    residual: Float64s, denoised: Float64s, middles: Float64s, model: NoiseModel
 ) -> NoiseMatch | None:
     """Compare blocks of the residual with a noise model.
 
@@ -117,9 +113,7 @@ def match_noise(
     )
 
 
-def windowed_spectrum(
-    autocovariance: npt.NDArray[np.float64], edge: int
-) -> npt.NDArray[np.float64]:
+def windowed_spectrum(autocovariance: Float64s, edge: int) -> Float64s:
     """Return the expected power of noise in a windowed square, on the grid of `scipy.fft.fft2`.
 
     `autocovariance`: of `NoiseModel`, in 2D or 3D. `edge`: of the square, in pixels.
@@ -135,25 +129,23 @@ def windowed_spectrum(
     power = np.maximum(fft.fft2(around * overlap).real[::2, ::2], 0.0)
     total = edge**2 * overlap[0, 0] * within[tuple(n // 2 for n in within.shape)]
     # correct the variance for the negative values that were set to zero
-    scaled: npt.NDArray[np.float64] = power * (total / power.sum())
+    scaled: Float64s = power * (total / power.sum())
     return scaled
 
 
-def _window(edge: int) -> npt.NDArray[np.float64]:
+def _window(edge: int) -> Float64s:
     line = np.hanning(edge + 2)[1:-1]
     return np.outer(line, line)
 
 
-def _bands(edge: int) -> npt.NDArray[np.int64]:
+def _bands(edge: int) -> Int64s:
     """Return the band of each frequency of a square; the last has the corners too."""
     line = fft.fftfreq(edge) * edge
-    radius: npt.NDArray[np.int64] = np.hypot(line[:, None], line).astype(np.int64)
+    radius: Int64s = np.hypot(line[:, None], line).astype(np.int64)
     return np.minimum(radius, edge // 2 - 1)
 
 
-def _strength(
-    model: NoiseModel, values: npt.NDArray[np.float64], middles: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _strength(model: NoiseModel, values: Float64s, middles: Float64s) -> Float64s:
     """Return the noise variance of blocks, relative to that of the model at the mean grey value."""
     variance = model.deviation**2
     strength = np.ones(len(values))

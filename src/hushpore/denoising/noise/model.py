@@ -19,8 +19,7 @@ from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Float64s
     from hushpore.denoising.noise.photons import PhotonNoise
 
 #: Maximum correlation of two voxels in white noise.
@@ -78,12 +77,12 @@ class NoiseModel:
         (y, x) of a few cells; None if the noise is uniform.
     """
 
-    autocovariance: npt.NDArray[np.float64]
-    correlation_error: npt.NDArray[np.float64]
+    autocovariance: Float64s
+    correlation_error: Float64s
     deviation_error: float
     offset: float
     slope: float
-    slices: npt.NDArray[np.float64]
+    slices: Float64s
     rim: float
     rim_error: float
     blocks: int
@@ -92,7 +91,7 @@ class NoiseModel:
     diagnosis: NoiseDiagnosis = _NOT_LOOKED_AT
     count: float | None = None
     zero: float | None = None
-    strength: npt.NDArray[np.float32] | None = None
+    strength: Float32s | None = None
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -105,11 +104,11 @@ class NoiseModel:
         return float(np.sqrt(self.autocovariance[self.reach]))
 
     @property
-    def correlation(self) -> npt.NDArray[np.float64]:
+    def correlation(self) -> Float64s:
         """The autocovariance over the variance; without noise, 1 at lag zero and 0 elsewhere."""
         variance = self.autocovariance[self.reach]
         if variance:
-            scaled: npt.NDArray[np.float64] = self.autocovariance / variance
+            scaled: Float64s = self.autocovariance / variance
             return scaled
         alone = np.zeros_like(self.autocovariance)
         alone[self.reach] = 1.0
@@ -138,9 +137,7 @@ class NoiseModel:
             "removed noise for detail."
         )
 
-    def strengthened(
-        self, factor: float, strength: npt.NDArray[np.float32] | None = None
-    ) -> NoiseModel:
+    def strengthened(self, factor: float, strength: Float32s | None = None) -> NoiseModel:
         """Return the noise model with `factor` times the standard deviation, and a map of it."""
         return replace(
             self,
@@ -206,7 +203,7 @@ class NoiseModel:
         ]
         return max(near, default=0.0)
 
-    def spectrum(self, shape: Sequence[int]) -> npt.NDArray[np.float64]:
+    def spectrum(self, shape: Sequence[int]) -> Float64s:
         """Return the power spectrum on the grid of `scipy.fft.rfftn` of an array.
 
         `shape`: of the array, one number for each spatial axis.
@@ -217,7 +214,7 @@ class NoiseModel:
         return power_spectrum(self.autocovariance, shape)
 
 
-def far_axis(correlation: npt.NDArray[np.float64]) -> str:
+def far_axis(correlation: Float64s) -> str:
     """Return the axis along which noise is correlated beyond the largest lag; empty if none."""
     reach = tuple(n // 2 for n in correlation.shape)
     found = {}
@@ -230,9 +227,7 @@ def far_axis(correlation: npt.NDArray[np.float64]) -> str:
     return axis if axis and found[axis] > _FAR else ""
 
 
-def power_spectrum(
-    autocovariance: npt.NDArray[np.float64], shape: Sequence[int]
-) -> npt.NDArray[np.float64]:
+def power_spectrum(autocovariance: Float64s, shape: Sequence[int]) -> Float64s:
     """Return the power spectrum of an autocovariance, as `NoiseModel.spectrum` does."""
     reach = tuple(n // 2 for n in autocovariance.shape)
     around = np.zeros(tuple(shape))
@@ -242,13 +237,11 @@ def power_spectrum(
     power = np.maximum(fft.rfftn(around).real, 0.0)
     # correct the variance for the negative values that were set to zero
     variance = fft.irfftn(power, tuple(shape)).flat[0]
-    scaled: npt.NDArray[np.float64] = (
-        power * (autocovariance[reach] / variance) if variance > 0 else power
-    )
+    scaled: Float64s = power * (autocovariance[reach] / variance) if variance > 0 else power
     return scaled
 
 
-def taper(reach: tuple[int, ...]) -> npt.NDArray[np.float64]:
+def taper(reach: tuple[int, ...]) -> Float64s:
     """Return the square root of a cosine along each axis, 1 in the middle, for least ripple."""
     window = np.ones(())
     for r in reach:

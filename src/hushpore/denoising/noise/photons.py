@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float64s, Int64s
 
 #: Edge length, in pixels, of the squares for measuring the variance.
 _EDGE = 8
@@ -49,7 +49,7 @@ class PhotonNoise(NamedTuple):
     zero: float  # grey value without photons and read noise
 
 
-def measure_photon_noise(boxes: npt.NDArray[np.float64]) -> PhotonNoise | None:
+def measure_photon_noise(boxes: Float64s) -> PhotonNoise | None:
     """Measure the growth of white noise with the grey value.
 
     Parameters
@@ -74,11 +74,7 @@ def measure_photon_noise(boxes: npt.NDArray[np.float64]) -> PhotonNoise | None:
     order = np.argsort(means, kind="stable")
     at, variances, white = np.transpose(
         [
-            (
-                means[group].mean(),
-                _typical(mixed[group]),
-                _whiteness(mixed, plain, group),
-            )
+            (means[group].mean(), _typical(mixed[group]), _whiteness(mixed, plain, group))
             for group in np.array_split(order, _GROUPS)
         ]
     )
@@ -91,7 +87,7 @@ def measure_photon_noise(boxes: npt.NDArray[np.float64]) -> PhotonNoise | None:
     return PhotonNoise(slope, float(at[0] - offset / slope))
 
 
-def _squares(planes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _squares(planes: Float64s) -> Float64s:
     """Divide planes into squares, (n, y, x)."""
     _, height, width = planes.shape
     return np.concatenate(
@@ -104,22 +100,18 @@ def _squares(planes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     )
 
 
-def _typical(variances: npt.NDArray[np.float64]) -> float:
+def _typical(variances: Float64s) -> float:
     """Return the mean variance of squares without edges."""
     return float(variances[variances <= _EDGES * np.median(variances)].mean())
 
 
-def _whiteness(
-    mixed: npt.NDArray[np.float64], plain: npt.NDArray[np.float64], group: npt.NDArray[np.int64]
-) -> float:
+def _whiteness(mixed: Float64s, plain: Float64s, group: Int64s) -> float:
     """Return the ratio of both variances in the calmest quarter of a group."""
     calm = group[np.argsort(plain[group], kind="stable")[: len(group) // 4]]
     return float(mixed[calm].mean() / max(plain[calm].mean(), np.finfo(float).tiny))
 
 
-def _fit(
-    values: npt.NDArray[np.float64], variances: npt.NDArray[np.float64]
-) -> tuple[float, float]:
+def _fit(values: Float64s, variances: Float64s) -> tuple[float, float]:
     """Return offset and slope of a line, not negative, by least squares of relative errors."""
     from scipy.optimize import nnls
 

@@ -29,8 +29,7 @@ from hushpore.denoising.plane_reader import pieces
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
     from hushpore.denoising.noise.model import NoiseModel
@@ -104,7 +103,7 @@ def examine_residual(
     return replace(found, problems=tuple(_problems(found, noise.diagnosis)))
 
 
-def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:
+def nyquist_energy(images: Array) -> dict[str, float]:
     """Return the power of images at the Nyquist frequency, relative to three quarters of it.
 
     `images`: shape (n, edge, edge), the edge a multiple of 8.
@@ -191,9 +190,7 @@ def restore_detail_in_place(
         yield number / len(parts)
 
 
-def restore_detail(
-    noisy: npt.NDArray[np.float32], denoised: npt.NDArray[np.float32], noise: NoiseDiagnosis
-) -> npt.NDArray[np.float32]:
+def restore_detail(noisy: Float32s, denoised: Float32s, noise: NoiseDiagnosis) -> Float32s:
     """Return denoised slices (..., y, x) with detail of the residual added back."""
     from scipy.ndimage import gaussian_filter
 
@@ -203,13 +200,13 @@ def restore_detail(
     variance = np.maximum(smooth, np.finfo(np.float32).tiny)
     # without subtracting the mean of the residual, which is removed signal too
     share = np.maximum(1 - noise.variance_at(denoised) / variance, 0)
-    result: npt.NDArray[np.float32] = denoised + share * residual
+    result: Float32s = denoised + share * residual
     return result
 
 
 def _draw_pairs(
     volume: Volume, denoised: Any, rng: np.random.Generator, sample: Sample | None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[Float64s, Float64s, Float64s]:
     """Read the same random blocks of both, (n, depth, edge, edge), the edge at most `BLOCK`.
 
     Returns: also their middles in y and x, relative to the edges of a slice, (n, 2).
@@ -235,9 +232,7 @@ def _draw_pairs(
     return first, second, (corners[:, -2:] + edge / 2) / shape[-2:]
 
 
-def _inside(
-    sample: Sample, corners: npt.NDArray[np.int64], size: tuple[int, ...]
-) -> tuple[npt.NDArray[np.int64], bool]:
+def _inside(sample: Sample, corners: Int64s, size: tuple[int, ...]) -> tuple[Int64s, bool]:
     """Return the blocks inside a sample and True; all and False if these are hardly any."""
     inside = sample.hold(corners, size)
     return (corners[inside], True) if inside.sum() >= FEWEST else (corners, False)

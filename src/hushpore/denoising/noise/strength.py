@@ -10,12 +10,12 @@ make a map of the strength over the slice.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Float32s, Float64s
 
 #: Factors of `fine_variance` for lags of -2 to 2 along one axis: the autocorrelation of 1, -2, 1.
 _LAGS = np.array([1.0, -4.0, 6.0, -4.0, 1.0])
@@ -54,14 +54,11 @@ class Strength(NamedTuple):
     """
 
     factor: float = 1.0
-    map: npt.NDArray[np.float32] | None = None
+    map: Float32s | None = None
 
 
 def measure_strength(
-    boxes: npt.NDArray[np.float64],
-    places: npt.NDArray[np.float64],
-    autocovariance: npt.NDArray[np.float64],
-    line: tuple[float, float],
+    boxes: Float64s, places: Float64s, autocovariance: Float64s, line: tuple[float, float]
 ) -> Strength:
     """Measure the strength of noise in boxes from all over a sample.
 
@@ -102,18 +99,16 @@ def measure_strength(
     return Strength(factor, smooth)
 
 
-def _map_of(
-    variances: npt.NDArray[np.float64], places: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float32]:
+def _map_of(variances: Float64s, places: Float64s) -> Float32s:
     """Return the mean standard deviation in the neighbourhood of each cell."""
     centres = (np.arange(_CELLS) + 0.5) / _CELLS
     y, x = (np.exp(-0.5 * ((centres[:, None] - at) / _NEAR) ** 2) for at in places.T)
     sums, counts = (y * variances) @ x.T, y @ x.T
-    found: npt.NDArray[np.float32] = np.sqrt((sums + _ADDED) / (counts + _ADDED))
+    found: Float32s = np.sqrt((sums + _ADDED) / (counts + _ADDED))
     return found.astype(np.float32)
 
 
-def fine_variance(autocovariance: npt.NDArray[Any]) -> float:
+def fine_variance(autocovariance: Array) -> float:
     """Return the variance of mixed second differences of noise with an autocovariance."""
     slices = autocovariance
     if slices.ndim == 3:

@@ -7,7 +7,7 @@ import math
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +20,7 @@ from hushpore.device.prefetch import read_ahead
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Int64s
     from hushpore.base.rescaled import Scaled
     from hushpore.denoising.plane_reader import PlaneReader, Scale
     from hushpore.denoising.regions import PatchPlaces
@@ -63,7 +62,7 @@ class BlockSampler:
     seed: int  # of the random numbers
     regions: PatchPlaces | None = None  # allowed positions of patches; None: all
     # `PatchPlaces.row_weights`, if there are regions
-    weight: npt.NDArray[np.float64] | None = None
+    weight: Float64s | None = None
     _number: int = -1
     _images: Images | None = None
     _upcoming: Iterator[_Raw] | None = None
@@ -100,7 +99,7 @@ class BlockSampler:
         voxels = count * self.arrangement.inputs * depth * math.prod(self.source.size[1:])
         return voxels * self.source.bytes_a_voxel(0)
 
-    def in_volume(self, step: int, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def in_volume(self, step: int, corners: Int64s) -> Int64s:
         """Return corners (image, first voxel) in a step's block as corners in the volume."""
         chosen, rows, _ = self._drawn(step // self.steps_per_block)
         return np.column_stack([chosen[corners[:, 0]], corners[:, 1] + rows.start, corners[:, 2:]])
@@ -137,9 +136,7 @@ class BlockSampler:
             places = self.regions.places(raw.chosen, raw.rows, raw.shares)
             return replace(images, places=places.to(self.backend.device))
 
-    def _replaced(
-        self, stored: list[torch.Tensor], part: Arrangement, channels: npt.NDArray[np.int64]
-    ) -> Images:
+    def _replaced(self, stored: list[torch.Tensor], part: Arrangement, channels: Int64s) -> Images:
         """Replace the previous block in device memory, plane by plane."""
         images, room = self._images, self._extent[1] * self.arrangement.inputs
         if images is None:
@@ -168,9 +165,7 @@ class BlockSampler:
         depth = size[0] if len(size) == 2 else min(size[0], max(self.min_rows, fitting))
         return depth, max(1, min(n_images, fitting // depth))
 
-    def _drawn(
-        self, number: int
-    ) -> tuple[npt.NDArray[np.int64], slice, npt.NDArray[np.float64] | None]:
+    def _drawn(self, number: int) -> tuple[Int64s, slice, Float64s | None]:
         """Return the images of a block, its rows, and the factors of the weights in it."""
         rng = np.random.default_rng((self.seed, number))
         depth, count = self._extent
@@ -186,13 +181,13 @@ class BlockSampler:
 class _Raw(NamedTuple):
     """A block as stored in the file."""
 
-    stored: list[npt.NDArray[Any] | Scaled]  # of each scan
-    planes: npt.NDArray[np.int64]
+    stored: list[Array | Scaled]  # of each scan
+    planes: Int64s
     part: Arrangement  # its images, in terms of these planes
     # see `BlockSampler._drawn`
-    chosen: npt.NDArray[np.int64]
+    chosen: Int64s
     rows: slice
-    shares: npt.NDArray[np.float64] | None
+    shares: Float64s | None
 
 
 def _free_on_host() -> int:
@@ -200,8 +195,8 @@ def _free_on_host() -> int:
 
 
 def draw_weighted_block(
-    weight: npt.NDArray[np.float64], fitting: int, count: int, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.float64]]:
+    weight: Float64s, fitting: int, count: int, rng: np.random.Generator
+) -> tuple[Int64s, int, Float64s]:
     """Draw a block such that, on average, patches are drawn in proportion to their weights.
 
     `weight`: float64, shape (n_images, n_first_rows): see

@@ -33,8 +33,7 @@ from hushpore.device.readback import Readback
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s
     from hushpore.denoising.images import Arrangement
     from hushpore.denoising.model import UNet
     from hushpore.denoising.plane_reader import PlaneReader, Scale
@@ -68,7 +67,7 @@ class TrainingLoop:
     read_preview_slice: Callable[[tuple[int, ...] | None], PreviewSlice]
     to_model: Callable[[UNet], Model]  # makes a `Model` from a network
     # makes a `Batch` from a step and `Learner.patch_losses`
-    to_batch: Callable[[int, npt.NDArray[np.float32]], Batch]
+    to_batch: Callable[[int, Float32s], Batch]
     share: float  # of the training in the progress of the job
     # noise variance of the targets; None if unknown
     noise: float | None = None
@@ -211,7 +210,7 @@ class TrainingLoop:
         generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
         return replace(self.batch_sampler, generator=generator)
 
-    def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]], state: TrainingState) -> Job:
+    def _report(self, arrived: list[tuple[Any, Array]], state: TrainingState) -> Job:
         events: list[Event] = []
         for (kind, step), value in arrived:
             if kind == "preview":
@@ -268,7 +267,7 @@ class PreviewSlice:
     # index of the predicted plane, and row in it
     output: int
     row: int
-    preview: Callable[[npt.NDArray[np.float32]], Preview]  # makes a `Preview` of a normalised slice
+    preview: Callable[[Float32s], Preview]  # makes a `Preview` of a normalised slice
 
 
 def read_preview_slice(
@@ -301,7 +300,7 @@ def read_preview_slice(
     images = Images.of(scale.normalise(raw, channels[planes]), part)
     index = tuple(int(i) for i in np.unravel_index(number, (1, *leading))[1:])
 
-    def preview(value: npt.NDArray[np.float32]) -> Preview:
+    def preview(value: Float32s) -> Preview:
         restored = scale.restore(value[None], channels[[plane]])[0]
         return Preview("denoised", restored, index)
 

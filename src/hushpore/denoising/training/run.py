@@ -31,8 +31,7 @@ from hushpore.patches.places import in_volume
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s
     from hushpore.base.events import Progress
     from hushpore.denoising.automatic import Method, Task
     from hushpore.denoising.images import Images
@@ -153,9 +152,7 @@ class Training:
             own = self.method.count * (self.scale.mean[0] - (noise.zero or 0.0))
         return float(own / self.scale.std[0] ** 2 * maker.target_variance)
 
-    def _to_batch(
-        self, blocks: BlockSampler | None, step: int, patch_losses: npt.NDArray[np.float32]
-    ) -> Batch:
+    def _to_batch(self, blocks: BlockSampler | None, step: int, patch_losses: Float32s) -> Batch:
         """Return the positions in the volume of the patches of a batch."""
         task = self.task
         corners = patch_losses[:, :-1].astype(np.int64)

@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.formatting import readable_count
-from hushpore.io.dicom.slice_grid import (
-    SAME_PLACE,
-    SliceGrid,
-    gap_notes,
-    grid_of,
-    rounding_of,
-)
+from hushpore.io.dicom.slice_grid import SAME_PLACE, SliceGrid, gap_notes, grid_of, rounding_of
 from hushpore.io.folders import natural_key, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
@@ -220,7 +214,7 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     return [_by_position([slices[layer[0]] for layer in layers], notes)]
 
 
-def _ordered(slices: Sequence[Slice]) -> tuple[npt.NDArray[Any], list[int]]:
+def _ordered(slices: Sequence[Slice]) -> tuple[Array, list[int]]:
     """Return positions along the normal, and the order of the slices along it.
 
     Slices at the same position are ordered by number, in the direction of all numbers.
@@ -239,14 +233,14 @@ def _ordered(slices: Sequence[Slice]) -> tuple[npt.NDArray[Any], list[int]]:
     )
 
 
-def _numbers(slices: Sequence[Slice]) -> npt.NDArray[Any]:
+def _numbers(slices: Sequence[Slice]) -> Array:
     """Return InstanceNumber or frame number of each slice; NaN if it has none."""
     if len({item.path for item in slices}) == 1:
         return np.array([float(item.frame) for item in slices])
     return np.array([math.nan if item.number is None else float(item.number) for item in slices])
 
 
-def _grid(slices: Sequence[Slice], positions: npt.NDArray[Any]) -> SliceGrid:
+def _grid(slices: Sequence[Slice], positions: Array) -> SliceGrid:
     """Return the grid of slices in order, given their positions along the normal."""
     return grid_of(positions, _numbers(slices), _rounding(slices)[0])
 
@@ -342,9 +336,7 @@ def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     return _finish(ordered, z, notes, metadata)
 
 
-def _by_location(
-    ordered: list[Slice],
-) -> tuple[list[Slice], npt.NDArray[Any], SliceGrid] | None:
+def _by_location(ordered: list[Slice]) -> tuple[list[Slice], Array, SliceGrid] | None:
     """Return slices along SliceLocation, their distances from the first one, and their grid.
 
     `ordered`: by number or name; this order is kept if the locations follow it in either direction.
@@ -454,13 +446,13 @@ def _without_copies(slices: Sequence[Slice]) -> tuple[list[Slice], list[str]]:
     return list(seen.values()), notes if dropped else []
 
 
-def _positions_along(slices: Sequence[Slice]) -> npt.NDArray[Any]:
+def _positions_along(slices: Sequence[Slice]) -> Array:
     """Return positions along the slice normal, in mm."""
     normal = _directions(slices[0])[2]
     return np.array([np.asarray(item.position) @ normal for item in slices])
 
 
-def _directions(item: Slice) -> npt.NDArray[Any]:
+def _directions(item: Slice) -> Array:
     """Return unit vectors along a row, along a column, and normal to the slice."""
     values = np.asarray(item.orientation or AXIAL, dtype=float)
     row, column = values[:3], values[3:]
@@ -469,7 +461,7 @@ def _directions(item: Slice) -> npt.NDArray[Any]:
     # directions of zero length are invalid
     if (lengths < 1e-6).any():
         return np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]])
-    units: npt.NDArray[Any] = directions / lengths
+    units: Array = directions / lengths
     return units
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.io.dicom.geometry import Slice
     from hushpore.io.input_limits import InputLimits
 
@@ -141,7 +140,7 @@ class SeriesReader:
     def __init__(self, slices: Sequence[Slice]) -> None:
         self._slices = slices
         self._lock = threading.Lock()
-        self._decoded: tuple[Path, npt.NDArray[Any]] | None = None
+        self._decoded: tuple[Path, Array] | None = None
         for encoding in {item.path: item.encoding for item in slices}.values():
             encoding.require_complete()
         first = slices[0].facts
@@ -149,7 +148,7 @@ class SeriesReader:
         stored = [item.encoding.dtype.newbyteorder("=") for item in slices]
         self.dtype = np.result_type(*set(stored))
 
-    def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
+    def __call__(self, number: int, out: Array) -> None:
         """Fill `out` with one plane.
 
         Raises InputError if the image is damaged; MissingPackageError if its compression needs a
@@ -170,7 +169,7 @@ class SeriesReader:
         total = _inversion_sum(item) * item.slope + 2 * item.intercept
         return sorted(total - value for value in values)
 
-    def _stored(self, item: Slice, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _stored(self, item: Slice, out: Array) -> Array:
         from pydicom.encaps import get_frame
 
         encoding = item.encoding
@@ -202,13 +201,13 @@ class SeriesReader:
                 )
             return _as_stated(_decoded(decode, frame, encoding), encoding)
 
-    def _by_pydicom(self, item: Slice) -> npt.NDArray[Any]:
+    def _by_pydicom(self, item: Slice) -> Array:
         """Decode a file with the decoders of pydicom, all frames at once."""
         with self._lock, captured_warnings("pydicom"):
             if self._decoded is None or self._decoded[0] != item.path:
                 self._decoded = None
                 self._decoded = (item.path, _pixel_array(item.encoding))
-            plane: npt.NDArray[Any] = self._decoded[1][item.frame]
+            plane: Array = self._decoded[1][item.frame]
             return plane
 
 
@@ -217,7 +216,7 @@ def _inversion_sum(item: Slice) -> float:
     return float(sum(item.encoding.bounds))
 
 
-def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _native(encoding: Encoding, frame: int, out: Array) -> Array:
     """Read a plane into `out`, or into a new array if `out` has another type."""
     dtype = encoding.dtype.newbyteorder("=")
     values = out if out.dtype == dtype else np.empty(encoding.shape, dtype)
@@ -226,7 +225,7 @@ def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArra
     return _without_unused_bits(values, encoding)
 
 
-def _without_unused_bits(values: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any]:
+def _without_unused_bits(values: Array, encoding: Encoding) -> Array:
     """Clear the unused bits in place, in which old scanners stored overlays."""
     allocated = 8 * values.dtype.itemsize
     if values.dtype.kind == "f" or encoding.bits_stored == allocated:
@@ -237,10 +236,10 @@ def _without_unused_bits(values: npt.NDArray[Any], encoding: Encoding) -> npt.ND
     return values
 
 
-def _as_stated(decoded: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any]:
+def _as_stated(decoded: Array, encoding: Encoding) -> Array:
     """Convert decoded values to the data type in the header."""
     dtype = encoding.dtype.newbyteorder("=")
-    values: npt.NDArray[Any] = decoded.reshape(encoding.shape)
+    values: Array = decoded.reshape(encoding.shape)
     if values.dtype == dtype:
         return values
     sign_is_missing = values.dtype.kind == "u" and dtype.kind == "i"
@@ -252,7 +251,7 @@ def _as_stated(decoded: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any
     return values
 
 
-def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
+def _pixel_array(encoding: Encoding) -> Array:
     import pydicom
     from pydicom import uid
 
@@ -370,7 +369,7 @@ def _without_fill_bytes(frame: bytes, count: int) -> bytes:
     return header + b"".join(segments)
 
 
-def _decoded(decode: Callable[..., Any], frame: bytes, encoding: Encoding) -> npt.NDArray[Any]:
+def _decoded(decode: Callable[..., Any], frame: bytes, encoding: Encoding) -> Array:
     """Return the decoded values of a frame."""
     if encoding.syntax == _RLE:
         values = np.empty(encoding.shape, encoding.dtype.newbyteorder("="))
@@ -386,5 +385,5 @@ def _decoded(decode: Callable[..., Any], frame: bytes, encoding: Encoding) -> np
         return values
     # CharLS takes seconds for a truncated frame without an end-of-image marker
     ended = frame[-16:].rstrip(b"\0").endswith(_END_OF_IMAGE)
-    decoded: npt.NDArray[Any] = decode(frame if ended else frame + _END_OF_IMAGE)
+    decoded: Array = decode(frame if ended else frame + _END_OF_IMAGE)
     return decoded

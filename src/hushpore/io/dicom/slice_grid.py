@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 SAME_PLACE = 1e-3  # mm; DICOM stores positions as decimal text
 _UNEVEN = 0.01  # tolerance for evenly spaced slices, as a fraction of the spacing
@@ -24,11 +24,11 @@ class SliceGrid:
     """Spacing of slices in order, and the place of each on an even grid."""
 
     step: float  # mean distance, or the median of unevenly spaced slices, in mm
-    indices: npt.NDArray[Any] | None  # from 0; None for unevenly spaced slices
+    indices: Array | None  # from 0; None for unevenly spaced slices
     is_fitted: bool = False  # whether coarsely rounded positions were averaged over the stack
 
 
-def grid_of(positions: npt.NDArray[Any], numbers: npt.NDArray[Any], rounding: float) -> SliceGrid:
+def grid_of(positions: Array, numbers: Array, rounding: float) -> SliceGrid:
     """Return the grid of slices along one line.
 
     Coarsely rounded positions look uneven, or as if slices were missing or at the same position.
@@ -76,7 +76,7 @@ def grid_of(positions: npt.NDArray[Any], numbers: npt.NDArray[Any], rounding: fl
     return exact
 
 
-def rounding_of(values: npt.NDArray[Any]) -> float:
+def rounding_of(values: Array) -> float:
     """Return the power of ten, at most 1, of which all values are multiples; 0 below 1e-6.
 
     >>> rounding_of(np.array([7.0, 7.02, 7.5]))
@@ -88,7 +88,7 @@ def rounding_of(values: npt.NDArray[Any]) -> float:
     return 0.0
 
 
-def gap_notes(positions: npt.NDArray[Any], grid: SliceGrid) -> list[str]:
+def gap_notes(positions: Array, grid: SliceGrid) -> list[str]:
     """Return a note on missing or unevenly spaced slices; none if they are even and complete."""
     gaps = np.diff(positions)
     if grid.indices is None:
@@ -116,17 +116,17 @@ def _explains_little(exact: SliceGrid) -> bool:
     return exact.indices is None or exact.indices[-1] + 1 - len(exact.indices) >= _LEAST
 
 
-def _indices_by_number(numbers: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+def _indices_by_number(numbers: Array) -> Array | None:
     """Return slice numbers that run up or down as indices from 0; None for any others."""
     steps = np.diff(numbers)
     if not ((steps > 0).all() or (steps < 0).all()):
         return None
     whole = np.abs(numbers - numbers[0]).astype(np.int64)
-    indices: npt.NDArray[Any] = whole // math.gcd(*whole.tolist())
+    indices: Array = whole // math.gcd(*whole.tolist())
     return indices if indices[-1] <= _MOST_MISSING * len(indices) else None
 
 
-def _line(positions: npt.NDArray[Any], indices: npt.NDArray[Any]) -> tuple[float, float]:
+def _line(positions: Array, indices: Array) -> tuple[float, float]:
     """Return the slope of the line through the positions, and the range of the residuals.
 
     The least-squares line depends less on the rounding of the ends than the mean distance does.
@@ -135,7 +135,7 @@ def _line(positions: npt.NDArray[Any], indices: npt.NDArray[Any]) -> tuple[float
     return step, float(np.ptp(positions - step * indices))
 
 
-def _even_steps(positions: npt.NDArray[Any], rounding: float) -> SliceGrid:
+def _even_steps(positions: Array, rounding: float) -> SliceGrid:
     """Return the grid of positions that differ, with the mean distance as step.
 
     If the slices are unevenly spaced, the step is the median distance.
@@ -156,7 +156,7 @@ def _even_steps(positions: npt.NDArray[Any], rounding: float) -> SliceGrid:
     return SliceGrid(_shortest(step, positions), indices.astype(int))
 
 
-def _shortest(step: float, positions: npt.NDArray[Any]) -> float:
+def _shortest(step: float, positions: Array) -> float:
     """Return the shortest decimal that equals the spacing within floating-point precision.
 
     For example 0.05 for 0.05000000000004.

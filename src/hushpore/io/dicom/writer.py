@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
 
 _SLICE_NAME = re.compile(r"slice_\d{4,}\.dcm")
@@ -136,7 +137,7 @@ def _millimetres(volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(s * factor for s in volume.spacing), tuple(o * factor for o in volume.origin)
 
 
-def _stored(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int16], str, str]:
+def _stored(values: Array) -> tuple[npt.NDArray[np.int16], str, str]:
     """Return int16 values, and slope and intercept as DICOM text."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "bui":

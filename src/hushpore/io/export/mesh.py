@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Int32s, Mask
     from hushpore.base.volume import Volume
     from hushpore.io.export import PoreResult
 
@@ -26,11 +25,11 @@ _BYTES_A_VOXEL = 6  # mask and float32 copy for the contouring, without the tria
 class Mesh:
     """Closed triangle mesh."""
 
-    vertices: npt.NDArray[np.float64]  # (n, 3), float64: x, y, z in the unit of the volume
+    vertices: Float64s  # (n, 3), float64: x, y, z in the unit of the volume
     # (m, 3), int32: vertices of a triangle, counter-clockwise seen from outside the pore
-    faces: npt.NDArray[np.int32]
+    faces: Int32s
     # (m,), int32: label of the pore of each triangle; 0 for a common surface
-    labels: npt.NDArray[np.int32]
+    labels: Int32s
 
 
 def pore_surface(labels: Volume, only: Sequence[int] | None = None, apart: bool = False) -> Mesh:
@@ -92,9 +91,7 @@ def write_ply(
     path.write_bytes(b"".join(ply(mesh, result.labels.unit)))
 
 
-def _boxes(
-    values: npt.NDArray[Any], only: Sequence[int] | None
-) -> list[tuple[int, tuple[slice, ...]]]:
+def _boxes(values: Array, only: Sequence[int] | None) -> list[tuple[int, tuple[slice, ...]]]:
     """Return the requested labels, each with its bounding box."""
     from scipy.ndimage import find_objects
 
@@ -110,9 +107,7 @@ def _boxes(
     return [(label, box) for label, box in found.items() if only is None or label in only]
 
 
-def _contour(
-    inside: npt.NDArray[np.bool_], box: tuple[slice, ...], label: int, volume: Volume
-) -> Mesh:
+def _contour(inside: Mask, box: tuple[slice, ...], label: int, volume: Volume) -> Mesh:
     from skimage.measure import marching_cubes
 
     # padding closes the surface at the faces of the volume. Lorensen's tables, unlike Lewiner's,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Array, Float64s
     from hushpore.base.volume import Volume
     from hushpore.io.export import PoreResult
 
@@ -26,7 +26,7 @@ def network_arrays(
     throats: pd.DataFrame,
     volume: Volume,
     phases: Mapping[int, str] | None = None,
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, Array]:
     """Return a pore network as arrays for OpenPNM.
 
     `pores`, `throats`: the tables of a segmentation, see `hushpore.pores.tables.measures`.
@@ -105,7 +105,7 @@ def network_arrays(
 
 def _phase_arrays(
     regions: pd.DataFrame, contacts: pd.DataFrame, names: Mapping[int, str]
-) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+) -> Iterator[tuple[str, Array]]:
     """Yield the phases of regions and the pairs of phases of contacts, by key."""
     own = regions["phase"].to_numpy(np.int64)
     both = contacts[["phase_1", "phase_2"]].to_numpy(np.int64)
@@ -122,7 +122,7 @@ def _phase_arrays(
         yield f"throat.{pair}", (low == one) & (high == other)
 
 
-def _arrays_of(result: PoreResult) -> dict[str, npt.NDArray[Any]]:
+def _arrays_of(result: PoreResult) -> dict[str, Array]:
     """Return the network of a result, of pores or of the regions of phases."""
     phases = None
     if "phase" in result.pores:
@@ -147,7 +147,7 @@ def write_npz(path: Path, result: PoreResult) -> None:
         np.savez_compressed(file, allow_pickle=False, **_arrays_of(result))
 
 
-def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:
+def _columns(arrays: dict[str, Array]) -> pd.DataFrame:
     """Return one column per component, with OpenPNM names; pores and throats share rows."""
     import pandas as pd
 
@@ -167,11 +167,11 @@ def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:
     return pd.DataFrame(typed)
 
 
-def _coordinates(table: pd.DataFrame, what: str) -> npt.NDArray[np.float64]:
-    places: npt.NDArray[np.float64] = table[[f"{what}_{axis}" for axis in "xyz"]].to_numpy(float)
+def _coordinates(table: pd.DataFrame, what: str) -> Float64s:
+    places: Float64s = table[[f"{what}_{axis}" for axis in "xyz"]].to_numpy(float)
     return places
 
 
-def _distance(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    distance: npt.NDArray[np.float64] = np.linalg.norm(a - b, axis=1)
+def _distance(a: Float64s, b: Float64s) -> Float64s:
+    distance: Float64s = np.linalg.norm(a - b, axis=1)
     return distance

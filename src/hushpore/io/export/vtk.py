@@ -15,8 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, UInt8s
     from hushpore.io.export import PoreResult
 
 _BLOCK = 1 << 20  # bytes per compressed block
@@ -78,7 +77,7 @@ class _Values:
         self.blobs: list[bytes] = []
         self._length = 0
 
-    def add(self, name: str, values: npt.NDArray[Any]) -> str:
+    def add(self, name: str, values: Array) -> str:
         """Append an array, and return its XML element; points have three components."""
         flat = values.view(np.uint8) if values.dtype == np.bool_ else values
         little = np.ascontiguousarray(flat, flat.dtype.newbyteorder("<"))
@@ -94,7 +93,7 @@ class _Values:
         return element
 
 
-def _compressed(data: npt.NDArray[np.uint8]) -> bytes:
+def _compressed(data: UInt8s) -> bytes:
     """Return compressed blocks after a header with their number and sizes."""
     blocks = [
         zlib.compress(data[start : start + _BLOCK].data, 1) for start in range(0, data.size, _BLOCK)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array
+
 #: Signature of OLE files, which other programs write too.
 SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TYPES = {3: "u1", 5: "u2", 10: "f4"}
@@ -98,7 +100,7 @@ def _open(path: Path) -> Volume:
         settings = _settings(ole)
         size = _number(ole, "ImageInfo/pixelsize", "<f") or 0.0
 
-    def read(number: int, out: npt.NDArray[Any]) -> None:
+    def read(number: int, out: Array) -> None:
         with explained_damage(partial(_damaged, path)):
             if is_large:
                 content = _read_chain(path, starts[number], plane, sector, chain)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import tifffile
 
+    from hushpore.base.arrays import Array, Int64s
+
 
 # TIFF compression codes: those decoded into a buffer of known size; and those that declare the
 # size of the image again: JPEG, JPEG 2000, JPEG XR, JPEG XL, JPEG-LS, LERC, PNG and WebP
@@ -67,7 +69,7 @@ def planes_of(
     handle: Any = pages[0].parent.filehandle
     handle.set_lock(True)
 
-    def read(number: int, out: npt.NDArray[Any]) -> None:
+    def read(number: int, out: Array) -> None:
         with explained_damage(partial(explained, path)), captured_log("tifffile"):
             with handle.lock:
                 if handle.closed:
@@ -181,7 +183,7 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
 
     Images in other files are not checked.
     """
-    pieces: list[npt.NDArray[np.int64]] = []
+    pieces: list[Int64s] = []
     directories: list[int] = []
     smallest, sizes_fit = math.inf, True
     for page, size, places in _pages(tif, all_series):
@@ -224,9 +226,7 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
     return notes
 
 
-def _pages(
-    tif: tifffile.TiffFile, all_series: Iterable[Any]
-) -> Iterator[tuple[Any, int, npt.NDArray[np.int64]]]:
+def _pages(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> Iterator[tuple[Any, int, Int64s]]:
     """Yield each page, its stored size, and the offsets and lengths of its strips or tiles.
 
     For contiguous images the page is None and the size that of one image.
@@ -248,7 +248,7 @@ def _pages(
                     yield page, int(places[1].sum()), places[:, places[1] > 0]
 
 
-def _is_of_its_size(page: Any, places: npt.NDArray[np.int64]) -> bool:
+def _is_of_its_size(page: Any, places: Int64s) -> bool:
     """Return whether the number of tiles and the uncompressed size match the page."""
     form = page.keyframe
     if form.is_tiled:

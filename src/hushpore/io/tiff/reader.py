@@ -38,7 +38,7 @@ from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 _ORDER = "tczyx"
 _COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
@@ -137,7 +137,7 @@ def _stack(stack: SliceStack, key: tuple[Any, ...], name: str) -> Volume:
     with captured_warnings("tifffile") as messages, _opened(files[0]) as tif:
         size, notes = voxel_size(tif, 0, 1), _photometric_notes(tif.pages.first)
 
-    def read(number: int, out: npt.NDArray[Any]) -> None:
+    def read(number: int, out: Array) -> None:
         path = files[number]
         with captured_log("tifffile"), _opened(path) as tif:
             page: Any = tif.pages.first
@@ -297,7 +297,7 @@ def _in_axis_order(
             return planes, axes
     wanted = tuple(shape[axis] for axis in order)
 
-    def fill(out: npt.NDArray[Any]) -> None:
+    def fill(out: Array) -> None:
         with captured_log("tifffile"), _opened(path) as tif:
             series = tif.series[index or 0]
             out[...] = _transposed(series.levels[0].asarray().reshape(shape), order)
@@ -315,7 +315,7 @@ def _in_axis_order(
     return Stream(wanted, native, fill, limits), axes
 
 
-def _transposed(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
+def _transposed(values: Array, order: list[int]) -> Array:
     """Reorder the axes; axes that are not listed have length one and are dropped."""
     dropped = [axis for axis in range(values.ndim) if axis not in order]
     turned = values.transpose(*dropped, *order)

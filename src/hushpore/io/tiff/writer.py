@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
 
 # OME names of the length units of a Volume
@@ -66,7 +65,7 @@ def write_tiff(path: Path, volume: Volume) -> None:
     )
 
 
-def _planes(volume: Volume, dtype: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+def _planes(volume: Volume, dtype: np.dtype[Any]) -> Iterator[Array]:
     """Yield the planes one by one; a lazy volume is read slab by slab."""
     for _, values in slabs(volume.data):
         yield from values.reshape(-1, *volume.shape[-2:]).astype(dtype, copy=False)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from io import FileIO
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
     #: Decodes the bytes of a chunk; raises the errors of its codec.
     Decode: TypeAlias = Callable[[bytes], Any]
@@ -92,7 +92,7 @@ class ChunkFiles:
         dtype = np.dtype(array.dtype).newbyteorder(_byte_order(codecs[0]))
         return cls(place, array, dtype, chunk, file, found, index)
 
-    def read(self, region: Sequence[slice], out: npt.NDArray[Any]) -> None:
+    def read(self, region: Sequence[slice], out: Array) -> None:
         """Fill an array with a region, given as a slice with start and stop for each axis.
 
         Raises InputError or ValueError if a chunk is damaged, and the errors of the codecs.
@@ -176,7 +176,7 @@ class ChunkFiles:
                         os.posix_fadvise(file.fileno(), *place, os.POSIX_FADV_WILLNEED)
         return found
 
-    def _fill(self, part: Part, region: Sequence[slice], out: npt.NDArray[Any]) -> None:
+    def _fill(self, part: Part, region: Sequence[slice], out: Array) -> None:
         """Read one part and write it into the output array."""
         path, place, start, size = part
         ends = [

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s
     from hushpore.base.volume import Volume
 
     #: A part of an array: indices on the leading axes, and slices on the spatial axes.
@@ -170,7 +169,7 @@ class ZarrImage:
         array[block] = values
 
 
-def reduced(values: npt.NDArray[Any], factors: Sequence[int], are_labels: bool) -> npt.NDArray[Any]:
+def reduced(values: Array, factors: Sequence[int], are_labels: bool) -> Array:
     """Return the means of two neighbours (labels: the first) along axes with factor 2.
 
     `values`: one axis per factor. `factors`: 1 or 2 for each axis; must divide its length.
@@ -239,9 +238,7 @@ def _layout(
     return chunks, shards
 
 
-def _transformations(
-    volume: Volume, scale: npt.NDArray[np.float64], are_labels: bool
-) -> list[dict[str, Any]]:
+def _transformations(volume: Volume, scale: Float64s, are_labels: bool) -> list[dict[str, Any]]:
     leading = len(volume.leading_shape)
     steps = np.asarray(volume.spacing) * scale
     # the mean of two voxels is located between them

@@ -28,8 +28,7 @@ from hushpore.io.zarr.image import import_zarr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.io.input_limits import InputLimits
 
 _ORDER = "tczyx"
@@ -55,7 +54,7 @@ class ZarrStack(DiskArray):
         self.chunks: tuple[int, ...] = tuple(int(array.chunks[axis]) for axis in kept)
         self.files = ChunkFiles.of(array)
         self._lock = threading.Lock()
-        self._kept_layer: tuple[Any, npt.NDArray[Any]] | None = None
+        self._kept_layer: tuple[Any, Array] | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -84,11 +83,11 @@ class ZarrStack(DiskArray):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+    def _read_part(self, keys: list[Any]) -> Array:
         axis = max(self.ndim - 3, 0)
         return self._from_kept_layer(keys, axis) if self.ndim > 2 else self._read(keys)
 
-    def _from_kept_layer(self, keys: list[Any], axis: int) -> npt.NDArray[Any]:
+    def _from_kept_layer(self, keys: list[Any], axis: int) -> Array:
         """Read slices from their layer of chunks, and cache the layer for the next slices."""
         depth = self.chunks[axis]
         taken = np.arange(self.shape[axis])[keys[axis]]
@@ -110,10 +109,10 @@ class ZarrStack(DiskArray):
             layer = self._kept_layer[1]
         # axes indexed by an integer are dropped
         before = sum(isinstance(each, slice) for each in keys[:axis])
-        values: npt.NDArray[Any] = layer.take(taken - start, before)
+        values: Array = layer.take(taken - start, before)
         return values
 
-    def _read(self, keys: list[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    def _read(self, keys: list[Any], out: Array | None = None) -> Array:
         """Return the values at an index, in `out` if given."""
         rest = iter(keys)
         full = tuple(next(rest) if isinstance(i, slice) else i for i in self._index)
@@ -142,7 +141,7 @@ class ZarrStack(DiskArray):
             self._array.get_basic_selection(full, out=NDBuffer.from_numpy_array(out))
             return out
 
-    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+    def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of this shape; see `DiskArray`."""
         planes = int(np.prod(self.shape[1:-2]))
         rest = [slice(None)] * (self.ndim - 1)

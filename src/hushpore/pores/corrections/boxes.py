@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from hushpore.base.errors import InputError
 from hushpore.pores.geometry.sums import SUMS
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Int64s
 
     #: First voxel and the one after the last along z, y and x.
     Box: TypeAlias = tuple[slice, slice, slice]
 
 
-def moved(sums: npt.NDArray[np.int64], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def moved(sums: Int64s, offset: Int64s) -> Int64s:
     """Return sums over voxels after moving the voxels.
 
     Parameters
@@ -60,7 +60,7 @@ def moved(sums: npt.NDArray[np.int64], offset: npt.NDArray[np.int64]) -> npt.NDA
     return found
 
 
-def box_of(bounds: npt.NDArray[Any]) -> Box:
+def box_of(bounds: Array) -> Box:
     """Return the box of bounds, (6,), as in `BasinGraph.bounds`."""
     z, y, x = (slice(int(bounds[k]), int(bounds[k + 3])) for k in range(3))
     return z, y, x

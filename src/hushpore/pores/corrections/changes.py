@@ -14,6 +14,7 @@ from hushpore.pores.watershed.merging import flood
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float64s, Int32s, Int64s
     from hushpore.pores.corrections.boxes import Box
     from hushpore.pores.corrections.operations import Operation
     from hushpore.pores.corrections.regions import Regions
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 class Change(NamedTuple):
     """Voxels and their new labels."""
 
-    at: npt.NDArray[np.int64]  # (n,), flat indices, each once
-    values: npt.NDArray[np.int32]  # (n,)
+    at: Int64s  # (n,), flat indices, each once
+    values: Int32s  # (n,)
 
 
 def change_of(regions: Regions, operation: Operation, n_spatial: int) -> Change:
@@ -66,16 +67,16 @@ def _require_pores(regions: Regions, operation: Operation) -> None:
         raise InputError(f"There is no pore {unknown[0]}. Labels are listed in the table of pores.")
 
 
-def _voxels_in(regions: Regions, label: int) -> npt.NDArray[np.int64]:
+def _voxels_in(regions: Regions, label: int) -> Int64s:
     """Return the flat indices of the voxels of a pore, ascending."""
     box = regions.bounding_box(label)
     return _flat(np.argwhere(regions.values[box] == label), box, regions)
 
 
-def _flat(places: npt.NDArray[np.int64], box: Box, regions: Regions) -> npt.NDArray[np.int64]:
+def _flat(places: Int64s, box: Box, regions: Regions) -> Int64s:
     """Return the flat indices in the volume of voxels (n, 3) of a box."""
     places = places + [part.start for part in box]
-    found: npt.NDArray[np.int64] = np.ravel_multi_index(tuple(places.T), regions.shape)
+    found: Int64s = np.ravel_multi_index(tuple(places.T), regions.shape)
     return found
 
 
@@ -214,7 +215,7 @@ def _split(regions: Regions, operation: Operation, n_spatial: int) -> Change:
     return _parted(regions, label, _flat(voxels, box, regions), found - 1, "points")
 
 
-def _faces(node: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _faces(node: Int32s) -> tuple[Int32s, Int32s]:
     """Return the pairs of nodes that share a voxel face."""
     pairs = []
     for axis in range(3):
@@ -225,9 +226,7 @@ def _faces(node: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDAr
     return a, b
 
 
-def _nearest(
-    voxels: npt.NDArray[np.int64], points: npt.NDArray[np.int64], spacing: tuple[float, ...]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _nearest(voxels: Int64s, points: Int64s, spacing: tuple[float, ...]) -> tuple[Int64s, Float64s]:
     """Return the nearest point to each voxel, and the squared distance to it."""
     nearest = np.zeros(len(voxels), np.int64)
     least = np.full(len(voxels), np.inf)
@@ -239,7 +238,7 @@ def _nearest(
 
 
 def _parted(
-    regions: Regions, label: int, at: npt.NDArray[np.int64], part: npt.NDArray[np.integer], by: str
+    regions: Regions, label: int, at: Int64s, part: npt.NDArray[np.integer], by: str
 ) -> Change:
     """Return the change that parts a pore; its largest part keeps the label."""
     sizes = np.bincount(part)

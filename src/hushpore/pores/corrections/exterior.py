@@ -17,8 +17,7 @@ from hushpore.pores.void.components import AIR, OPEN, SOLID
 from hushpore.pores.void.grey import GreyValues, RoundedGrey
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import UInt8s
     from hushpore.pores.result import Pores
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs
@@ -62,7 +61,7 @@ def grey_of(pores: Pores, slabs: Slabs, scan: Volume | None) -> RoundedGrey | No
     return RoundedGrey(GreyValues(volume, slabs), pores.graph.rounding)
 
 
-def phase_of(pores: Pores, work: Work, scan: Volume | None) -> npt.NDArray[np.uint8]:
+def phase_of(pores: Pores, work: Work, scan: Volume | None) -> UInt8s:
     """Return the void (`OPEN`), the solid and the exterior of a result, (z, y, x), uint8.
 
     `work`: context with `decided_settings`. `scan`: replaces the volume of the result.
@@ -90,7 +89,7 @@ def phase_of(pores: Pores, work: Work, scan: Volume | None) -> npt.NDArray[np.ui
     how = work.settings, work.slabs, Backend(), stages, work.padding
     with open_work(volume, *how) as again:
         found = result_of(Pipeline(again, Backend(), stages, []).find_phase())
-        phase: npt.NDArray[np.uint8] = np.array(found.array(), np.uint8)
+        phase: UInt8s = np.array(found.array(), np.uint8)
     outside = phase >= AIR
     if (outside & void).any():
         raise InputError("The scan does not belong to these pores: its exterior is another one.")

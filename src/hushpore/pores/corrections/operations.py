@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Int64s
 
 #: The kinds of corrections, and the words for each.
 KINDS = {
@@ -95,7 +95,7 @@ class Operation:
         return found
 
 
-def runs_of(voxels: npt.NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
+def runs_of(voxels: Int64s) -> tuple[tuple[int, ...], ...]:
     """Return voxels as runs along the last axis.
 
     Parameters
@@ -125,7 +125,7 @@ def runs_of(voxels: npt.NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def voxels_of(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def voxels_of(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> Int64s:
     """Return the flat indices of the voxels of some runs in a volume of this shape.
 
     Raises

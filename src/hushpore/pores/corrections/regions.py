@@ -27,6 +27,7 @@ from hushpore.pores.watershed.merging import Numbering
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float32s, Int32s, Int64s, Mask, UInt8s
     from hushpore.pores.corrections.boxes import Box
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.void.grey import RoundedGrey
@@ -80,11 +81,11 @@ class Regions:
 
     def __init__(
         self,
-        labels: npt.NDArray[np.int32],
-        basins: npt.NDArray[np.int32],
+        labels: Int32s,
+        basins: Int32s,
         graph: BasinGraph,
         numbering: Numbering,
-        phase: npt.NDArray[np.uint8],
+        phase: UInt8s,
         grey: RoundedGrey | None,
         spacing: tuple[float, ...],
         faces: tuple[bool, bool, bool],
@@ -102,19 +103,19 @@ class Regions:
         region_of = numbering.names[numbering.label_of]
         excluded = np.flatnonzero(region_of[1:] == 0) + 1
         region_of[excluded] = -np.arange(1, excluded.size + 1)
-        self.values: npt.NDArray[np.int32] = np.array(labels, np.int32)
+        self.values: Int32s = np.array(labels, np.int32)
         if excluded.size:
             rest = (labels == 0) & (basins != 0)
             self.values[rest] = region_of[basins[rest]]
         highest = int(numbering.names.max(initial=0))
         self._excluded = excluded.size
-        self._rows: dict[str, npt.NDArray[Any]] = {}
+        self._rows: dict[str, Array] = {}
         self._highest_label = -1
         self._make_rows(highest)
         self._sum_up(graph, region_of)
         self._border_crossings = graph.border_crossings.astype(np.int64)
-        self._beside_air: npt.NDArray[np.bool_] | None = None
-        self._closed: npt.NDArray[np.bool_] | None = None  # closed void, if there is any
+        self._beside_air: Mask | None = None
+        self._closed: Mask | None = None  # closed void, if there is any
         self.has_air = bool((phase >= AIR).any())
 
     # ---- what is known
@@ -131,7 +132,7 @@ class Regions:
         return self._excluded > 0
 
     @property
-    def pores(self) -> npt.NDArray[np.int64]:
+    def pores(self) -> Int64s:
         """Labels of the pores, ascending."""
         voxels = self._rows["sums"][: self._highest_label + 1, index_of("voxels")]
         return np.flatnonzero(voxels)
@@ -146,7 +147,7 @@ class Regions:
         """Return the bounding box of a pore."""
         return box_of(self._rows["bounds"][label])
 
-    def distance_in(self, box: Box) -> npt.NDArray[np.float32]:
+    def distance_in(self, box: Box) -> Float32s:
         """Return the squared distance to the solid in a box, in squared smallest voxels."""
         flags = np.zeros(len(self._rows["peak"]), np.bool_)
         flags[self.values[box]] = True
@@ -179,7 +180,7 @@ class Regions:
         root = np.arange(1, pores.size + 1, dtype=np.int32)
         return graph, Numbering(label_of, root, np.append(0, pores).astype(np.int32))
 
-    def node_of(self) -> npt.NDArray[np.int32]:
+    def node_of(self) -> Int32s:
         """Return the basin of `graph` of each value of a voxel."""
         pores, excluded = self.pores, self._excluded_left()
         found = np.zeros(len(self._rows["peak"]), np.int32)
@@ -187,18 +188,14 @@ class Regions:
         found[excluded] = pores.size + np.arange(1, excluded.size + 1)
         return found
 
-    def _excluded_left(self) -> npt.NDArray[np.int64]:
+    def _excluded_left(self) -> Int64s:
         """Return the numbers of the excluded void that is left."""
         voxels = self._rows["sums"][-1 : -self._excluded - 1 : -1, index_of("voxels")]
         return -1 - np.flatnonzero(voxels)
 
     # ---- changing voxels
 
-    def write(
-        self,
-        at: npt.NDArray[np.int64],
-        values: npt.NDArray[np.int32],
-    ) -> tuple[npt.NDArray[np.int32], int]:
+    def write(self, at: Int64s, values: Int32s) -> tuple[Int32s, int]:
         """Change voxels and measure the regions again that the change touches.
 
         Parameters
@@ -301,7 +298,7 @@ class Regions:
                 table[self._highest_label + 1 :] = known[name][before + 1 :]
             self._rows[name] = table
 
-    def _sum_up(self, graph: BasinGraph, region_of: npt.NDArray[np.int32]) -> None:
+    def _sum_up(self, graph: BasinGraph, region_of: Int32s) -> None:
         """Add up the basins of each region, and the edges between each pair of regions."""
         rows, region = self._rows, region_of.astype(np.int64)
         np.add.at(rows["sums"], region[1:], graph.sums[1:])
@@ -329,10 +326,10 @@ class Regions:
         np.add.at(contacts, np.cumsum(is_first) - 1, graph.contacts[~inner][order])
         first = order[is_first]
         columns = low[first], high[first], saddle[first], place[first], contacts
-        self._edges: dict[str, npt.NDArray[Any]] = dict(zip(_EDGES, columns, strict=True))
+        self._edges: dict[str, Array] = dict(zip(_EDGES, columns, strict=True))
         self._edges["saddle_at"] = np.where(self._edges["saddle"] < 0, 0, self._edges["saddle_at"])
 
-    def _measure(self, touched: npt.NDArray[np.bool_], changed: npt.NDArray[np.int64]) -> None:
+    def _measure(self, touched: Mask, changed: Int64s) -> None:
         """Measure the touched regions again.
 
         `touched`: one flag per row. `changed`: (6,): bounds of the changed voxels.
@@ -379,16 +376,16 @@ class Regions:
 
     def _replace_edges(
         self,
-        touched: npt.NDArray[np.bool_],
+        touched: Mask,
         found: BasinGraph,
-        regions: npt.NDArray[np.int64],
-        offset: npt.NDArray[np.int64],
+        regions: Int64s,
+        offset: Int64s,
         shape: tuple[int, ...],
     ) -> None:
         """Replace the edges of touched regions by those found in a box."""
         # rows count from 0; labels of excluded void below 0
         labels = np.where(regions > self._highest_label, regions - len(touched), regions)
-        new: dict[str, npt.NDArray[Any]] = {name: getattr(found, name) for name in _EDGES}
+        new: dict[str, Array] = {name: getattr(found, name) for name in _EDGES}
         a, b = labels[found.a - 1], labels[found.b - 1]
         is_new = touched[a] | touched[b]
         new["a"], new["b"] = np.minimum(a, b), np.maximum(a, b)
@@ -403,19 +400,19 @@ class Regions:
 
     # ---- space
 
-    def _flags(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def _flags(self, values: Int32s) -> Mask:
         """Return which rows of the tables are among some values of voxels."""
         flags = np.zeros(len(self._rows["peak"]), np.bool_)
         flags[values] = True
         flags[0] = False
         return flags
 
-    def _bounds_of(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _bounds_of(self, at: Int64s) -> Int64s:
         """Return the bounds (6,) of voxels given by flat indices."""
         place = np.stack(np.unravel_index(at, self.shape), axis=-1)
         return np.concatenate([place.min(axis=0), place.max(axis=0) + 1])
 
-    def _near(self, bounds: npt.NDArray[np.int64]) -> Box:
+    def _near(self, bounds: Int64s) -> Box:
         """Return a box beyond which distances stay the same if solid changes within bounds."""
         reach = _REACH
         while True:
@@ -442,7 +439,7 @@ class Regions:
             for step, length in zip(self.spacing, self.shape, strict=True)
         )
 
-    def _distance(self, box: Box, guess: float) -> npt.NDArray[np.float32]:
+    def _distance(self, box: Box, guess: float) -> Float32s:
         """Return the squared distance in a box exactly; `guess`: how large it is about."""
         reach = max(guess, 2.0) + 1
         while True:
@@ -479,7 +476,7 @@ class Regions:
         part = np.ascontiguousarray(self.values[box])
         return euler_of_slab(part, len(part), self._threads, self._faces_only)
 
-    def _crossings_out(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _crossings_out(self, at: Int64s) -> Int64s:
         """Return the steps from voxels out of the volume or into the exterior, by direction."""
         place = np.stack(np.unravel_index(at, self.shape), axis=-1)
         found = np.zeros(N_DIRECTIONS, np.int64)

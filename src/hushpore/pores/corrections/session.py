@@ -11,12 +11,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.device.backend import Backend
 from hushpore.pores.corrections.changes import change_of
-from hushpore.pores.corrections.exterior import (
-    decided_settings,
-    grey_of,
-    padding_of,
-    phase_of,
-)
+from hushpore.pores.corrections.exterior import decided_settings, grey_of, padding_of, phase_of
 from hushpore.pores.corrections.operations import Operation, runs_of
 from hushpore.pores.corrections.regions import Regions
 from hushpore.pores.job import open_work
@@ -35,6 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Int32s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.pores.watershed.graph import BasinGraph
@@ -43,8 +39,8 @@ if TYPE_CHECKING:
 class _Written(NamedTuple):
     """A change of voxels, and how to revert it."""
 
-    at: npt.NDArray[np.int64]  # flat indices
-    before: npt.NDArray[np.int32]  # values before
+    at: Int64s  # flat indices
+    before: Int32s  # values before
     changes_void: bool
     euler: int  # added to the Euler number of the void
 
@@ -252,7 +248,7 @@ class Corrections:
         """Remove voxels, given as for `paint`, from their pores: they become solid."""
         self.apply(Operation("erase", runs=self._runs(voxels)))
 
-    def paint_labels(self, labels: npt.NDArray[Any]) -> None:
+    def paint_labels(self, labels: Array) -> None:
         """Take over labels that were edited elsewhere, as one step.
 
         Parameters
@@ -334,7 +330,7 @@ class Corrections:
 
     # ---- measuring
 
-    def _write(self, at: npt.NDArray[np.int64], values: npt.NDArray[np.int32]) -> _Written:
+    def _write(self, at: Int64s, values: Int32s) -> _Written:
         """Change voxels, count the open void again if the void changed, and return the way back."""
         changes_void = bool(((self._regions.values.reshape(-1)[at] != 0) != (values != 0)).any())
         before, euler = self._regions.write(at, values)

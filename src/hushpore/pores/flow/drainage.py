@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Mask
     from hushpore.pores.flow.network import Network
 
 #: Surface tension of mercury, N/m, and its contact angle, degrees: usual values of porosimetry.
@@ -51,7 +50,7 @@ def capillary_pressure(
     return -4 * tension * math.cos(math.radians(angle)) / diameter
 
 
-def drainage_columns(network: Network, metres: float | None) -> dict[str, npt.NDArray[np.float64]]:
+def drainage_columns(network: Network, metres: float | None) -> dict[str, Float64s]:
     """Return the drainage curve of a network as the columns of a table, ``drainage.csv``.
 
     Parameters
@@ -69,7 +68,7 @@ def drainage_columns(network: Network, metres: float | None) -> dict[str, npt.ND
         ``_y``, ``_x``, from the first face along that axis. Each change has a row.
     """
     axes = "zyx"[-len(network.size) :]
-    sources: dict[str, npt.NDArray[np.bool_]]
+    sources: dict[str, Mask]
     sources = {"saturation": np.logical_or.reduce(network.faces, axis=(0, 1))}
     sources |= {f"saturation_{axis}": network.faces[k, 0] for k, axis in enumerate(axes)}
     access = {name: network.access_diameters(at) for name, at in sources.items()}
@@ -87,7 +86,7 @@ def drainage_columns(network: Network, metres: float | None) -> dict[str, npt.ND
 
 
 def threshold_diameter(
-    curve: dict[str, npt.NDArray[np.float64]], saturation: float = 0.5, column: str = "saturation"
+    curve: dict[str, Float64s], saturation: float = 0.5, column: str = "saturation"
 ) -> float:
     """Return the throat diameter at which a share of the void is entered; NaN if none is.
 

@@ -27,8 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Int32s, Int64s, Mask
     from hushpore.base.volume import Volume
 
 
@@ -68,21 +67,18 @@ class Network:
         (axes,), float64: edges of the volume.
     """
 
-    pore_diameter: npt.NDArray[np.float64]
-    pore_volume: npt.NDArray[np.float64]
-    ends: npt.NDArray[np.int64]
-    throat_diameter: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.float64]
-    faces: npt.NDArray[np.bool_]
-    to_face: npt.NDArray[np.float64]
-    size: npt.NDArray[np.float64]
+    pore_diameter: Float64s
+    pore_volume: Float64s
+    ends: Int64s
+    throat_diameter: Float64s
+    lengths: Float64s
+    faces: Mask
+    to_face: Float64s
+    size: Float64s
 
     @classmethod
     def of(
-        cls,
-        pores: Mapping[str, npt.NDArray[Any]],
-        throats: Mapping[str, npt.NDArray[Any]],
-        volume: Volume,
+        cls, pores: Mapping[str, Array], throats: Mapping[str, Array], volume: Volume
     ) -> Network:
         """Return the network of a segmentation.
 
@@ -157,7 +153,7 @@ class Network:
             lengths=self.lengths[is_open],
         )
 
-    def conductances(self, *, hydraulic: bool) -> npt.NDArray[np.float64]:
+    def conductances(self, *, hydraulic: bool) -> Float64s:
         """Return the conductance of each throat, two cones in a row.
 
         Parameters
@@ -177,14 +173,14 @@ class Network:
             resistance = 8 * self.lengths * squares / (3 * np.pi * wide**3 * narrow**3)
         else:
             resistance = self.lengths / (np.pi * wide * narrow)
-        conductance: npt.NDArray[np.float64] = 1 / resistance.sum(axis=1)
+        conductance: Float64s = 1 / resistance.sum(axis=1)
         return conductance
 
-    def face_conductances(self, axis: int, end: int, *, hydraulic: bool) -> npt.NDArray[np.float64]:
+    def face_conductances(self, axis: int, end: int, *, hydraulic: bool) -> Float64s:
         """Return the conductance from each pore to a face, 0 if it does not reach it (pores,)."""
         radius = self.pore_diameter / 2
         of_length = np.pi * radius**4 / 8 if hydraulic else np.pi * radius**2
-        conductance: npt.NDArray[np.float64]
+        conductance: Float64s
         conductance = np.where(self.faces[axis, end], of_length / self.to_face[axis, end], 0.0)
         return conductance
 
@@ -237,7 +233,7 @@ class Network:
                 raise NotSolvedError("The flow through the network did not converge.")
         return float((outlet * (found * scale)).sum())
 
-    def _parts(self, is_used: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    def _parts(self, is_used: Mask) -> Int32s:
         """Return the connected component of each pore, over the throats that are used (pores,)."""
         from scipy import sparse
         from scipy.sparse.csgraph import connected_components
@@ -245,7 +241,7 @@ class Network:
         ends = self.ends[is_used]
         ones = np.ones(len(ends), np.int8)
         graph = sparse.coo_array((ones, tuple(ends.T)), (self.count, self.count))
-        part: npt.NDArray[np.int32] = connected_components(graph, directed=False)[1]
+        part: Int32s = connected_components(graph, directed=False)[1]
         return part
 
     def breakthrough(self, axis: int) -> Breakthrough:
@@ -281,7 +277,7 @@ class Network:
             best = Breakthrough(width, self._shortest_path(axis, width))
         return best
 
-    def _shortest_path(self, axis: int, width: float) -> npt.NDArray[np.int64]:
+    def _shortest_path(self, axis: int, width: float) -> Int64s:
         """Return the pores on the shortest way through throats of at least a width."""
         from scipy import sparse
         from scipy.sparse.csgraph import dijkstra
@@ -307,7 +303,7 @@ class Network:
             path.append(int(before[path[-1]]))
         return np.array(path[::-1], np.int64)
 
-    def access_diameters(self, sources: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    def access_diameters(self, sources: Mask) -> Float64s:
         """Return the largest diameter at which each pore is invaded from outside.
 
         A non-wetting liquid enters a pore through the widest of all ways, which is as wide as its
@@ -349,11 +345,11 @@ class Breakthrough(NamedTuple):
     """The largest ball that passes from face to face."""
 
     diameter: float
-    path: npt.NDArray[np.int64]  # indices of the pores on its way, from the first face to the last
+    path: Int64s  # indices of the pores on its way, from the first face to the last
 
 
 def path_columns(
-    network: Network, pores: Mapping[str, npt.NDArray[Any]], volume: Volume
+    network: Network, pores: Mapping[str, Array], volume: Volume
 ) -> dict[str, list[Any]]:
     """Return the paths of the largest balls that pass from face to face, as columns of a table.
 

@@ -17,8 +17,7 @@ from hushpore.pores.forms.sample_map import SampleMap
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, UInt8s
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
 
@@ -95,12 +94,12 @@ class Findings:
         return found
 
     totals: Mapping[str, Any]
-    pores: Mapping[str, npt.NDArray[Any]]
-    throats: Mapping[str, npt.NDArray[Any]]
+    pores: Mapping[str, Array]
+    throats: Mapping[str, Array]
     volume: Volume
     settings: PoreSettings
-    void: npt.NDArray[Any] | None = field(default=None, repr=False)
-    phases: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
+    void: Array | None = field(default=None, repr=False)
+    phases: UInt8s | None = field(default=None, repr=False)
     form_to_choose: str = ""
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -117,8 +116,7 @@ class Findings:
     def thickness(self, name: str) -> float:
         """Return a total of local thickness."""
         return self.total(
-            name,
-            "Not measured. Set Local thickness to Pores and solid (--local-thickness both).",
+            name, "Not measured. Set Local thickness to Pores and solid (--local-thickness both)."
         )
 
     def with_interval(self, name: str) -> float | Interval:
@@ -210,7 +208,7 @@ class Findings:
         )
         return self.once("sample_map", how)
 
-    def depths(self) -> npt.NDArray[np.float64]:
+    def depths(self) -> Float64s:
         """Return how deep the edge of each pore is below the surface of the sample (pores,).
 
         Raises NotMeasuredError if that is not known, or there are no pores.
@@ -223,7 +221,7 @@ class Findings:
         depth = self.sample_map.depth_at((centres - origin) / spacing, spacing)
         # of a pore the edge is nearer than the centre
         radius = np.asarray(self.pores["equivalent_diameter"], np.float64) / 2
-        found: npt.NDArray[np.float64] = np.maximum(depth - radius, 0.0)
+        found: Float64s = np.maximum(depth - radius, 0.0)
         return found
 
     @property
@@ -241,17 +239,17 @@ class Findings:
         return self.once("network", how)
 
     @property
-    def drainage(self) -> dict[str, npt.NDArray[np.float64]]:
+    def drainage(self) -> dict[str, Float64s]:
         """The drainage curve, see `hushpore.pores.flow.drainage.drainage_columns`."""
         how = partial(drainage_columns, self.network, METRES.get(self.volume.unit))
         return self.once("drainage", how)
 
-    def column(self, name: str) -> npt.NDArray[np.float64]:
+    def column(self, name: str) -> Float64s:
         """Return the values of a column of pores, without empty ones.
 
         Raises NotMeasuredError if there are none.
         """
-        values: npt.NDArray[np.float64] = np.asarray(self.pores[name], np.float64)
+        values: Float64s = np.asarray(self.pores[name], np.float64)
         values = values[np.isfinite(values)]
         if not values.size:
             raise NotMeasuredError("It needs at least one pore.")

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.forms.entries import (
-    Entry,
-    Findings,
-    Form,
-    NotMeasuredError,
-    not_measured,
-)
+from hushpore.pores.forms.entries import Entry, Findings, Form, NotMeasuredError, not_measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,10 +21,9 @@ from hushpore.pores.forms.size_tables import size_classes, size_statistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Float64s
     from hushpore.pores.forms.entries import Findings, Form
 
 #: By the values of the setting ``report_form``.
@@ -115,7 +114,7 @@ def has_profiles(name: str) -> bool:
     return name in FORMS and FORMS[name].has_profiles
 
 
-def depth_column(name: str, findings: Findings) -> dict[str, npt.NDArray[np.float64]]:
+def depth_column(name: str, findings: Findings) -> dict[str, Float64s]:
     """Return ``surface_distance`` of the pores, by its name; empty if the form has none."""
     if has_profiles(name):
         with suppress(NotMeasuredError):

@@ -20,8 +20,7 @@ from hushpore.pores.watershed.distance import squared_distance
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Mask, UInt8s
     from hushpore.base.volume import Volume
 
 #: Most points along an axis.
@@ -37,8 +36,8 @@ def grid_of(shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(step // 2, None, step) for step in steps)
 
 
-def _spacing(grid: Sequence[slice], volume: Volume) -> npt.NDArray[np.float64]:
-    spacing: npt.NDArray[np.float64]
+def _spacing(grid: Sequence[slice], volume: Volume) -> Float64s:
+    spacing: Float64s
     spacing = np.asarray(volume.spacing) * [each.step for each in grid]
     return spacing
 
@@ -58,21 +57,21 @@ class SampleMap:
         volume are its surface.
     """
 
-    sample: npt.NDArray[np.bool_]
-    pore: npt.NDArray[np.bool_]
-    spacing: npt.NDArray[np.float64]
+    sample: Mask
+    pore: Mask
+    spacing: Float64s
     in_air: bool
 
     @classmethod
     def of(
         cls,
-        void: npt.NDArray[Any],
+        void: Array,
         volume: Volume,
         *,
         in_air: bool,
         threshold: float | None = None,
         bright: bool = False,
-        mask: npt.NDArray[Any] | None = None,
+        mask: Array | None = None,
     ) -> SampleMap:
         """Return the map of a 3D volume.
 
@@ -112,12 +111,7 @@ class SampleMap:
 
     @classmethod
     def of_phases(
-        cls,
-        phases: npt.NDArray[np.uint8],
-        volume: Volume,
-        *,
-        in_air: bool,
-        mask: npt.NDArray[Any] | None = None,
+        cls, phases: UInt8s, volume: Volume, *, in_air: bool, mask: Array | None = None
     ) -> SampleMap:
         """Return the map of a 3D volume from the phases at its points.
 
@@ -146,14 +140,14 @@ class SampleMap:
         return cls(sample, pore, _spacing(grid, volume), in_air)
 
     @cached_property
-    def depth(self) -> npt.NDArray[np.float64]:
+    def depth(self) -> Float64s:
         """(z, y, x): distance of each point of the sample from its surface; 0 outside."""
         if not self.in_air:
             sides = [
                 np.minimum(np.arange(length), np.arange(length)[::-1]) + 0.5
                 for length in self.sample.shape
             ]
-            distance: npt.NDArray[np.float64] = np.minimum.reduce(
+            distance: Float64s = np.minimum.reduce(
                 np.meshgrid(*(side * step for side, step in zip(sides, self.spacing, strict=True)),
                             indexing="ij")
             )  # fmt: skip
@@ -168,16 +162,16 @@ class SampleMap:
         return np.where(self.sample, np.maximum(found - self.spacing.min() / 2, 0.0), 0.0)
 
     @cached_property
-    def radius(self) -> npt.NDArray[np.float64]:
+    def radius(self) -> Float64s:
         """(y, x): distance of each column of points from the axis of the sample along z."""
         columns = self.sample.sum(axis=0)
         y, x = np.indices(columns.shape)
         middle = [(each * columns).sum() / max(columns.sum(), 1) for each in (y, x)]
-        distance: npt.NDArray[np.float64]
+        distance: Float64s
         distance = np.hypot((y - middle[0]) * self.spacing[1], (x - middle[1]) * self.spacing[2])
         return distance
 
-    def depth_at(self, indices: npt.NDArray[np.float64], spacing: npt.NDArray[np.float64]) -> Any:
+    def depth_at(self, indices: Float64s, spacing: Float64s) -> Any:
         """Return the depth at places.
 
         Parameters
@@ -212,7 +206,7 @@ class SampleMap:
             for name, values in (("depth", self.depth), ("radius", radius))
         }
 
-    def _profile(self, name: str, values: npt.NDArray[np.float64]) -> dict[str, Any]:
+    def _profile(self, name: str, values: Float64s) -> dict[str, Any]:
         own, pore = values[self.sample], self.pore[self.sample]
         highest = float(own.max(initial=0.0))
         # a range in place of edges spares a sort of all points

@@ -12,10 +12,10 @@ from hushpore.base.distributions import PERCENTILES, LognormalFit, lognormal_fit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Float64s
 
 
-def class_limits(lowest: float, highest: float) -> npt.NDArray[np.float64]:
+def class_limits(lowest: float, highest: float) -> Float64s:
     """Return limits of 1, 2 and 5 times powers of ten that hold a range of lengths.
 
     Parameters
@@ -41,9 +41,7 @@ def class_limits(lowest: float, highest: float) -> npt.NDArray[np.float64]:
     return limits[first : last + 1]
 
 
-def size_classes(
-    pores: Mapping[str, npt.NDArray[Any]], sample_volume: float
-) -> dict[str, npt.NDArray[Any]]:
+def size_classes(pores: Mapping[str, Array], sample_volume: float) -> dict[str, Array]:
     """Return pores by classes of equivalent diameter, as the columns of ``size_classes.csv``.
 
     Parameters
@@ -81,7 +79,7 @@ def size_classes(
 
 
 def size_statistics(
-    pores: Mapping[str, npt.NDArray[Any]], column: str = "equivalent_diameter"
+    pores: Mapping[str, Array], column: str = "equivalent_diameter"
 ) -> dict[str, list[Any]]:
     """Return percentiles of size and a log-normal fit, as the columns of ``size_statistics.csv``.
 

@@ -24,15 +24,9 @@ from hushpore.pores.parallel import kernel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float32s, Float64s, Int64s
 
-    _Around = tuple[
-        tuple[bool, bool, bool],
-        tuple[float, float, float],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.float64],
-        npt.NDArray[np.float64],
-    ]
+    _Around = tuple[tuple[bool, bool, bool], tuple[float, float, float], Int64s, Float64s, Float64s]
 
 #: Steps, in voxels along an axis, up to which a ball that another lies in is looked for.
 REACH = 3
@@ -91,17 +85,12 @@ class Balls:
         _fill_table(table, weights, fine)
         self._how = table, weights, fine
 
-    def mark(self, distance: npt.NDArray[np.float32], start: int, first: int, last: int) -> None:
+    def mark(self, distance: Float32s, start: int, first: int, last: int) -> None:
         """Change the sign of balls that lie in others as wide, in slices from `start`."""
         _mark_inside(distance, *self._how, self._around, start + first, start + last)
 
     def find_widths(
-        self,
-        distance: npt.NDArray[np.float32],
-        places: npt.NDArray[np.int64],
-        out: npt.NDArray[np.float32],
-        first: int,
-        last: int,
+        self, distance: Float32s, places: Int64s, out: Float32s, first: int, last: int
     ) -> None:
         """Write the widths about voxels `first` to `last` of those with some places in memory."""
         _find_widths(distance, places, self._around, out, first, last)
@@ -109,7 +98,7 @@ class Balls:
 
 def _directions(
     has_sides: Sequence[bool], steps: Sequence[float]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[Int64s, Float64s, Float64s]:
     """Return the ways from a voxel to its neighbours, of which each stands for its opposite, too.
 
     Returns: (ways, 3) in voxels; their lengths; and (3, ways) the shares of each with which the
@@ -123,9 +112,7 @@ def _directions(
 
 
 @kernel
-def _fill_table(
-    table: npt.NDArray[np.float64], weights: tuple[float, float, float], fine: int
-) -> None:
+def _fill_table(table: Float64s, weights: tuple[float, float, float], fine: int) -> None:
     """Write the squared distance of the farthest voxel of each ball from a place beside it.
 
     `table`: (sizes, steps, steps, steps): of the ball of squared radius ``size / fine``, from the
@@ -157,8 +144,8 @@ def _fill_table(
 
 @kernel
 def _mark_inside(
-    distance: npt.NDArray[np.float32],
-    table: npt.NDArray[np.float64],
+    distance: Float32s,
+    table: Float64s,
     weights: tuple[float, float, float],
     fine: int,
     around: _Around,
@@ -211,12 +198,7 @@ def _mark_inside(
 
 @kernel
 def _find_widths(
-    distance: npt.NDArray[np.float32],
-    places: npt.NDArray[np.int64],
-    around: _Around,
-    out: npt.NDArray[np.float32],
-    first: int,
-    last: int,
+    distance: Float32s, places: Int64s, around: _Around, out: Float32s, first: int, last: int
 ) -> None:
     """Write the widths about voxels `first` to `last` of those with some places in memory."""
     for ball in range(first, last):
@@ -226,9 +208,7 @@ def _find_widths(
 
 
 @kernel
-def _width_at(
-    distance: npt.NDArray[np.float32], z: int, y: int, x: int, around: _Around
-) -> np.float32:
+def _width_at(distance: Float32s, z: int, y: int, x: int, around: _Around) -> np.float32:
     """Return the width about a voxel."""
     is_solid_outside, steps, ways, lengths, shares = around
     own = _root(distance[z, y, x])
@@ -289,11 +269,7 @@ def _root(squared: np.float32) -> float:
 
 @kernel
 def _distance_at(
-    distance: npt.NDArray[np.float32],
-    is_solid_outside: tuple[bool, bool, bool],
-    z: int,
-    y: int,
-    x: int,
+    distance: Float32s, is_solid_outside: tuple[bool, bool, bool], z: int, y: int, x: int
 ) -> float:
     """Return the distance of a voxel; beyond a face the phase goes on as it is there, or ends."""
     depth, height, width = distance.shape

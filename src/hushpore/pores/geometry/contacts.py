@@ -16,6 +16,8 @@ from hushpore.pores.parallel import inlined, kernel
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float32s, Int32s, Int64s, UInt8s
+
 _ALONG_X = 2
 
 # rows (z, y) after a voxel's own, and last its own, where only what comes next counts
@@ -43,9 +45,9 @@ class Slab(NamedTuple):
 
     shape: tuple[int, int, int]  # of the stack
     offset: int  # slices of the stack that lie before
-    basins: npt.NDArray[np.int32]  # of all voxels
-    heights: npt.NDArray[np.float32]  # squared distances
-    ways: npt.NDArray[np.int64]
+    basins: Int32s  # of all voxels
+    heights: Float32s  # squared distances
+    ways: Int64s
     low: int  # the lowest basin: tables begin with it
 
 
@@ -56,18 +58,18 @@ class Sums(NamedTuple):
     those of its row, and of a sum along it. Sums share these, so that each is worked out once.
     """
 
-    totals: npt.NDArray[np.int64]  # (basins, sums)
-    bounds: npt.NDArray[np.int32]  # (basins, 6)
-    grey: npt.NDArray[np.int32]  # of all voxels, as whole numbers; empty where they are not known
-    in_row: npt.NDArray[np.int64]  # (sums, 2): powers of z and y
+    totals: Int64s  # (basins, sums)
+    bounds: Int32s  # (basins, 6)
+    grey: Int32s  # of all voxels, as whole numbers; empty where they are not known
+    in_row: Int64s  # (sums, 2): powers of z and y
     # (sums along x, 2): powers of x and grey; first 1, x, x**2, grey and grey**2
-    along: npt.NDArray[np.int64]
+    along: Int64s
     which: npt.NDArray[np.uint64]  # (sums,): which of the sums along x
-    row_factor: npt.NDArray[np.int64]  # (sums,): room for what is of the row
-    run_factor: npt.NDArray[np.int64]  # (sums along x,): room for what is of the stretch
+    row_factor: Int64s  # (sums,): room for what is of the row
+    run_factor: Int64s  # (sums along x,): room for what is of the stretch
 
 
-def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
+def _no_sums(count: int, grey: Int32s | None) -> Sums:
     """Return the sums over some basins before any voxel is added, for one thread."""
     bounds = np.zeros((count, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
@@ -91,17 +93,17 @@ class SliceRuns(NamedTuple):
     Slices take turns in two rooms, by z modulo 2.
     """
 
-    held: npt.NDArray[np.int64]  # (2, 3): of each room its slice, first row, and the one after last
+    held: Int64s  # (2, 3): of each room its slice, first row, and the one after last
     start: npt.NDArray[np.uint64]  # (2, rows + 1): the first run of each row that is held
     # (2 * rows * x,): of both rooms
-    begin: npt.NDArray[np.int32]
-    end: npt.NDArray[np.int32]  # the voxel after the last
-    basin: npt.NDArray[np.int32]
+    begin: Int32s
+    end: Int32s  # the voxel after the last
+    basin: Int32s
     # room, with eight voxels at once in words: whether the next voxel is of another basin, and
     # where such voxels are
-    differs: npt.NDArray[np.uint8]
+    differs: UInt8s
     words: npt.NDArray[np.uint64]
-    places: npt.NDArray[np.int32]
+    places: Int32s
     # (5,): of each of the rows beside, the first run not passed yet, and the one after the last
     first: npt.NDArray[np.uint64]
     last: npt.NDArray[np.uint64]
@@ -127,10 +129,10 @@ def _no_runs(rows: int, width: int) -> SliceRuns:
 class Edges(NamedTuple):
     """Edges as they are found: an open-addressed table of indices, and a column for each value."""
 
-    table: npt.NDArray[np.int32]
-    keys: npt.NDArray[np.int64]  # a << 32 | b
-    saddle: npt.NDArray[np.float32]
-    place: npt.NDArray[np.int64]
+    table: Int32s
+    keys: Int64s  # a << 32 | b
+    saddle: Float32s
+    place: Int64s
     contacts: npt.NDArray[np.signedinteger[Any]]
 
     @property
@@ -156,20 +158,13 @@ class Edges(NamedTuple):
 
 
 #: The lowest basin of a piece; sums, bounds and crossings from there on; border crossings; edges.
-Piece: TypeAlias = tuple[
-    int,
-    "npt.NDArray[np.int64]",
-    "npt.NDArray[np.int32]",
-    "npt.NDArray[np.int64]",
-    "npt.NDArray[np.int64]",
-    Edges,
-]
+Piece: TypeAlias = tuple[int, "Int64s", "Int32s", "Int64s", "Int64s", Edges]
 
 
 def scan_rows(
-    basins: npt.NDArray[np.int32],
-    distance: npt.NDArray[np.float32],
-    grey: npt.NDArray[np.int32] | None,
+    basins: Int32s,
+    distance: Float32s,
+    grey: Int32s | None,
     shape: tuple[int, int, int],
     faces_only: bool,
     offset: int,
@@ -213,8 +208,8 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
     slab: Slab,
     runs: SliceRuns,
     sums: Sums,
-    crossings: npt.NDArray[np.int64],
-    border_crossings: npt.NDArray[np.int64],
+    crossings: Int64s,
+    border_crossings: Int64s,
     edges: Edges,
     used: int,
     row: int,
@@ -354,14 +349,14 @@ def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
 
 @inlined
 def _find_runs(
-    line: npt.NDArray[np.int32],
-    all_but_last: npt.NDArray[np.int32],
-    differs: npt.NDArray[np.uint8],
+    line: Int32s,
+    all_but_last: Int32s,
+    differs: UInt8s,
     words: npt.NDArray[np.uint64],
-    places: npt.NDArray[np.int32],
-    begins: npt.NDArray[np.int32],
-    ends: npt.NDArray[np.int32],
-    basins: npt.NDArray[np.int32],
+    places: Int32s,
+    begins: Int32s,
+    ends: Int32s,
+    basins: Int32s,
     found: np.uint64,
 ) -> np.uint64:
     """Write the runs of a row from place `found` on; returns the place after them.
@@ -389,7 +384,7 @@ def _find_runs(
 
 @inlined
 def _highest_way(
-    heights: npt.NDArray[np.float32],
+    heights: Float32s,
     start: int,
     beside: int,
     run: tuple[int, int],
@@ -443,7 +438,7 @@ def _with_more_room(edges: Edges, used: int) -> Edges:
 
 
 @kernel
-def _enter(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], used: int) -> None:
+def _enter(table: Int32s, keys: Int64s, used: int) -> None:
     """Enter all edges in use into a table that has none."""
     for i in range(used):
         table[_find(table, keys, keys[i])] = i
@@ -451,12 +446,7 @@ def _enter(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], used: int)
 
 @inlined
 def _add_border_crossings(
-    border_crossings: npt.NDArray[np.int64],
-    shape: tuple[int, int, int],
-    z: int,
-    y: int,
-    begin: int,
-    end: int,
+    border_crossings: Int64s, shape: tuple[int, int, int], z: int, y: int, begin: int, end: int
 ) -> None:
     """Count the ways out of the volume from the voxels of a run."""
     depth, height, width = shape
@@ -471,7 +461,7 @@ def _add_border_crossings(
                 border_crossings[k] += 1
 
 
-def span(rows: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:
+def span(rows: Int32s, first: int, last: int) -> tuple[int, int]:
     """Return the lowest basin in a range of rows, (rows, x), and one more than the highest."""
     low, high = _span(rows[first:last].reshape(-1).view(np.uint32))
     return int(low) + 1, int(high) + 1
@@ -499,7 +489,7 @@ def _power(base: int, exponent: int) -> int:
 
 
 @inlined
-def _find(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], key: int) -> np.uint64:
+def _find(table: Int32s, keys: Int64s, key: int) -> np.uint64:
     """Return the slot of a key in an open-addressed table, or the free slot where it belongs."""
     # basins near each other have numbers near each other, and so have the slots of what touches at
     # a time, which stay in the cache; where many are taken steps that mix the key lead far away

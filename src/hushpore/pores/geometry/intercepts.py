@@ -24,14 +24,11 @@ import numpy as np
 from hushpore.pores.geometry.surface import DIRECTIONS
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Int64s
     from hushpore.base.volume import Volume
 
 
-def intercept_totals(
-    walls: npt.NDArray[np.int64], void: int, sample: int, volume: Volume
-) -> dict[str, Any]:
+def intercept_totals(walls: Int64s, void: int, sample: int, volume: Volume) -> dict[str, Any]:
     """Return the mean chord lengths along the axes, and the degree of anisotropy.
 
     `walls`: (13,), int64: void-solid pairs of neighbouring voxels inside the volume, in the order
@@ -63,9 +60,7 @@ def intercept_totals(
     return found
 
 
-def _anisotropy(
-    per_length: npt.NDArray[np.float64], units: npt.NDArray[np.float64]
-) -> float | None:
+def _anisotropy(per_length: Float64s, units: Float64s) -> float | None:
     """Return 1 - shortest / longest axis of the ellipsoid of mean intercept lengths.
 
     `per_length`: walls per unit length, by direction. `units`: (directions, axes).

@@ -15,6 +15,8 @@ from hushpore.pores.parallel import kernel
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float32s, Int32s
+
 #: Slices that are painted in one go, from one choice of balls.
 AT_A_TIME = 4
 
@@ -32,8 +34,8 @@ def _between(begin: int, end: int, word: int) -> np.uint64:
 
 @kernel
 def _begin(
-    distance: npt.NDArray[np.float32],
-    out: npt.NDArray[np.float32],
+    distance: Float32s,
+    out: Float32s,
     bits: npt.NDArray[np.uint64],
     group_bits: npt.NDArray[np.uint64],
 ) -> int:
@@ -57,7 +59,7 @@ def _begin(
 
 
 @kernel
-def _write(row: npt.NDArray[np.float32], start: int, new: np.uint64, value: np.float32) -> int:
+def _write(row: Float32s, start: int, new: np.uint64, value: np.float32) -> int:
     """Write a value where a word has bits, from `start` on; returns how many there are."""
     count, x = 0, start
     while new != 0:
@@ -71,13 +73,13 @@ def _write(row: npt.NDArray[np.float32], start: int, new: np.uint64, value: np.f
 
 @kernel
 def paint(
-    distance: npt.NDArray[np.float32],
-    radii: npt.NDArray[np.float32],
-    widths: npt.NDArray[np.float32],
-    centres: npt.NDArray[np.int32],
+    distance: Float32s,
+    radii: Float32s,
+    widths: Float32s,
+    centres: Int32s,
     weights: tuple[float, float, float],
     scale: float,
-    out: npt.NDArray[np.float32],
+    out: Float32s,
     first: int,
     last: int,
 ) -> None:
@@ -161,7 +163,7 @@ def _paint_disc(
     disc: float,
     weights: tuple[float, float, float],
     value: np.float32,
-    out: npt.NDArray[np.float32],
+    out: Float32s,
 ) -> int:
     """Write a value to what is not painted yet of the cut of a ball; returns how much that is.
 

@@ -7,7 +7,7 @@ order; the sums of merged basins are the sums of their sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
+
+    from hushpore.base.arrays import Array, Int64s
 
 _AT_ONCE = 1 << 11  # rows that are converted to 64 bits at once
 _DIGIT = 11  # bits per digit of the radix sort, whose counts fit into the cache
@@ -68,7 +70,7 @@ SUMS = [
 ]
 
 
-def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[Any]) -> None:
+def add_rows(rows: Array, to: Int64s, out: Array) -> None:
     """Add each row of a table to a row of another one: ``np.add.at(out, to, rows)``.
 
     `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns), int64 or int32.
@@ -77,7 +79,7 @@ def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray
         _add_rows(part, to[first : first + len(part)], out)
 
 
-def in_64_bits(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def in_64_bits(rows: Array) -> Iterator[tuple[int, Int64s]]:
     """Yield blocks of rows in 64 bits, with the index of their first row.
 
     This avoids compiling a kernel for each type of counts.
@@ -88,16 +90,14 @@ def in_64_bits(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int
 
 
 @kernel
-def _add_rows(
-    rows: npt.NDArray[np.int64], to: npt.NDArray[np.int64], out: npt.NDArray[Any]
-) -> None:
+def _add_rows(rows: Int64s, to: Int64s, out: Array) -> None:
     for i in range(len(rows)):
         at = to[i]
         for k in range(rows.shape[1]):
             out[at, k] += rows[i, k]
 
 
-def order_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def order_of(keys: Int64s) -> Int64s:
     """Return the order that sorts keys: a stable ``np.argsort``.
 
     A radix sort over the digits in which keys differ, so that few distinct values take few passes.
@@ -124,10 +124,10 @@ def order_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 @kernel
 def _sort_digit(
     keys: npt.NDArray[np.uint64],
-    order: npt.NDArray[np.int64],
+    order: Int64s,
     sorted_keys: npt.NDArray[np.uint64],
-    sorted_order: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
+    sorted_order: Int64s,
+    counts: Int64s,
     shift: int,
 ) -> None:
     """Sort keys and their order by one digit; `counts`: zeros, one per digit value."""
@@ -156,7 +156,7 @@ def counting(voxels: int) -> npt.DTypeLike:
     return np.int32 if voxels < 2**31 else np.int64
 
 
-def mark_grey_unknown(sums: npt.NDArray[np.int64]) -> None:
+def mark_grey_unknown(sums: Int64s) -> None:
     """Mark sums (n, sums) of basins without known grey values, in place."""
     # no sum of squares is below 0, and adding up such marks stays below 0
     sums[:, index_of("grey_squared")] = -1

@@ -37,6 +37,8 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float64s
+
 #: Steps (z, y, x) to the half of the 26 neighbours that come later; the three axes first.
 DIRECTIONS = np.array(
     [
@@ -50,9 +52,7 @@ DIRECTIONS = np.array(
 _AT_A_TIME = 512
 
 
-def surface_area(
-    crossings: npt.NDArray[np.integer[Any]], spacing: tuple[float, ...]
-) -> npt.NDArray[np.float64]:
+def surface_area(crossings: npt.NDArray[np.integer[Any]], spacing: tuple[float, ...]) -> Float64s:
     """Return the area (3D) or length (2D) of surfaces of which it is known how often lines cross.
 
     `crossings`: (..., 13), int: pairs of neighbours on different sides, in the order of
@@ -60,15 +60,11 @@ def surface_area(
     Returns: (...), float64, in the unit of `spacing` to the second power (first power in 2D).
     """
     along = crossings[..., 3 - len(spacing) : 3] * (math.prod(spacing) / np.asarray(spacing))
-    area: npt.NDArray[np.float64] = np.maximum(
-        crofton_area(crossings, spacing), np.linalg.norm(along, axis=-1)
-    )
+    area: Float64s = np.maximum(crofton_area(crossings, spacing), np.linalg.norm(along, axis=-1))
     return area
 
 
-def crofton_area(
-    crossings: npt.NDArray[np.integer[Any]], spacing: tuple[float, ...]
-) -> npt.NDArray[np.float64]:
+def crofton_area(crossings: npt.NDArray[np.integer[Any]], spacing: tuple[float, ...]) -> Float64s:
     """Return the Crofton estimate alone; see `surface_area`."""
     weights = area_per_crossing(spacing)
     rows = crossings.reshape(-1, len(weights))
@@ -80,7 +76,7 @@ def crofton_area(
 
 
 @cache
-def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
+def area_per_crossing(spacing: tuple[float, ...]) -> Float64s:
     """Return the area (3D) or length (2D) that one crossing stands for, by direction.
 
     `spacing`: voxel size in z, y, x or y, x order.
@@ -100,7 +96,7 @@ def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
     return weights
 
 
-def _nearest_share(units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _nearest_share(units: Float64s) -> Float64s:
     """Share of the sphere, or circle, that is nearest to each of some unit vectors."""
     if units.shape[1] == 3:
         return _voronoi_areas(units) / (4 * math.pi)
@@ -112,7 +108,7 @@ def _nearest_share(units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return share
 
 
-def _voronoi_areas(units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _voronoi_areas(units: Float64s) -> Float64s:
     """Area of the part of the unit sphere that is nearest to each of a few unit vectors.
 
     Corners of these parts are as near to three of the vectors as to any; all threes are tried.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float32s, Float64s, Int32s, Int64s
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs, Stack
 
@@ -55,11 +56,11 @@ class LocalThickness:
         (bins,), int64: voxels per bin.
     """
 
-    diameter: npt.NDArray[np.float32]
+    diameter: Float32s
     mean: float | None
     deviation: float | None
-    edges: npt.NDArray[np.float64]
-    counts: npt.NDArray[np.int64]
+    edges: Float64s
+    counts: Int64s
 
     def scaled(self, ratio: float) -> LocalThickness:
         """Return the thickness for voxels that are larger by a ratio."""
@@ -75,8 +76,8 @@ class Found(NamedTuple):
 
     mean: float | None
     deviation: float | None
-    edges: npt.NDArray[np.float64]
-    counts: npt.NDArray[np.int64]
+    edges: Float64s
+    counts: Int64s
 
 
 def find_thickness(
@@ -147,18 +148,18 @@ class _Sums:
         self._counts = np.zeros(_BINS, np.int64)
 
     @property
-    def _edges(self) -> npt.NDArray[np.float64]:
+    def _edges(self) -> Float64s:
         # a little wider, so that the largest is in the last bin however it was rounded
         return np.linspace(0, self._largest * (1 + 1e-6), _BINS + 1)
 
-    def add(self, slices: npt.NDArray[np.float32]) -> None:
+    def add(self, slices: Float32s) -> None:
         """Add some slices; 0 is outside the phase."""
         for each in slices:
             values = each[each > 0].astype(np.float64)
             self._sums.append((values.sum(), (values * values).sum()))
             self._largest = max(self._largest, values.max(initial=0))
 
-    def count(self, slices: npt.NDArray[np.float32]) -> None:
+    def count(self, slices: Float32s) -> None:
         """Count some slices into bins, after all are added."""
         for each in slices:
             self._counts += np.histogram(each[each > 0], self._edges)[0]
@@ -175,19 +176,12 @@ class _BallSearch:
     """Search for the balls that reach into a slab."""
 
     def __init__(
-        self,
-        distance: Stack,
-        known: Balls,
-        largest: float,
-        step: float,
-        threads: KernelThreads,
+        self, distance: Stack, known: Balls, largest: float, step: float, threads: KernelThreads
     ) -> None:
         self._distance, self._known, self._step, self._threads = distance, known, step, threads
         self._reach = int(math.sqrt(largest) / step) + 1
 
-    def balls(
-        self, first: int, last: int
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    def balls(self, first: int, last: int) -> tuple[Float32s, Float32s, Int32s]:
         """Return the balls that reach into a slab, the widest first.
 
         Returns: squared radii, widths, and centres (balls, 3), z counted from the slab's first
@@ -226,7 +220,7 @@ class _BallSearch:
         slab: tuple[int, int],
         low: int,
         of_places: type[np.uint32 | np.int64],
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.uint32 | np.int64]]:
+    ) -> tuple[Float32s, Float32s, npt.NDArray[np.uint32 | np.int64]]:
         """Return the balls that reach into a slab from some slices, in the order of their places.
 
         Returns: squared radii, widths, and places in memory, counted from slice `low`; these of

@@ -26,8 +26,7 @@ from hushpore.pores.watershed.graph import BasinGraph
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.device.kernels import Kernels
     from hushpore.device.transfers import PendingUpload
 
@@ -141,17 +140,17 @@ class Gpu:
         """Return the kernels of all files, in the order of `SOURCES`."""
         return self.void, self._distance, self.basins, self.graph
 
-    def put(self, values: npt.NDArray[Any]) -> Any:
+    def put(self, values: Array) -> Any:
         """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""
         return self.xp.from_dlpack(self._transfers.upload(values))
 
-    def get(self, values: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    def get(self, values: Any, out: Array | None = None) -> Array:
         """Copy an array to the host; waits for the GPU."""
         from torch.utils.dlpack import from_dlpack
 
         return self._transfers.download(from_dlpack(values), out)
 
-    def put_ahead(self, values: npt.NDArray[Any]) -> PendingUpload:
+    def put_ahead(self, values: Array) -> PendingUpload:
         """Begin to copy an array to the GPU, in any thread; `arrived` gives it."""
         return self._transfers.upload_ahead(values)
 
@@ -159,13 +158,13 @@ class Gpu:
         """Return what was sent ahead, for what is computed from here on."""
         return self.xp.from_dlpack(pending.result())
 
-    def get_behind(self, values: Any, out: npt.NDArray[Any]) -> Callable[[], None]:
+    def get_behind(self, values: Any, out: Array) -> Callable[[], None]:
         """Begin to copy an array to the host; see `Transfers.download_behind`."""
         from torch.utils.dlpack import from_dlpack
 
         return self._transfers.download_behind(from_dlpack(values), out)
 
-    def get_all(self, arrays: Sequence[Any]) -> list[npt.NDArray[Any]]:
+    def get_all(self, arrays: Sequence[Any]) -> list[Array]:
         """Copy several arrays to the host in one piece; waits for the GPU once."""
         xp = self.xp
         flat = [xp.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in arrays]
@@ -365,7 +364,7 @@ class Gpu:
         grey: Any = None,
         *,
         faces_only: bool = False,
-    ) -> tuple[BasinGraph, list[npt.NDArray[Any]]]:
+    ) -> tuple[BasinGraph, list[Array]]:
         """Return the graph of all basins, on the host; see `hushpore.pores.watershed.graph.Tables`.
 
         `watershed`, `distance`: as `watershed` and `squared_distance` give them, of a stack in one

@@ -17,9 +17,9 @@ from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.threshold import Range, bins_of, counted_once
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import torch
 
+    from hushpore.base.arrays import Float32s, Int32s
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.void.grey import Rounding
@@ -165,7 +165,7 @@ class GpuGrey:
         return counts
 
 
-def _ranks_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
+def _ranks_of(values: Float32s) -> Int32s:
     """Return the ranks of floats, as void.cu has them."""
     bits = (values + np.float32(0)).view(np.int32)
     return np.where(bits < 0, bits ^ _UNKNOWN, bits).astype(np.int32)

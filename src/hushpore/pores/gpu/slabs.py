@@ -25,8 +25,7 @@ from hushpore.pores.watershed.graph import Tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Int32s, Int64s, UInt8s
     from hushpore.device.timing import StageTimer
     from hushpore.device.transfers import PendingUpload
     from hushpore.pores.geometry.contacts import Piece
@@ -46,23 +45,19 @@ class GpuSlabs(Engine):
     under_way = 2
 
     def __init__(
-        self,
-        gpu: Gpu,
-        threads: KernelThreads,
-        timer: StageTimer,
-        choices: Choices | None = None,
+        self, gpu: Gpu, threads: KernelThreads, timer: StageTimer, choices: Choices | None = None
     ) -> None:
         super().__init__(threads)
         self._gpu = gpu
         self._timer = timer
         self._choices = choices or Choices(Switches())
         # by the array of the host, which stays as long as it stands here
-        self._sent: dict[int, tuple[npt.NDArray[Any], PendingUpload]] = {}
+        self._sent: dict[int, tuple[Array, PendingUpload]] = {}
         # what has been begun to come down, where it is not waited for at once
         self._coming: deque[Callable[[], None]] | None = None
 
     def ahead(
-        self, parts: Iterable[T], arrays_of: Callable[[T], Sequence[npt.NDArray[Any] | None]]
+        self, parts: Iterable[T], arrays_of: Callable[[T], Sequence[Array | None]]
     ) -> Generator[T, None, None]:
         """Yield parts of which the next is read, and its arrays go up, while one is worked on.
 
@@ -103,15 +98,15 @@ class GpuSlabs(Engine):
 
     def fill_distance(
         self,
-        phase: npt.NDArray[np.uint8],
-        room: npt.NDArray[np.float32],
-        before: npt.NDArray[np.float32] | None,
-        after: npt.NDArray[np.float32] | None,
+        phase: UInt8s,
+        room: Float32s,
+        before: Float32s | None,
+        after: Float32s | None,
         spacing: Sequence[float],
         solid_outside: Sequence[bool],
         highest: int = 1,
         within: float = np.inf,
-    ) -> npt.NDArray[np.float32]:
+    ) -> Float32s:
         """Do as `Engine.fill_distance`, without `within`."""
         edge = np.float32(0.0 if solid_outside[0] else np.inf)
         planes = [each for each in (before, after) if each is not None]
@@ -124,8 +119,8 @@ class GpuSlabs(Engine):
 
     def watershed_slab(
         self,
-        distance: npt.NDArray[np.float32],
-        pointers: npt.NDArray[np.int32],
+        distance: Float32s,
+        pointers: Int32s,
         first: int,
         last: int,
         count: int = 0,
@@ -143,17 +138,15 @@ class GpuSlabs(Engine):
         back, ahead = (np.flatnonzero(flags[part:][:plane]) for part in (0, plane))
         return SlabWatershed(peaks, back, ahead, pointers[first:last])
 
-    def tables(
-        self, shape: Sequence[int], peaks: npt.NDArray[np.int64], *, faces_only: bool = False
-    ) -> Tables:
+    def tables(self, shape: Sequence[int], peaks: Int64s, *, faces_only: bool = False) -> Tables:
         """Return tables that this GPU fills."""
         return Tables(shape, peaks, faces_only=faces_only, scan=self.scan_slices)
 
     def scan_slices(
         self,
-        basins: npt.NDArray[np.int32],
-        distance: npt.NDArray[np.float32],
-        grey: npt.NDArray[np.int32] | None,
+        basins: Int32s,
+        distance: Float32s,
+        grey: Int32s | None,
         shape: tuple[int, int, int],
         faces_only: bool,
         offset: int,
@@ -177,15 +170,15 @@ class GpuSlabs(Engine):
         )
         return low, sums, scan.bounds, crossings, border_crossings, edges
 
-    def _put(self, *arrays: npt.NDArray[Any]) -> list[Any]:
+    def _put(self, *arrays: Array) -> list[Any]:
         with self._timer.stage("upload", nbytes=sum(each.nbytes for each in arrays)):
             return [self._put_one(each) for each in arrays]
 
-    def _put_one(self, values: npt.NDArray[Any]) -> Any:
+    def _put_one(self, values: Array) -> Any:
         _, pending = self._sent.pop(id(values), (values, None))
         return self._gpu.put(values) if pending is None else self._gpu.arrived(pending)
 
-    def _get(self, values: Any, out: npt.NDArray[Any]) -> None:
+    def _get(self, values: Any, out: Array) -> None:
         with self._timer.stage("download", nbytes=out.nbytes):
             coming = self._gpu.get_behind(values, out)
         if self._coming is None:

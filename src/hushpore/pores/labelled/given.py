@@ -15,8 +15,7 @@ from hushpore.pores.watershed.basins import apply_labels
 from hushpore.pores.watershed.merging import Numbering
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Int32s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.parallel import KernelThreads
@@ -36,13 +35,11 @@ class GivenLabels:
     def __init__(self, stack: Stack, count: int, scan: Volume | None = None) -> None:
         self.stack, self.count, self.scan = stack, count, scan
         # (basins + 1,), int32: label of each basin
-        self.label_of: npt.NDArray[np.int32] = np.arange(count + 1, dtype=np.int32)
+        self.label_of: Int32s = np.arange(count + 1, dtype=np.int32)
         # (pores,), int32: labels that became pores
-        self.kept: npt.NDArray[np.int32] = self.label_of[1:]
+        self.kept: Int32s = self.label_of[1:]
 
-    def relabel_exits(
-        self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
-    ) -> None:
+    def relabel_exits(self, slab: int, basins: Int32s, threads: KernelThreads) -> None:
         """Do nothing: labels do not have exits, unlike `Watershed`."""
 
     def grey(self, work: Work) -> Pass[RoundedGrey | None]:
@@ -83,12 +80,7 @@ class GivenLabels:
         found: Any = self
         return UnstitchedBasins(self.stack, found, peak[order])
 
-    def numbering(
-        self,
-        graph: BasinGraph,
-        minimum_voxels: int,
-        excluded: npt.NDArray[np.bool_] | None,
-    ) -> Numbering:
+    def numbering(self, graph: BasinGraph, minimum_voxels: int, excluded: Mask | None) -> Numbering:
         """Number the pores from 1 in the order of the given labels.
 
         `minimum_voxels`, `excluded`: as for `hushpore.pores.watershed.merging.number_pores`.
@@ -109,11 +101,7 @@ class GivenLabels:
 
 @kernel
 def _find_peaks(
-    labels: npt.NDArray[np.int32],
-    distance: npt.NDArray[np.float32],
-    offset: int,
-    peak: npt.NDArray[np.int64],
-    highest: npt.NDArray[np.float32],
+    labels: Int32s, distance: Float32s, offset: int, peak: Int64s, highest: Float32s
 ) -> None:
     """Find the first voxel with the largest distance of each label, in place."""
     for i in range(labels.size):

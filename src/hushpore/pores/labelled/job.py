@@ -23,8 +23,7 @@ from hushpore.pores.void.exterior import Exterior
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Mask
     from hushpore.base.events import Event, Job
     from hushpore.pores.engine import Pass
     from hushpore.pores.labelled.recognise import Kind
@@ -105,7 +104,7 @@ def _with_voxel_size_of_scan(volume: Volume, settings: MeasureSettings) -> Volum
 
 def _read(
     volume: Volume, settings: MeasureSettings, kind: Kind, slabs: Slabs, stages: Stages
-) -> Generator[Event, Any, tuple[GivenLabels, npt.NDArray[Any]]]:
+) -> Generator[Event, Any, tuple[GivenLabels, Array]]:
     """Read the labels into a stack, numbered from 1 without gaps.
 
     Returns: the labels, and the value of each (n,); for a mask 1 to n.
@@ -128,7 +127,7 @@ def _read(
     return GivenLabels(stack, count), np.arange(1, count + 1)
 
 
-def _part(volume: Volume, first: int, last: int) -> npt.NDArray[Any]:
+def _part(volume: Volume, first: int, last: int) -> Array:
     """Return slices of labels (z, y, x); raise InputError unless they are whole numbers from 0."""
     data: Any = volume.data if volume.n_spatial == 3 else np.asarray(volume.data)[None]
     part = np.asarray(data[first:last])
@@ -145,9 +144,9 @@ def _part(volume: Volume, first: int, last: int) -> npt.NDArray[Any]:
     return part.astype(np.int64) if part.dtype.kind in "bf" else part
 
 
-def _distinct(volume: Volume, slabs: Slabs) -> Pass[npt.NDArray[Any]]:
+def _distinct(volume: Volume, slabs: Slabs) -> Pass[Array]:
     """Return the labels above 0, ascending."""
-    found: npt.NDArray[Any] = np.zeros(0, np.int64)
+    found: Array = np.zeros(0, np.int64)
     for first, last in slabs:
         part = _part(volume, first, last)
         if part.size and int(part.max()) < _COUNTED:
@@ -159,7 +158,7 @@ def _distinct(volume: Volume, slabs: Slabs) -> Pass[npt.NDArray[Any]]:
     return found[found > 0]
 
 
-def _number(volume: Volume, slabs: Slabs, values: npt.NDArray[Any], stack: Stack) -> Pass[None]:
+def _number(volume: Volume, slabs: Slabs, values: Array, stack: Stack) -> Pass[None]:
     """Write the rank of each label among all, from 1."""
     known = np.concatenate([np.zeros(1, values.dtype), values])
     by_value = int(known[-1]) < _COUNTED
@@ -195,9 +194,9 @@ class _Void:
         self._stack, self.shape, self.dtype = stack, stack.shape, np.dtype(np.bool_)
         self.ndim = len(self.shape)
 
-    def __getitem__(self, key: slice) -> npt.NDArray[np.bool_]:
+    def __getitem__(self, key: slice) -> Mask:
         first, last, _ = key.indices(self.shape[0])
-        void: npt.NDArray[np.bool_] = self._stack.read(first, last) != 0
+        void: Mask = self._stack.read(first, last) != 0
         return void
 
 
@@ -209,7 +208,7 @@ def _void_of(stack: Stack, volume: Volume, slabs: Slabs) -> Any:
 
 
 def _notes(
-    volume: Volume, kind: Kind, count: int, values: npt.NDArray[Any], settings: MeasureSettings
+    volume: Volume, kind: Kind, count: int, values: Array, settings: MeasureSettings
 ) -> list[Note]:
     """Return what was measured as a pore, and that labels were renumbered."""
     if kind == "labels":

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
 
     #: Kind of values; empty for grey values.
@@ -62,7 +61,7 @@ def kind_of_values(volume: Volume) -> Kind:
     return "labels" if _is_in_regions(sample, values) and (is_certain or _is_dense(volume)) else ""
 
 
-def _some_slices(volume: Volume) -> npt.NDArray[Any]:
+def _some_slices(volume: Volume) -> Array:
     """Return the middle of some slices (slices, y, x)."""
     data: Any = volume.data if volume.n_spatial == 3 else np.asarray(volume.data)[None]
     depth = volume.shape[0] if volume.n_spatial == 3 else 1
@@ -74,22 +73,19 @@ def _some_slices(volume: Volume) -> npt.NDArray[Any]:
     return np.stack([np.asarray(data[int(z)])[middle] for z in at])
 
 
-def _are_probabilities(sample: npt.NDArray[Any]) -> bool:
+def _are_probabilities(sample: Array) -> bool:
     """Whether values are from 0 to 1, most of them near either end."""
     certain = np.count_nonzero((sample < _NEARLY) | (sample > 1 - _NEARLY)) / sample.size
     both = sample.min() < _NEARLY and sample.max() > 1 - _NEARLY
     return bool(sample.max() <= 1 and both and certain >= _CERTAIN)
 
 
-def _is_in_regions(sample: npt.NDArray[Any], values: npt.NDArray[Any]) -> bool:
+def _is_in_regions(sample: Array, values: Array) -> bool:
     """Whether most values above 0 fill regions of one value."""
     ranks = np.searchsorted(values, sample)
     count, same = np.zeros(values.size, np.int64), np.zeros(values.size, np.int64)
     edges = steps = 0
-    for first, second in (
-        (ranks[:, :, :-1], ranks[:, :, 1:]),
-        (ranks[:, :-1], ranks[:, 1:]),
-    ):
+    for first, second in ((ranks[:, :, :-1], ranks[:, :, 1:]), (ranks[:, :-1], ranks[:, 1:])):
         equal = first == second
         count += np.bincount(first.ravel(), minlength=values.size)
         same += np.bincount(first[equal], minlength=values.size)
@@ -114,7 +110,7 @@ def _parts(volume: Volume) -> Any:
 
 def _is_dense(volume: Volume) -> bool:
     """Whether a volume has nearly as many values as its highest one, as labels have."""
-    found: npt.NDArray[Any] = np.zeros(0, volume.dtype)
+    found: Array = np.zeros(0, volume.dtype)
     for part in _parts(volume):
         found = np.union1d(found, part)
     return bool(found[-1] <= _GAPS * np.count_nonzero(found))

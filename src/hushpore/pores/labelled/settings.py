@@ -59,11 +59,7 @@ class MeasureSettings(Settings):
         auxiliary=("labels",),
     )
     minimum_voxels: int = option(
-        1,
-        "Exclude pores of fewer voxels.",
-        label="Minimum pore size",
-        unit="voxels",
-        minimum=1,
+        1, "Exclude pores of fewer voxels.", label="Minimum pore size", unit="voxels", minimum=1
     )
     minimum_shape_voxels: int = _shared("minimum_shape_voxels")
     edge_pores: str = _shared("edge_pores")

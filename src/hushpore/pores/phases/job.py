@@ -16,17 +16,13 @@ from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_gr
 from hushpore.device.backend import Backend
 from hushpore.pores.job import prepare, warm_up_kind
 from hushpore.pores.memory_plan import AT_A_TIME, LEAST_SLICES
-from hushpore.pores.notes import (
-    warnings_of,
-)
+from hushpore.pores.notes import warnings_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.labelling import find_labels, find_phases
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of
 from hushpore.pores.phases.regions import Regions
 from hushpore.pores.phases.result import Phases
-from hushpore.pores.pipeline import (
-    Stages,
-)
+from hushpore.pores.pipeline import Stages
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness
 from hushpore.pores.slabs import Scratch, Slabs
@@ -38,8 +34,7 @@ from hushpore.pores.work import Work
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Float64s, Int64s
     from hushpore.base.events import Event, Job
     from hushpore.pores.engine import Pass
     from hushpore.pores.phases.labelling import Found
@@ -192,7 +187,7 @@ def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:
 
 def _find_thickness(
     work: Work, found: Found, stages: Stages
-) -> Generator[Event, Any, tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]]:
+) -> Generator[Event, Any, tuple[Float32s, Float64s]]:
     """Find the local thickness of all phases, and the mean and standard deviation of each."""
     diameter = np.zeros(work.shape, np.float32)
     count = len(found.limits)
@@ -255,11 +250,7 @@ def _alone(work: Work, found: Found, number: int) -> Stack:
 
 
 def _warnings(
-    found: Found,
-    names: tuple[str, ...],
-    voxels: npt.NDArray[np.int64],
-    settings: PhaseSettings,
-    volume: Volume,
+    found: Found, names: tuple[str, ...], voxels: Int64s, settings: PhaseSettings, volume: Volume
 ) -> Iterator[Note]:
     """Yield warnings about empty phases and the exterior."""
     for number in np.flatnonzero(voxels == 0):

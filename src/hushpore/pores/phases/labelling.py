@@ -21,13 +21,12 @@ from hushpore.pores.work import NO_AIR, Threshold
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Int64s, Mask
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.phases.settings import PhaseSettings
-    from hushpore.pores.pipeline import (
-        Stages,
-    )
+    from hushpore.pores.pipeline import Stages
     from hushpore.pores.slabs import Stack
     from hushpore.pores.work import Work
 
@@ -79,7 +78,7 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     return Found(labels, limits, sample, around, void, problem)
 
 
-def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] | None:
+def _mask_of(volume: Volume, settings: PhaseSettings) -> Mask | None:
     """Return the sample mask as bool (z, y, x); None if none is given."""
     mask = volume.auxiliary_of(settings, "sample_mask")
     if mask is None:
@@ -88,7 +87,7 @@ def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] |
         raise InputError(
             f"sample_mask must be labels or a mask of shape {volume.shape}; got points."
         )
-    inside: npt.NDArray[np.bool_] = np.asarray(mask) > 0
+    inside: Mask = np.asarray(mask) > 0
     if not inside.any():
         name = settings.sample_mask
         raise InputError(f"The sample_mask {name!r} is empty: it has no voxel above 0.")
@@ -100,7 +99,7 @@ def _paint(
     values: GreyValues,
     thresholds: tuple[float, ...],
     void: Stack,
-    mask: npt.NDArray[np.bool_] | None,
+    mask: Mask | None,
     labels: Stack,
 ) -> Pass[int]:
     """Write the phase number of each voxel; returns the number of sample voxels."""
@@ -144,7 +143,7 @@ def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     return Found(labels, limits, sample, Exterior("keep", settings.ball_radius))
 
 
-def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:
+def _collect(values: GreyValues, name: str) -> Pass[Int64s]:
     """Return the distinct labels above 0, in ascending order."""
     known = np.zeros(0, np.int64)
     for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
@@ -164,11 +163,7 @@ def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:
 
 
 def _take_labels(
-    work: Work,
-    values: GreyValues,
-    known: npt.NDArray[np.int64],
-    mask: npt.NDArray[np.bool_] | None,
-    labels: Stack,
+    work: Work, values: GreyValues, known: Int64s, mask: Mask | None, labels: Stack
 ) -> Pass[int]:
     """Write the rank of each label; returns the number of sample voxels."""
     count = 0

@@ -19,8 +19,7 @@ from hushpore.pores.tables.measures import Measure, summarised
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.watershed.graph import BasinGraph
 
@@ -46,10 +45,10 @@ class PhaseSums:
     """
 
     graph: BasinGraph
-    limits: npt.NDArray[np.float64]
+    limits: Float64s
     volume: Volume
-    thickness: npt.NDArray[np.float64]
-    regions: npt.NDArray[np.float64]
+    thickness: Float64s
+    regions: Float64s
 
     @property
     def count(self) -> int:
@@ -57,7 +56,7 @@ class PhaseSums:
         return len(self.limits)
 
     @property
-    def voxels(self) -> npt.NDArray[np.int64]:
+    def voxels(self) -> Int64s:
         """Voxels of each phase (phases,)."""
         return self.graph.voxels[1:]
 
@@ -67,12 +66,12 @@ class PhaseSums:
         return float(self.voxels.sum() * self.volume.voxel_size)
 
     @cached_property
-    def areas(self) -> npt.NDArray[np.float64]:
+    def areas(self) -> Float64s:
         """Area of each contact (contacts,); see `hushpore.pores.geometry.surface`."""
         return surface_area(self.graph.contacts, self.volume.spacing)
 
     @cached_property
-    def surface(self) -> npt.NDArray[np.float64]:
+    def surface(self) -> Float64s:
         """Contact area of each phase with all others within the sample (phases,)."""
         surface = np.zeros(self.count + 1)
         np.add.at(surface, self.graph.a, self.areas)

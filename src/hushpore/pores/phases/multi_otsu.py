@@ -15,8 +15,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Int64s
     from hushpore.pores.void.histogram import Histogram
 
 #: Maximum number of bins, as in `hushpore.pores.void.histogram.find_threshold`.
@@ -43,7 +42,7 @@ def find_thresholds(histogram: Histogram, phases: int) -> tuple[float, ...]:
         )
     between = _between(counts, centers)
     best = between[0]
-    came_from: list[npt.NDArray[np.int64]] = []
+    came_from: list[Int64s] = []
     for _ in range(phases - 1):
         # all earlier phases up to a bin, plus one phase from the next bin on
         joined = best[:-1, None] + between[1:]
@@ -56,9 +55,7 @@ def find_thresholds(histogram: Histogram, phases: int) -> tuple[float, ...]:
     return tuple(reversed(found))
 
 
-def _between(
-    counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _between(counts: Float64s, centers: Float64s) -> Float64s:
     """Return the contribution of a phase from one bin to another to the between-phase variance.
 
     Returns: (first, last): square of the sum of its values over their count; minus infinity for an

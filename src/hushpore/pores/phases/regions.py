@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hushpore.base.events import part_of
-from hushpore.pores.numbering import (
-    number_basins,
-)
-from hushpore.pores.slab_steps import (
-    find_basins,
-    find_closed,
-    find_distance,
-    measure_basins,
-)
+from hushpore.pores.numbering import number_basins
+from hushpore.pores.slab_steps import find_basins, find_closed, find_distance, measure_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.watershed.basins import apply_labels
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.watershed.merging import Numbering
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Int32s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.slabs import Stack
@@ -47,8 +39,8 @@ class Regions:
         self._distance = work.scratch.stack("distances", work.shape, np.float32)
         self._stack.array()[...] = 0
         self._distance.array()[...] = 0
-        self._peaks: list[npt.NDArray[np.int64]] = []
-        self._phases: list[npt.NDArray[np.int64]] = []
+        self._peaks: list[Int64s] = []
+        self._phases: list[Int64s] = []
 
     def add(self, number: int, phase: Stack) -> Pass[None]:
         """Split a phase, given as a void with all other phases as its walls."""
@@ -110,16 +102,16 @@ class FoundRegions:
         passage, and ``inscribed_diameter`` is NaN.
     """
 
-    labels: npt.NDArray[np.int32]
-    columns: dict[str, npt.NDArray[Any]]
-    contacts: dict[str, npt.NDArray[Any]]
+    labels: Int32s
+    columns: dict[str, Array]
+    contacts: dict[str, Array]
 
     @classmethod
     def of(
         cls,
-        labels: npt.NDArray[np.int32],
+        labels: Int32s,
         graph: BasinGraph,
-        phases: npt.NDArray[np.int64],
+        phases: Int64s,
         volume: Volume,
         minimum_shape_voxels: int,
     ) -> FoundRegions:
@@ -137,7 +129,7 @@ class FoundRegions:
         sides = {f"phase_{end}": ends[end] for end in ends}
         return cls(labels, {"label": label, "phase": phases, **kept}, {**pair, **sides, **touching})
 
-    def of_phases(self, count: int) -> npt.NDArray[np.float64]:
+    def of_phases(self, count: int) -> Float64s:
         """Return the number of regions of each phase and their median diameter (count, 2)."""
         found = np.full((count, 2), np.nan)
         for row in range(count):

@@ -20,9 +20,9 @@ from hushpore.pores.tables.resizing import is_proportional, resized_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Float32s, UInt8s
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.regions import FoundRegions
 
@@ -61,13 +61,13 @@ class Phases:
         measured.
     """
 
-    labels: npt.NDArray[np.uint8]
+    labels: UInt8s
     names: tuple[str, ...]
     volume: Volume
     timings: dict[str, float]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
-    thickness: npt.NDArray[np.float32] | None
+    thickness: Float32s | None
     regions: FoundRegions | None
     _phase_columns: dict[str, Any] = dataclasses.field(repr=False)
     _contact_columns: dict[str, Any] = dataclasses.field(repr=False)

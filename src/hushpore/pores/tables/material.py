@@ -19,14 +19,14 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Array, Float64s
     from hushpore.base.volume import Volume
 
 
 def material_totals(
-    totals: Mapping[str, Any], pores: Mapping[str, npt.NDArray[Any]], volume: Volume
+    totals: Mapping[str, Any], pores: Mapping[str, Array], volume: Volume
 ) -> dict[str, Any]:
     """Return the totals that follow from those of a record and from the columns of pores.
 
@@ -65,9 +65,7 @@ def material_totals(
     return known | orientation_totals(pores, volume.n_spatial)
 
 
-def orientation_totals(
-    pores: Mapping[str, npt.NDArray[Any]], n_spatial: int
-) -> dict[str, float | None]:
+def orientation_totals(pores: Mapping[str, Array], n_spatial: int) -> dict[str, float | None]:
     """Return eigenvalues and eigenvectors of the orientation tensor of the major axes of pores.
 
     The tensor is the mean of ``n n'`` over the unit vectors n of the pores that have a shape, each
@@ -107,9 +105,7 @@ def orientation_totals(
     return found
 
 
-def major_axes(
-    pores: Mapping[str, npt.NDArray[Any]] | pd.DataFrame, n_spatial: int
-) -> npt.NDArray[np.float64]:
+def major_axes(pores: Mapping[str, Array] | pd.DataFrame, n_spatial: int) -> Float64s:
     """Return the unit vectors of the major axes of pores, (pores, axes); NaN without a shape."""
     names = [f"axis_direction_{axis}" for axis in "zyx"[-n_spatial:]]
     return np.stack([np.asarray(pores[name], np.float64) for name in names], axis=-1)

@@ -37,9 +37,9 @@ from hushpore.pores.tables.positions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Array, Int64s
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
 
@@ -85,7 +85,7 @@ class Measure(Generic[S]):
     name: str
     unit_power: int
     meaning: str
-    compute: Callable[[S], npt.NDArray[Any]]
+    compute: Callable[[S], Array]
     is_summarised: bool = True
     words: tuple[str, str] = ("no", "yes")
     is_shape: bool = False
@@ -128,18 +128,8 @@ _EXACT = (
 
 #: Columns of the table of pores.
 PORES: list[Measure[PoreSums]] = [
-    _each(
-        "label",
-        0,
-        "Label of the pore.",
-        lambda pores: pores.labels,
-    ),
-    _each(
-        "num_voxels",
-        0,
-        "Size in voxels.",
-        lambda pores: pores.sum("voxels"),
-    ),
+    _each("label", 0, "Label of the pore.", lambda pores: pores.labels),
+    _each("num_voxels", 0, "Size in voxels.", lambda pores: pores.sum("voxels")),
     Measure("volume", 3, "Volume; in 2D area.", lambda pores: pores.size),
     Measure(
         "equivalent_diameter",
@@ -297,10 +287,7 @@ PORES: list[Measure[PoreSums]] = [
         lambda pores: pores.grey[0],
     ),
     _each(
-        "grey_deviation",
-        0,
-        "Standard deviation of these grey values.",
-        lambda pores: pores.grey[1],
+        "grey_deviation", 0, "Standard deviation of these grey values.", lambda pores: pores.grey[1]
     ),
     *(
         _each(
@@ -389,9 +376,7 @@ def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[
     return {each.name: each for each in wanted if all(each.name in table for table in tables)}
 
 
-def throat_columns(
-    graph: BasinGraph, numbering: Numbering, volume: Volume
-) -> dict[str, npt.NDArray[Any]]:
+def throat_columns(graph: BasinGraph, numbering: Numbering, volume: Volume) -> dict[str, Array]:
     """Return the columns of the table of throats (`THROATS`), one row per throat."""
     return _columns(THROATS, ThroatSums.of(graph, numbering, volume))
 
@@ -400,9 +385,9 @@ def pore_columns(
     graph: BasinGraph,
     numbering: Numbering,
     volume: Volume,
-    throats: dict[str, npt.NDArray[Any]],
+    throats: dict[str, Array],
     minimum_shape_voxels: int,
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, Array]:
     """Return the columns of the table of pores (`PORES`), one row per label.
 
     `throats`: columns of the table of throats. `minimum_shape_voxels`: shape measures are NaN for
@@ -421,7 +406,7 @@ def pore_columns(
     return columns
 
 
-def columns_without_rows() -> dict[str, npt.NDArray[Any]]:
+def columns_without_rows() -> dict[str, Array]:
     """Return the columns of both tables without rows, which define their dtypes."""
     volume = Volume(np.zeros((1, 1, 1), np.bool_))
     label, whole, real = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -433,7 +418,7 @@ def columns_without_rows() -> dict[str, npt.NDArray[Any]]:
     return {**_columns(THROATS, throats), **_columns(PORES, pores)}
 
 
-def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]]:
+def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, Array]:
     """Return the columns of a table, measured in blocks of rows by several threads.
 
     `sums`: a dataclass; each of its arrays has one row per row of the table.
@@ -465,15 +450,13 @@ def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, npt.NDArray[Any]
     return columns
 
 
-def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
+def void_walls(graph: BasinGraph) -> Int64s:
     """Return the void-solid neighbour pairs inside the volume; see `walls_of`."""
     inner = graph.contacts.sum(axis=0, dtype=np.int64)
     return walls_of(graph.crossings.sum(axis=0, dtype=np.int64) - inner, graph.border_crossings)
 
 
-def walls_of(
-    crossings: npt.NDArray[np.int64], border_crossings: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def walls_of(crossings: Int64s, border_crossings: Int64s) -> Int64s:
     """Return the number of void-solid pairs of neighbouring voxels, by direction (13,).
 
     `crossings`: steps out of the void in each direction. `border_crossings`: those across a face of
@@ -482,6 +465,6 @@ def walls_of(
     return 2 * crossings - border_crossings
 
 
-def surface_of(walls: npt.NDArray[np.int64], volume: Volume) -> float:
+def surface_of(walls: Int64s, volume: Volume) -> float:
     """Return the surface area between void and solid inside the volume (in 2D: length)."""
     return float(surface_area(walls, volume.spacing))

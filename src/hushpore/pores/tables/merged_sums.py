@@ -19,6 +19,7 @@ from hushpore.pores.watershed.graph import number_keys, widest_ways
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int32s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
@@ -58,14 +59,14 @@ class PoreSums:
         Pores of fewer voxels have no axes (NaN).
     """
 
-    labels: npt.NDArray[np.int32]
-    sums: npt.NDArray[np.int64]
-    bounds: npt.NDArray[np.int32]
-    crossings: npt.NDArray[np.int64]
-    peak_squared_distance: npt.NDArray[np.float32]
-    closed_voxels: npt.NDArray[np.int64]
-    coordination_number: npt.NDArray[np.int64]
-    nearest_distance: npt.NDArray[np.float64]
+    labels: Int32s
+    sums: Int64s
+    bounds: Int32s
+    crossings: Int64s
+    peak_squared_distance: Float32s
+    closed_voxels: Int64s
+    coordination_number: Int64s
+    nearest_distance: Float64s
     volume: Volume
     rounding: Rounding = AS_IS
     minimum_shape_voxels: int = 1
@@ -76,7 +77,7 @@ class PoreSums:
         graph: BasinGraph,
         numbering: Numbering,
         volume: Volume,
-        coordination_number: npt.NDArray[np.int64],
+        coordination_number: Int64s,
         minimum_shape_voxels: int = 1,
     ) -> PoreSums:
         """Add up the basins of each pore."""
@@ -116,7 +117,7 @@ class PoreSums:
             minimum_shape_voxels,
         )
 
-    def sum(self, name: str) -> npt.NDArray[Any]:
+    def sum(self, name: str) -> Array:
         """Return a sum over the voxels of each pore (pores,); coordinates are in voxels."""
         column, (offset, step) = index_of(name), self.rounding
         z, y, x, power = SUMS[column].powers
@@ -131,36 +132,36 @@ class PoreSums:
             found = found + factor * self.sums[:, column_of[z, y, x, k]]
         return np.asarray(found)
 
-    def sums_of(self, *names: str) -> npt.NDArray[Any]:
+    def sums_of(self, *names: str) -> Array:
         """Return several sums (pores, names)."""
         return np.stack([self.sum(name) for name in names], axis=-1)
 
     @cached_property
-    def size(self) -> npt.NDArray[np.float64]:
+    def size(self) -> Float64s:
         """Volume, in 2D area (pores,)."""
-        size: npt.NDArray[np.float64] = self.sum("voxels").astype(np.float64)
+        size: Float64s = self.sum("voxels").astype(np.float64)
         return size * self.volume.voxel_size
 
     @cached_property
-    def ball_diameter(self) -> npt.NDArray[np.float64]:
+    def ball_diameter(self) -> Float64s:
         """Diameter of the ball (in 2D: disc) of the same volume (pores,)."""
         if self.volume.n_spatial == 3:
             return np.cbrt(6 * self.size / np.pi)
         return np.sqrt(4 * self.size / np.pi)
 
     @cached_property
-    def ball_surface(self) -> npt.NDArray[np.float64]:
+    def ball_surface(self) -> Float64s:
         """Surface area of the ball (in 2D: perimeter of the disc) of the same volume (pores,)."""
         diameter = self.ball_diameter
         return np.pi * diameter**2 if self.volume.n_spatial == 3 else np.pi * diameter
 
     @cached_property
-    def surface(self) -> npt.NDArray[np.float64]:
+    def surface(self) -> Float64s:
         """Surface area, in 2D perimeter (pores,); see `hushpore.pores.geometry.surface`."""
         return surface_area(2 * self.crossings, self.volume.spacing)
 
     @cached_property
-    def corrected_surface(self) -> npt.NDArray[np.float64]:
+    def corrected_surface(self) -> Float64s:
         """Surface area without the bias of the estimate for small pores (pores,)."""
         if self.volume.n_spatial == 2:
             return self.surface
@@ -168,26 +169,26 @@ class PoreSums:
         return self.surface + missing
 
     @cached_property
-    def inscribed_diameter(self) -> npt.NDArray[np.float64]:
+    def inscribed_diameter(self) -> Float64s:
         """Diameter of the largest inscribed ball (pores,); at most that of a whole pore."""
         diameter = inscribed_diameter(self.peak_squared_distance, self.volume)
         is_cut = reach_a_face(self.bounds, self.volume) | (self.coordination_number > 0)
         return np.where(is_cut, diameter, np.minimum(diameter, self.ball_diameter))
 
     @cached_property
-    def mean(self) -> npt.NDArray[np.float64]:
+    def mean(self) -> Float64s:
         """Centre of mass in voxels (pores, 3)."""
-        mean: npt.NDArray[np.float64] = self.sums_of("z", "y", "x") / self.sums_of("voxels")
+        mean: Float64s = self.sums_of("z", "y", "x") / self.sums_of("voxels")
         return mean
 
     @cached_property
-    def centroid(self) -> npt.NDArray[np.float64]:
+    def centroid(self) -> Float64s:
         """Centre of mass in the unit of the volume, relative to its origin (pores, 3)."""
         spacing, origin = _frame(self.volume)
         return origin + self.mean * spacing
 
     @cached_property
-    def grey(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def grey(self) -> tuple[Float64s, Float64s]:
         """Mean and standard deviation of the grey values (pores,); NaN where they are not known."""
         columns = [index_of(name) for name in ("voxels", "grey", "grey_squared")]
         count, total, squared = self.sums[:, columns].T
@@ -197,16 +198,16 @@ class PoreSums:
         return offset + step * mean, step * deviation
 
     @cached_property
-    def lengths(self) -> npt.NDArray[np.float64]:
+    def lengths(self) -> Float64s:
         """Axis lengths of the ellipsoid with the same second moments, longest first (pores, 3)."""
         n_spatial = self.volume.n_spatial
         # an ellipsoid of semi-axis a has the second moment a**2 / 5 along it, an ellipse a**2 / 4
-        lengths: npt.NDArray[np.float64]
+        lengths: Float64s
         lengths = 2 * np.sqrt((n_spatial + 2) * self._principal_moments[0][:, ::-1])
         return lengths[:, [0, 1, 1]] if n_spatial == 2 else lengths
 
     @cached_property
-    def axis(self) -> npt.NDArray[np.float64]:
+    def axis(self) -> Float64s:
         """Unit vector along the major axis (pores, 3)."""
         axis = np.zeros((len(self.sums), 3))
         axis[:, -self.volume.n_spatial :] = self._principal_moments[1][:, :, -1]
@@ -216,7 +217,7 @@ class PoreSums:
         return axis
 
     @cached_property
-    def _principal_moments(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _principal_moments(self) -> tuple[Float64s, Float64s]:
         """Second moments along the principal axes, ascending, and the axes in columns."""
         has_shape = self.sum("voxels") >= self.minimum_shape_voxels
         spacing, centre = _frame(self.volume)[0], self.mean[has_shape]
@@ -254,11 +255,11 @@ class ThroatSums:
         The input, for its spacing and origin.
     """
 
-    pore_1: npt.NDArray[np.int32]
-    pore_2: npt.NDArray[np.int32]
+    pore_1: Int32s
+    pore_2: Int32s
     contacts: npt.NDArray[np.integer[Any]]
-    saddle: npt.NDArray[np.float32]
-    saddle_at: npt.NDArray[np.int64]
+    saddle: Float32s
+    saddle_at: Int64s
     volume: Volume
 
     @classmethod
@@ -299,13 +300,13 @@ class ThroatSums:
         )
 
     @cached_property
-    def position(self) -> npt.NDArray[np.float64]:
+    def position(self) -> Float64s:
         """Position of the narrowest point of the widest path (throats, 3)."""
         spacing, origin = _frame(self.volume)
         return origin + self.saddle_at * spacing
 
 
-def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _frame(volume: Volume) -> tuple[Float64s, Float64s]:
     """Return spacing and origin (z, y, x), also in 2D."""
     spacing, origin = np.ones(3), np.zeros(3)
     spacing[-volume.n_spatial :] = volume.spacing
@@ -313,16 +314,14 @@ def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.floa
     return spacing, origin
 
 
-def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:
+def reach_a_face(bounds: Int32s, volume: Volume) -> Mask:
     """Return which boxes, (n, 6) as `BasinGraph.bounds`, touch a face of the volume (n,)."""
     length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
     at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
-    found: npt.NDArray[np.bool_] = at_face[:, -volume.n_spatial :].any(axis=1)
+    found: Mask = at_face[:, -volume.n_spatial :].any(axis=1)
     return found
 
 
-def inscribed_diameter(
-    squared_distance: npt.NDArray[np.float32], volume: Volume
-) -> npt.NDArray[np.float64]:
+def inscribed_diameter(squared_distance: Float32s, volume: Volume) -> Float64s:
     """Return diameters in the unit of the volume, from squared distances in smallest voxels."""
     return 2 * np.sqrt(squared_distance.astype(np.float64)) * min(volume.spacing)

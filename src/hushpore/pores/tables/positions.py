@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s, Int32s
     from hushpore.base.volume import Volume
 
 
-def nearest_distances(points: npt.NDArray[np.float64], threads: int = 1) -> npt.NDArray[np.float64]:
+def nearest_distances(points: Float64s, threads: int = 1) -> Float64s:
     """Return the distance from each point to its nearest neighbour.
 
     Parameters
@@ -36,13 +35,13 @@ def nearest_distances(points: npt.NDArray[np.float64], threads: int = 1) -> npt.
         return np.full(len(points), np.nan)
     from scipy.spatial import KDTree
 
-    distance: npt.NDArray[np.float64]
+    distance: Float64s
     # the nearest point to a point is the point itself
     distance = KDTree(points).query(points, 2, workers=threads)[0][:, 1]
     return distance
 
 
-def face_distances(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.float64]:
+def face_distances(bounds: Int32s, volume: Volume) -> Float64s:
     """Return the distance from bounding boxes to the nearest face of a volume.
 
     Parameters
@@ -60,12 +59,12 @@ def face_distances(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray
     n_spatial = volume.n_spatial
     before = bounds[:, :3][:, -n_spatial:]
     after = np.array(volume.spatial_shape) - bounds[:, 3:][:, -n_spatial:]
-    distance: npt.NDArray[np.float64]
+    distance: Float64s
     distance = (np.minimum(before, after) * np.asarray(volume.spacing)).min(axis=1)
     return distance
 
 
-def radial_positions(mean: npt.NDArray[np.float64], volume: Volume) -> npt.NDArray[np.float64]:
+def radial_positions(mean: Float64s, volume: Volume) -> Float64s:
     """Return the distance from the axis along z through the middle of the slices.
 
     Parameters
@@ -81,12 +80,12 @@ def radial_positions(mean: npt.NDArray[np.float64], volume: Volume) -> npt.NDArr
         (points,), float64, in the unit of the volume.
     """
     middle = (np.array(volume.spatial_shape[-2:]) - 1) / 2
-    distance: npt.NDArray[np.float64]
+    distance: Float64s
     distance = np.linalg.norm((mean[:, 1:] - middle) * np.asarray(volume.spacing[-2:]), axis=1)
     return distance
 
 
-def axial_positions(mean: npt.NDArray[np.float64], volume: Volume) -> npt.NDArray[np.float64]:
+def axial_positions(mean: Float64s, volume: Volume) -> Float64s:
     """Return positions along z as a share of the height: 0 first face, 1 last face.
 
     Parameters
@@ -102,13 +101,11 @@ def axial_positions(mean: npt.NDArray[np.float64], volume: Volume) -> npt.NDArra
         (points,), float64.
     """
     depth = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
-    share: npt.NDArray[np.float64] = (mean[:, 0] + 0.5) / depth
+    share: Float64s = (mean[:, 0] + 0.5) / depth
     return share
 
 
-def zingg_classes(
-    elongation_ratio: npt.NDArray[np.float64], flatness_ratio: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def zingg_classes(elongation_ratio: Float64s, flatness_ratio: Float64s) -> Float64s:
     """Return Zingg's shape classes.
 
     Parameters

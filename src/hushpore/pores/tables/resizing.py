@@ -12,9 +12,9 @@ from hushpore.pores.tables.totals import TOTALS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Float64s
     from hushpore.pores.tables.measures import Measure
 
 
@@ -25,10 +25,7 @@ def is_proportional(spacing: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def resized_table(
-    table: pd.DataFrame,
-    measures: Sequence[Measure[Any]],
-    origin: Sequence[float],
-    ratio: npt.NDArray[np.float64],
+    table: pd.DataFrame, measures: Sequence[Measure[Any]], origin: Sequence[float], ratio: Float64s
 ) -> pd.DataFrame:
     """Return a table of pores or throats for another voxel size of the same aspect ratio.
 
@@ -55,8 +52,8 @@ def resized_distribution(table: pd.DataFrame, ratio: float, n_spatial: int) -> p
 
 
 def resized_curve(
-    curve: Mapping[str, npt.NDArray[np.float64]], ratio: float, n_spatial: int
-) -> dict[str, npt.NDArray[np.float64]]:
+    curve: Mapping[str, Float64s], ratio: float, n_spatial: int
+) -> dict[str, Float64s]:
     """Return the REV curve for another voxel size."""
     powers = {"edge": 1, **dict.fromkeys(("density", "density_low", "density_high"), -n_spatial)}
     return {name: each * ratio ** powers.get(name, 0) for name, each in curve.items()}

@@ -11,12 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.formatting import (
-    percent_digits,
-    readable_count,
-    readable_number,
-    readable_unit,
-)
+from hushpore.base.formatting import percent_digits, readable_count, readable_number, readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,11 +110,7 @@ TOTALS: list[Total] = [
     Total("anisotropy", "Degree of anisotropy (mean intercept length)"),
     Total("euler_number", "Euler number of the pores"),
     *(
-        Total(
-            f"percolating_fraction_{axis}",
-            f"Percolating void along {axis}",
-            is_share=True,
-        )
+        Total(f"percolating_fraction_{axis}", f"Percolating void along {axis}", is_share=True)
         for axis in "zyx"
     ),
     *(Total(f"tortuosity_{axis}", f"Geodesic tortuosity along {axis}") for axis in "zyx"),
@@ -166,12 +157,7 @@ TOTALS: list[Total] = [
         for end, word in (("low", "from"), ("high", "to"))
     ),
     *(
-        Total(
-            f"{name}_{axis}{end}",
-            f"{title} along {axis}{words}",
-            power,
-            is_compared=not end,
-        )
+        Total(f"{name}_{axis}{end}", f"{title} along {axis}{words}", power, is_compared=not end)
         for name, title, power in (
             ("permeability", "Permeability", 2),
             ("formation_factor", "Formation factor", 0),

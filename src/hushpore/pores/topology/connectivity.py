@@ -17,12 +17,12 @@ https://doi.org/10.1016/8756-3282(93)90245-6
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Mask
 
 
 class SolidEuler(NamedTuple):
@@ -37,7 +37,7 @@ class SolidEuler(NamedTuple):
         return 1 - self.added
 
 
-def solid_euler(void: npt.NDArray[Any], euler_number: int, *, faces_only: bool) -> SolidEuler:
+def solid_euler(void: Array, euler_number: int, *, faces_only: bool) -> SolidEuler:
     """Return the Euler numbers of the solid of a volume without air around the sample.
 
     Parameters
@@ -84,7 +84,7 @@ def solid_euler(void: npt.NDArray[Any], euler_number: int, *, faces_only: bool) 
     return SolidEuler(whole, added)
 
 
-def _of_plane(mask: npt.NDArray[np.bool_], *, closed: bool) -> int:
+def _of_plane(mask: Mask, *, closed: bool) -> int:
     """Return the Euler number of a plane; closed: connected over 8 neighbours, else over 4."""
     if closed:
         wide = np.pad(mask, 1)
@@ -97,6 +97,6 @@ def _of_plane(mask: npt.NDArray[np.bool_], *, closed: bool) -> int:
     return int(mask.sum()) - int(upright.sum()) - int(across.sum()) + int(corners.sum())
 
 
-def _of_row(mask: npt.NDArray[np.bool_]) -> int:
+def _of_row(mask: Mask) -> int:
     """Return how many runs of voxels a row has."""
     return int(np.count_nonzero(np.diff(mask.astype(np.int8), prepend=0) == 1))

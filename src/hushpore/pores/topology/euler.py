@@ -14,7 +14,7 @@ Wiley, ISBN 978-0-471-97486-4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, UInt8s
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs
 
 
 class _Slices(Protocol):
-    def read(self, first: int, last: int) -> npt.NDArray[Any]: ...
+    def read(self, first: int, last: int) -> Array: ...
 
 
 def find_euler_number(
@@ -48,9 +49,7 @@ def find_euler_number(
     return total
 
 
-def euler_of_slab(
-    values: npt.NDArray[Any], count: int, threads: KernelThreads, faces_only: bool
-) -> int:
+def euler_of_slab(values: Array, count: int, threads: KernelThreads, faces_only: bool) -> int:
     """Return the contribution of the first slices of a slab to the Euler number.
 
     `values`: (z, y, x), nonzero in the void: `count` slices, and the next one if there is one.
@@ -74,12 +73,7 @@ def euler_of_slab(
 
 
 @kernel
-def _of_slice(
-    here: npt.NDArray[np.uint8],
-    there: npt.NDArray[np.uint8],
-    added: npt.NDArray[np.int8],
-    faces_only: bool,
-) -> int:
+def _of_slice(here: UInt8s, there: UInt8s, added: npt.NDArray[np.int8], faces_only: bool) -> int:
     """Return the contribution of a slice, minus its interface with the next; `added`: buffer."""
     total = 0
     for y in range(len(here) - 1):
@@ -94,10 +88,10 @@ def _of_slice(
 
 @inlined
 def _add_rows(
-    here_before: npt.NDArray[np.uint8],
-    here: npt.NDArray[np.uint8],
-    there_before: npt.NDArray[np.uint8],
-    there: npt.NDArray[np.uint8],
+    here_before: UInt8s,
+    here: UInt8s,
+    there_before: UInt8s,
+    there: UInt8s,
     added: npt.NDArray[np.int8],
 ) -> None:
     """Write what voxels of a row add, of a slice and the next: void over its 26 neighbours.
@@ -116,10 +110,10 @@ def _add_rows(
 
 @inlined
 def _add_over_faces(
-    here_before: npt.NDArray[np.uint8],
-    here: npt.NDArray[np.uint8],
-    there_before: npt.NDArray[np.uint8],
-    there: npt.NDArray[np.uint8],
+    here_before: UInt8s,
+    here: UInt8s,
+    there_before: UInt8s,
+    there: UInt8s,
     added: npt.NDArray[np.int8],
 ) -> None:
     """Do what `_add_rows` does where void is connected over faces: there voxels are the corners.

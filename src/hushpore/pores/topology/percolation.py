@@ -13,14 +13,13 @@ import numpy as np
 from hushpore.pores.void.components import join_pairs
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.watershed.graph import BasinGraph
 
 
 def percolation_totals(
-    graph: BasinGraph, sample: npt.NDArray[np.int64], volume: Volume
+    graph: BasinGraph, sample: Int64s, volume: Volume
 ) -> dict[str, float | None]:
     """Return the percolating fraction of the void along each axis.
 

@@ -29,7 +29,7 @@ from hushpore.pores.parallel import kernel
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float32s, Int64s, Mask
 
 #: Voxels processed between two points at which the job can be cancelled: tenths of a second.
 _AT_A_TIME = 1 << 18
@@ -39,7 +39,7 @@ _ROOM = 1 << 12
 
 
 def find_tortuosity(
-    void: npt.NDArray[np.bool_], spacing: Sequence[float], n_spatial: int, *, faces_only: bool
+    void: Mask, spacing: Sequence[float], n_spatial: int, *, faces_only: bool
 ) -> Generator[float, None, dict[str, float | None]]:
     """Find the mean tortuosity along each axis.
 
@@ -64,8 +64,8 @@ def find_tortuosity(
 
 
 def find_path_lengths(
-    void: npt.NDArray[np.bool_], spacing: Sequence[float], *, faces_only: bool
-) -> Generator[float, None, npt.NDArray[np.float32]]:
+    void: Mask, spacing: Sequence[float], *, faces_only: bool
+) -> Generator[float, None, Float32s]:
     """Find the length of the shortest path to each void voxel from the void of the first slice.
 
     Yields: path length of the front. Returns: float32, infinite without a path.
@@ -88,13 +88,7 @@ def find_path_lengths(
 
 
 @kernel
-def _push(
-    keys: npt.NDArray[np.float32],
-    places: npt.NDArray[np.int64],
-    size: int,
-    key: np.float32,
-    place: int,
-) -> None:
+def _push(keys: Float32s, places: Int64s, size: int, key: np.float32, place: int) -> None:
     """Insert a place into a binary heap of `size` entries, lowest key first."""
     at = size
     while at > 0:
@@ -107,7 +101,7 @@ def _push(
 
 
 @kernel
-def _drop_first(keys: npt.NDArray[np.float32], places: npt.NDArray[np.int64], size: int) -> None:
+def _drop_first(keys: Float32s, places: Int64s, size: int) -> None:
     """Remove the first entry from a heap of `size` entries."""
     last = size - 1
     key, place = keys[last], places[last]
@@ -127,12 +121,12 @@ def _drop_first(keys: npt.NDArray[np.float32], places: npt.NDArray[np.int64], si
 
 @kernel
 def _march(
-    void: npt.NDArray[np.bool_],
+    void: Mask,
     steps: tuple[float, float, float],
     faces_only: bool,
-    length: npt.NDArray[np.float32],
-    keys: npt.NDArray[np.float32],
-    places: npt.NDArray[np.int64],
+    length: Float32s,
+    keys: Float32s,
+    places: Int64s,
     size: int,
     at_a_time: int,
 ) -> int:
@@ -171,7 +165,7 @@ def _march(
 
 @kernel
 def _solve(
-    length: npt.NDArray[np.float32],
+    length: Float32s,
     place: tuple[int, int, int],
     steps: tuple[float, float, float],
     here: np.float32,

@@ -19,12 +19,12 @@ https://doi.org/10.1016/j.cirp.2011.05.006
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Mask
 
 #: Smallest uncertainty of the position of a surface, in voxels.
 SURFACE = 0.1
@@ -46,9 +46,7 @@ class Band(NamedTuple):
     high: float
 
 
-def threshold_band(
-    values: npt.NDArray[Any], outside: npt.NDArray[np.bool_], threshold: float, radius: float
-) -> Band:
+def threshold_band(values: Array, outside: Mask, threshold: float, radius: float) -> Band:
     """Return the thresholds that a scan cannot tell from the one that was taken.
 
     `values`: (z, y, x), grey values. `outside`: (z, y, x), bool: what is not of the sample, and
@@ -77,7 +75,7 @@ def threshold_band(
     )
 
 
-def is_cut_off(values: npt.NDArray[Any], outside: npt.NDArray[np.bool_], threshold: float) -> bool:
+def is_cut_off(values: Array, outside: Mask, threshold: float) -> bool:
     """Whether most of a phase has the lowest, or highest, grey value of all; as `threshold_band`.
 
     Of such a scan, of two values at worst, neither noise nor blur can be told.
@@ -92,7 +90,7 @@ def is_cut_off(values: npt.NDArray[Any], outside: npt.NDArray[np.bool_], thresho
     )
 
 
-def _phase(values: npt.NDArray[Any], is_phase: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def _phase(values: Array, is_phase: Mask) -> tuple[float, float]:
     """Return the grey value of a phase, and the standard deviation of its noise, off surfaces."""
     from scipy import ndimage
 
@@ -108,12 +106,7 @@ def _phase(values: npt.NDArray[Any], is_phase: npt.NDArray[np.bool_]) -> tuple[f
     return middle, _MAD * float(np.median(np.abs(own - middle)))
 
 
-def _step_at_surfaces(
-    values: npt.NDArray[Any],
-    is_dark: npt.NDArray[np.bool_],
-    is_bright: npt.NDArray[np.bool_],
-    apart: float,
-) -> float:
+def _step_at_surfaces(values: Array, is_dark: Mask, is_bright: Mask, apart: float) -> float:
     """Return by how much grey values differ on average across a surface, from voxel to voxel."""
     total, count = 0.0, 0
     for axis in range(values.ndim):

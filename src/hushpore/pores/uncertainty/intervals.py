@@ -28,16 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.events import Progress, mapped
-from hushpore.pores.flow.network import (
-    Network,
-    NotSolvedError,
-    formation_factor,
-    permeability,
-)
+from hushpore.pores.flow.network import Network, NotSolvedError, formation_factor, permeability
 from hushpore.pores.forms.registry import FORMS
-from hushpore.pores.numbering import (
-    number_basins,
-)
+from hushpore.pores.numbering import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
@@ -50,8 +43,7 @@ from hushpore.pores.work import beyond_mask
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Int32s, Mask, UInt8s
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
@@ -124,7 +116,7 @@ class Merged(NamedTuple):
         voxels = int(self.graph.voxels[self.numbering.label_of > 0].sum())
         return voxels / self.sample, sizes.size, float(np.median(sizes)) if sizes.size else None
 
-    def diameters(self, volume: Volume) -> npt.NDArray[np.float64]:
+    def diameters(self, volume: Volume) -> Float64s:
         """Return the equivalent diameter of each pore."""
         voxels = np.bincount(self.numbering.label_of, self.graph.voxels)[1:]
         size = voxels * volume.voxel_size
@@ -145,7 +137,7 @@ class Certainty(NamedTuple):
 
     intervals: dict[str, Interval]  # by `INTERVALS` and `FLOW` of `hushpore.pores.tables.totals`
     band: Band | None  # thresholds that cannot be told apart; None where there is no one threshold
-    curve: dict[str, npt.NDArray[np.float64]]  # see `hushpore.pores.uncertainty.subvolumes.curve`
+    curve: dict[str, Float64s]  # see `hushpore.pores.uncertainty.subvolumes.curve`
     settled: float | None  # edge from which on a part is representative; None where it never is
     parts: int  # of the scan, that were drawn
     flow: dict[str, float]  # figures of flow, by the names of their intervals
@@ -169,8 +161,8 @@ class Certainty(NamedTuple):
 
 def find_certainty(
     work: Work,
-    phase: npt.NDArray[np.uint8],
-    labels: npt.NDArray[np.int32],
+    phase: UInt8s,
+    labels: Int32s,
     merged: Merged,
     threshold: float | None,
     again: Callable[[PoreSettings], Generator[Event, Any, Merged]],
@@ -309,9 +301,7 @@ def _has_flow(settings: PoreSettings, volume: Volume) -> bool:
     return volume.n_spatial == 3 and form is not None and form.has_drainage
 
 
-def _middle_slices(
-    work: Work, inside: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def _middle_slices(work: Work, inside: Mask) -> tuple[Array, Mask]:
     """Return grey values by which it is told how sure a threshold is, and what is outside."""
     depth, *plane = inside.shape
     count = min(depth, max(1, SAMPLE // math.prod(plane)))

@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float64s, Int64s, Mask
 
 #: Typical diameters of pores that a part of the bootstrap is wide at least: parts are then nearly
 #: independent of each other.
@@ -52,14 +52,14 @@ class Sample:
     each axis.
     """
 
-    void: npt.NDArray[np.bool_]
-    sample: npt.NDArray[np.bool_]
-    places: npt.NDArray[np.int64]
-    diameter: npt.NDArray[np.float64]
+    void: Mask
+    sample: Mask
+    places: Int64s
+    diameter: Float64s
     spacing: tuple[float, ...]
 
 
-def bootstrap(sample: Sample, diameter: float) -> tuple[npt.NDArray[np.float64], int]:
+def bootstrap(sample: Sample, diameter: float) -> tuple[Float64s, int]:
     """Return the standard errors that stem from the scan being a part of the material only.
 
     Parts of the scan are drawn with replacement, `DRAWS` times, and their figures put together. Of
@@ -103,7 +103,7 @@ def bootstrap(sample: Sample, diameter: float) -> tuple[npt.NDArray[np.float64],
     return np.array(spread) * math.sqrt(n / (n - 1)), n
 
 
-def curve(sample: Sample) -> dict[str, npt.NDArray[np.float64]]:
+def curve(sample: Sample) -> dict[str, Float64s]:
     """Return porosity and pores in a volume, of cubes of the sample by their edge.
 
     Of each edge all cubes that lie on a grid of cells, where at least half of each is sample.
@@ -142,7 +142,7 @@ def curve(sample: Sample) -> dict[str, npt.NDArray[np.float64]]:
 ENDS = ("", "_low", "_high")
 
 
-def settled_at(found: dict[str, npt.NDArray[np.float64]], extent: float) -> float | None:
+def settled_at(found: dict[str, Float64s], extent: float) -> float | None:
     """Return the edge from which on the porosity of cubes has settled; None where it has not.
 
     That is where nine cubes in ten lie within `SETTLED` of the mean, up to half the `extent` of the
@@ -157,13 +157,11 @@ def settled_at(found: dict[str, npt.NDArray[np.float64]], extent: float) -> floa
     return float(found["edge"][first]) if first < wide.size else None
 
 
-def _sums(
-    values: npt.NDArray[np.bool_], bounds: Sequence[npt.NDArray[np.int64]]
-) -> npt.NDArray[np.int64]:
+def _sums(values: Mask, bounds: Sequence[Int64s]) -> Int64s:
     """Return how much of each box is true; `bounds`: where boxes begin, along each axis."""
     ends = [*bounds[0][1:], len(values)]
     # `reduceat` would take all values as int64 first
-    summed: npt.NDArray[np.int64] = np.stack(
+    summed: Int64s = np.stack(
         [values[a:b].sum(axis=0, dtype=np.int64) for a, b in zip(bounds[0], ends, strict=True)]
     )
     for axis, starts in enumerate(bounds[1:], start=1):
@@ -171,7 +169,7 @@ def _sums(
     return summed
 
 
-def _moving(values: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
+def _moving(values: Int64s, width: int) -> Int64s:
     """Return the sums over all cubes of cells, `width` along each axis."""
     total = np.pad(values, [(1, 0)] * values.ndim)
     for axis in range(values.ndim):

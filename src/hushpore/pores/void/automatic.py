@@ -23,8 +23,7 @@ import numpy as np
 from hushpore.pores.void.histogram import AUTO, METHODS, find_threshold
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s
     from hushpore.pores.void.histogram import Histogram
 
 #: Share of the voxels at which the search for the main peak ends.
@@ -143,12 +142,7 @@ def examine(
     )
 
 
-def _groups(
-    counts: npt.NDArray[np.float64],
-    centers: npt.NDArray[np.float64],
-    otsu: float,
-    may_change: bool,
-) -> Groups:
+def _groups(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) -> Groups:
     joined = _joined(counts, centers)
     if joined is not None:
         return _judged(otsu, "otsu", *joined)
@@ -226,9 +220,7 @@ def _least_error(pore: _Peak, solid: _Peak, main_is_pore: bool) -> Groups:
     return found
 
 
-def _joined(
-    counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64]
-) -> tuple[_Peak, _Peak] | None:
+def _joined(counts: Float64s, centers: Float64s) -> tuple[_Peak, _Peak] | None:
     """Find two groups of similar size that strong noise joins to one broad peak.
 
     Two Gaussians of one standard deviation are fitted by expectation maximisation. None if they
@@ -266,7 +258,7 @@ def _beside(main: _Peak) -> Groups:
     return _judged(threshold, "main peak", pore, main)._replace(second=False)
 
 
-def _main_peak(counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64]) -> _Peak:
+def _main_peak(counts: Float64s, centers: Float64s) -> _Peak:
     """Find the highest peak of a histogram, with its standard deviation on the steeper side."""
     up_to = np.concatenate([[0.0], np.cumsum(counts)])
     total = up_to[-1]
@@ -307,9 +299,7 @@ def _main_peak(counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64]
     return _fitted(counts, centers, rough)
 
 
-def _fitted(
-    counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64], rough: _Peak
-) -> _Peak:
+def _fitted(counts: Float64s, centers: Float64s, rough: _Peak) -> _Peak:
     """Fit a Gaussian to the top of a peak: a parabola to the logarithm of the counts."""
     peak, step = rough, centers[1] - centers[0]
     for _ in range(_FITS):
@@ -334,9 +324,7 @@ def _fitted(
     return peak
 
 
-def _second_group(
-    counts: npt.NDArray[np.float64], centers: npt.NDArray[np.float64], main: _Peak
-) -> _Peak | None:
+def _second_group(counts: Float64s, centers: Float64s, main: _Peak) -> _Peak | None:
     """Find the group of voxels below the main peak that its noise does not explain."""
     step = centers[1] - centers[0] if centers.size > 1 else 1.0
     distance = (main.centre - centers) / main.sd
@@ -364,10 +352,10 @@ def _second_group(
     return _Peak(float(main.centre - away * main.sd), main.sd, float(share))
 
 
-def _smoothed(values: npt.NDArray[np.float64], spread: float) -> npt.NDArray[np.float64]:
+def _smoothed(values: Float64s, spread: float) -> Float64s:
     from scipy import ndimage
 
-    smooth: npt.NDArray[np.float64]
+    smooth: Float64s
     smooth = ndimage.gaussian_filter1d(values, spread, mode="constant")
     return smooth
 

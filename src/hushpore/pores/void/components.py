@@ -22,6 +22,7 @@ from hushpore.pores.slabs import Slabs
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Int32s, Int64s, Mask, UInt8s
     from hushpore.pores.parallel import KernelThreads
 
 
@@ -35,14 +36,14 @@ class Runs:
     """Stretches of void along x in a slab, and which of its 6-connected parts each belongs to."""
 
     shape: tuple[int, int, int]  # (z, y, x) of the slab
-    row_start: npt.NDArray[np.int64]  # (z * y + 1,), int64: first run of each row
+    row_start: Int64s  # (z * y + 1,), int64: first run of each row
     # (runs,), int32: first voxel of a run, and the one after its last
-    begin: npt.NDArray[np.int32]
-    end: npt.NDArray[np.int32]
-    part: npt.NDArray[np.int32]  # (runs,), int32: from 0
+    begin: Int32s
+    end: Int32s
+    part: Int32s  # (runs,), int32: from 0
     count: int  # number of parts
     # (parts,), int32: voxels of each, where it is not of a face alone
-    voxels: npt.NDArray[np.int32] | None = None
+    voxels: Int32s | None = None
 
     def face(self, last: bool) -> Runs:
         """Return the runs of the first slice, or of the last one, with the parts of the slab."""
@@ -52,12 +53,7 @@ class Runs:
         begin, end, part = (each[own].copy() for each in (self.begin, self.end, self.part))
         return Runs((1, *self.shape[1:]), rows - rows[0], begin, end, part, self.count)
 
-    def paint(
-        self,
-        phase: npt.NDArray[np.uint8],
-        phase_of: npt.NDArray[np.uint8],
-        threads: KernelThreads,
-    ) -> None:
+    def paint(self, phase: UInt8s, phase_of: UInt8s, threads: KernelThreads) -> None:
         """Write the phase of each part, in place, but where it is `OPEN`, as all void is first."""
         if (phase_of == OPEN).all():
             return
@@ -65,7 +61,7 @@ class Runs:
         where = (rows, self.row_start, self.begin, self.end, self.part, phase_of)
         threads.over(len(rows), _paint_runs, *where, smallest=256)
 
-    def holding(self, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def holding(self, strict: Mask) -> Mask:
         """Return which parts hold a voxel of `strict` (z, y, x), one bool a part."""
         rows = strict.view(np.uint8).reshape(-1, strict.shape[-1])
         marked = np.zeros(self.count, np.bool_)
@@ -90,9 +86,9 @@ class Components:
         self.is_open = np.zeros(0, np.bool_)
         self._runs: list[Runs] = []  # of all slabs so far, or of the last one
         self._counts: list[int] = []
-        self._found: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]] = []
-        self._pairs: list[npt.NDArray[np.int64]] = []
-        self._component: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self._found: list[tuple[Int32s, Mask]] = []
+        self._pairs: list[Int64s] = []
+        self._component: Int32s = np.zeros(0, np.int32)
 
     @property
     def totals(self) -> tuple[int, int, int]:
@@ -100,7 +96,7 @@ class Components:
         opened = int(self.voxels.sum(where=self.is_open))
         return opened, int(self.voxels.sum()) - opened, int(self.voxels.size)
 
-    def add(self, runs: Runs, marked: npt.NDArray[np.bool_] | None = None) -> None:
+    def add(self, runs: Runs, marked: Mask | None = None) -> None:
         """Add the next slab; parts that are `marked`, (parts,), bool, count as open."""
         first, last = self.slabs[len(self._counts)]
         faces = (self.faces[0] and first == 0, self.faces[0] and last == self.slabs.depth)
@@ -139,20 +135,14 @@ class Components:
         if self.slabs.on_disk:
             self._runs.clear()
 
-    def paint(
-        self,
-        slab: int,
-        phase: npt.NDArray[np.uint8],
-        phase_of: npt.NDArray[np.uint8],
-        threads: KernelThreads,
-    ) -> None:
+    def paint(self, slab: int, phase: UInt8s, phase_of: UInt8s, threads: KernelThreads) -> None:
         """Write the phase of each component into a slab, in place; see `Runs.paint`."""
         runs = self._runs[slab] if self._runs else find_runs(phase, threads)
         first = sum(self._counts[:slab])
         runs.paint(phase, phase_of[self._component[first : first + runs.count]], threads)
 
 
-def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
+def find_runs(phase: Array, threads: KernelThreads) -> Runs:
     """Find the 6-connected parts of the void in a slab.
 
     `phase`: (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true.
@@ -179,11 +169,7 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     return Runs((depth, height, width), *where, part, count, voxels[:count].copy())
 
 
-def closed_bits(
-    phase: npt.NDArray[np.uint8],
-    threads: KernelThreads,
-    out: npt.NDArray[np.uint8] | None = None,
-) -> npt.NDArray[np.uint8]:
+def closed_bits(phase: UInt8s, threads: KernelThreads, out: UInt8s | None = None) -> UInt8s:
     """Return where void is closed: (z, y, x / 8), uint8, eight voxels along x in a byte.
 
     `phase`: (z, y, x), uint8. The first of eight is the highest bit, as of `numpy.packbits`.
@@ -200,7 +186,7 @@ def closed_bits(
 
 
 def find_components(
-    void: npt.NDArray[Any], faces: tuple[bool, bool, bool], threads: KernelThreads
+    void: Array, faces: tuple[bool, bool, bool], threads: KernelThreads
 ) -> Components:
     """Find the 6-connected components of a void in one piece.
 
@@ -212,14 +198,12 @@ def find_components(
     return components
 
 
-def find_filled_in(
-    values: npt.NDArray[Any], padding: float, threads: KernelThreads
-) -> npt.NDArray[np.bool_]:
+def find_filled_in(values: Array, padding: float, threads: KernelThreads) -> Mask:
     """Return what is filled in around a scan: voxels of one value up to the rim of their slice.
 
     `values`: (z, y, x). `padding`: that value. Elsewhere it may be a grey value like any other.
     """
-    found: npt.NDArray[np.uint8] = np.equal(values, padding).view(np.uint8)
+    found: UInt8s = np.equal(values, padding).view(np.uint8)
     for plane in found:
         runs = find_runs(plane[None], threads)
         reach_rim = touching(runs, ((False, False), (True, True)))
@@ -227,9 +211,7 @@ def find_filled_in(
     return found.view(np.bool_)
 
 
-def touching(
-    runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]
-) -> npt.NDArray[np.bool_]:
+def touching(runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]) -> Mask:
     """Return which parts touch the first or last slice, or both faces in y, or in x."""
     ends, (along_y, along_x) = faces
     touches = np.zeros(runs.count, np.bool_)
@@ -251,7 +233,7 @@ def touching(
 
 def join_pairs(
     count: int, first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]]
-) -> tuple[npt.NDArray[np.int32], int]:
+) -> tuple[Int32s, int]:
     """Return the component, from 0, of each of some parts, and how many components there are.
 
     `first`, `second`: (n,): the two parts of each pair that is connected.
@@ -261,7 +243,7 @@ def join_pairs(
     return component, _join_pairs(component, *pairs)
 
 
-def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
+def pairs_across(before: Runs, after: Runs) -> Int64s:
     """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
     last, first = before.face(last=True), after.face(last=False)
     keys = np.empty(last.part.size + first.part.size, np.int64)
@@ -277,12 +259,7 @@ def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
 
 @kernel
 def _mark_parts(
-    rows: npt.NDArray[np.uint8],
-    start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    part: npt.NDArray[np.int32],
-    marked: npt.NDArray[np.bool_],
+    rows: UInt8s, start: Int64s, begin: Int32s, end: Int32s, part: Int32s, marked: Mask
 ) -> None:
     """Mark the parts of runs that hold a voxel above zero."""
     for row in range(len(rows)):
@@ -294,9 +271,7 @@ def _mark_parts(
 
 
 @kernel
-def _count_runs(
-    rows: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], first: int, last: int
-) -> None:
+def _count_runs(rows: UInt8s, counts: Int64s, first: int, last: int) -> None:
     """Write how many runs each of a range of rows has."""
     for row in range(first, last):
         line = rows[row]
@@ -308,13 +283,13 @@ def _count_runs(
 
 @kernel
 def _find_runs(
-    rows: npt.NDArray[np.uint8],
-    start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    line: npt.NDArray[np.uint8],
+    rows: UInt8s,
+    start: Int64s,
+    begin: Int32s,
+    end: Int32s,
+    line: UInt8s,
     words: npt.NDArray[np.uint64],
-    found: npt.NDArray[np.int32],
+    found: Int32s,
     first: int,
     last: int,
 ) -> None:
@@ -343,13 +318,7 @@ def _find_runs(
 
 @kernel
 def _connect(
-    height: int,
-    start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    parent: npt.NDArray[np.int32],
-    first: int,
-    last: int,
+    height: int, start: Int64s, begin: Int32s, end: Int32s, parent: Int32s, first: int, last: int
 ) -> int:
     """Join the runs of a range of slices by union-find; returns the first slice.
 
@@ -368,12 +337,12 @@ def _connect(
 @kernel
 def _connect_across(
     height: int,
-    start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    parent: npt.NDArray[np.int32],
-    begun: npt.NDArray[np.int64],
-    voxels: npt.NDArray[np.int32],
+    start: Int64s,
+    begin: Int32s,
+    end: Int32s,
+    parent: Int32s,
+    begun: Int64s,
+    voxels: Int32s,
 ) -> int:
     """Join ranges of slices, and number the parts from 0, in the order of their first runs.
 
@@ -393,12 +362,7 @@ def _connect_across(
 
 @inlined
 def _union_rows(
-    parent: npt.NDArray[np.int32],
-    start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    row: int,
-    other: int,
+    parent: Int32s, start: Int64s, begin: Int32s, end: Int32s, row: int, other: int
 ) -> None:
     """Join all runs of two rows that overlap in x."""
     # without a sign indices are not asked whether they count from the end
@@ -414,7 +378,7 @@ def _union_rows(
 
 
 @inlined
-def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) -> None:
+def _union(parent: Int32s, a: int | np.int64, b: int | np.int64) -> None:
     """Join the trees of `a` and `b` under the smaller root, halving the paths on the way."""
     while parent[a] != a:
         parent[a] = parent[parent[a]]
@@ -429,9 +393,7 @@ def _union(parent: npt.NDArray[np.int32], a: int | np.int64, b: int | np.int64) 
 
 
 @kernel
-def _join_pairs(
-    parent: npt.NDArray[np.int32], first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
-) -> int:
+def _join_pairs(parent: Int32s, first: Int64s, second: Int64s) -> int:
     """Write the component of each part, of which some pairs are connected; returns how many."""
     for i in range(first.size):
         _union(parent, first[i], second[i])
@@ -439,7 +401,7 @@ def _join_pairs(
 
 
 @inlined
-def _compact(parent: npt.NDArray[np.int32]) -> int:
+def _compact(parent: Int32s) -> int:
     """Replace parents, which come first in their trees, by numbers of trees; returns how many."""
     count = 0
     for i in range(parent.size):
@@ -453,15 +415,15 @@ def _compact(parent: npt.NDArray[np.int32]) -> int:
 
 @kernel
 def _overlaps(
-    start_a: npt.NDArray[np.int64],
-    begin_a: npt.NDArray[np.int32],
-    end_a: npt.NDArray[np.int32],
-    part_a: npt.NDArray[np.int32],
-    start_b: npt.NDArray[np.int64],
-    begin_b: npt.NDArray[np.int32],
-    end_b: npt.NDArray[np.int32],
-    part_b: npt.NDArray[np.int32],
-    pairs: npt.NDArray[np.int64],
+    start_a: Int64s,
+    begin_a: Int32s,
+    end_a: Int32s,
+    part_a: Int32s,
+    start_b: Int64s,
+    begin_b: Int32s,
+    end_b: Int32s,
+    part_b: Int32s,
+    pairs: Int64s,
 ) -> int:
     """Write the parts of all runs of two slices that overlap in x, ``a << 32 | b``; count them."""
     count = 0
@@ -481,12 +443,12 @@ def _overlaps(
 
 @kernel
 def _paint_runs(
-    rows: npt.NDArray[np.uint8],
-    start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    part: npt.NDArray[np.int32],
-    phase_of: npt.NDArray[np.uint8],
+    rows: UInt8s,
+    start: Int64s,
+    begin: Int32s,
+    end: Int32s,
+    part: Int32s,
+    phase_of: UInt8s,
     first: int,
     last: int,
 ) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,7 @@ from hushpore.pores.void.thumbnail import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Int64s, Mask
     from hushpore.base.volume import Volume
 
 #: Distance of the grey values of solid from those of air, in widths of the middle 80 % of these.
@@ -92,7 +91,7 @@ class Exterior(NamedTuple):
         return dataclasses.replace(settings, exterior=self.treatment, ball_radius=self.radius)
 
 
-def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
+def values_of_sample(volume: Volume, slices: int) -> Array:
     """Return some grey values of a sample, and none of what is around it.
 
     `volume`: 2D or 3D. `slices`: how many are read at most, of four at least.
@@ -107,14 +106,12 @@ def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
     left_out = left_out | outside_of_thumbnail(small, settings, around)
     # the rim is neither
     left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
-    values: npt.NDArray[Any] = small.values[~left_out]
+    values: Array = small.values[~left_out]
     # of one value alone nothing would be seen
     return values if values.size and values.min() < values.max() else small.values.ravel()
 
 
-def outside_of_thumbnail(
-    small: Thumbnail, settings: PoreSettings, exterior: Exterior
-) -> npt.NDArray[np.bool_]:
+def outside_of_thumbnail(small: Thumbnail, settings: PoreSettings, exterior: Exterior) -> Mask:
     """Return the air around the sample in a thumbnail, (z, y, x), bool."""
     void = None if exterior.treatment == "keep" else void_of(small, settings)
     if void is None:
@@ -153,7 +150,7 @@ def find_exterior(
     return found._replace(groups=groups)
 
 
-def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
+def _find_drift(void: Mask, small: Thumbnail) -> float:
     """Return by how much the grey of the solid differs from place to place, as by beam hardening.
 
     As a share of what parts it from the void: of a parabola through its grey values, from where
@@ -193,7 +190,7 @@ def _find_drift(void: npt.NDArray[np.bool_], small: Thumbnail) -> float:
 
 
 def _find_groups(
-    void: npt.NDArray[np.bool_], small: Thumbnail, settings: PoreSettings, radius: float
+    void: Mask, small: Thumbnail, settings: PoreSettings, radius: float
 ) -> tuple[float, float] | None:
     """Return where the grey values of the pores lie, if a method left two groups of them.
 
@@ -224,7 +221,7 @@ def _find_groups(
     return None
 
 
-def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Exterior) -> Exterior:
+def _find_air(void: Mask, small: Thumbnail, nothing: Exterior) -> Exterior:
     """Return what to do with the air around a sample; `nothing` where there is none."""
     from scipy import ndimage
 
@@ -254,8 +251,8 @@ def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Exterior) 
 
 
 def _fitting_ball(
-    void: npt.NDArray[np.bool_], small: Thumbnail, radius: float
-) -> tuple[float, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.bool_], float]:
+    void: Mask, small: Thumbnail, radius: float
+) -> tuple[float, Mask, Int64s, Mask, float]:
     """Return the radius of a ball that does not get inside the sample, and what it covers.
 
     That in some slices, with their places in the thumbnail; and what in these a ball leaves that
@@ -288,9 +285,7 @@ def _fitting_ball(
     return radius, ~left, places, hull, widest
 
 
-def _is_even(
-    values: npt.NDArray[np.float32], air: npt.NDArray[np.bool_], solid: npt.NDArray[np.bool_]
-) -> bool:
+def _is_even(values: Float32s, air: Mask, solid: Mask) -> bool:
     """Whether air is of one grey value, and not the darker side of a ground of uneven grey."""
     if not air.any() or not solid.any():
         return True

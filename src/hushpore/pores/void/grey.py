@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Int32s
     from hushpore.base.volume import Volume
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs
@@ -63,7 +64,7 @@ class RoundedGrey:
     def __init__(self, values: GreyValues, rounding: Rounding) -> None:
         self._values, self.rounding = values, rounding
 
-    def read(self, first: int, last: int, threads: KernelThreads) -> npt.NDArray[np.int32]:
+    def read(self, first: int, last: int, threads: KernelThreads) -> Int32s:
         """Return some slices (z, y, x)."""
         values = self._values.read(first, last)
         rounded = np.empty(values.shape, np.int32)
@@ -71,7 +72,7 @@ class RoundedGrey:
         offset, step = self.rounding
 
         def fill(first: int, last: int) -> None:
-            part: npt.NDArray[Any] = rows[first:last].reshape(-1)
+            part: Array = rows[first:last].reshape(-1)
             room = own[first:last].reshape(-1)
             if self.rounding == AS_IS:
                 room[:] = part
@@ -85,9 +86,7 @@ class RoundedGrey:
 
 
 @kernel
-def _round(
-    values: npt.NDArray[np.floating[Any]], offset: float, steps: float, out: npt.NDArray[np.int32]
-) -> None:
+def _round(values: npt.NDArray[np.floating[Any]], offset: float, steps: float, out: Int32s) -> None:
     for i in range(values.size):
         rounded = np.rint((np.float64(values[i]) - offset) * steps)
         # padding may lie far out of the range
@@ -117,7 +116,7 @@ class GreyValues:
         self.dtype = volume.dtype.newbyteorder("=")
         self._whole = None if slabs.on_disk else self._stacked(volume.array())
 
-    def read(self, first: int, last: int) -> npt.NDArray[Any]:
+    def read(self, first: int, last: int) -> Array:
         """Return some slices, (z, y, x), in native byte order and C order; not to be changed."""
         if self._whole is not None:
             return self._whole[first:last]
@@ -125,9 +124,7 @@ class GreyValues:
         part = np.asarray(data[first:last] if self.volume.n_spatial == 3 else data)
         return self._stacked(np.ascontiguousarray(part, self.dtype))
 
-    def ahead(
-        self, around: Callable[[int, int], tuple[int, int]] | None = None
-    ) -> Iterator[npt.NDArray[Any]]:
+    def ahead(self, around: Callable[[int, int], tuple[int, int]] | None = None) -> Iterator[Array]:
         """Read all slabs in order; those of a file while the one before is worked on.
 
         `around`: gives the slices to read for those of a slab; by default the slab's own.
@@ -143,5 +140,5 @@ class GreyValues:
                     run.nbytes = part.nbytes
                 yield part
 
-    def _stacked(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _stacked(self, values: Array) -> Array:
         return values.reshape((1,) * (3 - values.ndim) + values.shape)

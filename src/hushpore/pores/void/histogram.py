@@ -15,7 +15,7 @@ from hushpore.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Float64s, Int64s
 
 #: Name of the method that chooses between Otsu's and others: `hushpore.pores.void.automatic`.
 AUTO = "auto"
@@ -28,8 +28,8 @@ _COARSE = 256
 class Histogram:
     """Histogram of grey values."""
 
-    counts: npt.NDArray[np.int64]  # (bins,), int64
-    centers: npt.NDArray[np.float64]  # (bins,), float64: the grey value of each bin
+    counts: Int64s  # (bins,), int64
+    centers: Float64s  # (bins,), float64: the grey value of each bin
 
     def trimmed(self) -> Histogram:
         """Return the histogram without the empty bins at both ends."""

@@ -28,7 +28,7 @@ J. Sauvola and M. Pietikäinen (2000), "Adaptive document image binarization", P
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,8 +37,7 @@ from hushpore.pores.parallel import kernel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float64s, Int32s, Int64s, Mask
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.void.threshold import Range
 
@@ -71,13 +70,8 @@ class LocalThreshold:
         return max(first - half, 0), min(last + half, self.depth)
 
     def void(
-        self,
-        values: npt.NDArray[Any],
-        first: int,
-        last: int,
-        threads: KernelThreads,
-        out: npt.NDArray[np.bool_] | None = None,
-    ) -> npt.NDArray[np.bool_]:
+        self, values: Array, first: int, last: int, threads: KernelThreads, out: Mask | None = None
+    ) -> Mask:
         """Return where the pores are in a slab.
 
         `values`: (z, y, x), any real dtype: the `slices` for this slab. `first`, `last`: the slices
@@ -100,7 +94,7 @@ class LocalThreshold:
         )
         sauvola_range = float(high) * scale / 2 if _TAKES_RANGE[self.method] else 0.0
 
-        def levels(z: int) -> npt.NDArray[np.int32]:
+        def levels(z: int) -> Int32s:
             plane = values[at_z[z] - begin]
             height = self._height(plane)
             found = height.astype(np.int32) if exact else (height * scale).astype(np.int32)
@@ -125,7 +119,7 @@ class LocalThreshold:
         threads.over(last - first, threshold_slices, smallest=max(1, self.window[0] // 2))
         return void
 
-    def _height(self, plane: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _height(self, plane: Array) -> Array:
         """Count grey values from the lowest up, or for bright pores from the highest down.
 
         What lies beyond the range counts as its end.
@@ -137,7 +131,7 @@ class LocalThreshold:
             return float(high) - wide if self.bright else wide - float(low)
         # a difference that wraps around is right in the unsigned twin of the type
         difference = high - plane if self.bright else plane - low
-        height: npt.NDArray[Any] = difference.view(f"u{plane.itemsize}")
+        height: Array = difference.view(f"u{plane.itemsize}")
         return height
 
 
@@ -153,7 +147,7 @@ def window_in_voxels(
     return (1 if per_slice else max(1, sides[0]), max(1, sides[1]), max(1, sides[2]))
 
 
-def _mirrored(length: int, window: int) -> npt.NDArray[np.int64]:
+def _mirrored(length: int, window: int) -> Int64s:
     """Return where the voxels of an axis lie that is continued by half a window on both sides.
 
     Entry i to ``i + window`` are the window around voxel i.
@@ -162,7 +156,7 @@ def _mirrored(length: int, window: int) -> npt.NDArray[np.int64]:
 
 
 @kernel
-def _add(levels: npt.NDArray[np.int32], sign: int, sums: npt.NDArray[np.int64]) -> None:
+def _add(levels: Int32s, sign: int, sums: Int64s) -> None:
     """Add a plane of levels and of their squares to planes of sums, or take it away.
 
     And how many there are, to a third of these planes where levels may be `_NOTHING`.
@@ -180,13 +174,13 @@ def _add(levels: npt.NDArray[np.int32], sign: int, sums: npt.NDArray[np.int64]) 
 
 @kernel
 def _threshold_plane(
-    sums: npt.NDArray[np.int64],
-    at_y: npt.NDArray[np.int64],
-    at_x: npt.NDArray[np.int64],
+    sums: Int64s,
+    at_y: Int64s,
+    at_x: Int64s,
     window: tuple[int, int, int],
     k: float,
     sauvola_range: float,
-    out: npt.NDArray[np.float64],
+    out: Float64s,
 ) -> None:
     """Write the threshold of every voxel of a slice from the sums of its window along z.
 

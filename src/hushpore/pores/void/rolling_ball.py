@@ -27,8 +27,7 @@ from hushpore.pores.watershed.distance import squared_distance
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Int64s, Mask
     from hushpore.pores.parallel import KernelThreads
 
 # so far apart, in voxels of a slice, that slices have no part in each other's distances
@@ -66,8 +65,8 @@ def ball_around(
 
 
 def outside_of_slices(
-    void: npt.NDArray[np.bool_], spacing: Sequence[float], radius: float, threads: KernelThreads
-) -> npt.NDArray[np.bool_]:
+    void: Mask, spacing: Sequence[float], radius: float, threads: KernelThreads
+) -> Mask:
     """Return the air around the sample in slices, each of them taken for itself."""
     ball = ball_around(void.shape, spacing, radius, slicewise=True)
     padded = np.ones(ball.shape, np.bool_)
@@ -94,7 +93,7 @@ def outside_bytes(
     return 3 * math.prod(shape) + 5 * math.prod(ball.shape)
 
 
-def face_neighbours(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def face_neighbours(air: Mask) -> Mask:
     """Return the voxels that share a face with a voxel of `air`, (z, y, x), bool."""
     found = np.zeros_like(air)
     for direction in DIRECTIONS[:3]:
@@ -104,9 +103,7 @@ def face_neighbours(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return found
 
 
-def count_crossings(
-    void: npt.NDArray[np.bool_], air: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
+def count_crossings(void: Mask, air: Mask) -> Int64s:
     """Count the neighbours of which one is `void` and one is `air`, by direction.
 
     `void`, `air`: (z, y, x), bool.
@@ -120,7 +117,7 @@ def count_crossings(
     return found
 
 
-def _pairs(direction: npt.NDArray[np.int64]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+def _pairs(direction: Int64s) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """Return where the voxels lie that have a neighbour in a direction, and where these do."""
     near = tuple(slice(max(0, -step), min(0, -step) or None) for step in direction.tolist())
     far = tuple(slice(max(0, step), min(0, step) or None) for step in direction.tolist())

@@ -21,8 +21,7 @@ from hushpore.pores.work import beyond_mask
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Mask
     from hushpore.pores.slabs import Stack
     from hushpore.pores.work import Work
 
@@ -64,7 +63,7 @@ def find_subvoxel(work: Work, phase: Stack) -> Generator[float, None, dict[str, 
     values, depth = GreyValues(work.volume, work.slabs), work.shape[0]
     step = max(1, _AT_A_TIME // math.prod(work.shape[1:]))
     every = max(1, math.prod(work.shape) // _VALUES)
-    found: dict[bool, list[npt.NDArray[Any]]] = {True: [], False: []}
+    found: dict[bool, list[Array]] = {True: [], False: []}
     total, count = 0.0, 0
     for first in range(0, depth, step):
         last = min(first + step, depth)
@@ -100,7 +99,7 @@ def find_subvoxel(work: Work, phase: Stack) -> Generator[float, None, dict[str, 
     return {"subvoxel_porosity": porosity, "void_grey": void, "solid_grey": solid}
 
 
-def _beside(marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _beside(marked: Mask) -> Mask:
     """Return which voxels are marked or share a face with one that is (z, y, x)."""
     wide = marked.copy()
     for axis in range(3):
@@ -110,7 +109,7 @@ def _beside(marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return wide
 
 
-def _grey_of(given: float | None, values: list[npt.NDArray[Any]]) -> float | None:
+def _grey_of(given: float | None, values: list[Array]) -> float | None:
     """Return the grey value of a phase; None if it is neither given nor found."""
     if given is not None:
         return float(given)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.void.grey import GreyValues
@@ -52,7 +53,7 @@ class Range(NamedTuple):
         return Range(min(self.low, other.low), max(self.high, other.high), self.bad + other.bad)
 
 
-def find_range(values: npt.NDArray[Any], threads: KernelThreads) -> Range:
+def find_range(values: Array, threads: KernelThreads) -> Range:
     """Return the range of an image of two axes or more."""
 
     def look(first: int, last: int) -> Range:
@@ -67,9 +68,7 @@ def find_range(values: npt.NDArray[Any], threads: KernelThreads) -> Range:
     return found
 
 
-def make_histogram(
-    values: npt.NDArray[Any], threads: KernelThreads, among: Range | None = None
-) -> Histogram:
+def make_histogram(values: Array, threads: KernelThreads, among: Range | None = None) -> Histogram:
     """Count the grey values of an image.
 
     `values`: two axes or more, integer or floating point, finite and not constant. `among`: the
@@ -81,7 +80,7 @@ def make_histogram(
     bins = centers.size
     scale = bins / (float(high) - float(low))
 
-    def count_slices(first: int, last: int) -> npt.NDArray[np.int64]:
+    def count_slices(first: int, last: int) -> Int64s:
         counts = np.zeros(bins, np.int64)
         for plane in values[first:last]:
             if exact:
@@ -97,7 +96,7 @@ def make_histogram(
     return Histogram(np.sum(pieces, axis=0, dtype=np.int64), centers)
 
 
-def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64], bool]:
+def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[Float64s, bool]:
     """Return the centres of the bins that values of a range are counted in.
 
     Also whether each bin is a level of whole numbers, from the lowest value up.
@@ -109,7 +108,7 @@ def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64]
     return (edges[:-1] + edges[1:]) / 2, False
 
 
-def measured(values: npt.NDArray[Any], padding: float | None) -> npt.NDArray[Any]:
+def measured(values: Array, padding: float | None) -> Array:
     """Return the values that are not filled in with one, in one row where there are such."""
     return values if padding is None else values[values != padding].reshape(1, -1)
 
@@ -160,11 +159,7 @@ def require_steps(volume: Volume, found: Range) -> None:
 
 
 def _count_all(
-    values: GreyValues,
-    among: Range,
-    threads: KernelThreads,
-    begin: float,
-    padding: float | None,
+    values: GreyValues, among: Range, threads: KernelThreads, begin: float, padding: float | None
 ) -> Generator[float, None, Histogram]:
     """Count the grey values of all slabs; what is done before is a share of the whole."""
     counts: Any = 0
@@ -184,12 +179,12 @@ def counted_once(dtype: np.dtype[Any]) -> Range | None:
 
 
 def make_void(
-    values: npt.NDArray[Any],
+    values: Array,
     threshold: float | None,
     bright: bool,
     threads: KernelThreads,
-    out: npt.NDArray[np.bool_] | None = None,
-) -> npt.NDArray[np.bool_]:
+    out: Mask | None = None,
+) -> Mask:
     """Return where the pores are: (z, y, x), bool, C order, owned by the caller.
 
     `values`: (z, y, x), any real dtype. `threshold`: dark pores are at or below it, bright ones
@@ -261,6 +256,6 @@ def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[fl
 
 
 @kernel
-def _count(levels: npt.NDArray[np.uint16], counts: npt.NDArray[np.int64]) -> None:
+def _count(levels: npt.NDArray[np.uint16], counts: Int64s) -> None:
     for level in levels:
         counts[level] += 1

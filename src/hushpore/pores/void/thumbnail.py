@@ -21,8 +21,7 @@ from hushpore.pores.void.automatic import find_any_threshold
 from hushpore.pores.void.histogram import Histogram
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
 
@@ -67,11 +66,11 @@ _BINS = 1024
 class Thumbnail:
     """A small stack of grey values from all over a volume."""
 
-    values: npt.NDArray[Any]  # (z, y, x), as they are
-    means: npt.NDArray[np.float32]  # (z, y, x): means of the voxels around each
+    values: Array  # (z, y, x), as they are
+    means: Float32s  # (z, y, x): means of the voxels around each
     spacing: tuple[float, float, float]  # of the stack, in smallest voxels
     depth: int  # slices of the volume
-    padded: npt.NDArray[np.bool_]  # (z, y, x): where it is filled in
+    padded: Mask  # (z, y, x): where it is filled in
     padding: float | None = None  # and with which value
 
 
@@ -107,12 +106,12 @@ def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
     return dataclasses.replace(small, padded=padded, padding=padding)
 
 
-def axes_of(void: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+def axes_of(void: Mask) -> tuple[int, ...]:
     """Return the axes along which it is looked through a thumbnail: of few slices along z alone."""
     return (0, 1, 2) if len(void) >= 8 else (0,)
 
 
-def _block_means(plane: npt.NDArray[Any], block: int) -> npt.NDArray[np.float32]:
+def _block_means(plane: Array, block: int) -> Float32s:
     """Return means of blocks of pixels, and of what is around each; against noise."""
     from scipy import ndimage
 
@@ -121,12 +120,12 @@ def _block_means(plane: npt.NDArray[Any], block: int) -> npt.NDArray[np.float32]
     with np.errstate(all="ignore"):
         sums = _sums_of_rows(_sums_of_rows(plane, block).T, block).T
         means = sums / np.multiply.outer(*counts)
-        smooth: npt.NDArray[np.float32]
+        smooth: Float32s
         smooth = ndimage.uniform_filter(means.astype(np.float32), 3, mode="nearest")
     return smooth
 
 
-def _sums_of_rows(values: npt.NDArray[Any], block: int) -> npt.NDArray[np.float64]:
+def _sums_of_rows(values: Array, block: int) -> Float64s:
     """Return the sums of so many rows at a time, in a tenth of the time of `numpy.add.reduceat`."""
     sums = values[::block].astype(np.float64)
     for place in range(1, block):
@@ -135,7 +134,7 @@ def _sums_of_rows(values: npt.NDArray[Any], block: int) -> npt.NDArray[np.float6
     return sums
 
 
-def void_of(small: Thumbnail, settings: PoreSettings) -> npt.NDArray[np.bool_] | None:
+def void_of(small: Thumbnail, settings: PoreSettings) -> Mask | None:
     """Return the void of a thumbnail, roughly; None where a method finds no threshold."""
     if small.values.dtype == np.bool_:
         return small.means > 0.5
@@ -161,12 +160,12 @@ def threshold_of(small: Thumbnail, settings: PoreSettings) -> float | None:
         return None
 
 
-def spread(depth: int) -> npt.NDArray[np.int64]:
+def spread(depth: int) -> Int64s:
     """Return some slices of a thumbnail, from the first to the last."""
     return np.unique(np.linspace(0, depth - 1, min(depth, 5)).round().astype(np.int64))
 
 
-def histogram_of(values: npt.NDArray[Any]) -> Histogram:
+def histogram_of(values: Array) -> Histogram:
     """Count the grey values of a thumbnail.
 
     Raises InputError if there are no two.
@@ -184,14 +183,14 @@ def histogram_of(values: npt.NDArray[Any]) -> Histogram:
     return Histogram(counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2)
 
 
-def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool_], float | None]:
+def _find_padding(small: Thumbnail, volume: Volume) -> tuple[Mask, float | None]:
     """Return where a thumbnail is filled in with one value, and which that is."""
     values = small.values
     nothing = np.zeros(values.shape, np.bool_)
     if values.dtype == np.bool_ or not np.isfinite(small.means).all():
         return nothing, None
     for value in possible_fill_values(values, volume.metadata):
-        padded: npt.NDArray[np.bool_] = values == value
+        padded: Mask = values == value
         if padded.mean() < _LEAST_SHARE or padded.all():
             continue
         if value != stated_fill_value(volume.metadata) and _may_be_a_pore(
@@ -204,7 +203,7 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool
     return nothing, None
 
 
-def _may_be_a_pore(padded: npt.NDArray[np.bool_], value: float, dtype: np.dtype[Any]) -> bool:
+def _may_be_a_pore(padded: Mask, value: float, dtype: np.dtype[Any]) -> bool:
     """Whether one value is that of a pore at the rim, whose grey values were cut off there.
 
     They are at an end of the type, or at 0; and what is filled in, around whatever was measured,
@@ -215,12 +214,7 @@ def _may_be_a_pore(padded: npt.NDArray[np.bool_], value: float, dtype: np.dtype[
     return value in (0, *ends) and bool(corners.mean() < _CORNERS)
 
 
-def is_around(
-    void: npt.NDArray[np.bool_],
-    padded: npt.NDArray[np.bool_],
-    axis: int,
-    spacing: tuple[float, ...],
-) -> bool:
+def is_around(void: Mask, padded: Mask, axis: int, spacing: tuple[float, ...]) -> bool:
     """Whether void lies around the rest, but for what is filled in, as it is seen along an axis."""
     from scipy import ndimage
 
@@ -251,9 +245,7 @@ def is_around(
     return bool(is_free or deepest >= _DEEPER * depth[~outside].max(initial=0.0))
 
 
-def roll(
-    empty: npt.NDArray[np.bool_], sides: tuple[float, ...], radius: float
-) -> npt.NDArray[np.bool_]:
+def roll(empty: Mask, sides: tuple[float, ...], radius: float) -> Mask:
     """Return what of the empty a disc comes to cover that is rolled over a silhouette from outside.
 
     As `hushpore.pores.void.rolling_ball.mark_outside` does in a slice, of an image so small that no
@@ -269,11 +261,11 @@ def roll(
     parts, _ = ndimage.label(centres)
     away = ndimage.distance_transform_edt(parts != parts[0, 0], sampling=sides)
     inner = tuple(slice(m, m + n) for (m, _), n in zip(margin, empty.shape, strict=True))
-    covered: npt.NDArray[np.bool_] = (away[inner] <= radius) & empty
+    covered: Mask = (away[inner] <= radius) & empty
     return covered
 
 
-def rolled(planes: npt.NDArray[np.bool_], small: Thumbnail, radius: float) -> npt.NDArray[np.bool_]:
+def rolled(planes: Mask, small: Thumbnail, radius: float) -> Mask:
     """Return what a ball covers in slices of a thumbnail, in which it is no smaller than pixels."""
     sides = small.spacing[1:]
     ball = max(radius, BLUNT * min(sides))

@@ -25,8 +25,7 @@ from hushpore.pores.watershed.steepest_ascent import steepest_ascent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Int32s, Int64s
     from hushpore.pores.parallel import KernelThreads
 
 _MOST = 2**31 - 2  # limit of int32 basin numbers
@@ -54,7 +53,7 @@ class Watershed:
         self._done = 0  # slices
         self._exits = [0]  # number of exits before each slab
         # target of each exit: a basin, or -1 - n for exit n; first backward exits, then forward
-        self._leads: list[npt.NDArray[np.int64]] = []
+        self._leads: list[Int64s] = []
         self._ahead = np.zeros(0, np.int64)  # forward exits of the last slab, in the next slice
         self._last_slice = np.zeros(0, np.int32)  # targets of the voxels of the last slice
         self._basin_of_exit = np.zeros(0, np.int32)
@@ -78,9 +77,7 @@ class Watershed:
         self.count += found.peaks.size
         return found
 
-    def relabel_exits(
-        self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
-    ) -> None:
+    def relabel_exits(self, slab: int, basins: Int32s, threads: KernelThreads) -> None:
         """Replace exits by their basins in slices of a slab, in place, after `join`."""
         if self._exits[slab + 1] > self._exits[slab]:
             table = self._basin_of_exit[self._exits[slab] : self._exits[slab + 1]]
@@ -122,16 +119,16 @@ class SlabWatershed(NamedTuple):
     """Basins and exits of one slab."""
 
     # (n,), int64: flat index, in the slab, of the peak of each of its basins
-    peaks: npt.NDArray[np.int64]
+    peaks: Int64s
     # int64: backward and forward exits, as flat indices in the slice before and after the slab
-    back: npt.NDArray[np.int64]
-    ahead: npt.NDArray[np.int64]
+    back: Int64s
+    ahead: Int64s
     basins: Any  # (z, y, x), int32: the slab itself
 
 
 def watershed_slab(
-    distance: npt.NDArray[np.float32],
-    pointers: npt.NDArray[np.int32],
+    distance: Float32s,
+    pointers: Int32s,
     threads: KernelThreads,
     first: int,
     last: int,
@@ -181,9 +178,7 @@ def require_numbers(count: int) -> None:
         )
 
 
-def _find_exits(
-    flat: npt.NDArray[np.int32], begin: int, end: int, size: int, lowest: int
-) -> npt.NDArray[np.int64]:
+def _find_exits(flat: Int32s, begin: int, end: int, size: int, lowest: int) -> Int64s:
     """Return the exits of a slab: voxels of the slices beside it to which its voxels lead.
 
     `lowest`: number written in the first voxel of these slices.
@@ -198,13 +193,13 @@ def _find_exits(
     return np.flatnonzero(marked)
 
 
-def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
+def _numbered(found: Int32s, before: int) -> Int64s:
     """Number the exits of a slab across all slabs; `before`: number of exits before the slab."""
     return np.where(found < 0, found.astype(np.int64) - before, found)
 
 
 @kernel
-def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
+def _compress_paths(pointers: Int32s, offset: int, first: int, last: int) -> None:
     """Replace the pointers of a range and along their paths by the ends, by path compression."""
     for start in range(np.uint64(offset + first), np.uint64(offset + last)):
         onward = pointers[start]
@@ -222,13 +217,7 @@ def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, la
 
 @kernel
 def _number(
-    pointers: npt.NDArray[np.int32],
-    offset: int,
-    before: int,
-    count: int,
-    exit_at: npt.NDArray[np.int32],
-    first: int,
-    last: int,
+    pointers: Int32s, offset: int, before: int, count: int, exit_at: Int32s, first: int, last: int
 ) -> None:
     """Replace ends of paths by basin numbers, or by -1 - n for exit n.
 
@@ -252,13 +241,7 @@ def _number(
 
 
 @kernel
-def relabel(
-    basins: npt.NDArray[np.int32],
-    label_of: npt.NDArray[np.int32],
-    labels: npt.NDArray[np.int32],
-    first: int,
-    last: int,
-) -> None:
+def relabel(basins: Int32s, label_of: Int32s, labels: Int32s, first: int, last: int) -> None:
     """Write ``label_of[basins]`` for a range of a flat array."""
     # unsigned indices save the check for negative ones, which count from the end
     for i in range(np.uint64(first), np.uint64(last)):
@@ -266,11 +249,8 @@ def relabel(
 
 
 def apply_labels(
-    basins: npt.NDArray[np.int32],
-    label_of: npt.NDArray[Any],
-    threads: KernelThreads,
-    out: npt.NDArray[np.int32] | None = None,
-) -> npt.NDArray[np.int32]:
+    basins: Int32s, label_of: Array, threads: KernelThreads, out: Int32s | None = None
+) -> Int32s:
     """Return the label of every voxel, int32, in the shape of `basins` (C order).
 
     `label_of`: (n + 1,): label of each basin; 0 for the solid and for excluded pores.

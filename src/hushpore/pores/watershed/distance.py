@@ -27,8 +27,7 @@ from hushpore.pores.parallel import inlined, kernel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Int64s, Mask, UInt8s
     from hushpore.pores.parallel import KernelThreads
 
 _REACH = 48  # distance in voxels up to which a search is faster than an envelope
@@ -37,12 +36,12 @@ _COLUMNS = 16  # columns of a slice that are transposed at once: one cache line
 
 
 def squared_distance(
-    void: npt.NDArray[np.bool_],
+    void: Mask,
     spacing: Sequence[float],
     solid_outside: Sequence[bool],
     threads: KernelThreads,
     within: float = math.inf,
-) -> npt.NDArray[np.float32]:
+) -> Float32s:
     """Return the squared distance from each void voxel to the nearest solid voxel's centre.
 
     `void`: (z, y, x), bool, C order. `spacing`: voxel size in z, y, x order. `solid_outside`: for
@@ -61,19 +60,14 @@ def squared_distance(
     return distance
 
 
-def edge_plane(shape: Sequence[int], solid_outside: bool) -> npt.NDArray[np.float32]:
+def edge_plane(shape: Sequence[int], solid_outside: bool) -> Float32s:
     """Return the initial distance along z, (y, x), at the first and last slice of a stack."""
     return np.full(shape[1:], 0.0 if solid_outside else np.inf, np.float32)
 
 
 def carry(
-    phase: npt.NDArray[np.uint8],
-    plane: npt.NDArray[np.float32],
-    threads: KernelThreads,
-    highest: int = 1,
-    *,
-    back: bool = False,
-) -> npt.NDArray[np.float32]:
+    phase: UInt8s, plane: Float32s, threads: KernelThreads, highest: int = 1, *, back: bool = False
+) -> Float32s:
     """Carry the distance along z (not squared) through a slab, from its first slice to its last.
 
     `phase`, `highest`: as for `fill_distance`. `plane`: (y, x), float32: distance to the nearest
@@ -86,10 +80,10 @@ def carry(
 
 
 def fill_distance(
-    phase: npt.NDArray[np.uint8],
-    distance: npt.NDArray[np.float32],
-    before: npt.NDArray[np.float32],
-    after: npt.NDArray[np.float32],
+    phase: UInt8s,
+    distance: Float32s,
+    before: Float32s,
+    after: Float32s,
     spacing: Sequence[float],
     solid_outside: Sequence[bool],
     threads: KernelThreads,
@@ -135,19 +129,19 @@ class _Room(NamedTuple):
     The first five have the type in which near voxels are compared.
     """
 
-    far: npt.NDArray[Any]  # (1,): upper limit of the values
-    along_z: npt.NDArray[Any]  # (y, x): squared distances along z
-    in_plane: npt.NDArray[Any]  # (y, x): squared distances in the plane of z and y
-    line: npt.NDArray[Any]  # one line of `in_plane` along x, padded with `far` on both sides
-    best: npt.NDArray[Any]  # (x,)
-    exact: npt.NDArray[np.float32]  # one line along x, padded with the value outside
-    columns: npt.NDArray[np.float32]  # some lines along y, padded likewise
-    result: npt.NDArray[np.float32]  # (y,)
-    site: npt.NDArray[np.int64]  # vertex of each parabola of an envelope
-    begin: npt.NDArray[np.int64]  # first voxel at which each is the lowest
+    far: Array  # (1,): upper limit of the values
+    along_z: Array  # (y, x): squared distances along z
+    in_plane: Array  # (y, x): squared distances in the plane of z and y
+    line: Array  # one line of `in_plane` along x, padded with `far` on both sides
+    best: Array  # (x,)
+    exact: Float32s  # one line along x, padded with the value outside
+    columns: Float32s  # some lines along y, padded likewise
+    result: Float32s  # (y,)
+    site: Int64s  # vertex of each parabola of an envelope
+    begin: Int64s  # first voxel at which each is the lowest
 
 
-def _room(height: int, width: int, far: npt.NDArray[Any]) -> _Room:
+def _room(height: int, width: int, far: Array) -> _Room:
     """Return the work arrays of one thread."""
     return _Room(
         far,
@@ -164,12 +158,7 @@ def _room(height: int, width: int, far: npt.NDArray[Any]) -> _Room:
 
 @kernel
 def _carry(
-    phase: npt.NDArray[np.uint8],
-    carried: npt.NDArray[np.float32],
-    highest: int,
-    back: bool,
-    first: int,
-    last: int,
+    phase: UInt8s, carried: Float32s, highest: int, back: bool, first: int, last: int
 ) -> None:
     """Carry the distance along z (not squared) through rows `first` to `last` of every slice."""
     depth, _, width = phase.shape
@@ -184,12 +173,12 @@ def _carry(
 
 @kernel
 def _along_z(
-    phase: npt.NDArray[np.uint8],
-    distance: npt.NDArray[np.float32],
-    before: npt.NDArray[np.float32],
-    after: npt.NDArray[np.float32],
+    phase: UInt8s,
+    distance: Float32s,
+    before: Float32s,
+    after: Float32s,
     highest: int,
-    carried: npt.NDArray[np.float32],
+    carried: Float32s,
     first: int,
     last: int,
 ) -> None:
@@ -220,7 +209,7 @@ def _along_z(
 
 @kernel
 def _in_slices(
-    distance: npt.NDArray[np.float32],
+    distance: Float32s,
     room: _Room,
     weight_z: float,
     weight_y: float,
@@ -266,9 +255,7 @@ def _in_slices(
 
 
 @inlined
-def _near_in_y(
-    plane: npt.NDArray[Any], weight: float, edge: Any, most: int, out: npt.NDArray[Any]
-) -> bool:
+def _near_in_y(plane: Array, weight: float, edge: Any, most: int, out: Array) -> bool:
     """Take the minimum along y over rows up to `most` away, whole rows at a time.
 
     Returns whether that was far enough. In most slices of most volumes it is, and then takes a
@@ -300,7 +287,7 @@ def _near_in_y(
 
 
 @inlined
-def _near_in_x(line: npt.NDArray[Any], weight: float, most: int, best: npt.NDArray[Any]) -> bool:
+def _near_in_x(line: Array, weight: float, most: int, best: Array) -> bool:
     """Take the minimum along x over voxels up to `most` away, of a line padded on both sides.
 
     Returns whether that was far enough.
@@ -321,9 +308,7 @@ def _near_in_x(line: npt.NDArray[Any], weight: float, most: int, best: npt.NDArr
 
 
 @inlined
-def _lower_to(
-    before: npt.NDArray[Any], after: npt.NDArray[Any], rise: Any, best: npt.NDArray[Any]
-) -> Any:
+def _lower_to(before: Array, after: Array, rise: Any, best: Array) -> Any:
     """Lower `best` to the minimum of two lines plus a rise; returns the highest value left."""
     kind = best.dtype.type
     highest = kind(0)
@@ -335,7 +320,7 @@ def _lower_to(
 
 
 @inlined
-def _copy(values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+def _copy(values: Array, out: Array) -> None:
     """Copy values in a loop, since ``out[:] = values`` takes numba seconds to compile."""
     for x in range(values.size):
         out[x] = values[x]
@@ -343,13 +328,13 @@ def _copy(values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
 
 @inlined
 def _far_in_y(
-    plane: npt.NDArray[np.float32],
+    plane: Float32s,
     weight: float,
     edge: np.float32,
-    columns: npt.NDArray[np.float32],
-    result: npt.NDArray[np.float32],
-    site: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int64],
+    columns: Float32s,
+    result: Float32s,
+    site: Int64s,
+    begin: Int64s,
 ) -> None:
     """Take the minimum along y over all rows in place, some columns at a time."""
     height, width = plane.shape
@@ -368,11 +353,7 @@ def _far_in_y(
 
 @kernel
 def _lower_envelope(
-    line: npt.NDArray[np.float32],
-    weight: float,
-    out: npt.NDArray[np.float32],
-    site: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int64],
+    line: Float32s, weight: float, out: Float32s, site: Int64s, begin: Int64s
 ) -> None:
     """Write ``min over i of line[i] + weight * (x - i)**2``, one run above zero at a time.
 

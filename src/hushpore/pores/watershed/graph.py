@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Array, Float32s, Int32s, Int64s, UInt8s
     from hushpore.pores.geometry.contacts import Edges, Piece
     from hushpore.pores.parallel import KernelThreads
 
     #: Distinct squared peak distances, number of basins with each, and of isolated ones among them.
-    Peaks = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    Peaks = tuple[Float32s, Int64s, Int64s]
 
 
 #: Voxels processed at once, so that results stay in the cache of a thread.
@@ -52,35 +53,35 @@ _PREFIX = "graph_"
 class BasinGraph:
     """Basins 1 to n and their contacts; row 0 of the tables of basins is unused."""
 
-    peak: npt.NDArray[np.int64]  # (n + 1,), int64: flat index of the peak
-    peak_squared_distance: npt.NDArray[np.float32]  # (n + 1,), float32: squared distance there
+    peak: Int64s  # (n + 1,), int64: flat index of the peak
+    peak_squared_distance: Float32s  # (n + 1,), float32: squared distance there
     # (n + 1, sums), int64: `hushpore.pores.geometry.sums.SUMS`; coordinates in voxels
-    sums: npt.NDArray[np.int64]
+    sums: Int64s
     # (n + 1, 13), int32, of 2**31 voxels or more int64: voxels whose neighbour in a direction
     # (`surface.DIRECTIONS`) is not of the same basin; in that direction the basin's surface is
     # crossed twice as often
     crossings: npt.NDArray[np.signedinteger[Any]]
     # (n + 1, 6), int32: first voxel and the one after the last, in z, y and x
-    bounds: npt.NDArray[np.int32]
+    bounds: Int32s
     # (n + 1,), int64: voxels of void that is closed; where corners touch, basins hold both kinds
-    closed_voxels: npt.NDArray[np.int64]
+    closed_voxels: Int64s
     # (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin, or
     # where one opens into the air outside the sample
-    border_crossings: npt.NDArray[np.int64]
+    border_crossings: Int64s
     # (edges,), int32: two basins that touch, ``a < b``; sorted
-    a: npt.NDArray[np.int32]
-    b: npt.NDArray[np.int32]
+    a: Int32s
+    b: Int32s
     # (edges,), float32: the highest squared distance at which one can cross between them; -1 where
     # they touch over edges and corners of voxels, and only faces are ways
-    saddle: npt.NDArray[np.float32]
-    saddle_at: npt.NDArray[np.int64]  # (edges,), int64: flat index of the voxel there
+    saddle: Float32s
+    saddle_at: Int64s  # (edges,), int64: flat index of the voxel there
     # (edges, 13), int8, int16 or int32, as all fit: pairs of neighbouring voxels across, by
     # direction; the first three are shared faces
     contacts: npt.NDArray[np.signedinteger[Any]]
     rounding: Rounding = AS_IS  # of grey values to the whole numbers that are summed up
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> BasinGraph:
+    def of_arrays(cls, arrays: Mapping[str, Array]) -> BasinGraph:
         """Return the graph that is stored in `arrays`.
 
         Raises KeyError if one of them is missing.
@@ -89,7 +90,7 @@ class BasinGraph:
         return cls(**parts | {"rounding": Rounding(*map(float, parts["rounding"]))})
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """All arrays by name, for storage."""
         return {_PREFIX + each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
 
@@ -99,9 +100,9 @@ class BasinGraph:
         return int(self.peak_squared_distance.size) - 1
 
     @property
-    def voxels(self) -> npt.NDArray[np.int64]:
+    def voxels(self) -> Int64s:
         """Voxels of each basin (n + 1,)."""
-        voxels: npt.NDArray[np.int64] = self.sums[:, index_of("voxels")]
+        voxels: Int64s = self.sums[:, index_of("voxels")]
         return voxels
 
     @cached_property
@@ -117,7 +118,7 @@ class BasinGraph:
         return count_peaks(self.peak_squared_distance[1:], ~touches[1:])
 
     @property
-    def ends_of_ways(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def ends_of_ways(self) -> tuple[Int32s, Int32s]:
         """`a` and `b` of the edges with a passage."""
         is_way = self.saddle >= 0
         if is_way.all():
@@ -125,7 +126,7 @@ class BasinGraph:
         return self.a[is_way], self.b[is_way]
 
     @cached_property
-    def by_neck(self) -> npt.NDArray[np.int64]:
+    def by_neck(self) -> Int64s:
         """Edges with a passage from the widest neck to the narrowest, in a unique order."""
         # the bits of floats from 0 on are in order as integers, and those below 0 below all
         key = self.saddle.view(np.int32).astype(np.int64)
@@ -142,9 +143,7 @@ class BasinGraph:
         return ways[order_of(key[ways])]
 
 
-def number_keys(
-    keys: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def number_keys(keys: Int64s) -> tuple[Int64s, Int64s]:
     """Return the distinct keys, sorted, and the index of each key among them, both int64.
 
     Like `numpy.unique` with ``return_inverse``, but faster.
@@ -158,7 +157,7 @@ def number_keys(
     return in_order[is_new], place
 
 
-def count_peaks(squared_distance: npt.NDArray[np.float32], isolated: npt.NDArray[Any]) -> Peaks:
+def count_peaks(squared_distance: Float32s, isolated: Array) -> Peaks:
     """Return the distinct squared peak distances and their counts; see `BasinGraph.peaks`.
 
     `squared_distance`: (peaks,), float32. `isolated`: (peaks,), bool: basins without contacts.
@@ -181,7 +180,7 @@ class Tables:
     def __init__(
         self,
         shape: Sequence[int],
-        peaks: npt.NDArray[np.int64],
+        peaks: Int64s,
         *,
         faces_only: bool = False,
         scan: Callable[..., Piece] | None = None,
@@ -206,12 +205,12 @@ class Tables:
 
     def add(
         self,
-        basins: npt.NDArray[np.int32],
-        distance: npt.NDArray[np.float32],
+        basins: Int32s,
+        distance: Float32s,
         threads: KernelThreads,
         first: int = 0,
         last: int | None = None,
-        grey: npt.NDArray[np.int32] | None = None,
+        grey: Int32s | None = None,
     ) -> None:
         """Add the slices `first` to `last` of the stack, by default all.
 
@@ -247,10 +246,10 @@ class Tables:
     def _add(
         self,
         low: int,
-        sums: npt.NDArray[np.int64],
-        bounds: npt.NDArray[np.int32],
-        crossings: npt.NDArray[np.int64],
-        border_crossings: npt.NDArray[np.int64],
+        sums: Int64s,
+        bounds: Int32s,
+        crossings: Int64s,
+        border_crossings: Int64s,
         edges: Edges,
     ) -> None:
         """Add what a `Piece` holds."""
@@ -262,12 +261,7 @@ class Tables:
         np.maximum(self._bounds[part, 3:], bounds[:, 3:], out=self._bounds[part, 3:])
         self._edges.append(edges)
 
-    def add_closed(
-        self,
-        basins: npt.NDArray[np.int32],
-        closed: npt.NDArray[np.uint8],
-        threads: KernelThreads,
-    ) -> None:
+    def add_closed(self, basins: Int32s, closed: UInt8s, threads: KernelThreads) -> None:
         """Count the voxels of closed void in some slices.
 
         `basins`: (z, y, x), int32. `closed`: of the same slices, see
@@ -277,11 +271,7 @@ class Tables:
         for low, counts in itertools.chain.from_iterable(found):
             self._closed_voxels[low : low + counts.size] += counts
 
-    def graph(
-        self,
-        rounding: Rounding = AS_IS,
-        air_crossings: npt.NDArray[np.int64] | int = 0,
-    ) -> BasinGraph:
+    def graph(self, rounding: Rounding = AS_IS, air_crossings: Int64s | int = 0) -> BasinGraph:
         """Return the graph, after the last slab is added.
 
         `rounding`: of grey values. `air_crossings`: (13,), int64: crossings into the air outside
@@ -304,8 +294,8 @@ class Tables:
 
 
 def _count_closed(
-    basins: npt.NDArray[np.int32], closed: npt.NDArray[np.uint8], first: int, last: int
-) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    basins: Int32s, closed: UInt8s, first: int, last: int
+) -> list[tuple[int, Int64s]]:
     """Return, of slices that have closed void, its lowest basin, and the voxels from it on.
 
     `closed`: see `hushpore.pores.void.components.closed_bits`.
@@ -320,7 +310,7 @@ def _count_closed(
     return found
 
 
-def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
+def _join_edges(pieces: list[Edges]) -> dict[str, Array]:
     """Join the edges of all pieces of the volume; empties the list.
 
     Pieces are freed one by one, since in noise edges take more memory than voxels.
@@ -342,9 +332,7 @@ def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
     return {"a": a, "b": b, "saddle": saddle, "saddle_at": place, "contacts": contacts}
 
 
-def _with_contacts(
-    contacts: npt.NDArray[Any], found: npt.NDArray[Any], at: npt.NDArray[np.int64]
-) -> npt.NDArray[Any]:
+def _with_contacts(contacts: Array, found: Array, at: Int64s) -> Array:
     """Return contacts with those found added at rows, each of which is there once.
 
     `contacts` is changed, or where they do not fit into its type made anew in a wider one.
@@ -360,11 +348,7 @@ def _with_contacts(
 
 @kernel
 def widest_ways(
-    saddle: npt.NDArray[np.float32],
-    place: npt.NDArray[np.int64],
-    to: npt.NDArray[np.int64],
-    highest: npt.NDArray[np.float32],
-    earliest: npt.NDArray[np.int64],
+    saddle: Float32s, place: Int64s, to: Int64s, highest: Float32s, earliest: Int64s
 ) -> None:
     """Take over, for each edge, its saddle into a row of another table where it is the highest.
 

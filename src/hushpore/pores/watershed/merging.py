@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float32s, Float64s, Int32s, Int64s, Mask
     from hushpore.pores.watershed.graph import BasinGraph
 
 #: Automatic merge height, in voxels: `LEAST` up to a typical pore radius of `SMALL`, `MOST` from
@@ -76,11 +77,7 @@ class ChosenHeight:
 
 
 def find_height(
-    h: str | float,
-    squared_distances: npt.NDArray[np.float32],
-    counts: npt.NDArray[np.int64],
-    isolated: npt.NDArray[np.int64],
-    n_spatial: int,
+    h: str | float, squared_distances: Float32s, counts: Int64s, isolated: Int64s, n_spatial: int
 ) -> ChosenHeight:
     """Return the merge height for a setting and the peaks of all basins.
 
@@ -118,34 +115,34 @@ class Numbering:
     """Assignment of basins to pores."""
 
     # (basins + 1,), int32: label of each basin's pore; 0 for solid and excluded pores
-    label_of: npt.NDArray[np.int32]
+    label_of: Int32s
     # (pores,), int32: basin with the highest peak of each pore, in the order of labels
-    root: npt.NDArray[np.int32]
+    root: Int32s
     # (pores + 1,), int32: labels of corrected pores, from 0 up, if they have gaps; `label_of` then
     # counts pores
-    gapped: npt.NDArray[np.int32] | None = None
+    gapped: Int32s | None = None
     # number and voxels of the pores below the minimum size
     small: tuple[int, int] = (0, 0)
 
     @property
-    def names(self) -> npt.NDArray[np.int32]:
+    def names(self) -> Int32s:
         """Label of each pore in the order of labels; 0 first, for solid and excluded pores."""
         return np.arange(self.root.size + 1, dtype=np.int32) if self.gapped is None else self.gapped
 
     @property
-    def labels_of(self) -> npt.NDArray[np.int32]:
+    def labels_of(self) -> Int32s:
         """Label of each basin in the volume of labels (basins + 1,); 0 for excluded pores."""
         return self.label_of if self.gapped is None else self.gapped[self.label_of]
 
 
 def find_overlapping(
-    peak: npt.NDArray[np.int64],
-    squared_distance: npt.NDArray[np.float32],
+    peak: Int64s,
+    squared_distance: Float32s,
     a: npt.NDArray[np.integer[Any]],
     b: npt.NDArray[np.integer[Any]],
     shape: Sequence[int],
     spacing: Sequence[float],
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     """Return which pairs of peaks are no farther from each other than from the solid.
 
     `peak`, `squared_distance`: (n,), int64 and float32: flat index in a volume of this shape, and
@@ -159,9 +156,7 @@ def find_overlapping(
     return overlaps
 
 
-def merge_by_height(
-    graph: BasinGraph, h: float, overlapping: npt.NDArray[np.bool_] | None = None
-) -> npt.NDArray[np.int32]:
+def merge_by_height(graph: BasinGraph, h: float, overlapping: Mask | None = None) -> Int32s:
     """Merge basins of which the lower peak rises above the neck by at most `h`.
 
     `graph`: basins 1 to n and their edges. `h`: merge height in voxels of the smallest spacing,
@@ -182,7 +177,7 @@ def merge_by_height(
     return parent
 
 
-def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def merge_to_markers(graph: BasinGraph, marked: Int32s) -> Int32s:
     """Merge basins into one pore for each marker: a watershed flooded from markers.
 
     `graph`: basins 1 to n and their edges. `marked`: (n + 1,), int32: number of the marker in each
@@ -198,12 +193,7 @@ def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.ND
     return flood(marked, graph.a, graph.b, graph.by_neck)
 
 
-def flood(
-    marked: npt.NDArray[np.int32],
-    a: npt.NDArray[np.int32],
-    b: npt.NDArray[np.int32],
-    order: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int32]:
+def flood(marked: Int32s, a: Int32s, b: Int32s, order: Int64s) -> Int32s:
     """Return the marker that reaches each node of a graph along its edges.
 
     `marked`: (nodes,), int32: number of the marker in each node; 0 if it has none. `a`, `b`:
@@ -217,10 +207,7 @@ def flood(
 
 
 def number_pores(
-    graph: BasinGraph,
-    root_of: npt.NDArray[np.int32],
-    minimum_voxels: int,
-    left_out: npt.NDArray[np.bool_] | None,
+    graph: BasinGraph, root_of: Int32s, minimum_voxels: int, left_out: Mask | None
 ) -> Numbering:
     """Number the pores from 1, by the flat index of their peaks.
 
@@ -234,10 +221,7 @@ def number_pores(
 
 
 def number_groups(
-    graph: BasinGraph,
-    group_of: npt.NDArray[np.int32],
-    minimum_voxels: int,
-    left_out: npt.NDArray[np.bool_] | None,
+    graph: BasinGraph, group_of: Int32s, minimum_voxels: int, left_out: Mask | None
 ) -> Numbering:
     """Number the pores from 1, in the order of the groups of their basins.
 
@@ -252,11 +236,8 @@ def number_groups(
 
 
 def _number(
-    graph: BasinGraph,
-    group_of: npt.NDArray[np.int32],
-    minimum_voxels: int,
-    left_out: npt.NDArray[np.bool_] | None,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], tuple[int, int]]:
+    graph: BasinGraph, group_of: Int32s, minimum_voxels: int, left_out: Mask | None
+) -> tuple[Int32s, Int32s, tuple[int, int]]:
     """Return labels of basins, groups with a label in its order, and `Numbering.small`."""
     voxels = np.bincount(group_of, graph.voxels)
     voxels[0] = -1
@@ -271,13 +252,13 @@ def _number(
 
 @kernel
 def _find_overlapping(
-    peak: npt.NDArray[np.int64],
-    squared_distance: npt.NDArray[np.float32],
+    peak: Int64s,
+    squared_distance: Float32s,
     a: npt.NDArray[np.integer[Any]],
     b: npt.NDArray[np.integer[Any]],
-    shape: npt.NDArray[np.int64],
-    step: npt.NDArray[np.float64],
-    overlaps: npt.NDArray[np.bool_],
+    shape: Int64s,
+    step: Float64s,
+    overlaps: Mask,
 ) -> None:
     for i in range(a.size):
         first, second = peak[a[i]], peak[b[i]]
@@ -292,13 +273,7 @@ def _find_overlapping(
 
 @kernel
 def _merge(
-    parent: npt.NDArray[np.int32],
-    radius: npt.NDArray[np.float64],
-    a: npt.NDArray[np.int32],
-    b: npt.NDArray[np.int32],
-    neck: npt.NDArray[np.float64],
-    order: npt.NDArray[np.int64],
-    h: float,
+    parent: Int32s, radius: Float64s, a: Int32s, b: Int32s, neck: Float64s, order: Int64s, h: float
 ) -> None:
     for edge in order:
         high = _root(parent, a[edge])
@@ -314,13 +289,7 @@ def _merge(
 
 
 @kernel
-def _spread(
-    parent: npt.NDArray[np.int32],
-    marked: npt.NDArray[np.int32],
-    a: npt.NDArray[np.int32],
-    b: npt.NDArray[np.int32],
-    order: npt.NDArray[np.int64],
-) -> None:
+def _spread(parent: Int32s, marked: Int32s, a: Int32s, b: Int32s, order: Int64s) -> None:
     for edge in order:
         first = _root(parent, a[edge])
         second = _root(parent, b[edge])
@@ -334,7 +303,7 @@ def _spread(
 
 
 @inlined
-def _root(parent: npt.NDArray[np.int32], i: int) -> int:
+def _root(parent: Int32s, i: int) -> int:
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]

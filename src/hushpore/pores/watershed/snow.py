@@ -28,7 +28,7 @@ watershed segmentation". https://doi.org/10.1103/PhysRevE.96.023307
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -37,8 +37,7 @@ from hushpore.pores.watershed.merging import merge_by_height
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int32s, Int64s, Mask
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.watershed.graph import BasinGraph
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 class Slices(Protocol):
     """Stack that returns slices clipped to its range."""
 
-    def read(self, first: int, last: int, /) -> npt.NDArray[Any]:
+    def read(self, first: int, last: int, /) -> Array:
         """Return slices `first` to `last`."""
 
 
@@ -68,7 +67,7 @@ def find_peaks(
     graph: BasinGraph,
     spacing: Sequence[float],
     threads: KernelThreads,
-) -> Generator[float, None, npt.NDArray[np.bool_]]:
+) -> Generator[float, None, Mask]:
     """Find the basins that contain a peak by the rules of SNOW.
 
     `distance`: (z, y, x), float32: squared distance in squared voxels of the smallest spacing.
@@ -97,12 +96,8 @@ def find_peaks(
 
 
 def find_in_slab(
-    distance: Slices,
-    first: int,
-    basins: npt.NDArray[np.int32],
-    level: npt.NDArray[np.float32],
-    threads: KernelThreads,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    distance: Slices, first: int, basins: Int32s, level: Float32s, threads: KernelThreads
+) -> tuple[Int64s, Int32s]:
     """Find the voxels of a slab that are peaks, if no other is near them.
 
     `distance`: as for `find_peaks`, of which slices beside the slab are read too. `basins`: those
@@ -122,9 +117,7 @@ def find_in_slab(
     return place, basins[place[:, 0] - first, place[:, 1], place[:, 2]]
 
 
-def middle_of(
-    place: npt.NDArray[np.int64], basin: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def middle_of(place: Int64s, basin: Array) -> tuple[Array, Int64s]:
     """Return the basins in which voxels (m, 3) lie, sorted, and the middle of those in each."""
     found, which = np.unique(basin, return_inverse=True)
     total = np.zeros((found.size, 3))
@@ -133,17 +126,13 @@ def middle_of(
     return found, middle.astype(np.int64)
 
 
-def widest(
-    middle: npt.NDArray[np.int64],
-    squared_distance: npt.NDArray[np.float32],
-    spacing: Sequence[float],
-) -> npt.NDArray[np.bool_]:
+def widest(middle: Int64s, squared_distance: Float32s, spacing: Sequence[float]) -> Mask:
     """Return which of the peaks at some voxels (m, 3) no wider one is too near to."""
     radius = np.sqrt(squared_distance.astype(np.float64))
     return _widest(middle * (np.asarray(spacing) / min(spacing)), radius)
 
 
-def _values_at(stack: Stack, slabs: Slabs, place: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+def _values_at(stack: Stack, slabs: Slabs, place: Int64s) -> Float32s:
     """Return the values of a stack at voxels (m, 3)."""
     values = np.empty(len(place), np.float32)
     for first, last in slabs:
@@ -155,14 +144,11 @@ def _values_at(stack: Stack, slabs: Slabs, place: npt.NDArray[np.int64]) -> npt.
 
 
 def _peak_plateaus(
-    heights: npt.NDArray[np.float32],
-    basins: npt.NDArray[np.int32],
-    level: npt.NDArray[np.float32],
-    threads: KernelThreads,
-) -> npt.NDArray[np.int64]:
+    heights: Float32s, basins: Int32s, level: Float32s, threads: KernelThreads
+) -> Int64s:
     """Return the voxels (m, 3) of a slab that are as high as their basin leads, (n + 1,)."""
 
-    def find(first: int, last: int) -> npt.NDArray[np.int64]:
+    def find(first: int, last: int) -> Int64s:
         found = []
         for z in range(first, last):
             y, x = np.nonzero(heights[z] == level[basins[z]])
@@ -172,9 +158,7 @@ def _peak_plateaus(
     return np.concatenate(threads.over(len(basins), find))
 
 
-def _highest_around(
-    place: npt.NDArray[np.int64], smooth: npt.NDArray[np.float32], distance: npt.NDArray[np.float32]
-) -> npt.NDArray[np.int64]:
+def _highest_around(place: Int64s, smooth: Float32s, distance: Float32s) -> Int64s:
     """Return those voxels (m, 3) that are nowhere exceeded in the ball around them."""
     steps = np.argwhere(np.ones((2 * RADIUS + 1,) * 3)) - RADIUS
     square = (steps**2).sum(axis=1)
@@ -191,9 +175,7 @@ def _highest_around(
     return place
 
 
-def _widest(
-    position: npt.NDArray[np.float64], radius: npt.NDArray[np.float64]
-) -> npt.NDArray[np.bool_]:
+def _widest(position: Float64s, radius: Float64s) -> Mask:
     """Keep the wider of two peaks that are no farther from each other than from the solid."""
     from scipy.spatial import KDTree
 

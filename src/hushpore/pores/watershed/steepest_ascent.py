@@ -15,22 +15,21 @@ import numpy as np
 from hushpore.pores.parallel import inlined, kernel, ranges
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, Int32s, Int64s
     from hushpore.pores.parallel import KernelThreads
 
 _ROWS = 64  # rows that are worked on at a time, so that the buffers of a thread stay in its cache
 
 
 def steepest_ascent(
-    distance: npt.NDArray[np.float32],
-    pointers: npt.NDArray[np.int32],
+    distance: Float32s,
+    pointers: Int32s,
     first: int,
     last: int,
     threads: KernelThreads,
     *,
     faces_only: bool,
-) -> npt.NDArray[np.int64]:
+) -> Int64s:
     """Point the void voxels of some slices to their highest neighbour, the solid to -1.
 
     Returns: (n,), int64: flat index of the voxels that are highest themselves, the peaks, sorted.
@@ -52,7 +51,7 @@ def steepest_ascent(
         places = places[np.abs(places).sum(axis=1) <= 1]
     steps = (places @ (height * width, width, 1)).astype(np.int32)
 
-    def point(first: int, last: int) -> list[npt.NDArray[np.int64]]:
+    def point(first: int, last: int) -> list[Int64s]:
         found = []
         for row_first, row_last, begin, end in pieces[first:last]:
             room = _room(row_last - row_first, width, steps)
@@ -74,19 +73,19 @@ def steepest_ascent(
 class Room(NamedTuple):
     """The arrays of one thread: lines by y modulo 3, planes by z modulo 3."""
 
-    steps: npt.NDArray[np.int32]  # to the neighbour, by the last bits of its key
-    peaks: npt.NDArray[np.int64]  # those found so far, with room for more
-    line_sums: npt.NDArray[np.float32]
-    sums: npt.NDArray[np.float32]  # of some rows, and of those before and after
-    line_keys: npt.NDArray[np.int64]
+    steps: Int32s  # to the neighbour, by the last bits of its key
+    peaks: Int64s  # those found so far, with room for more
+    line_sums: Float32s
+    sums: Float32s  # of some rows, and of those before and after
+    line_keys: Int64s
     # the highest keys around the voxels of these rows; over faces their own, and of the rows beside
-    keys: npt.NDArray[np.int64]
-    row_keys: npt.NDArray[np.int64]  # of one row, with solid on both sides
-    total: npt.NDArray[np.float32]  # the sums of the boxes around the voxels of a row
-    total_bits: npt.NDArray[np.int32]
+    keys: Int64s
+    row_keys: Int64s  # of one row, with solid on both sides
+    total: Float32s  # the sums of the boxes around the voxels of a row
+    total_bits: Int32s
 
 
-def _room(rows: int, width: int, steps: npt.NDArray[np.int32]) -> Room:
+def _room(rows: int, width: int, steps: Int32s) -> Room:
     """Return the arrays with which one thread goes through some rows."""
     total = np.empty(width, np.float32)
     return Room(
@@ -104,9 +103,9 @@ def _room(rows: int, width: int, steps: npt.NDArray[np.int32]) -> Room:
 
 @kernel
 def _ascend(
-    distance: npt.NDArray[np.float32],
-    bits: npt.NDArray[np.int32],
-    pointers: npt.NDArray[np.int32],
+    distance: Float32s,
+    bits: Int32s,
+    pointers: Int32s,
     room: Room,
     row_first: int,
     row_last: int,
@@ -142,12 +141,7 @@ def _ascend(
 
 @inlined
 def _sum_plane(
-    distance: npt.NDArray[np.float32],
-    z: int,
-    row_first: int,
-    row_last: int,
-    lines: npt.NDArray[np.float32],
-    sums: npt.NDArray[np.float32],
+    distance: Float32s, z: int, row_first: int, row_last: int, lines: Float32s, sums: Float32s
 ) -> None:
     """Write the 3x3 sums around the voxels of some rows of slice `z`; outside all is 0.
 
@@ -181,16 +175,16 @@ def _sum_plane(
 
 @inlined
 def _highest_plane(
-    bits: npt.NDArray[np.int32],
+    bits: Int32s,
     z: int,
     row_first: int,
     row_last: int,
-    sums: npt.NDArray[np.float32],
-    lines: npt.NDArray[np.int64],
-    keys: npt.NDArray[np.int64],
-    row_keys: npt.NDArray[np.int64],
-    total: npt.NDArray[np.float32],
-    total_bits: npt.NDArray[np.int32],
+    sums: Float32s,
+    lines: Int64s,
+    keys: Int64s,
+    row_keys: Int64s,
+    total: Float32s,
+    total_bits: Int32s,
 ) -> None:
     """Write the highest key among the 3x3 voxels around those of some rows of slice `z`."""
     depth, height, width = bits.shape
@@ -224,13 +218,13 @@ def _highest_plane(
 
 @inlined
 def _ascend_plane(
-    bits: npt.NDArray[np.int32],
+    bits: Int32s,
     z: int,
     row_first: int,
     row_last: int,
-    keys: npt.NDArray[np.int64],
-    steps: npt.NDArray[np.int32],
-    pointers: npt.NDArray[np.int32],
+    keys: Int64s,
+    steps: Int32s,
+    pointers: Int32s,
 ) -> None:
     """Write the pointers of some rows of slice `z` from the highest keys of three planes."""
     _, height, width = bits.shape
@@ -251,12 +245,7 @@ def _ascend_plane(
 
 @inlined
 def _add_peaks(
-    pointers: npt.NDArray[np.int32],
-    z: int,
-    row_first: int,
-    row_last: int,
-    peaks: npt.NDArray[np.int64],
-    count: int,
+    pointers: Int32s, z: int, row_first: int, row_last: int, peaks: Int64s, count: int
 ) -> int:
     """Append the voxels of some rows of slice `z` that point to themselves; returns the count."""
     _, height, width = pointers.shape
@@ -275,9 +264,9 @@ def _add_peaks(
 
 @kernel
 def _ascend_over_faces(
-    distance: npt.NDArray[np.float32],
-    bits: npt.NDArray[np.int32],
-    pointers: npt.NDArray[np.int32],
+    distance: Float32s,
+    bits: Int32s,
+    pointers: Int32s,
     room: Room,
     row_first: int,
     row_last: int,
@@ -305,14 +294,14 @@ def _ascend_over_faces(
 
 @inlined
 def _key_plane(
-    bits: npt.NDArray[np.int32],
+    bits: Int32s,
     z: int,
     row_first: int,
     row_last: int,
-    sums: npt.NDArray[np.float32],
-    keys: npt.NDArray[np.int64],
-    total: npt.NDArray[np.float32],
-    total_bits: npt.NDArray[np.int32],
+    sums: Float32s,
+    keys: Int64s,
+    total: Float32s,
+    total_bits: Int32s,
 ) -> None:
     """Write the keys of the voxels of some rows of slice `z`, and of the rows beside them."""
     depth, height, width = bits.shape
@@ -333,13 +322,13 @@ def _key_plane(
 
 @inlined
 def _ascend_plane_over_faces(
-    bits: npt.NDArray[np.int32],
+    bits: Int32s,
     z: int,
     row_first: int,
     row_last: int,
-    keys: npt.NDArray[np.int64],
-    steps: npt.NDArray[np.int32],
-    pointers: npt.NDArray[np.int32],
+    keys: Int64s,
+    steps: Int32s,
+    pointers: Int32s,
 ) -> None:
     """Write the pointers of some rows of slice `z` from the keys of three planes."""
     _, height, width = bits.shape

@@ -73,11 +73,7 @@ _TRUST = (
 class BatchOptions(Settings):
     """The options that the widget remembers; scans and result folder are never remembered."""
 
-    denoise: bool = option(
-        True,
-        "Denoise each scan before it is measured.",
-        label="Denoise first",
-    )
+    denoise: bool = option(True, "Denoise each scan before it is measured.", label="Denoise first")
     measure: str = option(
         "pores",
         "What to measure in each scan: pores, or phases (materials).",

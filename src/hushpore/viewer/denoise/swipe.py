@@ -11,7 +11,7 @@ from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrap
 from hushpore.viewer.running.previews import add_unselected
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array
 
 #: Name of the temporary layer, and text of the link that shows it.
 NAME = "Before | after"
@@ -148,7 +148,7 @@ class LeftPart:
         shape[axis] = end
         self.shape, self.dtype, self.ndim = tuple(shape), np.dtype(values.dtype), values.ndim
 
-    def __getitem__(self, index: Any) -> npt.NDArray[Any]:
+    def __getitem__(self, index: Any) -> Array:
         """Return values; `index` has an integer or a slice for each of the first axes."""
         index = index if isinstance(index, tuple) else (index,)
         index = (*index, *[slice(None)] * (self.ndim - len(index)))
@@ -160,6 +160,6 @@ class LeftPart:
             found += self._end
         return np.asarray(self._values[(*index[: self._axis], found, *index[self._axis + 1 :])])
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         """Return all values."""
         return np.asarray(self[()], dtype)

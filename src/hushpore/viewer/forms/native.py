@@ -9,13 +9,7 @@ from magicgui.backends._qtpy.widgets import QBaseWidget
 from magicgui.widgets import Container
 from magicgui.widgets.bases import BaseValueWidget
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import (
-    QComboBox,
-    QSizePolicy,
-    QStyle,
-    QStyleOptionComboBox,
-    QStylePainter,
-)
+from qtpy.QtWidgets import QComboBox, QSizePolicy, QStyle, QStyleOptionComboBox, QStylePainter
 from superqt import QElidingLabel
 
 from hushpore.base.errors import InputError

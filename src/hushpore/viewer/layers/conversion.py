@@ -21,7 +21,7 @@ from hushpore.base.volume import Volume
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from hushpore.base.arrays import Array, Float64s
 
 #: A layer as napari's (data, keywords, type of layer).
 LayerData = tuple[Any, dict[str, Any], str]
@@ -54,9 +54,9 @@ class Placement:
     units: tuple[str, ...]  # per axis, as Pint spells them
     axis_labels: tuple[str, ...]  # per axis
     # the rest of the transformation
-    rotate: npt.NDArray[np.float64]
-    shear: npt.NDArray[np.float64]
-    affine: npt.NDArray[np.float64]
+    rotate: Float64s
+    shear: Float64s
+    affine: Float64s
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keywords for the constructor of a layer."""
@@ -75,8 +75,8 @@ class Placement:
         return tuple(round(at) for at in np.linalg.solve(self._linear, inner))
 
     @property
-    def _linear(self) -> npt.NDArray[np.float64]:
-        linear: npt.NDArray[np.float64] = Affine(
+    def _linear(self) -> Float64s:
+        linear: Float64s = Affine(
             scale=self.scale, rotate=self.rotate, shear=self.shear, ndim=len(self.scale)
         ).linear_matrix
         return linear
@@ -190,7 +190,7 @@ def contrast_limits(data: Any) -> tuple[float, float]:
     return (low, high) if low < high else (low, low + 1.0)
 
 
-def _values_of_sample(data: Any) -> npt.NDArray[Any] | None:
+def _values_of_sample(data: Any) -> Array | None:
     """Return values of the sample without surrounding air; None if it cannot be separated."""
     if data.ndim not in (2, 3) or 0 in data.shape or np.dtype(data.dtype).kind not in "iuf":
         return None
@@ -199,7 +199,7 @@ def _values_of_sample(data: Any) -> npt.NDArray[Any] | None:
     return values_of_sample(Volume(data, axes="zyx"[-data.ndim :]), CONTRAST_SLICES)
 
 
-def _sample(data: Any) -> npt.NDArray[Any]:
+def _sample(data: Any) -> Array:
     """Return about `CONTRAST_SAMPLE` values, spread over an image."""
     planes = math.prod(data.shape[:-2])
     if isinstance(held(data), np.ndarray) or planes <= CONTRAST_SLICES:

@@ -22,14 +22,9 @@ from hushpore.io.output_target import require_apart
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.jobs import JOBS
 from hushpore.pores.remarks import remarks_of
-from hushpore.pores.result import (
-    MERGING,
-)
+from hushpore.pores.result import MERGING
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.tables.totals import (
-    headline_of,
-    totals_columns,
-)
+from hushpore.pores.tables.totals import headline_of, totals_columns
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.scan_recipe import ScanRecipe
 from hushpore.viewer.layers.conversion import known_of, volume_of

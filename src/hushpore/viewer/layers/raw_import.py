@@ -40,8 +40,7 @@ from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 from hushpore.viewer.running.status import LoadingTask
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array
     from hushpore.base.events import Job
     from hushpore.viewer.running.problem import Problem
 
@@ -179,7 +178,7 @@ class RawImportWidget(QWidget):
             return
         self._open.setEnabled(True)
 
-    def _show(self, plane: npt.NDArray[Any]) -> None:
+    def _show(self, plane: Array) -> None:
         values = np.nan_to_num(plane.astype(np.float64), posinf=0.0, neginf=0.0)
         low, high = np.percentile(values, (0.5, 99.5))
         scaled = (values - low) / max(high - low, 1e-300)

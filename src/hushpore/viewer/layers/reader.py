@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any
 from napari import current_viewer
 from napari.layers import Image, Labels, Layer
 from napari.settings import get_settings
-from napari.utils.notifications import (
-    NotificationSeverity,
-    show_warning,
-)
+from napari.utils.notifications import NotificationSeverity, show_warning
 
 import hushpore
 from hushpore.base.errors import InputError
@@ -139,10 +136,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
 
 
 def read_in_thread(
-    viewer: Any,
-    path: str | list[str],
-    trust: bool = False,
-    then: Callable[[], None] = lambda: None,
+    viewer: Any, path: str | list[str], trust: bool = False, then: Callable[[], None] = lambda: None
 ) -> None:
     """Read a file or folder in a thread, and add its layers afterwards.
 
@@ -173,10 +167,7 @@ def _import_next_widgets(viewer: Any) -> None:
 
 
 def _refused(
-    viewer: Any,
-    path: str | list[str],
-    problem: Problem,
-    then: Callable[[], None] = lambda: None,
+    viewer: Any, path: str | list[str], problem: Problem, then: Callable[[], None] = lambda: None
 ) -> None:
     """Show a problem; for a file that needs trust, with a button to open it anyway."""
     if not problem.needs_consent:

@@ -16,8 +16,7 @@ from hushpore.viewer.layers.conversion import known_of, unwrapped, volume_of
 from hushpore.viewer.layers.lineage import layer_with
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s
     from hushpore.viewer.running.task import Target
 
 
@@ -40,7 +39,7 @@ def link_scales(viewer: Any, made: list[Any], target: Target) -> None:
                 _link(source, layer, np.array(layer.scale[-n_spatial:]) / scale)
 
 
-def _link(source: Any, layer: Any, ratio: npt.NDArray[np.float64]) -> None:
+def _link(source: Any, layer: Any, ratio: Float64s) -> None:
     """Keep the scale of a layer at a ratio to that of its source, per axis."""
     # weak: the scan must not keep a removed result in memory
     follow = partial(_follow, ref(unwrapped(source)), ref(unwrapped(layer)), ratio)
@@ -54,7 +53,7 @@ def _link(source: Any, layer: Any, ratio: npt.NDArray[np.float64]) -> None:
     schedule()
 
 
-def _follow(source: ref[Any], layer: ref[Any], ratio: npt.NDArray[np.float64]) -> None:
+def _follow(source: ref[Any], layer: ref[Any], ratio: Float64s) -> None:
     scan, made = source(), layer()
     if scan is None or made is None:
         return

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from qtpy.QtCore import QSize, Qt, QTimer, Signal
 from qtpy.QtGui import QImage, QPixmap
-from qtpy.QtWidgets import (
-    QCheckBox,
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
@@ -33,8 +25,7 @@ from hushpore.viewer.running.worker import JobWorker
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import UInt8s
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
 
@@ -147,7 +138,7 @@ class _Row(QFrame):
         self.box.toggle()
         event.accept()
 
-    def show_thumbnail(self, grey: npt.NDArray[np.uint8]) -> None:
+    def show_thumbnail(self, grey: UInt8s) -> None:
         """Show a thumbnail."""
         height, width = grey.shape
         image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
@@ -175,7 +166,7 @@ def offer_series(
     return chooser
 
 
-def thumbnail(volume: Volume) -> npt.NDArray[np.uint8]:
+def thumbnail(volume: Volume) -> UInt8s:
     """Return the middle slice of a volume as 8-bit grey values, at most `THUMBNAIL` pixels wide.
 
     Only that slice is read; it is subsampled with the same step along both axes.
@@ -185,7 +176,7 @@ def thumbnail(volume: Volume) -> npt.NDArray[np.uint8]:
     values = np.asarray(volume.data[(*middle, slice(None, None, step), slice(None, None, step))])
     low, high = volume.metadata.get("contrast_limits") or contrast_limits(values)
     share = (values.astype(np.float32) - low) / max(high - low, 1e-30)
-    grey: npt.NDArray[np.uint8] = (255 * np.nan_to_num(share).clip(0, 1)).astype(np.uint8)
+    grey: UInt8s = (255 * np.nan_to_num(share).clip(0, 1)).astype(np.uint8)
     return np.ascontiguousarray(grey)
 
 

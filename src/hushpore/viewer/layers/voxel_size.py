@@ -31,15 +31,12 @@ from hushpore.viewer.results.pore_layer import (
     tables_of,
     update_pore_layer,
 )
-from hushpore.viewer.results.pore_layer import (
-    THROATS as THROATS_KEY,
-)
+from hushpore.viewer.results.pore_layer import THROATS as THROATS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float64s
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.result import Phases
     from hushpore.viewer.results.pore_layer import PoreTables
@@ -130,9 +127,7 @@ def follow_scale(layer: Any) -> bool:
     return _resize_measurements(layer, volume, size)
 
 
-def rescale_layer(
-    layer: Any, scale: npt.NDArray[np.float64], units: tuple[Any, ...], fixed: Any
-) -> None:
+def rescale_layer(layer: Any, scale: Float64s, units: tuple[Any, ...], fixed: Any) -> None:
     """Set the scale of a layer to that of its scan, and update its measurements.
 
     `scale`, `units`: of the spatial axes. `fixed`: the point whose world coordinates stay.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float32s, Float64s, Int64s
     from hushpore.base.events import Event, Job
     from hushpore.patches.result import Patches, Sheet
     from hushpore.viewer.layers.conversion import LayerData
@@ -88,9 +89,7 @@ def first_feature(result: Patches) -> str:
     return next(named, "order")
 
 
-def boxes(
-    corners: npt.NDArray[np.integer[Any]], patch_shape: Sequence[int]
-) -> npt.NDArray[np.float32]:
+def boxes(corners: npt.NDArray[np.integer[Any]], patch_shape: Sequence[int]) -> Float32s:
     """Return the edges of patches as vectors.
 
     `corners`: shape (n_patches, ndim): first voxel of each patch. `patch_shape`: (y, x) or (z, y,
@@ -119,10 +118,8 @@ def boxes(
 
 
 def boxes_at(
-    corners: npt.NDArray[np.integer[Any]],
-    patch_shape: Sequence[int],
-    point: npt.NDArray[np.float64],
-) -> npt.NDArray[np.int64]:
+    corners: npt.NDArray[np.integer[Any]], patch_shape: Sequence[int], point: Float64s
+) -> Int64s:
     """Return the patches that contain a point, the one with the nearest centre first.
 
     `corners`, `patch_shape`: as for `boxes`. `point`: shape (ndim,): voxel coordinates.
@@ -161,7 +158,7 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
     return captioned(sheet), keywords, "image"
 
 
-def captioned(sheet: Sheet) -> npt.NDArray[np.float32]:
+def captioned(sheet: Sheet) -> Float32s:
     """Return the picture of a contact sheet with the name of each row at its left.
 
     The picture is `caption_width` pixels wider.
@@ -194,7 +191,7 @@ def _caption_font(sheet: Sheet) -> Any:
     return ImageFont.load_default(float(np.clip(sheet.tile[0] / 3, 8, 20)))
 
 
-def _masked_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64]) -> LayerData:
+def _masked_layer(result: Patches, target: Target, patches: Int64s) -> LayerData:
     assert result.blind is not None
     each = max(1, result.blind.positions.shape[1])
     shown = patches[: max(1, MOST_POINTS // each)]

@@ -38,8 +38,7 @@ from hushpore.viewer.results.table import TableView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s, Mask
     from hushpore.patches.result import Patches, Sheet
 
 
@@ -75,7 +74,7 @@ class PatchHistogram(QWidget):
         self.setAccessibleName("Histogram")
         viewer.events.theme.connect(self._repaint)
 
-    def show_values(self, name: str, values: npt.NDArray[Any]) -> None:
+    def show_values(self, name: str, values: Array) -> None:
         """Show other values, and clear the range."""
         finite = values[np.isfinite(values)]
         low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
@@ -192,10 +191,10 @@ class PatchesPanel(QWidget):
         super().__init__()
         self._viewer = viewer
         self.boxes: Any = None
-        self._chosen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._chosen: Mask = np.zeros(0, np.bool_)
         self._marked: int | None = None
         self._user_feature = ""  # feature chosen by the user
-        self._colours: npt.NDArray[np.float32] = np.zeros((0, 4), np.float32)
+        self._colours: Float32s = np.zeros((0, 4), np.float32)
         self.feature = QComboBox(
             accessibleName="Colour boxes by", currentTextChanged=self._show_feature,
             toolTip="Colour the boxes by a column of the table, from blue (low) to yellow (high).",
@@ -229,7 +228,7 @@ class PatchesPanel(QWidget):
         """The shown patches."""
         return None if self.boxes is None else self.boxes.metadata[METADATA_KEY]["patches"]
 
-    def chosen(self) -> npt.NDArray[np.int64]:
+    def chosen(self) -> Int64s:
         """Return the patches in the range of the histogram; all if there is no range."""
         return np.flatnonzero(self._chosen)
 
@@ -313,7 +312,7 @@ class PatchesPanel(QWidget):
         if (yield from ends_as_click(event)):
             self.click(np.array(event.position, float))
 
-    def click(self, world: npt.NDArray[np.float64]) -> None:
+    def click(self, world: Float64s) -> None:
         """Mark the patch at a click in world coordinates; go to the patch of a clicked tile."""
         if self.result is None:
             return
@@ -437,7 +436,7 @@ class PatchesPanel(QWidget):
             text += f"<br>Contact sheet, rows from the top: {html.escape(rows)}."
         self.message.say(text)
 
-    def _choose_row(self, rows: npt.NDArray[np.bool_]) -> None:
+    def _choose_row(self, rows: Mask) -> None:
         for patch in np.flatnonzero(rows).tolist():
             self.mark(patch)
             self.go_to(patch)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from qtpy.QtGui import QPainter
 
+    from hushpore.base.arrays import Float64s
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.preview import GreySurvey
     from hushpore.viewer.forms.form import SettingsForm
@@ -58,7 +59,7 @@ class PhaseHistogram(GreyHistogram):
         super().paintEvent(event)
 
     def _kinds(
-        self, values: npt.NDArray[np.float64], pale: QColor
+        self, values: Float64s, pale: QColor
     ) -> tuple[list[QColor], npt.NDArray[np.integer[Any]]]:
         if not self.lines:
             return [pale], np.zeros(values.size, np.int64)

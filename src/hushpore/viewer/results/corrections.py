@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Int32s
     from hushpore.base.volume import Volume
     from hushpore.pores.corrections.session import Corrections
     from hushpore.pores.result import Pores
@@ -379,7 +380,7 @@ def _work(
     session: Corrections | None,
     do: Callable[[Corrections], None],
     scan: Volume | None,
-) -> tuple[Corrections, Pores, npt.NDArray[np.int32]]:
+) -> tuple[Corrections, Pores, Int32s]:
     """Make a correction and return session, result and a copy of the labels for the layer."""
     # imported late, because it loads the pore engine
     from hushpore.pores.corrections.session import Corrections

@@ -31,11 +31,7 @@ from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
 from hushpore.viewer.forms.native import NameLabel
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.results.choices import (
-    ColourChoice,
-    ColumnBox,
-    numeric_columns,
-)
+from hushpore.viewer.results.choices import ColourChoice, ColumnBox, numeric_columns
 from hushpore.viewer.results.corrections import CorrectionsPanel
 from hushpore.viewer.results.form_tab import FormTab
 from hushpore.viewer.results.pore_layer import summary_lines

@@ -19,11 +19,7 @@ from hushpore.pores.tables.material import major_axes
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.results.choices import (
-    ColumnBox,
-    compact_combo_box,
-    numeric_columns,
-)
+from hushpore.viewer.results.choices import ColumnBox, compact_combo_box, numeric_columns
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_view import LayerTrackingWidget

@@ -32,9 +32,9 @@ from hushpore.viewer.running.redraw import keep_label_shader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.arrays import Float64s, Int32s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.viewer.layers.conversion import Placement
@@ -65,7 +65,7 @@ class PoreTables:
     # the totals of the record, such as ``porosity``; empty without a record
     totals: dict[str, Any]
     # porosity of each slice (row, in 2D), 0 to 1; NaN outside the sample
-    profile: npt.NDArray[np.float64] | None
+    profile: Float64s | None
     unit: str  # of lengths in the tables
     n_spatial: int  # 2 or 3
     # see `Pores.thickness_distribution`; None: not measured
@@ -194,25 +194,19 @@ def with_tables(result: Pores) -> Pores:
     return result
 
 
-def update_pore_layer(
-    layer: Any, result: Pores, labels: npt.NDArray[np.int32] | None = None
-) -> None:
+def update_pore_layer(layer: Any, result: Pores, labels: Int32s | None = None) -> None:
     """Show another result of the same volume in a layer, for example after merging.
 
     `labels`: a copy of its labels, if the user may paint in the layer.
     """
-    known = {
-        **unpainted(layer),
-        "provenance": result.provenance,
-        **_tables_metadata(result),
-    }
+    known = {**unpainted(layer), "provenance": result.provenance, **_tables_metadata(result)}
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
     keep_label_shader(layer)
     layer.data = result.labels if labels is None else labels
     layer.features = features_of(result.pores_of_form)
 
 
-def colour_numbers(given: Pores, merged: Pores) -> npt.NDArray[np.int32]:
+def colour_numbers(given: Pores, merged: Pores) -> Int32s:
     """Return a number for the colour of each merged pore; pores that stay keep that of their label.
 
     A merged pore has the label of the given one whose widest place is its own widest place; other
@@ -290,7 +284,7 @@ def tables_of(layer: Any) -> PoreTables | None:
     )
 
 
-def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
+def summary_lines(tables: PoreTables, shown: Mask | None = None) -> list[str]:
     """Return the summary of a result as lines.
 
     `shown`: (pores,), bool: the pores that pass a filter, for the last line.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from napari.layers import Labels
 
+    from hushpore.base.arrays import Float32s, Int64s, Mask
     from hushpore.viewer.results.pore_layer import PoreTables
 
 #: Maximum number of labels that napari can colour individually.
@@ -56,7 +57,7 @@ class Category(NamedTuple):
 
     word: str  # its name
     colour: str  # as ``#rrggbb``
-    rows: npt.NDArray[np.bool_]  # (pores,), bool: the pores of this category
+    rows: Mask  # (pores,), bool: the pores of this category
 
 
 class PoreView(QObject):
@@ -91,8 +92,8 @@ class PoreView(QObject):
         self._users: set[int] = set()
         self._layer_colormap = layer.colormap
         self.column, self.colormap = "", COLORMAPS[0]
-        self.shown: npt.NDArray[np.bool_]
-        self.selected: npt.NDArray[np.bool_]
+        self.shown: Mask
+        self.selected: Mask
         self._reread_timer = QTimer(self, singleShot=True, interval=0, timeout=self._reread)
         self._scale_timer = QTimer(self, singleShot=True, interval=0, timeout=self._follow_scale)
         tables = tables_of(layer)
@@ -122,7 +123,7 @@ class PoreView(QObject):
         return layer.colormap if view is None or view.layer is not layer else view._layer_colormap
 
     @classmethod
-    def set_base_colours(cls, layer: Any, colours: npt.NDArray[np.float32], reuse: bool) -> None:
+    def set_base_colours(cls, layer: Any, colours: Float32s, reuse: bool) -> None:
         """Give label k colour k where no column, filter or selection colours the labels.
 
         `colours`: (n, 4). `reuse`: whether the colours before were set by this, and as many.
@@ -168,7 +169,7 @@ class PoreView(QObject):
         """Whether the layer can show filter, selection and colours."""
         return self._highest <= MAX_COLOURS
 
-    def show_only(self, mask: npt.NDArray[np.bool_]) -> None:
+    def show_only(self, mask: Mask) -> None:
         """Show the pores that pass a filter."""
         if np.array_equal(mask, self.shown):
             return
@@ -176,7 +177,7 @@ class PoreView(QObject):
         self.paint()
         self.shown_changed.emit()
 
-    def select(self, mask: npt.NDArray[np.bool_], by: object = None) -> None:
+    def select(self, mask: Mask, by: object = None) -> None:
         """Select pores; the others are dimmed, or hidden in 3D, where they would cover these."""
         if np.array_equal(mask, self.selected):
             return
@@ -250,7 +251,7 @@ class PoreView(QObject):
 
     def _read(self, tables: PoreTables) -> None:
         self.tables = tables
-        self.labels: npt.NDArray[np.int64] = tables.pores["label"].to_numpy(np.int64)
+        self.labels: Int64s = tables.pores["label"].to_numpy(np.int64)
         self._highest = int(self.labels.max(initial=0))
         self.shown = np.ones(len(self.labels), np.bool_)
         self.selected = np.zeros(len(self.labels), np.bool_)
@@ -280,7 +281,7 @@ class PoreView(QObject):
         if self.is_outdated != before:
             self.tables_changed.emit()
 
-    def _colours(self) -> npt.NDArray[np.float32]:
+    def _colours(self) -> Float32s:
         """Return the colours of all labels: (highest label + 1, 4)."""
         kinds = self.categories()
         colours: Any = np.zeros((len(self.labels), 4), np.float32)
@@ -303,7 +304,7 @@ class PoreView(QObject):
         table[self.labels] = colours
         return table
 
-    def _set_colours(self, colours: npt.NDArray[np.float32]) -> None:
+    def _set_colours(self, colours: Float32s) -> None:
         """Give label k colour k, with a cyclic colour map of that length."""
         layer = self.layer
         now = layer.colormap
@@ -317,9 +318,7 @@ class PoreView(QObject):
             _recolour(layer)
             return
         layer.colormap = CyclicLabelColormap(
-            colors=colours,
-            use_selection=layer.show_selected_label,
-            selection=layer.selected_label,
+            colors=colours, use_selection=layer.show_selected_label, selection=layer.selected_label
         )
 
     def _colormap_changed(self, event: Any = None) -> None:

@@ -22,8 +22,7 @@ from hushpore.viewer.running.worker import LatestOnlyWorker, calling, gc_frozen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Float32s, UInt8s
     from hushpore.viewer.results.pore_view import PoreView
 
 #: Default column for colours in 3D.
@@ -107,7 +106,7 @@ class Scene3D(QObject):
             self._worker.submit(make, sample)
         self.changed.emit(True)
 
-    def _begin(self, sample: Any, ghost: tuple[npt.NDArray[np.float32], int] | None) -> None:
+    def _begin(self, sample: Any, ghost: tuple[Float32s, int] | None) -> None:
         """Show the scene, once the transparent sample is computed."""
         view, viewer, camera = self._view, self._viewer, self._viewer.scene.camera
         if view is None:
@@ -231,7 +230,7 @@ class Scene3D(QObject):
         # prefer the image with the name at the start of the name of the pores
         return max(named or images[:1], key=lambda layer: len(layer.name), default=None)
 
-    def _add_ghost(self, sample: Any, values: npt.NDArray[np.float32], step: int) -> None:
+    def _add_ghost(self, sample: Any, values: Float32s, step: int) -> None:
         # offset to the centre of a block of voxels
         shift = (np.array(sample.data.shape) - step * (np.array(values.shape) - 1) - 1) / 2
         self._ghost = Image(
@@ -301,7 +300,7 @@ def paint_legend(image: QImage, view: PoreView) -> None:
     painter.end()
 
 
-def _ghost_of(sample: Any, totals: dict[str, Any]) -> tuple[npt.NDArray[np.float32], int]:
+def _ghost_of(sample: Any, totals: dict[str, Any]) -> tuple[Float32s, int]:
     """Return a coarse map of the solid, and the step between its voxels."""
     from scipy.ndimage import uniform_filter
 
@@ -312,7 +311,7 @@ def _ghost_of(sample: Any, totals: dict[str, Any]) -> tuple[npt.NDArray[np.float
     limit = totals.get("threshold")
     is_solid = coarse > (limit if isinstance(limit, int | float) else (low + high) / 2)
     # smooth, because noise would make the surface rough
-    smooth: npt.NDArray[np.float32] = uniform_filter(is_solid.astype(np.float32), 3, mode="nearest")
+    smooth: Float32s = uniform_filter(is_solid.astype(np.float32), 3, mode="nearest")
     return smooth, step
 
 
@@ -337,7 +336,7 @@ def _write_film(frames: list[QImage], path: Path) -> None:
     )  # fmt: skip
 
 
-def _pixels(image: QImage) -> npt.NDArray[np.uint8]:
+def _pixels(image: QImage) -> UInt8s:
     """Return the pixels of an RGB image, (y, x, 3)."""
     bits: Any = image.constBits()
     flat = bits.asarray(image.sizeInBytes()) if hasattr(bits, "asarray") else bits

@@ -30,8 +30,7 @@ from hushpore.pores.tables.measures import PORES, measure_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
-
+    from hushpore.base.arrays import Array, Int64s, Mask
     from hushpore.pores.tables.measures import Measure
 
 
@@ -48,7 +47,7 @@ _WORDS = {"&": " and ", "&&": " and ", "|": " or ", "||": " or ", "~": " not "}
 _HOW = "Write, for example: equivalent_diameter > 20 and not is_open"
 
 
-def filter_rows(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def filter_rows(text: str, table: pd.DataFrame) -> Mask:
     """Return which rows of a table pass a filter.
 
     `text`: comparisons of columns and numbers, joined by ``and``, ``or``, ``not`` (or ``& | ~``,
@@ -112,7 +111,7 @@ def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one f
     raise InputError(f"'{ast.unparse(node)}' is not part of a filter. {_HOW}")
 
 
-def _column(name: str, table: pd.DataFrame) -> npt.NDArray[Any]:
+def _column(name: str, table: pd.DataFrame) -> Array:
     if name not in table.columns:
         near = near_names(name, [str(column) for column in table.columns])
         hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(table)}."
@@ -143,8 +142,8 @@ def _number(node: ast.expr, table: pd.DataFrame) -> Any:
     return np.asarray(_value(node, table), np.float64)
 
 
-def _yes_or_no(node: ast.expr, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = np.asarray(_value(node, table))
+def _yes_or_no(node: ast.expr, table: pd.DataFrame) -> Mask:
+    found: Mask = np.asarray(_value(node, table))
     if found.dtype != np.bool_:
         text = ast.unparse(node)
         raise InputError(f"'{text}' is a number; compare it with one, for example {text} > 10.")
@@ -192,7 +191,7 @@ class TableModel(QAbstractTableModel):
         """The visible rows, in the order shown."""
         return self.whole.iloc[self.positions]
 
-    def show_only(self, mask: npt.NDArray[np.bool_]) -> None:
+    def show_only(self, mask: Mask) -> None:
         """Show the rows with True in `mask`, (positions,)."""
         self._mask = mask
         self.arrange()
@@ -321,7 +320,7 @@ class TableView(QTableView):
         row: int = self.verticalHeader().defaultSectionSize()
         return title + rows * row + bar + 2 * int(self.frameWidth()) + 6
 
-    def select(self, mask: npt.NDArray[np.bool_]) -> None:
+    def select(self, mask: Mask) -> None:
         """Select the rows with True in `mask`, (positions,), without a signal.
 
         Scrolls to a single row. Several rows are moved to the top, because rows scattered over
@@ -334,7 +333,7 @@ class TableView(QTableView):
         else:
             self._select_again()
 
-    def chosen_positions(self) -> npt.NDArray[np.int64]:
+    def chosen_positions(self) -> Int64s:
         """Return the positions of the selected rows, in the order shown."""
         return self.rows.positions[self._mask[self.rows.positions]]
 

@@ -8,14 +8,7 @@ from collections import deque
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import (
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from hushpore.viewer.forms.docking import CANCEL, RUN, with_key
 from hushpore.viewer.forms.layout import fill

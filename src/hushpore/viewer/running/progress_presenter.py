@@ -12,12 +12,7 @@ from qtpy.QtCore import QObject, QTimer
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.running.previews import Previews
-from hushpore.viewer.running.progress import (
-    Eta,
-    JobProgress,
-    RateMeter,
-    canvas_text,
-)
+from hushpore.viewer.running.progress import Eta, JobProgress, RateMeter, canvas_text
 from hushpore.viewer.running.redraw import RedrawThrottle, coalesce_redraws, redraws_suspended
 from hushpore.viewer.running.status import Activity, StatusLine
 from hushpore.viewer.running.task import slice_on_screen

@@ -17,6 +17,7 @@ from hushpore.figures.drawing import SCREEN
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Float64s, Mask
     from hushpore.pores.preview import GreySurvey
     from hushpore.pores.void.histogram import Histogram
 
@@ -47,7 +48,7 @@ _LEAP = 10
 
 def bars_of(
     histogram: Histogram, bins: int, limits: tuple[float, float]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[Float64s, Float64s]:
     """Return the histogram between two grey values in about `bins` bars: counts and edges.
 
     Each bar holds the same number of levels, to avoid a comb pattern.
@@ -270,7 +271,7 @@ class GreyHistogram(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
 
     def _kinds(
-        self, values: npt.NDArray[np.float64], pale: QColor
+        self, values: Float64s, pale: QColor
     ) -> tuple[list[QColor], npt.NDArray[np.integer[Any]]]:
         """Return the colours of bars, and the index of the colour of each grey value."""
         is_void = self._beyond(values, THRESHOLD)
@@ -278,7 +279,7 @@ class GreyHistogram(QWidget):
         colours = [pale, QColor(WEAK_COLOUR), QColor(VOID_COLOUR)]
         return colours, np.where(is_strict, 2, is_void)
 
-    def _beyond(self, values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
+    def _beyond(self, values: Float64s, name: str) -> Mask:
         """Return which grey values are on the void side of a line."""
         limit = self.lines.get(name, math.nan)
         return values > limit if self._bright else values <= limit

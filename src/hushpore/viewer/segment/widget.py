@@ -15,12 +15,7 @@ from hushpore.base.errors import InputError
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.lineage import scan_of
 from hushpore.viewer.layers.shown_image import SHOWN
-from hushpore.viewer.results.pore_layer import (
-    path_layers,
-    pore_layer,
-    result_of,
-    thickness_layers,
-)
+from hushpore.viewer.results.pore_layer import path_layers, pore_layer, result_of, thickness_layers
 from hushpore.viewer.running.messages import RESULT_WIDGETS, headline_html
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
