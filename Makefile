@@ -30,7 +30,8 @@ $(INSTALLED): pyproject.toml constraints.txt constraints-hashed.txt scripts/syst
 demo: $(INSTALLED)
 	$(BIN)/hushpore demo $(if $(VOLUME),"$(VOLUME)") --output demo --overwrite
 
-PYTEST := QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest --numprocesses logical \
+# compiled modules are kept, also where the environment forbids it: processes of tests share them
+PYTEST := PYTHONDONTWRITEBYTECODE= QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest --numprocesses logical \
 	--maxprocesses 8 --dist loadfile --durations 10
 
 # a test that takes a quarter of an hour hangs: what its threads do is printed, and the run ends
