@@ -73,8 +73,8 @@ def assert_same(found: Pores, expected: Pores) -> None:
     assert found.threshold == expected.threshold
     assert found.provenance["result"] == expected.provenance["result"]
     np.testing.assert_array_equal(found.porosity_profile, expected.porosity_profile)
-    for name, values in vars(expected._graph).items():
-        np.testing.assert_array_equal(getattr(found._graph, name), values)
+    for name, values in vars(expected.graph).items():
+        np.testing.assert_array_equal(getattr(found.graph, name), values)
 
 
 # 1, 2, 3, 7 and 28 slabs

@@ -63,49 +63,6 @@ def test_what_is_not_of_these_labels_is_refused(core: Volume) -> None:
         restored(result.labels_volume, arrays, result.provenance)
 
 
-@pytest.mark.parametrize("name", ["basins", "graph_a", "graph_b", "graph_peak"])
-@pytest.mark.parametrize("number", [2**30, -1])
-def test_basins_and_voxels_that_are_not_there_are_refused(
-    core: Volume, name: str, number: int
-) -> None:
-    result = segment_pores(core)
-    arrays = dict(result.merging_arrays)
-    arrays[name] = np.where(arrays[name] > 0, number, 0).astype(np.int32)
-    # the labels lie in basins, whatever their numbers are
-    labels = result.labels_volume.replace(np.zeros_like(result.labels))
-    with pytest.raises(InputError, match="basins or voxels that do not exist"):
-        restored(labels, arrays, result.provenance)
-
-
-@pytest.mark.parametrize(
-    ("name", "at", "value"),
-    [
-        ("graph_peak_squared_distance", 1, np.nan),
-        ("graph_peak_squared_distance", 1, -4),
-        ("graph_peak", 1, 0),
-        ("graph_saddle", 0, np.inf),
-        ("graph_saddle", 0, 1e9),
-        ("graph_saddle", 0, 0),
-        ("graph_saddle_at", 0, 0),
-        ("graph_bounds", (1, 5), 1000),
-        ("graph_bounds", (1, 0), -1),
-        ("graph_closed_voxels", 1, 10**9),
-        ("graph_contacts", (0, 1), -1),
-        ("graph_sums", (1, 0), 1),
-        ("graph_rounding", (1,), np.nan),
-        ("sample", 0, 10**9),
-    ],
-)
-def test_numbers_that_no_basins_have_are_refused(
-    result: Pores, name: str, at: object, value: float
-) -> None:
-    arrays = dict(result.merging_arrays)
-    arrays[name] = arrays[name].copy()
-    arrays[name][at] = value
-    with pytest.raises(InputError, match="contain impossible values"):
-        restored(result.labels_volume, arrays, result.provenance)
-
-
 @pytest.mark.parametrize(
     ("name", "at"),
     [("graph_crossings", (1, 4)), ("graph_sums", (1, 5)), ("graph_contacts", (0, 2))],
@@ -128,14 +85,3 @@ def test_pores_that_are_not_made_of_whole_basins_are_refused(result: Pores) -> N
     values[tuple(np.argwhere(values)[0])] = 0
     with pytest.raises(InputError, match="do not belong to these labels"):
         restored(result.labels_volume.replace(values), result.merging_arrays, result.provenance)
-
-
-@pytest.mark.parametrize(
-    "name", ["sample", "graph_sums", "graph_bounds", "graph_b", "graph_saddle"]
-)
-def test_tables_of_other_shapes_are_refused(core: Volume, name: str) -> None:
-    result = segment_pores(core)
-    arrays = result.merging_arrays
-    for changed in (arrays[name][:-1], arrays[name][..., None]):
-        with pytest.raises(InputError, match="tables of the wrong shape"):
-            restored(result.labels_volume, {**arrays, name: changed}, result.provenance)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Note, by_importance
+from hushpore.base.events import Note, by_importance, result_of
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.blocks import Blocks, save_arrays
@@ -36,11 +36,11 @@ from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise, with_minimum
 from hushpore.pores.notes import warnings_of
-from hushpore.pores.numbering import excluded_basins, small_totals, totals_of
+from hushpore.pores.numbering import excluded_basins, measured, small_totals, totals_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.plausibility import examine_sample
 from hushpore.pores.remarks import remarks_of
-from hushpore.pores.tables.measures import pore_columns, throat_columns, walls_of
+from hushpore.pores.tables.measures import walls_of
 from hushpore.pores.tables.totals import headline_of, totals_columns
 from hushpore.pores.void.grey import Rounding
 from hushpore.pores.void.threshold import require_steps
@@ -70,11 +70,10 @@ if TYPE_CHECKING:
     from hushpore.cluster.gpus import Gpus
     from hushpore.cluster.setup import Setup
     from hushpore.io.output_target import Unfinished
+    from hushpore.pores.numbering import Columns
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
-
-    Columns: TypeAlias = dict[str, Array]
 
 
 class _Basins(NamedTuple):
@@ -152,7 +151,7 @@ class _Segmentation:
             # in a thread, while workers write the labels
             tables = pool.submit(self._tables, graph, numbering)
             pore_voxels = yield from self._write_labels()
-            pores, throats = tables.result()
+            columns = tables.result()
         write_table(self.content, "profile", profile_of(self.volume, sample, pore_voxels))
         walls = walls_of(found.crossings, found.border_crossings)
         void = VoidTotals(*parts.voxels, parts.components, sample, share)
@@ -160,7 +159,7 @@ class _Segmentation:
         examined = examine_sample(self.volume, self.settings, self.exterior, known).totals()
         known |= {**noise, **examined, **small_totals(numbering, graph, settings)}
         totals = totals_of(
-            {"_pore_columns": pores, "_throat_columns": throats},
+            columns,
             self.volume,
             {
                 **known,
@@ -172,12 +171,11 @@ class _Segmentation:
         )
         write_table(self.content, "totals", totals_columns(totals))
         form = self.settings.report_form
-        measured = totals, pores, throats, self.volume, self.settings
-        findings = Findings(*measured, phases=self.points)
-        write_table(self.content, "pores", pores | depth_column(form, findings))
+        findings = Findings(totals, *columns, self.volume, self.settings, phases=self.points)
+        write_table(self.content, "pores", columns.pores | depth_column(form, findings))
         if form != "none":
-            for name, columns in form_tables(form, findings).items():
-                write_table(self.content, name, columns)
+            for name, table in form_tables(form, findings).items():
+                write_table(self.content, name, table)
         yield from self._note(
             f"{self.runner.computed} tasks were computed, "
             f"{self.runner.reused} were taken from an earlier run."
@@ -424,12 +422,11 @@ class _Segmentation:
         with Blocks(self.plan) as blocks:
             return basin[widest(middle, squared, blocks.work.spacing)]
 
-    def _tables(self, graph: BasinGraph, numbering: Numbering) -> tuple[Columns, Columns]:
-        """Return the columns of pores and throats, and write the table of throats."""
-        least = self.settings.minimum_shape_voxels
-        throats = throat_columns(graph, numbering, self.volume)
-        write_table(self.content, "throats", throats)
-        return pore_columns(graph, numbering, self.volume, throats, least), throats
+    def _tables(self, graph: BasinGraph, numbering: Numbering) -> Columns:
+        """Measure pores and throats, and write the table of throats."""
+        columns = result_of(measured(graph, numbering, self.settings, self.volume))
+        write_table(self.content, "throats", columns.throats)
+        return columns
 
     def _write_labels(self) -> Generator[Event, Any, Int64s]:
         """Write the labels and their coarser levels; returns the voxels of pores in each slice."""

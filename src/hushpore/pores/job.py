@@ -32,7 +32,6 @@ from hushpore.pores.numbering import (
     number_by_markers,
     require_in_void,
     small_totals,
-    totals_of,
     whole_markers,
 )
 from hushpore.pores.parallel import KernelThreads, WarmUp
@@ -54,16 +53,16 @@ from hushpore.pores.watershed.snow import find_peaks
 from hushpore.pores.work import Work, check_grey
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
     from concurrent.futures import Future
 
-    from hushpore.base.arrays import Float64s
+    from hushpore.base.arrays import Array, Float64s
     from hushpore.base.events import Event, Job, Timing
     from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.labelled.given import GivenLabels
     from hushpore.pores.noise import Meter
-    from hushpore.pores.numbering import Marks
+    from hushpore.pores.numbering import Columns, Marks
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
     from hushpore.pores.uncertainty.intervals import Certainty
@@ -183,7 +182,8 @@ class _Found(NamedTuple):
     segmented: Segmented
     device: str
     labels: Stack
-    tables: dict[str, Any]
+    columns: Columns
+    numbering: Numbering
     totals: dict[str, Any]  # except the totals from the tables and of the exterior
     thickness: dict[str, LocalThickness]
     curve: dict[str, Float64s]
@@ -233,7 +233,7 @@ def segment(
         # making the tables takes more memory than they do, so labels are not allocated before
         tables = measured(graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.94)
-        connection = yield from _find_connection(work, basins, stages)
+        connection = yield from find_connection(work, basins, stages)
         labels = work.scratch.stack("labels", basins.shape, np.int32)
         written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
@@ -254,43 +254,44 @@ def segment(
     }
     curve = {} if certainty is None else certainty.curve
     device = found.backend.description
-    return _Found(found, device, labels, merged, totals, thickness, curve, timing, digest)
+    return _Found(
+        found, device, labels, merged, numbering, totals, thickness, curve, timing, digest
+    )
 
 
 def pores_of(
-    all_found: _Found,
+    found: _Found,
     given: Settings,
     exterior: Exterior,
     notes: list[Note],
     job: str = "pores",
     volume: Volume | None = None,
+    further: Mapping[str, Array] | None = None,
 ) -> Pores:
     """Return the result, with the given settings in its record.
 
     `job`: key of `hushpore.jobs.JOBS`. `volume`: input; by default the volume of the work.
+    `further`: further columns of the table of pores.
     """
-    found, device, labels, merged, known, thickness, curve, timing, digest = all_found
-    volume = volume or found.work.volume
-    around = outside_totals(exterior, found.void.exterior_share)
-    totals = totals_of(merged, volume, {**known, **around}, found.work.settings.edge_pores)
-    how = given, device, timing, notes
-    provenance = make_provenance(job, volume, *how, {"blake2b": digest})
-    return Pores(
-        labels=labels.array().reshape(volume.shape),
-        **merged,
-        porosity=totals["porosity"],
-        threshold=found.threshold.value,
-        volume=volume,
-        timings={name: stage.seconds for name, stage in timing.stages.items()},
-        provenance={**provenance, "result": totals},
-        notes=tuple(note.message for note in notes),
-        _sample=found.void.sample,
-        _basins=found.basins,
-        _slabs=found.work.slabs,
-        _graph=found.graph,
-        _settings=given if isinstance(given, PoreSettings) else found.work.settings,
-        thickness=thickness,
-        curve=curve,
+    segmented, volume = found.segmented, volume or found.segmented.work.volume
+    provenance = make_provenance(
+        job, volume, given, found.device, found.timing, notes, {"blake2b": found.digest}
+    )
+    return Pores.of(
+        segmented.graph,
+        found.numbering,
+        given if isinstance(given, PoreSettings) else segmented.work.settings,
+        volume,
+        {**found.totals, **outside_totals(exterior, segmented.void.exterior_share)},
+        provenance=provenance,
+        columns=found.columns,
+        further=further,
+        labels=found.labels.array().reshape(volume.shape),
+        sample=segmented.void.sample,
+        thickness=found.thickness,
+        curve=found.curve,
+        _basins=segmented.basins,
+        _slabs=segmented.work.slabs,
     )
 
 
@@ -366,7 +367,7 @@ def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, st
     return fingerprint.result()
 
 
-def _find_connection(
+def find_connection(
     work: Work, basins: Stack, stages: Stages
 ) -> Generator[Event, Any, dict[str, Any]]:
     """Find the Euler number of the void and, if requested, its tortuosity."""

@@ -23,6 +23,8 @@ from hushpore.pores.watershed.merging import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hushpore.base.arrays import Array, Float64s, Int32s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
@@ -96,14 +98,21 @@ def excluded_basins(graph: BasinGraph, settings: PoreSettings, volume: Volume) -
     return at_face
 
 
+class Columns(NamedTuple):
+    """Columns of the tables of pores and throats, by name."""
+
+    pores: dict[str, Array]
+    throats: dict[str, Array]
+
+
 def measured(
     graph: BasinGraph, numbering: Numbering, settings: PoreSettings, volume: Volume
-) -> Pass[dict[str, Any]]:
-    """Measure the pores; returns their tables under the names of the fields of `Pores`."""
+) -> Pass[Columns]:
+    """Measure pores and throats."""
     throats = throat_columns(graph, numbering, volume)
     yield 0.5
-    pores = pore_columns(graph, numbering, volume, throats, settings.minimum_shape_voxels)
-    return {"_pore_columns": pores, "_throat_columns": throats}
+    least = settings.minimum_shape_voxels
+    return Columns(pore_columns(graph, numbering, volume, throats, least), throats)
 
 
 def whole_markers(given: Any) -> Array:
@@ -221,10 +230,13 @@ def small_totals(numbering: Numbering, graph: BasinGraph, settings: PoreSettings
 
 
 def totals_of(
-    merged: dict[str, Any], volume: Volume, void: dict[str, Any], edge_pores: str
+    columns: Columns, volume: Volume, void: Mapping[str, Any], edge_pores: str
 ) -> dict[str, Any]:
-    """Return all totals of the record; `edge_pores`: setting of this name."""
-    table, throats = merged["_pore_columns"], merged["_throat_columns"]
+    """Return all totals of the record.
+
+    `void`: totals that do not follow from the pores. `edge_pores`: setting of this name.
+    """
+    table = columns.pores
     # noise makes larger specks in some scans
     least = void.get("smallest_pore", RELIABLE)
     return {
@@ -233,7 +245,7 @@ def totals_of(
         "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
         "count": len(table["label"]),
         "tiny_pores": int(np.count_nonzero(table["num_voxels"] < least)),
-        "throats": len(throats["pore_1"]),
+        "throats": len(columns.throats["pore_1"]),
         **size_totals(table, edge_pores, least),
         "merge_height": void["merged_by"].get("merge_height"),
         "unit": volume.unit,

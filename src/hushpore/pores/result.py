@@ -19,6 +19,7 @@ from hushpore.pores.forms.registry import depth_column, form_tables, other_forms
 from hushpore.pores.geometry.intercepts import intercept_totals
 from hushpore.pores.geometry.sums import index_of
 from hushpore.pores.numbering import (
+    Columns,
     mark_basins,
     measured,
     merged_by,
@@ -35,19 +36,13 @@ from hushpore.pores.remarks import remarks_of
 from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.tables.distributions import size_distribution, thickness_distribution
-from hushpore.pores.tables.measures import (
-    FURTHER,
-    pore_columns,
-    surface_of,
-    throat_columns,
-    void_walls,
-)
+from hushpore.pores.tables.measures import FURTHER, surface_of, void_walls
 from hushpore.pores.tables.resizing import is_proportional, resized_curve, resized_totals
 from hushpore.pores.tables.totals import headline_of, is_of_interval, totals_columns
 from hushpore.pores.watershed.merging import ChosenHeight, Numbering, height_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
     import pandas as pd
@@ -74,20 +69,16 @@ class Pores:
         int32, in the shape of the input, C order: 1 to n are the pores, 0 is everything else. If
         the volume did not fit into memory, a `numpy.memmap` of a temporary file, which is deleted
         with the last reference to it.
-    porosity : float
-        Fraction of the sample that is pore in `labels`. Excluded pores (too small, or cut by a
-        face) do not count, but they do count in ``open_porosity`` and ``closed_porosity`` of the
-        record. The sample is the whole volume without an excluded exterior.
-    threshold : float or None
-        Grey value between pore and solid; None for a boolean input or a local threshold.
     volume : Volume
         The input.
-    timings : dict of str to float
-        Seconds by stage.
     provenance : dict
         Record of the job as JSON values; its ``result`` holds the totals.
-    notes : tuple of str
-        Notes from the run.
+    sample : numpy.ndarray
+        int64: number of sample voxels in each slice (in 2D: row).
+    graph : BasinGraph
+        Graph of the basins: their sums and contacts.
+    settings : PoreSettings
+        Settings of the job.
     thickness : dict of str to LocalThickness
         Local thickness of ``"void"`` and ``"solid"``, as far as measured; see
         `hushpore.pores.geometry.thickness.LocalThickness`.
@@ -97,21 +88,84 @@ class Pores:
     """
 
     labels: Int32s
-    porosity: float
-    threshold: float | None
     volume: Volume
-    timings: dict[str, float]
     provenance: dict[str, Any]
-    notes: tuple[str, ...]
-    _pore_columns: dict[str, Array] = dataclasses.field(repr=False)
-    _throat_columns: dict[str, Array] = dataclasses.field(repr=False)
-    _sample: Int64s = dataclasses.field(repr=False)
+    sample: Int64s = dataclasses.field(repr=False)
+    graph: BasinGraph = dataclasses.field(repr=False)
+    settings: PoreSettings = dataclasses.field(repr=False)
+    _columns: Columns = dataclasses.field(repr=False)
     _basins: Stack = dataclasses.field(repr=False)
     _slabs: Slabs = dataclasses.field(repr=False)
-    _graph: BasinGraph = dataclasses.field(repr=False)
-    _settings: PoreSettings = dataclasses.field(repr=False)
     thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict, repr=False)
     curve: dict[str, Float64s] = dataclasses.field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        graph: BasinGraph,
+        numbering: Numbering,
+        settings: PoreSettings,
+        volume: Volume,
+        totals: Mapping[str, Any],
+        *,
+        provenance: Mapping[str, Any],
+        columns: Columns | None = None,
+        further: Mapping[str, Array] | None = None,
+        **fields: Any,
+    ) -> Pores:
+        """Put a result together: measure the pores of a graph and complete the totals.
+
+        `numbering`: assignment of the basins to pores. `totals`: those that do not follow from the
+        pores. `provenance`: record of the job, without totals. `columns`: tables, if they were
+        measured already. `further`: further columns of the table of pores (`FURTHER`).
+        ``**fields``: the other fields of the result.
+        """
+        if columns is None:
+            columns = result_of(measured(graph, numbering, settings, volume))
+        complete = totals_of(columns, volume, totals, settings.edge_pores)
+        return cls(
+            volume=volume,
+            provenance={**provenance, "result": complete},
+            graph=graph,
+            settings=settings,
+            _columns=Columns({**columns.pores, **(further or {})}, columns.throats),
+            **fields,
+        )
+
+    def measured_again(
+        self, numbering: Numbering, totals: Mapping[str, Any], **changes: Any
+    ) -> Pores:
+        """Return this result with another numbering, and with other arguments of `of`."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del fields["_columns"]
+        return Pores.of(numbering=numbering, totals=totals, **fields | changes)
+
+    @property
+    def porosity(self) -> float:
+        """Fraction of the sample that is pore in `labels`.
+
+        Excluded pores (too small, or cut by a face) do not count, but they do count in
+        ``open_porosity`` and ``closed_porosity`` of the record. The sample is the whole volume
+        without an excluded exterior.
+        """
+        share: float = self.provenance["result"]["porosity"]
+        return share
+
+    @property
+    def threshold(self) -> float | None:
+        """Grey value between pore and solid; None for a boolean input or a local threshold."""
+        value: float | None = self.provenance["result"].get("threshold")
+        return value
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds by stage."""
+        return dict(self.provenance.get("timings", {}))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes from the run."""
+        return tuple(note["text"] for note in self.provenance.get("remarks", ()))
 
     # made on first use: importing pandas takes longer than segmenting a small volume
     @cached_property
@@ -119,19 +173,19 @@ class Pores:
         """Table of pores, one row each, by label; see `hushpore.pores.tables.measures.PORES`."""
         import pandas as pd
 
-        return pd.DataFrame(self._pore_columns)
+        return pd.DataFrame(self._columns.pores)
 
     @cached_property
     def pores_of_form(self) -> pd.DataFrame:
         """`pores`, with ``surface_distance`` in forms with profiles by depth, if it is known."""
-        return self.pores.assign(**depth_column(self._settings.report_form, self._findings))
+        return self.pores.assign(**depth_column(self.settings.report_form, self._findings))
 
     @cached_property
     def throats(self) -> pd.DataFrame:
         """Table of throats, one row each; see `hushpore.pores.tables.measures.THROATS`."""
         import pandas as pd
 
-        return pd.DataFrame(self._throat_columns)
+        return pd.DataFrame(self._columns.throats)
 
     @property
     def labels_volume(self) -> Volume:
@@ -143,7 +197,7 @@ class Pores:
         """Porosity of each slice (in 2D: row); NaN for slices without sample."""
         pore = np.array([np.count_nonzero(plane) for plane in self.labels], np.float64)
         empty = np.full(pore.shape, np.nan)
-        np.divide(pore, self._sample, out=empty, where=self._sample > 0)
+        np.divide(pore, self.sample, out=empty, where=self.sample > 0)
         return empty
 
     def size_distribution(self, bins: int = 20) -> pd.DataFrame:
@@ -200,12 +254,12 @@ class Pores:
         """
         import pandas as pd
 
-        return pd.DataFrame(path_table(self._settings.report_form, self._findings))
+        return pd.DataFrame(path_table(self.settings.report_form, self._findings))
 
     @cached_property
     def _findings(self) -> Findings:
-        known = self.provenance["result"], self._pore_columns, self._throat_columns
-        return Findings(*known, self.volume, self._settings, self.basins)
+        totals, columns = self.provenance["result"], self._columns
+        return Findings(totals, *columns, self.volume, self.settings, self.basins)
 
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of void or solid with the spacing and origin of the input."""
@@ -228,16 +282,6 @@ class Pores:
         return basins
 
     @property
-    def graph(self) -> BasinGraph:
-        """Graph of the basins: their sums and contacts."""
-        return self._graph
-
-    @property
-    def settings(self) -> PoreSettings:
-        """Settings of the job."""
-        return self._settings
-
-    @property
     def is_on_disk(self) -> bool:
         """Whether labels and basins are temporary files, because they do not fit into memory."""
         return self._slabs.on_disk
@@ -248,25 +292,20 @@ class Pores:
         return tuple(map(Operation.of_dict, self.provenance.get("corrections", ())))
 
     @property
-    def sample(self) -> Int64s:
-        """Number of sample voxels in each slice (in 2D: row)."""
-        return self._sample
-
-    @property
     def merging_arrays(self) -> dict[str, Array]:
         """Arrays that `hushpore.pores.stored.restored` needs to merge again, by name."""
-        return {"basins": self.basins, "sample": self.sample, **self._graph.arrays}
+        return {"basins": self.basins, "sample": self.sample, **self.graph.arrays}
 
     @property
     def headline(self) -> str:
         """Porosity, number of pores, and D10, D50 and D90 by number and by volume."""
-        return headline_of(self.provenance["result"], self._settings)
+        return headline_of(self.provenance["result"], self.settings)
 
     @property
     def remarks(self) -> tuple[Note, ...]:
         """Remarks on the result, with the settings that answer them, the most important first."""
         of_run = map(Note.of_dict, self.provenance.get("remarks", ()))
-        return by_importance([*remarks_of(self.provenance["result"], self._settings), *of_run])
+        return by_importance([*remarks_of(self.provenance["result"], self.settings), *of_run])
 
     def files(self) -> ResultFiles:
         """Return the files of the result: labels, tables, thickness, and arrays to merge again."""
@@ -284,8 +323,8 @@ class Pores:
             "profile": along,
         }
         images = {"labels": self.labels_volume}
-        if self._settings.report_form != "none":
-            of_form = form_tables(self._settings.report_form, self._findings)
+        if self.settings.report_form != "none":
+            of_form = form_tables(self.settings.report_form, self._findings)
             tables |= {name: pd.DataFrame(each) for name, each in of_form.items()}
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)
@@ -296,7 +335,7 @@ class Pores:
             }
         is_of_basins = str(self.provenance["job"]) == "pores"
         arrays = {MERGING: self.merging_arrays} if is_of_basins else {}
-        forms = other_forms(self._settings.report_form, self._findings)
+        forms = other_forms(self.settings.report_form, self._findings)
         return ResultFiles(images, tables, arrays=arrays, of_report=forms)
 
     @property
@@ -311,7 +350,7 @@ class Pores:
             # the graph is that of the corrected pores
             height = self.provenance["result"]["merge_height"]
             return ChosenHeight(0.0 if height is None else height)
-        return height_of(self._graph, self._settings.merge_height, self.volume.n_spatial)
+        return height_of(self.graph, self.settings.merge_height, self.volume.n_spatial)
 
     def remerge(self, h: str | float) -> Pores:
         """Merge the basins again with another merge height.
@@ -332,9 +371,9 @@ class Pores:
             If `h` is negative, or the pores were corrected by hand.
         """
         self._require_uncorrected()
-        settings = dataclasses.replace(self._settings, merging="height", merge_height=h, markers="")
-        numbering = number_basins(self._graph, self._numbered(settings), self.volume)
-        return self._renumber(numbering, settings, merged_by(self._graph, settings, self.volume))
+        settings = dataclasses.replace(self.settings, merging="height", merge_height=h, markers="")
+        numbering = number_basins(self.graph, self._numbered(settings), self.volume)
+        return self._renumber(numbering, settings, merged_by(self.graph, settings, self.volume))
 
     def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
         """Merge the basins again into one pore for each marker.
@@ -364,10 +403,10 @@ class Pores:
         given = np.asarray(markers)
         if given.dtype == np.bool_:
             given = whole_markers(given)
-        settings = dataclasses.replace(self._settings, markers="markers")
-        marks = mark_basins(given, self.basins.reshape(self.volume.shape), self._graph.count)
+        settings = dataclasses.replace(self.settings, markers="markers")
+        marks = mark_basins(given, self.basins.reshape(self.volume.shape), self.graph.count)
         require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
-        numbering, by = number_by_markers(marks, self._graph, self._numbered(settings), self.volume)
+        numbering, by = number_by_markers(marks, self.graph, self._numbered(settings), self.volume)
         auxiliary = {**self.volume.auxiliary, settings.markers: given}
         marked = dataclasses.replace(self.volume, auxiliary=auxiliary)
         return dataclasses.replace(self, volume=marked)._renumber(numbering, settings, by)
@@ -404,37 +443,29 @@ class Pores:
         volume = self.volume.replace(
             self.volume.data, spacing=tuple(spacing), unit=unit, origin=(), notes=notes
         )
-        numbering = numbering_of(self.labels, self._graph)
-        throats = throat_columns(self._graph, numbering, volume)
-        columns: dict[str, Any] = {
-            "_pore_columns": pore_columns(
-                self._graph, numbering, volume, throats, self._settings.minimum_shape_voxels
-            ),
-            "_throat_columns": throats,
-        }
-        # columns of given labels, which have no unit of length
-        kept = {n: each for n, each in self._pore_columns.items() if n in FURTHER}
-        columns["_pore_columns"] |= kept
         ratio = float(spacing[0] / self.volume.spacing[0])
-        result = resized_totals(self.provenance["result"], ratio, unit)
-        columns["curve"] = resized_curve(self.curve, ratio, volume.n_spatial)
-        columns["thickness"] = {n: each.scaled(ratio) for n, each in self.thickness.items()}
-        walls, sample = void_walls(self._graph), result["sample_voxels"]
-        void = int(self._graph.sums[:, index_of("voxels")].sum())
-        found = {
-            **result,
-            "specific_surface": surface_of(walls, volume) / (sample * volume.voxel_size),
-            **intercept_totals(walls, void, sample, volume),
-        }
-        provenance = {
-            **self.provenance,
-            "input": {
-                **self.provenance["input"], "spacing": list(volume.spacing), "unit": volume.unit,
+        totals = resized_totals(self.provenance["result"], ratio, unit)
+        walls, sample = void_walls(self.graph), totals["sample_voxels"]
+        void = int(self.graph.sums[:, index_of("voxels")].sum())
+        totals["specific_surface"] = surface_of(walls, volume) / (sample * volume.voxel_size)
+        totals |= intercept_totals(walls, void, sample, volume)
+        record = self.provenance
+        size = {"spacing": list(volume.spacing), "unit": volume.unit}
+        new_notes = notes[len(self.volume.notes) :]
+        return self.measured_again(
+            numbering_of(self.labels, self.graph),
+            totals,
+            volume=volume,
+            provenance={
+                **record,
+                "input": {**record["input"], **size},
+                "notes": [*record["notes"], *new_notes],
             },
-            "notes": [*self.provenance["notes"], *notes[len(self.volume.notes) :]],
-            "result": totals_of(columns, volume, found, self._settings.edge_pores),
-        }  # fmt: skip
-        return dataclasses.replace(self, **columns, volume=volume, provenance=provenance)
+            # columns of given labels, which have no unit of length
+            further={n: self._columns.pores[n] for n in FURTHER if n in self._columns.pores},
+            thickness={n: each.scaled(ratio) for n, each in self.thickness.items()},
+            curve=resized_curve(self.curve, ratio, volume.n_spatial),
+        )
 
     def _require_uncorrected(self) -> None:
         """Raise InputError if pores were corrected by hand, which merging again would undo."""
@@ -454,36 +485,29 @@ class Pores:
             raise InputError("Labels of another program are measured as they are, not merged.")
         if self._slabs.on_disk:
             check_disk(self._basins.nbytes)
+        columns = result_of(measured(self.graph, numbering, settings, self.volume))
         with closing(Scratch(self._slabs.on_disk)) as scratch, KernelThreads() as threads:
-            merged = result_of(measured(self._graph, numbering, settings, self.volume))
             labels = scratch.stack("labels", self._basins.shape, np.int32)
             result_of(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
-            merged["labels"] = labels.array().reshape(self.volume.shape)
-        before = self.provenance["result"]
         # intervals belong to the previous merging
         settings = dataclasses.replace(settings, intervals=False)
-        kept = {name: each for name, each in before.items() if not is_of_interval(name)}
-        small = small_totals(numbering, self._graph, self._numbered(settings))
-        found = {**kept, "merged_by": by, **small}
-        totals = totals_of(merged, self.volume, found, settings.edge_pores)
+        before = self.provenance["result"]
+        kept = {name: value for name, value in before.items() if not is_of_interval(name)}
+        small = small_totals(numbering, self.graph, self._numbered(settings))
         auxiliary = dict(self.provenance.get("auxiliary", {}))
         auxiliary.pop("markers", None)  # markers of the previous merging
         if settings.markers:
             markers = self.volume.auxiliary_of(settings, "markers")
             auxiliary["markers"] = identified(settings.markers, markers)
-        provenance = {
-            **self.provenance,
-            "settings": settings.to_dict(),
-            "auxiliary": auxiliary,
-            "result": totals,
-        }
-        return dataclasses.replace(
-            self,
-            **merged,
-            porosity=totals["porosity"],
-            provenance=provenance,
+        record = {**self.provenance, "settings": settings.to_dict(), "auxiliary": auxiliary}
+        return self.measured_again(
+            numbering,
+            {**kept, "merged_by": by, **small},
+            columns=columns,
+            settings=settings,
+            provenance=record,
+            labels=labels.array().reshape(self.volume.shape),
             curve={n: each for n, each in self.curve.items() if not n.startswith("density")},
-            _settings=settings,
         )
 
 

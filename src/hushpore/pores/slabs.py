@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.base.arrays import Array, Int32s
+    from hushpore.base.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -233,22 +233,3 @@ def _let_go(stack: Stack) -> None:
 def _remove(path: Path | None) -> None:
     if path is not None:
         shutil.rmtree(path.parent, ignore_errors=True)
-
-
-class RenumberedStack(Stack):
-    """A stack in memory with other numbers, which are looked up when it is read."""
-
-    def __init__(self, values: Int32s, number_of: Int32s) -> None:
-        super().__init__((0, 0, 0), np.int32, None)
-        depth, height, width = values.shape
-        self.shape = (depth, height, width)
-        self._values, self._number_of = values, number_of
-
-    def read(self, first: int, last: int) -> Int32s:
-        """Return some slices, as far as there are any."""
-        found: Int32s = self._number_of[self._values[max(first, 0) : last]]
-        return found
-
-    def array(self) -> Int32s:
-        """Return all slices."""
-        return self.read(0, len(self))

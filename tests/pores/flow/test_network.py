@@ -178,7 +178,7 @@ def test_a_tube_in_a_scan_has_its_permeability() -> None:
     y, x = np.indices((40, 40)) - 19.5
     void = np.broadcast_to(y**2 + x**2 < 12.5**2, (50, 40, 40)).copy()
     found = hushpore.segment_pores(Volume(void, spacing=2.0, unit="um"), exterior="keep")
-    tube = Network.of(found._pore_columns, found._throat_columns, found.volume)
+    tube = Network.of(*found._columns, found.volume)
     # widths are right within a voxel in 25, and flow goes with their fourth power
     assert permeability(tube, 0) == pytest.approx(np.pi * 25**4 / 8 / 80**2, rel=0.18)
     assert formation_factor(tube, 0) == pytest.approx(80**2 / (np.pi * 25**2), rel=0.09)
@@ -194,7 +194,7 @@ def test_a_row_of_balls_lets_through_what_passes_its_necks(
     void = balls((81, 31, 31), centres, 10)
     found = hushpore.segment_pores(Volume(void, spacing=0.5, unit="mm"), exterior="keep")
     assert len(found.pores) == 6
-    row = Network.of(found._pore_columns, found._throat_columns, found.volume)
+    row = Network.of(*found._columns, found.volume)
     way = row.breakthrough(0)
     # balls of 10 whose centres are 16 apart meet in circles of 6
     assert way.diameter == pytest.approx(0.5 * 12, abs=0.5)
@@ -204,7 +204,7 @@ def test_a_row_of_balls_lets_through_what_passes_its_necks(
 def test_pores_without_a_shape_are_as_wide_as_their_throats_at_least() -> None:
     noise = np.random.default_rng(1).random((30, 30, 30)) < 0.4
     found = hushpore.segment_pores(noise, merge_height=0)
-    tiny = Network.of(found._pore_columns, found._throat_columns, found.volume)
+    tiny = Network.of(*found._columns, found.volume)
     assert np.isfinite(tiny.pore_diameter).all()
     assert (tiny.pore_diameter[tiny.ends] >= tiny.throat_diameter[:, None] - 1e-9).all()
     assert permeability(tiny, 0) > 0

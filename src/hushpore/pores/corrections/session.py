@@ -1,4 +1,7 @@
-"""Corrections of a segmentation by hand: merge, split, cut, delete, paint and erase pores."""
+"""Corrections of a segmentation by hand: merge, split, cut, delete, paint and erase pores.
+
+A correction changes labels; afterwards all of them are measured, as labels of another program are.
+"""
 
 from __future__ import annotations
 
@@ -9,47 +12,49 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
+from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
-from hushpore.pores.corrections.changes import change_of
-from hushpore.pores.corrections.exterior import decided_settings, grey_of, padding_of, phase_of
-from hushpore.pores.corrections.operations import Operation, runs_of
-from hushpore.pores.corrections.regions import Regions
-from hushpore.pores.job import open_work
-from hushpore.pores.numbering import measured, numbering_of, totals_of
+from hushpore.pores.corrections.operations import (
+    Change,
+    EditedLabels,
+    Operation,
+    change_of,
+    runs_of,
+)
+from hushpore.pores.geometry.sums import SUMS
+from hushpore.pores.job import find_connection, open_work
+from hushpore.pores.labelled.given import GivenLabels
+from hushpore.pores.numbering import numbering_of
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.pipeline import Stages
-from hushpore.pores.slabs import RenumberedStack, Slabs
+from hushpore.pores.pipeline import Pipeline, Stages
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.tables.totals import is_of_interval
-from hushpore.pores.topology.tortuosity import find_tortuosity
+from hushpore.pores.void.components import AIR
 from hushpore.pores.void_totals import void_totals
-from hushpore.pores.work import Threshold, VoidTotals
+from hushpore.pores.work import Threshold, spacing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from hushpore.base.arrays import Array, Int32s, Int64s
-    from hushpore.base.volume import Volume
+    from hushpore.base.arrays import Array, Int32s, Mask
+    from hushpore.pores.pipeline import Segmented
     from hushpore.pores.result import Pores
     from hushpore.pores.watershed.graph import BasinGraph
 
-
-class _Written(NamedTuple):
-    """A change of voxels, and how to revert it."""
-
-    at: Int64s  # flat indices
-    before: Int32s  # values before
-    changes_void: bool
-    euler: int  # added to the Euler number of the void
+#: Name of the sample, in place of an exterior that was excluded, while labels are measured.
+_SAMPLE = "sample"
 
 
 class _Step(NamedTuple):
-    """Corrections that are undone together."""
+    """Corrections that are undone together, with what each changed."""
 
     operations: tuple[Operation, ...]
-    changes: tuple[_Written, ...]
+    changes: tuple[Change, ...]
+    before: tuple[Int32s, ...]  # values of the changed voxels before each
 
 
 class Corrections:
@@ -57,8 +62,7 @@ class Corrections:
 
     Merged pores keep the label of the largest, the largest part of a split pore keeps its label,
     and all other labels stay, so labels may have gaps. Deleted and erased voxels become solid,
-    painted ones void; voxels of the exterior stay as they are. Only the touched pores are measured
-    again, with the result of measuring all of them.
+    painted ones void; voxels of the exterior stay as they are. `result` measures all pores again.
 
     Parameters
     ----------
@@ -95,35 +99,19 @@ class Corrections:
                 "Pores that were segmented in slabs on disk cannot be corrected by hand. Crop or "
                 "bin the scan, or allow more memory."
             )
+        volume = pores.volume
         self._given = pores
         self._done: list[_Step] = []
         self._undone: list[_Step] = []
         self._threads = KernelThreads()
-        volume = pores.volume
-        settings = decided_settings(pores)
-        shape = (1,) * (3 - volume.n_spatial) + volume.shape
-        slabs = Slabs(shape[0], shape[0])
-        padding = padding_of(pores)
-        with open_work(volume, settings, slabs, Backend(), Stages(volume), padding) as work:
-            self._spacing, self._faces_only = work.spacing, work.faces_only
-            self._regions = Regions(
-                pores.labels.reshape(shape),
-                pores.basins,
-                pores.graph,
-                numbering_of(pores.labels, pores.graph),
-                phase_of(pores, work, scan),
-                grey_of(pores, slabs, scan),
-                work.spacing,
-                work.faces,
-                work.solid_beyond,
-                work.highest_void,
-                self._threads,
-                faces_only=work.faces_only,
-            )
-        with self._threads:
-            self._counts = self._regions.count_open()
-        # void of the other type, if only open or only closed void was segmented
-        self._others = self._of_other_type()
+        self._labels = EditedLabels(
+            _values_of(pores),
+            _exterior_of(pores, scan),
+            volume.n_spatial,
+            spacing_of(volume),
+            pores.settings.border_is_solid,
+        )
+        self._scan = _grey_of(pores, scan)
         self._result: Pores | None = pores
 
     # ---- what is known
@@ -138,8 +126,8 @@ class Corrections:
     @property
     def operations(self) -> tuple[Operation, ...]:
         """All corrections of the result, in order, including those that it had before."""
-        own = (each for step in self._done for each in step.operations)
-        return (*self._given.corrections, *own)
+        new = (operation for step in self._done for operation in step.operations)
+        return (*self._given.corrections, *new)
 
     @property
     def next_undo(self) -> str:
@@ -241,7 +229,7 @@ class Corrections:
         InputError
             If voxels lie outside the volume.
         """
-        label = int(self._regions.pores.max(initial=0)) + 1 if pore is None else int(pore)
+        label = int(self._labels.values.max(initial=0)) + 1 if pore is None else int(pore)
         self.apply(Operation("paint", (label,), runs=self._runs(voxels)))
 
     def erase(self, voxels: npt.ArrayLike) -> None:
@@ -267,7 +255,7 @@ class Corrections:
                 f"Labels must be whole numbers of shape {self._given.volume.shape}; got "
                 f"{given.dtype} of shape {given.shape}."
             )
-        now = self._regions.values.reshape(given.shape)
+        now = self._labels.values.reshape(given.shape)
         differs = (given != now) & ((given != 0) | (now > 0))
         places, values = np.argwhere(differs), given[differs]
         # erased first, so that the order does not matter
@@ -288,125 +276,154 @@ class Corrections:
         InputError
             If one of them does not fit the pores or changes nothing; then none is made.
         """
-        with self._threads:
-            changes = self._make(operations)
-        self._done.append(_Step(operations, tuple(changes)))
-        self._undone.clear()
-        self._result = None
-
-    def _make(self, operations: tuple[Operation, ...]) -> list[_Written]:
-        changes: list[_Written] = []
+        if not operations:
+            raise InputError("Nothing to change: the labels are those of the result.")
+        changes: list[Change] = []
+        before: list[Int32s] = []
+        flat = self._labels.flat
         try:
             for operation in operations:
-                change = change_of(self._regions, operation, self._given.volume.n_spatial)
+                with self._threads:
+                    change = change_of(self._labels, operation, self._threads)
                 if not change.at.size:
                     raise InputError(f"Nothing to change: {operation.text}.")
-                changes.append(self._write(*change))
-            if not operations:
-                raise InputError("Nothing to change: the labels are those of the result.")
+                changes.append(change)
+                before.append(flat[change.at])
+                flat[change.at] = change.values
         except InputError:
-            for at, before, *_ in reversed(changes):
-                self._write(at, before)
+            self._revert(changes, before)
             raise
-        return changes
+        self._done.append(_Step(operations, tuple(changes), tuple(before)))
+        self._undone.clear()
+        self._result = None
 
     def undo(self) -> None:
         """Revert the last correction, if there is one."""
         if self._done:
             step = self._done.pop()
-            with self._threads:
-                back = [self._write(at, before) for at, before, *_ in reversed(step.changes)]
-            self._undone.append(_Step(step.operations, tuple(reversed(back))))
+            self._revert(step.changes, step.before)
+            self._undone.append(step)
             self._result = None
 
     def redo(self) -> None:
         """Make the last reverted correction again, if there is one."""
         if self._undone:
             step = self._undone.pop()
-            with self._threads:
-                again = [self._write(at, values) for at, values, *_ in step.changes]
-            self._done.append(_Step(step.operations, tuple(again)))
+            for change in step.changes:
+                self._labels.flat[change.at] = change.values
+            self._done.append(step)
             self._result = None
+
+    def _revert(self, changes: Sequence[Change], before: Sequence[Int32s]) -> None:
+        """Write the values back that voxels had before some changes."""
+        for change, values in zip(reversed(changes), reversed(before), strict=True):
+            self._labels.flat[change.at] = values
 
     # ---- measuring
 
-    def _write(self, at: Int64s, values: Int32s) -> _Written:
-        """Change voxels, count the open void again if the void changed, and return the way back."""
-        changes_void = bool(((self._regions.values.reshape(-1)[at] != 0) != (values != 0)).any())
-        before, euler = self._regions.write(at, values)
-        if changes_void:
-            self._counts = self._regions.count_open()
-        return _Written(at, before, changes_void, euler)
-
-    def _of_other_type(self) -> tuple[int, int, int]:
-        """Return open and closed voxels and components of void that was not segmented."""
-        totals = self._given.provenance["result"]
-        size = totals["sample_voxels"]
-        known = (
-            round(totals["open_porosity"] * size),
-            round(totals["closed_porosity"] * size),
-            totals["components"],
-        )
-        opened, closed, components = (a - b for a, b in zip(known, self._counts, strict=True))
-        return opened, closed, components
-
     def _measured(self) -> Pores:
-        given, volume = self._given, self._given.volume
-        settings = dataclasses.replace(given.settings, intervals=False)
-        graph, numbering = self._regions.graph()
-        merged = result_of(measured(graph, numbering, settings, volume))
-        before = given.provenance["result"]
-        known = {name: each for name, each in before.items() if not is_of_interval(name)}
-        changes = [change for step in self._done for change in step.changes]
-        thickness = given.thickness
-        if any(changes_void for _, _, changes_void, _ in changes):
-            euler = sum(each for *_, each in changes)
-            known |= self._void_totals(graph, euler)
-            known = {name: each for name, each in known.items() if "_thickness" not in name}
-            thickness = {}
-        totals = totals_of(merged, volume, known, settings.edge_pores)
-        values = self._regions.values.copy()
-        labels = np.maximum(values, 0) if self._regions.has_excluded else values
-        known_settings = dict(given.provenance["settings"])
-        if "intervals" in known_settings:
-            known_settings["intervals"] = False
-        provenance = {
-            **given.provenance,
-            "settings": known_settings,
-            "corrections": [each.to_dict() for each in self.operations],
-            "result": totals,
-        }
-        return dataclasses.replace(
-            given,
-            **merged,
-            labels=labels.reshape(volume.shape),
-            porosity=totals["porosity"],
-            provenance=provenance,
+        given, values = self._given, self._labels.values
+        labels = np.maximum(values, 0).reshape(given.volume.shape)
+        segmented, connection = self._measure(values)
+        graph = dataclasses.replace(segmented.graph, rounding=given.graph.rounding)
+        if self._scan is None:
+            graph = self._with_known_grey(graph, labels)
+        record = given.provenance["result"]
+        totals = {name: value for name, value in record.items() if not is_of_interval(name)}
+        changes_void = not np.array_equal(values != 0, given.basins != 0)
+        if changes_void:
+            totals = {name: value for name, value in totals.items() if "_thickness" not in name}
+            totals |= self._void_totals(segmented, graph)
+            totals |= {name: value for name, value in connection.items() if name in record}
+        settings = {**given.provenance["settings"]}
+        if "intervals" in settings:
+            settings["intervals"] = False
+        return given.measured_again(
+            numbering_of(labels, graph),
+            totals,
+            graph=graph,
+            settings=dataclasses.replace(given.settings, intervals=False),
+            labels=labels,
+            thickness={} if changes_void else given.thickness,
             curve={},
-            thickness=thickness,
-            _basins=RenumberedStack(values, self._regions.node_of()),
-            _graph=graph,
-            _settings=settings,
+            provenance={
+                **given.provenance,
+                "settings": settings,
+                "corrections": [operation.to_dict() for operation in self.operations],
+            },
+            _basins=segmented.basins,
         )
 
-    def _void_totals(self, graph: BasinGraph, euler: int) -> dict[str, Any]:
+    def _measure(self, values: Int32s) -> tuple[Segmented, dict[str, Any]]:
+        """Measure labels as those of another program, with one basin for each value.
+
+        Returns: the basins and their graph, and the Euler number and tortuosity.
+        """
+        given, exterior, scan = self._given, self._labels.exterior, self._scan
+        lowest = int(values.min())
+        voxels = np.bincount((values - lowest).reshape(-1))
+        voxels[-lowest] = 0
+        rank = np.cumsum(voxels > 0, dtype=np.int32)
+        rank[voxels == 0] = 0
+        stack = Stack.of(rank[values - lowest])
+        rounding = None if scan is None else given.graph.rounding
+        labels = GivenLabels(stack, int(rank.max()), scan, rounding)
+        settings = PoreSettings(
+            exterior="keep",
+            sample_mask="" if exterior is None else _SAMPLE,
+            minimum_voxels=1,
+            merge_overlapping=False,
+            connectivity=given.settings.connectivity,
+            border_is_solid=given.settings.border_is_solid,
+            tortuosity=given.settings.tortuosity,
+        )
+        void, shape = values != 0, given.volume.shape
+        auxiliary = {}
+        if exterior is not None:
+            void |= exterior
+            auxiliary[_SAMPLE] = (~exterior).reshape(shape)
+        volume = Volume(
+            void.reshape(shape), given.volume.spacing, given.volume.unit, auxiliary=auxiliary
+        )
+        stages, slabs = Stages(volume), Slabs(len(values), len(values))
+        with open_work(volume, settings, slabs, Backend(), stages, labels=labels) as work:
+            segmented = result_of(Pipeline(work, Backend(), stages, []).run())
+            return segmented, result_of(find_connection(work, segmented.basins, stages))
+
+    def _void_totals(self, segmented: Segmented, graph: BasinGraph) -> dict[str, Any]:
         """Return the totals of the void after it has changed."""
-        given, volume = self._given, self._given.volume
-        before = given.provenance["result"]
-        opened, closed, count = (a + b for a, b in zip(self._counts, self._others, strict=True))
-        share = float(before.get("exterior_share") or 0)
-        phases = VoidTotals(opened, closed, count, given.sample, share)
-        only = before.get("only_values")
-        threshold = Threshold(before["threshold"], only_values=only and tuple(only))
-        found = void_totals(phases, threshold, void_walls(graph), graph, volume)
-        if "euler_number" in before:
-            found["euler_number"] = before["euler_number"] + euler
-        if given.settings.tortuosity:
-            how = self._spacing, volume.n_spatial
-            void = self._regions.values != 0
-            ways = find_tortuosity(void, *how, faces_only=self._faces_only)
-            found |= result_of(ways)
-        return found
+        given, void = self._given, segmented.void
+        record = given.provenance["result"]
+        if given.settings.pore_type != "all":
+            # void of the other type, which was not segmented
+            first, size = self._measure(_values_of(given))[0].void, record["sample_voxels"]
+            void = void._replace(
+                open_voxels=void.open_voxels
+                + round(record["open_porosity"] * size)
+                - first.open_voxels,
+                closed_voxels=void.closed_voxels
+                + round(record["closed_porosity"] * size)
+                - first.closed_voxels,
+                components=void.components + record["components"] - first.components,
+            )
+        totals = void_totals(void, Threshold(None), void_walls(graph), graph, given.volume)
+        of_threshold = ("threshold", "only_values", "threshold_groups")
+        return {name: value for name, value in totals.items() if name not in of_threshold}
+
+    def _with_known_grey(self, graph: BasinGraph, labels: Int32s) -> BasinGraph:
+        """Return a graph with the grey values of pores that are as in the given result."""
+        given = self._given
+        changed = labels != given.labels
+        touched = np.union1d(labels[changed], given.labels[changed])
+        before, now = numbering_of(given.labels, given.graph), numbering_of(labels, graph)
+        of_grey = [k for k, each in enumerate(SUMS) if each.powers[3]]
+        known = np.zeros((before.names.size, len(of_grey)), np.int64)
+        np.add.at(known, before.label_of, given.graph.sums[:, of_grey])
+        rows = now.root[~np.isin(now.names[1:], touched)]
+        sums = graph.sums.copy()
+        same = np.searchsorted(before.names, now.names[now.label_of[rows]])
+        sums[rows[:, None], of_grey] = known[same]
+        return dataclasses.replace(graph, sums=sums)
 
     def _runs(self, voxels: npt.ArrayLike) -> tuple[tuple[int, ...], ...]:
         given, shape = np.asarray(voxels), self._given.volume.shape
@@ -458,6 +475,73 @@ def correct(pores: Pores, operations: Iterable[Operation], scan: Volume | None =
     for operation in operations:
         corrections.apply(operation)
     return corrections.result
+
+
+def _values_of(pores: Pores) -> Int32s:
+    """Return the labels of a result, with void of no pore as its basins below 0, (z, y, x)."""
+    basins = pores.basins
+    labels = pores.labels.reshape(basins.shape)
+    values: Int32s = np.where(labels > 0, labels, -basins)
+    return values
+
+
+def _grey_of(pores: Pores, scan: Volume | None) -> Volume | None:
+    """Return the scan with the grey values of a result; None if they are not known.
+
+    `scan`: replaces the volume of the result.
+    """
+    volume: Any = pores.volume if scan is None else scan
+    if scan is None and pores.provenance["job"] == "measure":
+        # the volume holds the given labels
+        volume = volume.auxiliary.get(pores.provenance["settings"].get("image"))
+    has_grey = (
+        isinstance(volume, Volume)
+        and volume.data is not pores.labels
+        and volume.dtype != np.bool_
+        and volume.shape == pores.volume.shape
+    )
+    return volume if has_grey else None
+
+
+def _exterior_of(pores: Pores, scan: Volume | None) -> Mask | None:
+    """Return the voxels that were excluded as exterior, (z, y, x); None if there are none.
+
+    `scan`: replaces the volume of the result.
+    Raises InputError if the scan is missing or does not belong to the result.
+    """
+    totals = pores.provenance["result"]
+    settings = dataclasses.replace(
+        pores.settings,
+        exterior=totals.get("exterior", "keep"),
+        ball_radius=totals.get("ball_radius", pores.settings.ball_radius),
+        local_thickness="none",
+        intervals=False,
+    )
+    padding = totals.get("padding_value")
+    if not (settings.removes_air or settings.sample_mask or padding is not None):
+        return None
+    if pores.provenance["job"] != "pores":
+        raise InputError(
+            "Labels that were measured with a sample mask cannot be corrected by hand. Set them to "
+            "0 outside the sample and measure them without a mask."
+        )
+    volume = pores.volume if scan is None else scan
+    if volume.data is pores.labels:
+        raise InputError(
+            "The exterior of these pores was excluded and is not stored with them. Correcting them "
+            "needs the scan as well: open it beside them; in Python, Corrections(pores, scan)."
+        )
+    if volume.shape != pores.volume.shape:
+        raise InputError(
+            f"The scan has shape {volume.shape}, but the pores have shape {pores.volume.shape}."
+        )
+    stages, slabs = Stages(volume), Slabs(len(pores.basins), len(pores.basins))
+    with open_work(volume, settings, slabs, Backend(), stages, padding) as work:
+        exterior: Mask
+        exterior = result_of(Pipeline(work, Backend(), stages, []).find_phase()).array() >= AIR
+    if (exterior & (pores.basins != 0)).any():
+        raise InputError("The scan does not belong to these pores: its exterior is another one.")
+    return exterior
 
 
 def _words(steps: list[_Step]) -> str:

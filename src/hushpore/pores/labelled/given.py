@@ -29,11 +29,14 @@ class GivenLabels:
 
     `stack`: (z, y, x), int32: labels 1 to n, 0 in the solid; basins afterwards. `count`: n. `scan`:
     of the same shape, for grey values. The basins are numbered by their peaks, as those of a
-    watershed; `label_of` holds their labels.
+    watershed; `label_of` holds their labels. `rounding`: of the grey values; by default that of
+    their range.
     """
 
-    def __init__(self, stack: Stack, count: int, scan: Volume | None = None) -> None:
-        self.stack, self.count, self.scan = stack, count, scan
+    def __init__(
+        self, stack: Stack, count: int, scan: Volume | None = None, rounding: Rounding | None = None
+    ) -> None:
+        self.stack, self.count, self.scan, self.rounding = stack, count, scan, rounding
         # (basins + 1,), int32: label of each basin
         self.label_of: Int32s = np.arange(count + 1, dtype=np.int32)
         # (pores,), int32: labels that became pores
@@ -47,6 +50,8 @@ class GivenLabels:
         if self.scan is None:
             return None
         values, found = GreyValues(self.scan, work.slabs, timer=work.timer), []
+        if self.rounding is not None:
+            return RoundedGrey(values, self.rounding)
         for first, last in work.slabs:
             found.append(find_range(values.read(first, last), work.threads))
             yield last / work.slabs.depth

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -64,12 +63,11 @@ def measure_labels(volume: Volume, settings: MeasureSettings, backend: Backend) 
     around = Exterior("keep", how.ball_radius)
     with open_work(void, how, slabs, host, stages, labels=given) as work:
         found = yield from segment(work, host, stages, notes, of=volume.data)
-    result = pores_of(found, settings, around, notes, "measure", volume)
+    label = values[given.kept - 1]
+    is_renumbered = not np.array_equal(label, found.columns.pores["label"])
+    further = {"given_label": label} if is_renumbered else None
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
-    columns, label = result._pore_columns, values[given.kept - 1]
-    if np.array_equal(label, columns["label"]):
-        return result
-    return dataclasses.replace(result, _pore_columns={**columns, "given_label": label})
+    return pores_of(found, settings, around, notes, "measure", volume, further)
 
 
 def _kind_of(volume: Volume, settings: MeasureSettings) -> Kind:
