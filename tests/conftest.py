@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib.util
 import os
 import shutil
@@ -290,3 +291,12 @@ def scan_of_a_patient(tmp_path: Path, patient: dict[str, str], rng: np.random.Ge
             setattr(dataset, keyword, value)
         dataset.save_as(path)
     return folder
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collecting made out of later garbage collections.
+
+    napari collects garbage whenever a layer goes, which takes the longer the more objects there are.
+    """
+    gc.collect()
+    gc.freeze()
