@@ -296,7 +296,7 @@ def scan_of_a_patient(tmp_path: Path, patient: dict[str, str], rng: np.random.Ge
 def pytest_collection_finish() -> None:
     """Leave what collecting made out of later garbage collections.
 
-    napari collects garbage whenever a layer goes, which takes the longer the more objects there are.
+    napari collects garbage whenever a layer is removed: the more objects, the longer that takes.
     """
     gc.collect()
     gc.freeze()
