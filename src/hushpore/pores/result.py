@@ -37,8 +37,14 @@ from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.tables.distributions import size_distribution, thickness_distribution
 from hushpore.pores.tables.measures import FURTHER, surface_of, void_walls
-from hushpore.pores.tables.resizing import is_proportional, resized_curve, resized_totals
-from hushpore.pores.tables.totals import headline_of, is_of_interval, totals_columns
+from hushpore.pores.tables.totals import (
+    headline_of,
+    is_of_interval,
+    is_proportional,
+    resized_curve,
+    resized_totals,
+    totals_columns,
+)
 from hushpore.pores.watershed.merging import ChosenHeight, Numbering, height_of
 
 if TYPE_CHECKING:

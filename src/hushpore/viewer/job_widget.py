@@ -37,7 +37,6 @@ from hushpore.viewer.layers.lineage import (
     remove_leftovers,
     watch_painting,
 )
-from hushpore.viewer.layers.scale_link import link_scales
 from hushpore.viewer.layers.shown_image import shown_image
 from hushpore.viewer.layers.start import LINKS, follow_start_link
 from hushpore.viewer.layers.unopened import explain_unopened
@@ -216,10 +215,9 @@ class JobWidget(JobHooks):
         """Show the message about a finished job, after all its layers."""
         assert self._now is not None
         target = self._now.target
-        from hushpore.viewer.layers.voxel_size import update_voxel_size
+        from hushpore.viewer.layers.voxel_size import link_scales
 
         link_scales(self._viewer, made, target)
-        update_voxel_size(self._viewer, made, target)
         self._finish()
         self.result, self._made = outcome.result, made
         if made:

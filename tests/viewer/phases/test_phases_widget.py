@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tifffile
+from napari.components import ViewerModel
 from napari.layers import Layer
 from qtpy.QtGui import QColor
 
@@ -16,7 +17,7 @@ from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
-from hushpore.viewer.layers.voxel_size import parse_voxel_size, resize_layer
+from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.phases.layers import contacts_of
 from hushpore.viewer.phases.widget import PhasesWidget
 
@@ -146,9 +147,10 @@ def test_a_voxel_size_given_later_scales_all_that_was_measured(
     widget.wait()
     saved = SavedLayer.of(viewer.layers["rock phases"]).write(tmp_path / "saved")
     read = [Layer.create(*each) for each in read_layers(str(saved))]
-    size = parse_voxel_size(Volume(rock, spacing=2.0, unit="um"), "6µm")
+    other = ViewerModel()
     for layer in read:
-        assert resize_layer(layer, Volume(rock, spacing=2.0, unit="um"), size)
+        other.add_layer(layer)
+        assert set_voxel_size(other, layer, "6µm") == []
     widget._set_voxel_size("6µm")
     how = {"exterior": "keep", "thickness": True, "regions": True}
     scan = Volume(rock, spacing=6.0, unit="um", metadata={"value_unit": "HU"})

@@ -14,8 +14,8 @@ from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_percent
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
 from hushpore.pores.remarks import remarks_on_exterior
-from hushpore.pores.tables.measures import PORES, THROATS
-from hushpore.pores.tables.resizing import is_proportional, resized_table
+from hushpore.pores.tables.measures import PORES, THROATS, resized_table
+from hushpore.pores.tables.totals import is_proportional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

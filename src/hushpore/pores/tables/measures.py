@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from hushpore.base.arrays import Array, Int64s
+    from hushpore.base.arrays import Array, Float64s, Int64s
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
 
@@ -448,6 +448,25 @@ def _columns(table: Sequence[Measure[S]], sums: S) -> dict[str, Array]:
     with KernelThreads() as threads:
         threads.over(-(-count // _AT_ONCE), measure, largest=_MOST_AT_ONCE)
     return columns
+
+
+def resized_table(
+    table: pd.DataFrame, measures: Sequence[Measure[Any]], origin: Sequence[float], ratio: Float64s
+) -> pd.DataFrame:
+    """Return a table of pores or throats for another voxel size of the same aspect ratio.
+
+    `measures`: measures of its columns. `origin`: position of the first voxel, which becomes 0.
+    `ratio`: new size divided by old size along each axis; the same for all.
+    """
+    resized, n_spatial = table.copy(), len(ratio)
+    start = dict(zip("zyx"[-n_spatial:], origin, strict=True))
+    for measure in (*measures, *FURTHER.values()):
+        power = measure.power(n_spatial)
+        if power and measure.name in table:
+            stem, _, axis = measure.name.rpartition("_")
+            before = start.get(axis, 0.0) if stem in ("centroid", "position") else 0.0
+            resized[measure.name] = (table[measure.name] - before) * float(ratio[0]) ** power
+    return resized
 
 
 def void_walls(graph: BasinGraph) -> Int64s:

@@ -11,11 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hushpore.base.formatting import percent_digits, readable_count, readable_number, readable_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from hushpore.base.arrays import Float64s
     from hushpore.pores.settings import PoreSettings
 
 
@@ -209,6 +212,29 @@ def totals_columns(result: Mapping[str, Any]) -> dict[str, list[Any]]:
         "value": [float(result[total.name]) for total in held],
         "unit": [units[total.unit_power] for total in held],
     }
+
+
+def is_proportional(spacing: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether two voxel sizes have the same aspect ratio, so that pores split alike."""
+    ratio = np.asarray(other) / np.asarray(spacing)
+    return bool(np.allclose(ratio, ratio[0], rtol=1e-9))
+
+
+def resized_totals(totals: Mapping[str, Any], ratio: float, unit: str) -> dict[str, Any]:
+    """Return the totals of a record for another voxel size of the same shape."""
+    resized = {**totals, "unit": unit}
+    for total in TOTALS:
+        if total.unit_power and resized.get(total.name) is not None:
+            resized[total.name] = resized[total.name] * ratio**total.unit_power
+    return resized
+
+
+def resized_curve(
+    curve: Mapping[str, Float64s], ratio: float, n_spatial: int
+) -> dict[str, Float64s]:
+    """Return the REV curve for another voxel size."""
+    powers = {"edge": 1, **dict.fromkeys(("density", "density_low", "density_high"), -n_spatial)}
+    return {name: each * ratio ** powers.get(name, 0) for name, each in curve.items()}
 
 
 def is_of_interval(name: str) -> bool:

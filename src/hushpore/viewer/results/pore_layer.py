@@ -23,14 +23,14 @@ from hushpore.base.formatting import (
     readable_percent,
     readable_unit,
 )
-from hushpore.pores.tables.totals import intervals_in_words
+from hushpore.pores.tables.totals import intervals_in_words, resized_curve, resized_totals
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data, volume_of
 from hushpore.viewer.layers.lineage import is_painted, unpainted
 from hushpore.viewer.running.redraw import keep_label_shader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
@@ -310,6 +310,39 @@ def _tables_metadata(result: Pores) -> dict[str, Any]:
 
         known[REV] = pd.DataFrame(result.curve)
     return known
+
+
+def resized_metadata(
+    known: Mapping[str, Any],
+    tables: PoreTables,
+    origin: Sequence[float],
+    ratio: Float64s,
+    unit: str,
+) -> dict[str, Any]:
+    """Return the metadata of a layer without a result for another voxel size of the same shape.
+
+    `known`: hushpore's metadata of the layer. `origin`: position of the first voxel before, now 0.
+    `ratio`: new size divided by old size along each axis. `unit`: of the new size.
+    """
+    from hushpore.pores.tables.measures import THROATS as COLUMNS
+    from hushpore.pores.tables.measures import resized_table
+
+    ratio_1d, resized = float(ratio[0]), dict[str, Any]()
+    if tables.throats is not None:
+        resized[THROATS] = resized_table(tables.throats, COLUMNS, origin, ratio)
+    if tables.thickness is not None:
+        resized[THICKNESS] = tables.thickness.assign(
+            thickness_from=tables.thickness["thickness_from"] * ratio_1d,
+            thickness_to=tables.thickness["thickness_to"] * ratio_1d,
+            volume=tables.thickness["volume"] * ratio_1d**tables.n_spatial,
+        )
+    if tables.rev is not None:
+        figures = {name: tables.rev[name].to_numpy() for name in tables.rev}
+        resized[REV] = tables.rev.assign(**resized_curve(figures, ratio_1d, tables.n_spatial))
+    if known.get("provenance"):
+        totals = resized_totals(tables.totals, ratio_1d, unit)
+        resized["provenance"] = {**known["provenance"], "result": totals}
+    return resized
 
 
 def _void(totals: Mapping[str, Any]) -> str:

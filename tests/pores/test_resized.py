@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from hushpore import InputError, Volume, segment_pores
-from hushpore.pores.tables.measures import PORES, THROATS
-from hushpore.pores.tables.resizing import is_proportional, resized_table, resized_totals
+from hushpore.pores.tables.measures import PORES, THROATS, resized_table
+from hushpore.pores.tables.totals import is_proportional, resized_totals
 from hushpore.runs.scan_recipe import with_voxel_size
 
 
