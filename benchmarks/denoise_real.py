@@ -31,7 +31,7 @@ from benchmarks._missing import MissingError
 from benchmarks._scans import AIR, CONTRAST
 from hushpore import Volume
 from hushpore.denoising.recorruption import Recorruption
-from hushpore.denoising.sample import find_sample
+from hushpore.scan.sample import find_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,14 +18,14 @@ from benchmarks._missing import require_files
 from benchmarks._photos import DATA, SIGMA, test_photos
 from benchmarks._scans import cases, made
 from hushpore import Volume
-from hushpore.denoising.noise.estimation import estimate_noise
+from hushpore.scan.noise import estimate_noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from hushpore.denoising.noise.model import NoiseModel
+    from hushpore.scan.noise_model import NoiseModel
 
 #: Edge of the large volume.
 LARGE = 512

@@ -236,7 +236,7 @@ def small_network(monkeypatch: pytest.MonkeyPatch) -> None:
     Nor does how well the noise is known: it is looked at in few places.
     """
     from hushpore.denoising import automatic
-    from hushpore.denoising.noise import flat_blocks
+    from hushpore.scan import flat_blocks
 
     monkeypatch.setattr(automatic, "FEATURES", dict.fromkeys(automatic.FEATURES, 4))
     monkeypatch.setattr(flat_blocks, "_DRAWN", 1000)

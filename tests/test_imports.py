@@ -17,14 +17,15 @@ ALLOWED = {
     "device": {"base"},
     "patches": {"base", "device"},
     "figures": {"base"},
-    "denoising": {"base", "device", "patches", "figures", "pores"},
-    "pores": {"base", "device"},
+    "scan": {"base", "device"},
+    "denoising": {"base", "device", "scan", "patches", "figures"},
+    "pores": {"base", "device", "scan"},
     "io": {"base", "device"},
     "sample_data": {"base", "io"},
-    "jobs": {"base", "device", "patches", "figures", "denoising", "pores"},
-    "runs": {"base", "device", "patches", "figures", "denoising", "pores", "io", "jobs"},
-    "cluster": {"base", "device", "patches", "figures", "denoising", "pores", "io", "jobs", "runs"},
 }
+ALLOWED["jobs"] = {"base", "device", "scan", "patches", "figures", "denoising", "pores"}
+ALLOWED["runs"] = ALLOWED["jobs"] | {"io", "jobs"}
+ALLOWED["cluster"] = ALLOWED["runs"] | {"runs"}
 # a front end may use all that lies below it, but not the other one
 ALLOWED |= {"cli": set(ALLOWED), "viewer": set(ALLOWED)}
 

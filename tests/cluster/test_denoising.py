@@ -19,7 +19,6 @@ from hushpore.base.errors import DeviceError, InputError, NotTrustedError, Outpu
 from hushpore.base.events import Metric, Note, Progress, StopEarly, Timing, result_of
 from hushpore.base.volume import Volume
 from hushpore.denoising.fill_value import fill_value_of
-from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
 from hushpore.denoising.noise.residual import restore_detail_in_place
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale
 from hushpore.denoising.rings import without_rings
@@ -27,6 +26,7 @@ from hushpore.denoising.settings import DenoiseSettings
 from hushpore.io import input_limits, read, read_all
 from hushpore.io.results import write_image
 from hushpore.runs.rerun import rerun
+from hushpore.scan.noise_model import NoiseDiagnosis
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("zarr")

@@ -10,8 +10,8 @@ from scipy import ndimage
 
 from hushpore.base.volume import Volume
 from hushpore.denoising.automatic import decide_method
-from hushpore.denoising.noise.estimation import estimate_noise
 from hushpore.denoising.settings import DenoiseSettings
+from hushpore.scan.noise import estimate_noise
 
 
 @pytest.mark.parametrize(("share", "method"), [(0.01, "r2r"), (0.4, "n2v2")])

@@ -11,12 +11,13 @@ from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.denoising.images import arrange
 from hushpore.denoising.job import train
-from hushpore.denoising.noise.estimation import estimate_noise
 from hushpore.denoising.noise.residual import examine_residual
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale
-from hushpore.denoising.sample import Sample, SamplePlaces, find_sample
+from hushpore.denoising.sample import SamplePlaces
 from hushpore.denoising.settings import DenoiseSettings
 from hushpore.device.backend import Backend
+from hushpore.scan.noise import estimate_noise
+from hushpore.scan.sample import Sample, find_sample
 
 #: Standard deviation of the noise in the sample and in the air.
 SAMPLE, AIR = 20.0, 60.0

@@ -5,8 +5,8 @@ from hushpore.base.volume import Volume
 from hushpore.pores.phases.settings import PhaseSettings
 from hushpore.pores.preview import GreySurvey
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.threshold import Range
+from hushpore.scan.histogram import Histogram
 
 #: 100 voxels of -1000, 200 of 0 and 700 of 200.
 GREYS = GreySurvey(

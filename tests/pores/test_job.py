@@ -21,7 +21,7 @@ from hushpore.io.results import write_image
 from hushpore.pores import parallel
 from hushpore.pores.job import segment_pores
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void import thumbnail
+from hushpore.scan import exterior
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -644,7 +644,7 @@ def test_what_lies_elsewhere_and_fits_into_memory_is_read_once_and_a_few_slices_
     elsewhere = Volume(da.map_blocks(slice_of, chunks=chunks, dtype=scan.dtype, meta=scan[:0]))
     _, result = drive(elsewhere)
     assert set(read) == set(range(len(scan)))
-    assert len(read) - len(scan) <= thumbnail.SLICES + 3
+    assert len(read) - len(scan) <= exterior.SLICES + 3
     assert result.provenance["input"]["blake2b"] == fingerprint(scan)
 
 

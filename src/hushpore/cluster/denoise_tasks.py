@@ -27,11 +27,9 @@ from hushpore.denoising import fill_value
 from hushpore.denoising.inference.blocks import BlockPredictor
 from hushpore.denoising.inference.tiles import halve_core
 from hushpore.denoising.job import train
-from hushpore.denoising.noise.estimation import estimate_noise
 from hushpore.denoising.noise.residual import MARGIN, examine_residual, restore_detail
 from hushpore.denoising.plane_reader import PlaneReader, Scale
 from hushpore.denoising.rings import SliceProfiles, centre_of, find_profiles, subtract_rings
-from hushpore.denoising.sample import find_sample
 from hushpore.denoising.training.step import choose_precision
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
@@ -40,6 +38,8 @@ from hushpore.io.input_limits import trusting
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.runs.scan_recipe import ScanRecipe, attach_files
+from hushpore.scan.noise import estimate_noise
+from hushpore.scan.sample import find_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array
     from hushpore.base.events import Job, Timing
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
     from hushpore.denoising.noise.residual import Residual
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
     from hushpore.device.backend import Backend
     from hushpore.io.zarr.image import Block
+    from hushpore.scan.noise_model import NoiseDiagnosis
 
 
 @dataclass(frozen=True)

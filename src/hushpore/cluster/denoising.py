@@ -26,7 +26,6 @@ from hushpore.cluster.task_runner import in_words, loss_explained, memory_of, sp
 from hushpore.denoising.fill_value import PADDED, find_fill_value
 from hushpore.denoising.inference.tiles import CORES, core_within
 from hushpore.denoising.inference.volumes import FREE_SHARE, TILE_SHARE
-from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
 from hushpore.denoising.noise.residual import NOT_RESTORED
 from hushpore.denoising.noise2noise import load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader, Scale
@@ -46,6 +45,7 @@ from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
 from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.io.zarr.reader import open_zarr
+from hushpore.scan.noise_model import NoiseDiagnosis
 
 if TYPE_CHECKING:
     import os

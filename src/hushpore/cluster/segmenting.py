@@ -25,13 +25,13 @@ from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, ope
 from hushpore.cluster.setup import check_folders, check_settings, has_slab_results, memory_for_one
 from hushpore.cluster.stages import in_blocks
 from hushpore.cluster.task_runner import watch, workers_of
-from hushpore.denoising.scan_noise import segment_pores as segment_on_one_machine
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.memory import freed_memory_kept
 from hushpore.io.output_target import PROVENANCE, check_target, require_apart, resumable_directory
 from hushpore.io.results import write_json
 from hushpore.io.zarr.image import ZarrImage, looks_like_labels, write_blocks
 from hushpore.pores.geometry.sums import SUMS
+from hushpore.pores.job import segment_pores as segment_on_one_machine
 from hushpore.runs.pipeline import Written
 from hushpore.runs.scan_recipe import ScanRecipe, origin_of
 

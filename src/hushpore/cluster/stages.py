@@ -31,7 +31,6 @@ from hushpore.cluster.outputs import (
 from hushpore.cluster.setup import set_up
 from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
-from hushpore.denoising.scan_noise import measure_noise
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise, with_minimum
@@ -216,7 +215,7 @@ class _Segmentation:
         """Return the entries of the record about noise."""
         how = self.volume, self.settings, threshold, share, self.plan.padding
         with KernelThreads() as threads:
-            return find_noise(*how, threads, measure_noise)
+            return find_noise(*how, threads)
 
     def _find_void(self) -> Generator[Event, Any, tuple[Threshold, str, list[Report]]]:
         """Separate void and solid.

@@ -35,7 +35,6 @@ from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
 from hushpore.pores.void.components import AIR, OPEN, SOLID, find_filled_in, find_runs, touching
 from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.rolling_ball import face_neighbours, outside_of_slices
 from hushpore.pores.void.threshold import (
     Range,
@@ -48,6 +47,7 @@ from hushpore.pores.void.threshold import (
 )
 from hushpore.pores.watershed.distance import carry, edge_plane, squared_distance
 from hushpore.pores.work import apply_mask
+from hushpore.scan.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

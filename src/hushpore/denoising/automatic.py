@@ -14,23 +14,23 @@ from hushpore.base.formatting import readable_number
 from hushpore.denoising.images import arrange
 from hushpore.denoising.masking import Line, Replacement
 from hushpore.denoising.model import Architecture
-from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
-from hushpore.denoising.noise.model import far_axis
 from hushpore.denoising.noise2noise import ALIKE, load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader
-from hushpore.denoising.sample import find_sample
 from hushpore.denoising.settings import PAPER_SHARE
 from hushpore.denoising.trained_model import load_model, require_dimensions
 from hushpore.patches.job import require_room
+from hushpore.scan.flat_blocks import move_into_chunks, read_boxes
+from hushpore.scan.noise_model import far_axis
+from hushpore.scan.sample import find_sample
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.denoising.images import Arrangement
-    from hushpore.denoising.noise.model import NoiseModel
-    from hushpore.denoising.sample import Sample
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
     from hushpore.patches.settings import PatchSettings
+    from hushpore.scan.noise_model import NoiseModel
+    from hushpore.scan.sample import Sample
 
 #: Default batch size for 2D and 3D: a step takes a fraction of a second on a CPU.
 BATCH = {2: 16, 3: 4}

@@ -12,7 +12,6 @@ from hushpore.base.provenance import make_provenance
 from hushpore.denoising.automatic import Method, Task, decide_method
 from hushpore.denoising.fill_value import PADDED, find_fill_value, restore_fill_value
 from hushpore.denoising.inference.volumes import VolumePredictor
-from hushpore.denoising.noise.estimation import estimate_noise
 from hushpore.denoising.noise.residual import (
     NOT_RESTORED,
     examine_residual,
@@ -27,15 +26,16 @@ from hushpore.denoising.training.run import MOST_OF_IT, Training, advice_after
 from hushpore.denoising.workplace import PREPARING, TRAINING_SHARE, JobLog, Workplace
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import array_within
+from hushpore.scan.noise import estimate_noise
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
-    from hushpore.denoising.noise.model import NoiseModel
     from hushpore.denoising.noise.residual import Residual
     from hushpore.denoising.noise2noise import Agreement
     from hushpore.denoising.plane_reader import Scale
     from hushpore.denoising.settings import DenoiseSettings
+    from hushpore.scan.noise_model import NoiseDiagnosis, NoiseModel
+    from hushpore.scan.sample import Sample
 
 
 def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
@@ -110,7 +110,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     workplace: Workplace | None = None
     yield PREPARING
     if task.trained is None and task.sample is not None:
-        scale = task.sample.rescale(scale)
+        scale = _scale_of(task.sample, scale)
     try:
         _, noise, method = yield from _look_at_noise(task, task.source, scale, log)
         if task.trained is not None:
@@ -174,7 +174,12 @@ def _measure(task: Task, source: PlaneReader, log: JobLog) -> Job:
         yield from log.run_stage("reading", *other)
     if task.trained is not None:
         return task.trained.scale
-    return scale if task.sample is None else task.sample.rescale(scale)
+    return scale if task.sample is None else _scale_of(task.sample, scale)
+
+
+def _scale_of(sample: Sample, scale: Scale) -> Scale:
+    """Return the grey scale of the sample instead of that of the whole scan."""
+    return dataclasses.replace(scale, mean=(sample.mean,), std=(sample.deviation,))
 
 
 def _look_at_noise(task: Task, source: PlaneReader, scale: Scale, log: JobLog) -> Job:

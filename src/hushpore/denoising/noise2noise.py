@@ -21,8 +21,8 @@ import torch
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_number
 from hushpore.base.volume import Volume
-from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
-from hushpore.denoising.noise.diagnosis import NOTABLE
+from hushpore.scan.flat_blocks import move_into_chunks, read_boxes
+from hushpore.scan.noise_model import NOTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,14 +33,14 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from scipy import fft
 
 from hushpore.denoising.local_dct import relative_deviation
-from hushpore.denoising.noise.model import power_spectrum
 from hushpore.device.constants import constant
 from hushpore.patches.sampling import read_windows
+from hushpore.scan.noise_model import power_spectrum
 
 if TYPE_CHECKING:
     from hushpore.denoising.images import Images
-    from hushpore.denoising.noise.model import NoiseModel
     from hushpore.denoising.plane_reader import Scale
+    from hushpore.scan.noise_model import NoiseModel
 
 #: Noise added to an input, relative to that of the scan. Less makes the input more like the scan,
 #: more makes the target so: from 0.5 to 1 results differed by at most 0.4 dB.

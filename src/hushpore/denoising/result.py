@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from hushpore.base.arrays import Float32s
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
     from hushpore.denoising.noise.residual import Residual
     from hushpore.denoising.trained_model import Model
+    from hushpore.scan.noise_model import NoiseDiagnosis
 
 
 #: Share of the original scan in a result from which the result equals the scan, to rounding.

@@ -30,8 +30,8 @@ from scipy.ndimage import gaussian_filter1d
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_number
-from hushpore.denoising.noise.boxes import cut_boxes
 from hushpore.device.backend import cpu_threads
+from hushpore.scan.flat_blocks import cut_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

@@ -195,7 +195,7 @@ JOBS = Registry("jobs", JobDescription, {
     "pores": JobDescription(
         "Segment pores",
         "hushpore.pores.settings:PoreSettings",
-        "hushpore.denoising.scan_noise:segment_pores",
+        "hushpore.pores.job:segment_pores",
         on_gpu=False,
         gpu_problem="hushpore.pores.gpu.device_benchmark:problem_of_shape",
         purpose="Finds pores, splits them at narrow necks (watershed) and measures them.",

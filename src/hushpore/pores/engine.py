@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
-    from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
     from hushpore.pores.watershed.basins import SlabWatershed
     from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.scan.histogram import Histogram
 
     T = TypeVar("T")
     #: A step, or a part of one, as a generator that yields the completed fraction.

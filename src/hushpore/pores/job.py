@@ -46,11 +46,11 @@ from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.topology.tortuosity import find_tortuosity
 from hushpore.pores.uncertainty.intervals import Merged, find_certainty
 from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
-from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.subvoxel import find_subvoxel
 from hushpore.pores.void_totals import outside_totals, thickness_totals, void_totals
 from hushpore.pores.watershed.snow import find_peaks
 from hushpore.pores.work import Work, check_grey
+from hushpore.scan.exterior import Exterior, find_exterior
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.labelled.given import GivenLabels
-    from hushpore.pores.noise import Meter
     from hushpore.pores.numbering import Columns, Marks
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
@@ -69,14 +68,12 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.merging import Numbering
 
 
-def segment_pores(
-    volume: Volume, settings: PoreSettings, backend: Backend, measure: Meter | None = None
-) -> Job:
+def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
     """Segment and measure the pores of a volume.
 
     `volume`: 2D or 3D grey values of any real dtype, or booleans, which are taken as the void
     itself. `backend`: the device; labels are the same on a GPU. If a requested GPU cannot be used,
-    the job runs on the CPU and yields a note. `measure`: measures the noise; None: not measured.
+    the job runs on the CPU and yields a note.
     Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage. Previews show
     the basins of one slice and then its pores, as soon as its slab is done: the slice of the last
     `Attention` that was sent in, else the middle slice.
@@ -132,7 +129,7 @@ def segment_pores(
             minimum_voxels=decided.minimum_voxels or 1,
         )
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
-        found = yield from segment(work, backend, stages, notes, measure=measure)
+        found = yield from segment(work, backend, stages, notes, measures_noise=True)
     share = found.segmented.void.exterior_share
     # its values are in memory if they were read
     read = found.segmented.work.volume
@@ -197,12 +194,12 @@ def segment(
     stages: Stages,
     notes: list[Note],
     of: Any = None,
-    measure: Meter | None = None,
+    measures_noise: bool = False,
 ) -> Generator[Event, Any, _Found]:
     """Find the pores and measure them.
 
-    `of`: values of the input, for its fingerprint; by default those of the volume. `measure`: see
-    `segment_pores`.
+    `of`: values of the input, for its fingerprint; by default those of the volume.
+    `measures_noise`: whether the noise may set the minimum pore size.
     """
     settings, slabs = work.settings, work.slabs
     with ExitStack() as at_end:
@@ -218,9 +215,11 @@ def segment(
         if fingerprint is None:
             data = volume.data if of is None else of
             fingerprint = at_end.enter_context(fingerprint_beside(data))
-        with stages.timer.stage("noise"):
-            where = found.threshold, found.void.exterior_share, work.padding, work.threads
-            noise = find_noise(volume, settings, *where, measure)
+        noise = {}
+        if measures_noise:
+            with stages.timer.stage("noise"):
+                share, padding = found.void.exterior_share, work.padding
+                noise = find_noise(volume, settings, found.threshold, share, padding, work.threads)
         settings = with_minimum(settings, volume, found.threshold, noise)
         work = dataclasses.replace(work, settings=settings)
         found = found._replace(work=work)

@@ -1,29 +1,30 @@
 """The noise of a scan relative to the contrast between its pores and solid.
 
-Noise makes specks of a few voxels that look like small pores. The estimator is that of the denoiser
-(`hushpore.denoising.scan_noise`), which is passed in, since the denoiser builds on this package.
+Noise makes specks of a few voxels that look like small pores. The denoiser measures it in the
+same way (`hushpore.scan.noise`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.pores.tables.totals import RELIABLE
-from hushpore.pores.void.automatic import examine
 from hushpore.pores.void.threshold import make_histogram, measured
+from hushpore.scan.histogram import examine
+from hushpore.scan.sample import find_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from hushpore.base.arrays import Float64s
     from hushpore.base.volume import Volume
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.work import Threshold
+    from hushpore.scan.noise_model import NoiseModel
 
 #: Largest part of a volume in which noise is measured, in voxels, and fewest voxels along y and x.
 _PART, _FEWEST = 1 << 24, 12
@@ -43,21 +44,6 @@ _SIMULATED = {2: 1024, 3: 96}
 _LARGEST = 64
 
 
-class Noise(Protocol):
-    """The noise of a volume: a `hushpore.denoising.noise.model.NoiseModel`."""
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation, in grey values."""
-
-    def spectrum(self, shape: Sequence[int]) -> Float64s:
-        """Return the power spectrum on the grid of `scipy.fft.rfftn` of an array."""
-
-
-#: Measures the noise of a volume; the flag says whether air fills much of it.
-Meter: TypeAlias = "Callable[[Volume, bool], Noise]"
-
-
 def find_noise(
     volume: Volume,
     settings: PoreSettings,
@@ -65,20 +51,19 @@ def find_noise(
     exterior_share: float,
     padding: float | None,
     threads: KernelThreads,
-    measure: Meter | None,
 ) -> dict[str, Any]:
     """Find how strong noise is, if it can matter, as entries of the record.
 
     The middle of the volume is read, which is the same in memory, on disk and on a cluster.
 
     `threshold`: of the job. `exterior_share`: fraction of the volume in the exterior. `padding`:
-    grey value of the padding, if any. `measure`: None: not measured.
+    grey value of the padding, if any.
     Returns: ``noise_deviation``; ``noise_share``, its ratio to the contrast; and, without
     hysteresis, ``smallest_pore``, the voxels of the smallest pore that is hardly a speck of noise.
     Empty for a denoised volume, a mask, a local threshold, and if noise is harmless.
     """
     is_grey = volume.dtype != np.bool_ and threshold.only_values is None
-    if measure is None or volume.is_denoised or not is_grey or threshold.value is None:
+    if volume.is_denoised or not is_grey or threshold.value is None:
         return {}
     part: Volume | None = None
     groups = threshold.groups
@@ -95,7 +80,11 @@ def find_noise(
     part = part or _middle(volume)
     if min(part.shape[-2:]) < _FEWEST or not np.isfinite(part.data).all():
         return {}
-    noise = measure(part, exterior_share >= _MUCH_AIR)
+    # SciPy's transforms take time to import, and most scans are segmented without this
+    from hushpore.scan.noise import estimate_noise
+
+    sample = find_sample(part) if exterior_share >= _MUCH_AIR else None
+    noise = estimate_noise(part, sample=sample, brief=True)
     if not noise.deviation:
         return {}
     found = {"noise_deviation": noise.deviation, "noise_share": noise.deviation / contrast}
@@ -122,7 +111,7 @@ def with_minimum(
     return dataclasses.replace(settings, minimum_voxels=least)
 
 
-def _above_specks(noise: Noise, distance: float, n_axes: int, faces_only: bool) -> int:
+def _above_specks(noise: NoiseModel, distance: float, n_axes: int, faces_only: bool) -> int:
     """Return the size, in voxels, that 999 of 1,000 specks of noise in the solid are below.
 
     Such noise is simulated and segmented. `distance`: of the threshold from the grey value of the

@@ -12,7 +12,7 @@ from hushpore.pores.labelled.recognise import kind_of_values
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.void.exterior import Exterior
+    from hushpore.scan.exterior import Exterior
 
 #: Fraction of the expected air; if less was excluded, a warning says so.
 _FAR_OFF = 0.8

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.pores.labelled.recognise import kind_of_values
-from hushpore.pores.void.automatic import Groups
-from hushpore.pores.void.exterior import outside_of_thumbnail
-from hushpore.pores.void.thumbnail import make_thumbnail
+from hushpore.scan.exterior import make_thumbnail, outside_of_thumbnail
+from hushpore.scan.histogram import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.void.exterior import Exterior
+    from hushpore.scan.exterior import Exterior
 
 #: Edge length of the cube whose solid is looked at, in voxels.
 _EDGE = 96

@@ -21,15 +21,13 @@ from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.plausibility import PLAUSIBLE
 from hushpore.pores.slabs import Slabs
-from hushpore.pores.void.automatic import automatic, examine, find_any_threshold
 from hushpore.pores.void.components import find_filled_in, find_runs
-from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.histogram import AUTO
 from hushpore.pores.void.rolling_ball import outside_of_slices
 from hushpore.pores.void.threshold import make_void, survey
-from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import local_threshold, spacing_of
+from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
+from hushpore.scan.histogram import AUTO, automatic, examine, find_any_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +36,9 @@ if TYPE_CHECKING:
     from hushpore.pores.engine import Pass
     from hushpore.pores.labelled.recognise import Kind
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.void.automatic import Groups
-    from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
-    from hushpore.pores.void.thumbnail import Thumbnail
+    from hushpore.scan.exterior import Thumbnail
+    from hushpore.scan.histogram import Groups, Histogram
 
 #: Up to this many voxels in memory, all grey values are counted; of more, only sampled slices.
 WHOLE = 1 << 26

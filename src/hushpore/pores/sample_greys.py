@@ -23,17 +23,16 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_air, find_grey_value, find_void
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.components import AIR
-from hushpore.pores.void.exterior import find_exterior
-from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.threshold import make_histogram
-from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import Work, beyond_mask
+from hushpore.scan.exterior import find_exterior, make_thumbnail
+from hushpore.scan.histogram import Histogram
 
 if TYPE_CHECKING:
     from hushpore.pores.engine import Pass
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.preview import GreySurvey
-    from hushpore.pores.void.thumbnail import Thumbnail
+    from hushpore.scan.exterior import Thumbnail
 
 #: Up to this many voxels in memory, the exterior is found in the whole volume.
 WHOLE = 1 << 23

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.events import Note, Remedy
 from hushpore.base.formatting import percent_digits, readable_grey, readable_percent
-from hushpore.pores.void.automatic import Groups
+from hushpore.scan.histogram import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

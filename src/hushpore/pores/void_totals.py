@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.geometry.thickness import LocalThickness
-    from hushpore.pores.void.exterior import Exterior
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.work import Threshold, VoidTotals
+    from hushpore.scan.exterior import Exterior
 
 
 def void_totals(

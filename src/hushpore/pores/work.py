@@ -11,11 +11,10 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_grey
 from hushpore.pores.engine import Engine
-from hushpore.pores.void.automatic import automatic, examine
 from hushpore.pores.void.components import AIR, CLOSED, FILLED_IN, OPEN, SOLID
-from hushpore.pores.void.histogram import AUTO, find_threshold, only_otsu
 from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.void.rolling_ball import Ball, ball_around
+from hushpore.scan.histogram import AUTO, automatic, examine, find_threshold, only_otsu
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Int64s, Mask, UInt8s
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs
-    from hushpore.pores.void.automatic import Groups
-    from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
+    from hushpore.scan.histogram import Groups, Histogram
 
 #: Problem to report if an exterior is looked for and none is found.
 NO_AIR = "No air was found around the sample: the rolling ball cannot enter at any face."

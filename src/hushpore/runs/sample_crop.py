@@ -12,8 +12,7 @@ from hushpore.base.fill_value import stated_fill_value
 from hushpore.base.rescaled import Scaled, held
 from hushpore.io.parts import Masked, cropped
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void.exterior import find_exterior
-from hushpore.pores.void.thumbnail import Thumbnail, make_thumbnail, rolled, void_of
+from hushpore.scan.exterior import Thumbnail, find_exterior, make_thumbnail, rolled, void_of
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Mask

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from hushpore import Volume
 from hushpore.denoising.noise.curves import noise_curves
-from hushpore.denoising.noise.estimation import estimate_noise
+from hushpore.scan.noise import estimate_noise
 
 
 @pytest.fixture(scope="module")

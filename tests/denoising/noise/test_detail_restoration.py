@@ -8,9 +8,9 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import Volume
-from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
 from hushpore.denoising.noise.residual import restore_detail, restore_detail_in_place
 from hushpore.denoising.plane_reader import PlaneReader
+from hushpore.scan.noise_model import NoiseDiagnosis
 
 if TYPE_CHECKING:
     from pathlib import Path

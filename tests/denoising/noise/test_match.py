@@ -9,11 +9,11 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from hushpore import Volume
-from hushpore.denoising.noise.estimation import estimate_noise
 from hushpore.denoising.noise.match import match_noise, windowed_spectrum
-from hushpore.denoising.noise.model import NoiseModel
 from hushpore.denoising.noise.residual import examine_residual
 from hushpore.denoising.plane_reader import PlaneReader
+from hushpore.scan.noise import estimate_noise
+from hushpore.scan.noise_model import NoiseModel
 
 
 def model_of(kernel: np.ndarray, sd: float, **more: object) -> NoiseModel:

@@ -6,10 +6,9 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import Volume
-from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
-from hushpore.denoising.noise.model import NoiseModel
 from hushpore.denoising.noise.residual import examine_residual, nyquist_energy
 from hushpore.denoising.plane_reader import PlaneReader
+from hushpore.scan.noise_model import NoiseDiagnosis, NoiseModel
 
 
 def model_of(noise: NoiseDiagnosis) -> NoiseModel:

@@ -17,7 +17,7 @@ from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.pores.notes import warnings_of
 from hushpore.pores.plausibility import Plausibility
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void.exterior import Exterior
+from hushpore.scan.exterior import Exterior
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,7 +10,7 @@ from skimage.filters import threshold_multiotsu
 
 from hushpore import InputError
 from hushpore.pores.phases.multi_otsu import find_thresholds
-from hushpore.pores.void.histogram import Histogram, find_threshold
+from hushpore.scan.histogram import Histogram, find_threshold
 
 
 def histogram(means: tuple[float, ...], seed: int, bins: int = 100) -> Histogram:

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.void.automatic import automatic, find_any_threshold
-from hushpore.pores.void.histogram import AUTO, Histogram, find_threshold
 from hushpore.pores.void.threshold import make_histogram
 from hushpore.sample_data import foam_phantom
+from hushpore.scan.histogram import AUTO, Histogram, automatic, find_any_threshold, find_threshold
 
 PORE, SOLID, NOISE = 500.0, 2000.0, 100.0
 

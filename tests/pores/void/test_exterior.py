@@ -13,7 +13,7 @@ import hushpore
 from hushpore import Volume, sample_data
 from hushpore.base.events import Remedy
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.void.exterior import Exterior, find_exterior
+from hushpore.scan.exterior import Exterior, find_exterior
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.settings import LOCAL_METHODS
 from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.void.threshold import Range, find_range
+from hushpore.scan.settings import LOCAL_METHODS
 
 
 def uneven_scan(shape: tuple[int, ...] = (13, 40, 37)) -> np.ndarray:

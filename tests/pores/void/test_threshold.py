@@ -9,9 +9,10 @@ from skimage import filters
 
 import hushpore
 from hushpore.base.errors import InputError
-from hushpore.pores.settings import LOCAL_METHODS, PoreSettings
-from hushpore.pores.void.histogram import AUTO, METHODS, find_threshold
-from hushpore.pores.void.threshold import make_histogram, two_groups
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.void.threshold import make_histogram
+from hushpore.scan.histogram import AUTO, METHODS, find_threshold, two_groups
+from hushpore.scan.settings import LOCAL_METHODS
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads

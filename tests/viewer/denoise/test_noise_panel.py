@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushpore import Volume
-from hushpore.denoising.noise.estimation import estimate_noise
+from hushpore.scan.noise import estimate_noise
 from hushpore.viewer.denoise.noise_panel import NoisePanel
 
 if TYPE_CHECKING:

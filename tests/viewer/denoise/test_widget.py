@@ -10,7 +10,7 @@ from napari.layers import Image, Labels
 import hushpore
 from hushpore.base.formatting import readable_duration
 from hushpore.base.volume import Volume
-from hushpore.denoising.noise import estimation
+from hushpore.scan import noise
 from hushpore.viewer.denoise import widget as denoise_widget
 from hushpore.viewer.denoise.widget import DenoiseWidget, NoiseLine
 from hushpore.viewer.layers.conversion import METADATA_KEY
@@ -159,7 +159,7 @@ def test_one_layer_is_looked_at_at_a_time_and_those_that_went_are_not(qtbot, mon
         go_on.wait(20)
         raise ValueError
 
-    monkeypatch.setattr(estimation, "estimate_noise", look)
+    monkeypatch.setattr(noise, "estimate_noise", look)
     line = NoiseLine()
     layers = [Image(np.zeros((n_slices, 16, 16))) for n_slices in (3, 4, 5)]
     for layer in layers:

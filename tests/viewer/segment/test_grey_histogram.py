@@ -5,8 +5,8 @@ from qtpy.QtCore import QPoint, Qt
 from qtpy.QtGui import QImage
 
 from hushpore.pores.preview import GreySurvey
-from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.threshold import Range
+from hushpore.scan.histogram import Histogram
 from hushpore.viewer.segment.grey_histogram import (
     DRAG_INTERVAL,
     STRICT,

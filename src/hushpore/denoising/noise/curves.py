@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import fft
 
-from hushpore.denoising.noise.model import power_spectrum
+from hushpore.scan.noise_model import power_spectrum
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.arrays import Float64s
-    from hushpore.denoising.noise.model import NoiseModel
+    from hushpore.scan.noise_model import NoiseModel
 
 #: Edge of the grid of simulated noise, and number of frequencies of a spectrum.
 _GRID, _FREQUENCIES = 32, 17

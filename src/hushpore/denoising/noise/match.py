@@ -19,7 +19,7 @@ from scipy import fft
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float64s, Int64s
-    from hushpore.denoising.noise.model import NoiseModel
+    from hushpore.scan.noise_model import NoiseModel
 
 #: Number of groups of blocks, by the structure of the result in them.
 _GROUPS = 8

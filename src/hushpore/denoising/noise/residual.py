@@ -20,21 +20,25 @@ import numpy as np
 
 from hushpore.base.events import result_of
 from hushpore.base.formatting import readable_number
-from hushpore.denoising.noise.boxes import move_into_chunks, read_boxes
-from hushpore.denoising.noise.diagnosis import neighbour_correlation
-from hushpore.denoising.noise.flat_blocks import FEWEST, equal_limit, share_of_equal
 from hushpore.denoising.noise.match import NoiseMatch, match_noise
 from hushpore.denoising.plane_reader import pieces
+from hushpore.scan.flat_blocks import (
+    FEWEST,
+    equal_limit,
+    move_into_chunks,
+    read_boxes,
+    share_of_equal,
+)
+from hushpore.scan.noise_model import neighbour_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from hushpore.base.arrays import Array, Float32s, Float64s, Int64s
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
-    from hushpore.denoising.noise.model import NoiseModel
     from hushpore.denoising.plane_reader import PlaneReader
-    from hushpore.denoising.sample import Sample
+    from hushpore.scan.noise_model import NoiseDiagnosis, NoiseModel
+    from hushpore.scan.sample import Sample
 
 #: Edge of the blocks for spectra, and maximum number of blocks.
 BLOCK, _BLOCKS = 16, 1500

@@ -13,8 +13,8 @@ import numpy as np
 
 from hushpore.base.rescaled import Scaled, held
 from hushpore.base.volume import require_range
-from hushpore.pores.void.histogram import Histogram
 from hushpore.pores.void.threshold import Range, bins_of, counted_once
+from hushpore.scan.histogram import Histogram
 
 if TYPE_CHECKING:
     import torch

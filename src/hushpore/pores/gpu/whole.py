@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
-    from hushpore.pores.void.histogram import Histogram
     from hushpore.pores.void.threshold import Range
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.work import Work
+    from hushpore.scan.histogram import Histogram
 
 _NO_EXITS = np.zeros(0, np.int64)
 

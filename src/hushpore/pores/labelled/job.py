@@ -17,7 +17,7 @@ from hushpore.pores.labelled.recognise import kind_of_values
 from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.pipeline import Stages
 from hushpore.pores.slabs import Scratch
-from hushpore.pores.void.exterior import Exterior
+from hushpore.scan.exterior import Exterior
 
 if TYPE_CHECKING:
     from collections.abc import Generator

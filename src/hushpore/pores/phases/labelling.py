@@ -12,11 +12,10 @@ from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.settings import MOST
 from hushpore.pores.slab_steps import Grey, find_air, find_void
 from hushpore.pores.void.components import AIR
-from hushpore.pores.void.exterior import Exterior, find_exterior
 from hushpore.pores.void.grey import GreyValues
 from hushpore.pores.void.threshold import make_void, survey
-from hushpore.pores.void.thumbnail import make_thumbnail
 from hushpore.pores.work import NO_AIR, Threshold
+from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,9 +16,9 @@ from hushpore.base.errors import InputError
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float64s, Int64s
-    from hushpore.pores.void.histogram import Histogram
+    from hushpore.scan.histogram import Histogram
 
-#: Maximum number of bins, as in `hushpore.pores.void.histogram.find_threshold`.
+#: Maximum number of bins, as in `hushpore.scan.histogram.find_threshold`.
 BINS = 256
 
 

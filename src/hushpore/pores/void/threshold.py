@@ -14,7 +14,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_range
 from hushpore.pores.parallel import kernel
-from hushpore.pores.void.histogram import Histogram
+from hushpore.scan.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
 _LEVELS = 1 << 16
 _BINS = 1024
-
-#: Of two groups of grey values on one side: share of all voxels and number that each has at the
-#: least; how low it is between them at most, for the lower one; and how far they are apart, for the
-#: way to the other side, if that is as large a group.
-_GROUP, _GROUP_VOXELS, _VALLEY, _GROUPS_APART = 0.03, 500, 0.7, 0.25
-
-#: Widths by which counts are smoothed that the range of one side has.
-_WIDTHS = 40
 
 #: Steps of float64, in which thresholds are, that the range of whole numbers has at the least.
 _FEWEST_STEPS = 256
@@ -211,48 +203,6 @@ def make_void(
 
     threads.over(len(values), compare_slices)
     return void
-
-
-def two_groups(histogram: Histogram, threshold: float, bright: bool) -> tuple[float, float] | None:
-    """Return where the grey values of the pores lie, if there are two groups of them; else None.
-
-    The groups stand apart in the histogram: it is clearly lower between them than at either peak,
-    and lower again at the threshold, where noise of the solid and voxels that are in part of it
-    are. A threshold that was to part pores from solid may have left a third material on their side.
-    """
-    from scipy import ndimage
-
-    histogram = histogram.trimmed()
-    counts, centers = histogram.counts.astype(np.float64), histogram.centers
-    is_pore = centers > threshold if bright else centers <= threshold
-    total, beyond = counts.sum(), counts[~is_pore].sum()
-    other = float(counts[~is_pore] @ centers[~is_pore] / max(beyond, 1.0))
-    # where grey values were cut off, their ends hold more
-    is_pore[[0, -1]] = False
-    counts, centers = counts[is_pore], centers[is_pore]
-    least = max(_GROUP * total, _GROUP_VOXELS)
-    if counts.sum() < 2 * least:
-        return None
-    up_to = np.cumsum(counts) / counts.sum()
-    first, last = np.searchsorted(up_to, (0.001, 0.999))
-    counts, centers = counts[first : last + 1], centers[first : last + 1]
-    smooth = ndimage.gaussian_filter1d(counts, max(1.0, counts.size / _WIDTHS), mode="nearest")
-    lower_peak = np.minimum(
-        np.maximum.accumulate(smooth), np.maximum.accumulate(smooth[::-1])[::-1]
-    )
-    valley = int(np.argmin(smooth / np.maximum(lower_peak, 1e-9)))
-    sizes = counts[:valley].sum(), counts[valley:].sum()
-    if min(sizes) < least or smooth[valley] > _VALLEY * lower_peak[valley]:
-        return None
-    nearer = smooth[:valley] if bright else smooth[valley:]
-    if smooth[0 if bright else -1] > _VALLEY * nearer.max():
-        return None
-    groups = [centers[np.argmax(smooth[:valley])], centers[valley + np.argmax(smooth[valley:])]]
-    farther = groups[1] if bright else groups[0]
-    # some grains of metal are as far away as they like
-    if beyond >= least and abs(groups[1] - groups[0]) < _GROUPS_APART * abs(other - farther):
-        return None
-    return float(groups[0]), float(groups[1])
 
 
 @kernel

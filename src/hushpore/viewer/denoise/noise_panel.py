@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.events import Job
-    from hushpore.denoising.noise.model import NoiseModel
+    from hushpore.scan.noise_model import NoiseModel
     from hushpore.viewer.running.task import Target
 
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.model import NoiseModel
     from hushpore.denoising.result import Denoised
     from hushpore.denoising.settings import DenoiseSettings
+    from hushpore.scan.noise_model import NoiseModel
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Outcome, Target
 
@@ -416,7 +416,7 @@ class NoiseLine(QObject):
                 give_back_freed()
 
     def _look_at(self, layer: weakref.ref[Any], volume: Volume) -> None:
-        from hushpore.denoising.noise.estimation import estimate_noise
+        from hushpore.scan.noise import estimate_noise
 
         try:
             model = estimate_noise(volume)

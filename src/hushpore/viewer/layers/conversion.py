@@ -194,7 +194,7 @@ def _values_of_sample(data: Any) -> Array | None:
     """Return values of the sample without surrounding air; None if it cannot be separated."""
     if data.ndim not in (2, 3) or 0 in data.shape or np.dtype(data.dtype).kind not in "iuf":
         return None
-    from hushpore.pores.void.exterior import values_of_sample
+    from hushpore.scan.exterior import values_of_sample
 
     return values_of_sample(Volume(data, axes="zyx"[-data.ndim :]), CONTRAST_SLICES)
 

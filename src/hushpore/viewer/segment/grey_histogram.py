@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.arrays import Float64s, Mask
     from hushpore.pores.preview import GreySurvey
-    from hushpore.pores.void.histogram import Histogram
+    from hushpore.scan.histogram import Histogram
 
 #: Names of the lines, which are those of the settings.
 THRESHOLD, STRICT = "threshold", "hysteresis"

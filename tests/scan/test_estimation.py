@@ -7,8 +7,8 @@ from skimage.transform import iradon, radon
 
 from hushpore import Volume
 from hushpore.base.errors import InputError
-from hushpore.denoising.noise.estimation import estimate_noise
 from hushpore.sample_data import foam_phantom
+from hushpore.scan.noise import estimate_noise
 
 SHAPE = (32, 96, 96)
 

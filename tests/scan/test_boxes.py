@@ -7,8 +7,8 @@ import pytest
 from dask.array.core import normalize_chunks
 
 from hushpore.base.rescaled import Scaled
-from hushpore.denoising.noise.boxes import cut_boxes, move_into_chunks, read_boxes
 from hushpore.denoising.rings import RingFree
+from hushpore.scan.flat_blocks import cut_boxes, move_into_chunks, read_boxes
 
 
 class Chunked:

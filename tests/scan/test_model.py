@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from hushpore.denoising.noise.model import NoiseModel
+from hushpore.scan.noise_model import NoiseModel
 
 
 def gaussian_lags(width: float, reach: int) -> np.ndarray:

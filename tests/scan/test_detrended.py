@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from hushpore.denoising.noise.detrended import DetrendedBlocks
+from hushpore.scan.noise_strength import DetrendedBlocks
 
 SIZES = [((4, 5, 6), (1, 2, 3)), ((7, 8), (3, 3)), ((1, 6, 6), (0, 2, 2)), ((2, 6, 5), (1, 2, 2))]
 
@@ -70,7 +70,7 @@ def test_threads_can_solve_at_the_same_time() -> None:
     # in a process of its own, since solutions that disturb each other destroy the heap
     script = """
 import sys, threading, numpy as np
-from hushpore.denoising.noise.detrended import DetrendedBlocks
+from hushpore.scan.noise_strength import DetrendedBlocks
 sys.setswitchinterval(1e-6)
 kind = DetrendedBlocks((6, 12, 12), (2, 3, 3))
 products = np.random.default_rng(0).random(123)

@@ -10,15 +10,8 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_count
-from hushpore.denoising.noise.counts import find_count
-from hushpore.denoising.noise.detrended import DetrendedBlocks, detrended_blocks
-from hushpore.denoising.noise.diagnosis import (
-    NOTABLE,
-    NoiseDiagnosis,
-    neighbour_correlation,
-    ring_correlation,
-)
-from hushpore.denoising.noise.flat_blocks import (
+from hushpore.scan.counts import find_count
+from hushpore.scan.flat_blocks import (
     FEWEST,
     Drawn,
     FlatBlocks,
@@ -29,14 +22,22 @@ from hushpore.denoising.noise.flat_blocks import (
     largest_lags,
     read_flattest,
 )
-from hushpore.denoising.noise.model import NoiseModel, far_axis
-from hushpore.denoising.noise.photons import measure_photon_noise
-from hushpore.denoising.noise.strength import measure_strength
+from hushpore.scan.noise_model import (
+    NOTABLE,
+    NoiseDiagnosis,
+    NoiseModel,
+    far_axis,
+    neighbour_correlation,
+    ring_correlation,
+)
+from hushpore.scan.noise_strength import DetrendedBlocks, detrended_blocks, measure_strength
+from hushpore.scan.photons import measure_photon_noise
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float32s, Float64s, Int64s
     from hushpore.base.volume import Volume
-    from hushpore.denoising.sample import Sample
+    from hushpore.scan.sample import Sample
+
 
 #: Maximum size of a volume that is read as a whole, in bytes: from disk or through a correction,
 #: reading one block takes about as long as reading thousands.
@@ -109,7 +110,7 @@ def estimate_noise(
     slicewise : bool, optional
         Use slices separately, for a stack of unrelated slices: the correlation between slices is
         not estimated then, and white noise that grows with the grey value is measured everywhere
-        (`hushpore.denoising.noise.photons`).
+        (`hushpore.scan.photons`).
     sample : Sample, optional
         The sample of the scan: the noise is that of flat regions inside it.
     brief : bool, optional

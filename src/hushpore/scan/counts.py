@@ -9,6 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float64s
 
+
 #: Maximum deviation of a value from a whole number of counts, in counts.
 _ROUNDING = 0.01
 

@@ -19,6 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float64s, Int64s
 
+
 #: Edge length, in pixels, of the squares for measuring the variance.
 _EDGE = 8
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hushpore import Volume
-from hushpore.denoising.noise.estimation import estimate_noise
+from hushpore.scan.noise import estimate_noise
 
 IMAGE = np.kron([[0.5, 1.2], [1.6, 0.7]], np.ones((80, 80)))
 

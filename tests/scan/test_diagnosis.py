@@ -8,11 +8,11 @@ from scipy import stats
 from scipy.ndimage import uniform_filter1d
 
 from hushpore import Volume
-from hushpore.denoising.noise.estimation import estimate_noise, theil_sen
 from hushpore.sample_data import foam_phantom
+from hushpore.scan.noise import estimate_noise, theil_sen
 
 if TYPE_CHECKING:
-    from hushpore.denoising.noise.diagnosis import NoiseDiagnosis
+    from hushpore.scan.noise_model import NoiseDiagnosis
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from hushpore import Volume
-from hushpore.denoising.noise.detrended import detrended_blocks
-from hushpore.denoising.noise.flat_blocks import (
-    block_sizes,
-    even_ones,
-    flat_ones,
-    largest_lags,
-    read_flattest,
-)
+from hushpore.scan.flat_blocks import block_sizes, even_ones, flat_ones, largest_lags, read_flattest
+from hushpore.scan.noise_strength import detrended_blocks
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -11,9 +11,9 @@ from scipy.ndimage import gaussian_filter
 import hushpore
 from hushpore.base.volume import Volume
 from hushpore.denoising.automatic import decide_method
-from hushpore.denoising.noise.estimation import estimate_noise
-from hushpore.denoising.noise.photons import measure_photon_noise
 from hushpore.denoising.settings import DenoiseSettings
+from hushpore.scan.noise import estimate_noise
+from hushpore.scan.photons import measure_photon_noise
 
 
 def micrograph(seed: int = 0, size: int = 256) -> np.ndarray:

@@ -7,8 +7,8 @@ import pytest
 from scipy import ndimage
 
 from hushpore import Volume
-from hushpore.denoising.noise.estimation import estimate_noise
-from hushpore.denoising.noise.strength import fine_variance, measure_strength
+from hushpore.scan.noise import estimate_noise
+from hushpore.scan.noise_strength import fine_variance, measure_strength
 
 
 def correlated_noise(shape: tuple[int, ...], seed: int) -> np.ndarray:
