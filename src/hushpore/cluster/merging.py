@@ -39,8 +39,7 @@ import numpy as np
 
 from hushpore.pores.parallel import kernel
 from hushpore.pores.watershed.graph import count_peaks, number_keys
-from hushpore.pores.watershed.merging import find_overlapping
-from hushpore.pores.watershed.snow import find_in_slab
+from hushpore.pores.watershed.merging import find_in_slab, find_overlapping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

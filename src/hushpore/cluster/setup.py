@@ -24,8 +24,8 @@ from hushpore.cluster.task_runner import workers_of
 from hushpore.cluster.void import digest_of
 from hushpore.pores.memory_plan import BYTES_A_BASIN, bytes_in_memory
 from hushpore.pores.numbering import require_points, whole_markers
-from hushpore.pores.void.local_threshold import BYTES_IN_WINDOW
-from hushpore.pores.void.rolling_ball import ball_around
+from hushpore.pores.void.components import ball_around
+from hushpore.pores.void.threshold import BYTES_IN_WINDOW
 from hushpore.pores.work import check_grey, window_of
 from hushpore.scan.exterior import Exterior, find_exterior
 

@@ -31,21 +31,23 @@ from hushpore.cluster.outputs import (
 from hushpore.cluster.setup import set_up
 from hushpore.cluster.void import histogram_of, range_of, room_of
 from hushpore.cluster.watershed import follow_through, join_marks
+from hushpore.pores.advice import examine_sample, remarks_of, warnings_of
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise, with_minimum
-from hushpore.pores.notes import warnings_of
 from hushpore.pores.numbering import excluded_basins, measured, small_totals, totals_of
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.plausibility import examine_sample
-from hushpore.pores.remarks import remarks_of
 from hushpore.pores.tables.measures import walls_of
 from hushpore.pores.tables.totals import headline_of, totals_columns
-from hushpore.pores.void.grey import Rounding
-from hushpore.pores.void.threshold import require_steps
+from hushpore.pores.void.threshold import Rounding, require_steps
 from hushpore.pores.void_totals import outside_totals, void_totals
-from hushpore.pores.watershed.merging import find_height, number_groups, number_pores
-from hushpore.pores.watershed.snow import middle_of, widest
+from hushpore.pores.watershed.merging import (
+    find_height,
+    middle_of,
+    number_groups,
+    number_pores,
+    widest,
+)
 from hushpore.pores.work import (
     NO_AIR,
     Threshold,

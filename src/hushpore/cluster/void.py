@@ -33,10 +33,18 @@ from hushpore.pores.forms.sample_map import grid_of
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
-from hushpore.pores.void.components import AIR, OPEN, SOLID, find_filled_in, find_runs, touching
-from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.rolling_ball import face_neighbours, outside_of_slices
+from hushpore.pores.void.components import (
+    AIR,
+    OPEN,
+    SOLID,
+    face_neighbours,
+    find_filled_in,
+    find_runs,
+    outside_of_slices,
+    touching,
+)
 from hushpore.pores.void.threshold import (
+    GreyValues,
     Range,
     bins_of,
     counted_once,
@@ -55,8 +63,8 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Float32s, Mask, UInt8s
     from hushpore.cluster.blocks import Report
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.void.local_threshold import LocalThreshold
-    from hushpore.pores.void.rolling_ball import Ball
+    from hushpore.pores.void.components import Ball
+    from hushpore.pores.void.threshold import LocalThreshold
 
 
 def copy_scan(blocks: Blocks, layer: int) -> Report:

@@ -24,9 +24,9 @@ from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.memory_plan import BYTES_A_BASIN
 from hushpore.pores.numbering import require_in_void, whole_markers
 from hushpore.pores.parallel import kernel
-from hushpore.pores.topology.euler import euler_of_slab
+from hushpore.pores.topology import euler_of_slab
 from hushpore.pores.void.components import AIR, CLOSED, OPEN, SOLID, closed_bits
-from hushpore.pores.void.grey import GreyValues, RoundedGrey, Rounding
+from hushpore.pores.void.threshold import GreyValues, RoundedGrey, Rounding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from hushpore.device.backend import cpu_threads
 from hushpore.pores.parallel import KernelThreads, is_on_disk
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.tables.measures import pore_columns, throat_columns
-from hushpore.pores.topology.euler import euler_of_slab
+from hushpore.pores.topology import euler_of_slab
 from hushpore.pores.void.components import OPEN, Components, find_runs
 from hushpore.pores.watershed.basins import apply_labels, watershed_slab
 from hushpore.pores.watershed.distance import carry, edge_plane, squared_distance

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from hushpore.pores.void.components import AIR, SOLID, Components, find_runs
-from hushpore.pores.void.grey import GreyValues, RoundedGrey, Rounding
-from hushpore.pores.void.rolling_ball import count_crossings, face_neighbours
-from hushpore.pores.void.threshold import make_void, survey
+from hushpore.pores.void.components import (
+    AIR,
+    SOLID,
+    Components,
+    count_crossings,
+    face_neighbours,
+    find_runs,
+)
+from hushpore.pores.void.threshold import GreyValues, RoundedGrey, Rounding, make_void, survey
 from hushpore.pores.watershed.basins import watershed_slab
 from hushpore.pores.watershed.distance import edge_plane, fill_distance
 from hushpore.pores.watershed.graph import Tables

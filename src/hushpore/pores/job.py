@@ -17,12 +17,12 @@ from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose
 from hushpore.device.backend import Backend
 from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
+from hushpore.pores.advice import advise
 from hushpore.pores.compiling import compile_beside
 from hushpore.pores.gpu.device_benchmark import choose_faster
 from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.noise import find_noise, with_minimum
-from hushpore.pores.notes import warnings_of
 from hushpore.pores.numbering import (
     excluded_basins,
     mark_basins,
@@ -36,19 +36,16 @@ from hushpore.pores.numbering import (
 )
 from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.pipeline import Pipeline, Stages, is_noise
-from hushpore.pores.plausibility import examine_sample
 from hushpore.pores.result import Pores
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness, write_labels
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.tables.measures import void_walls
-from hushpore.pores.topology.euler import find_euler_number
-from hushpore.pores.topology.tortuosity import find_tortuosity
-from hushpore.pores.uncertainty.intervals import Merged, find_certainty
-from hushpore.pores.uncertainty.subvolumes import FEWEST_PARTS
+from hushpore.pores.topology import find_euler_number, find_tortuosity
+from hushpore.pores.uncertainty import FEWEST_PARTS, Merged, find_certainty
 from hushpore.pores.void.subvoxel import find_subvoxel
 from hushpore.pores.void_totals import outside_totals, thickness_totals, void_totals
-from hushpore.pores.watershed.snow import find_peaks
+from hushpore.pores.watershed.merging import find_peaks
 from hushpore.pores.work import Work, check_grey
 from hushpore.scan.exterior import Exterior, find_exterior
 
@@ -60,11 +57,10 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job, Timing
     from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
-    from hushpore.pores.labelled.given import GivenLabels
     from hushpore.pores.numbering import Columns, Marks
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
-    from hushpore.pores.uncertainty.intervals import Certainty
+    from hushpore.pores.uncertainty import Certainty
     from hushpore.pores.watershed.merging import Numbering
 
 
@@ -130,12 +126,11 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         )
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
         found = yield from segment(work, backend, stages, notes, measures_noise=True)
-    share = found.segmented.void.exterior_share
     # its values are in memory if they were read
-    read = found.segmented.work.volume
-    examined = examine_sample(read, decided, exterior, found.totals)
-    found.totals.update(examined.totals())
-    for warning in warnings_of(read, settings, exterior, share):
+    read, share = found.segmented.work.volume, found.segmented.void.exterior_share
+    further, warnings = advise(read, settings, decided, exterior, share, found.totals)
+    found.totals.update(further)
+    for warning in warnings:
         notes.append(warning)
         yield warning
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
@@ -165,9 +160,12 @@ def open_work(
     backend: Backend,
     stages: Stages,
     padding: float | None = None,
-    labels: GivenLabels | None = None,
+    labels: Any = None,
 ) -> Iterator[Work]:
-    """Open the `Work` of a job, with its scratch folder and threads, for a ``with`` block."""
+    """Open the `Work` of a job, with its scratch folder and threads, for a ``with`` block.
+
+    `labels`: `GivenLabels` in place of a watershed.
+    """
     with closing(Scratch(slabs.on_disk)) as scratch, KernelThreads(backend.threads) as threads:
         how = backend.choices, stages.timer, padding
         yield Work(volume, settings, slabs, scratch, threads, *how, labels=labels)

@@ -11,8 +11,8 @@ from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.preferences import memory_limit
 from hushpore.device.backend import Backend, cpu_threads
 from hushpore.pores.slabs import Slabs, check_disk
-from hushpore.pores.void.local_threshold import BYTES_IN_WINDOW
-from hushpore.pores.void.rolling_ball import ball_around, outside_bytes
+from hushpore.pores.void.components import ball_around, outside_bytes
+from hushpore.pores.void.threshold import BYTES_IN_WINDOW
 from hushpore.pores.work import is_slicewise, spacing_of, window_of
 
 if TYPE_CHECKING:

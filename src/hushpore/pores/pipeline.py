@@ -39,7 +39,7 @@ from hushpore.pores.slab_steps import (
     measure_basins,
     read_values,
 )
-from hushpore.pores.void.grey import AS_IS
+from hushpore.pores.void.threshold import AS_IS
 from hushpore.pores.work import Threshold, VoidTotals, void_totals_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hushpore.device.clocks import Clock
     from hushpore.pores.engine import Pass
     from hushpore.pores.slabs import Slabs, Stack
-    from hushpore.pores.void.grey import RoundedGrey
+    from hushpore.pores.void.threshold import RoundedGrey
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.work import Work
 

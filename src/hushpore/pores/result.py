@@ -13,11 +13,11 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
+from hushpore.pores.advice import remarks_of
 from hushpore.pores.corrections.operations import Operation
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, other_forms, path_table
-from hushpore.pores.geometry.intercepts import intercept_totals
-from hushpore.pores.geometry.sums import index_of
+from hushpore.pores.geometry.sums import index_of, intercept_totals
 from hushpore.pores.numbering import (
     Columns,
     mark_basins,
@@ -32,7 +32,6 @@ from hushpore.pores.numbering import (
     whole_markers,
 )
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.remarks import remarks_of
 from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.tables.distributions import size_distribution, thickness_distribution
@@ -90,7 +89,7 @@ class Pores:
         `hushpore.pores.geometry.thickness.LocalThickness`.
     curve : dict of str to numpy.ndarray
         REV curve: figures of cubes of the sample by edge length, if intervals were requested; see
-        `hushpore.pores.uncertainty.subvolumes.curve`.
+        `hushpore.pores.uncertainty.curve`.
     """
 
     labels: Int32s

@@ -23,8 +23,16 @@ from hushpore.base.events import part_of
 from hushpore.pores.engine import VoidCounts
 from hushpore.pores.geometry.thickness import LocalThickness, find_thickness
 from hushpore.pores.slabs import Slabs
-from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID, closed_bits, find_filled_in
-from hushpore.pores.void.rolling_ball import ball_around, outside_of_slices
+from hushpore.pores.void.components import (
+    AIR,
+    FILLED_IN,
+    OPEN,
+    SOLID,
+    ball_around,
+    closed_bits,
+    find_filled_in,
+    outside_of_slices,
+)
 from hushpore.pores.void.threshold import Range
 from hushpore.pores.watershed.basins import Watershed, apply_labels
 from hushpore.pores.watershed.distance import carry, edge_plane
@@ -46,8 +54,7 @@ if TYPE_CHECKING:
     from hushpore.pores.engine import Engine, Pass
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Stack
-    from hushpore.pores.void.grey import RoundedGrey
-    from hushpore.pores.void.local_threshold import LocalThreshold
+    from hushpore.pores.void.threshold import LocalThreshold, RoundedGrey
     from hushpore.pores.work import Work
 
 

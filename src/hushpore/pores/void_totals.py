@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushpore.pores.geometry.intercepts import intercept_totals
-from hushpore.pores.geometry.sums import index_of
+from hushpore.pores.geometry.sums import index_of, intercept_totals
 from hushpore.pores.tables.measures import surface_of
-from hushpore.pores.topology.percolation import percolation_totals
+from hushpore.pores.topology import percolation_totals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,9 +11,8 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_grey
 from hushpore.pores.engine import Engine
-from hushpore.pores.void.components import AIR, CLOSED, FILLED_IN, OPEN, SOLID
-from hushpore.pores.void.local_threshold import LocalThreshold, window_in_voxels
-from hushpore.pores.void.rolling_ball import Ball, ball_around
+from hushpore.pores.void.components import AIR, CLOSED, FILLED_IN, OPEN, SOLID, Ball, ball_around
+from hushpore.pores.void.threshold import LocalThreshold, window_in_voxels
 from hushpore.scan.histogram import AUTO, automatic, examine, find_threshold, only_otsu
 
 if TYPE_CHECKING:

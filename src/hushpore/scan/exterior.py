@@ -255,7 +255,7 @@ def is_around(void: Mask, padded: Mask, axis: int, spacing: tuple[float, ...]) -
 def roll(empty: Mask, sides: tuple[float, ...], radius: float) -> Mask:
     """Return what of the empty a disc comes to cover that is rolled over a silhouette from outside.
 
-    As `hushpore.pores.void.rolling_ball.mark_outside` does in a slice, of an image so small that no
+    As `hushpore.pores.void.components.mark_outside` does in a slice, of an image so small that no
     kernel need be compiled for it.
     """
     from scipy import ndimage

@@ -1,4 +1,10 @@
-"""Flat blocks at random positions of a volume, in which noise is measured."""
+"""Flat blocks at random positions of a volume, in which noise is measured.
+
+Many small boxes read from a volume: one by one, or from a few chunks of chunked data.
+
+Decoding a chunk takes milliseconds. Boxes at random positions in a large volume would need
+thousands of chunks, and use a thousandth of each.
+"""
 
 from __future__ import annotations
 

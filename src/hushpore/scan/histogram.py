@@ -1,6 +1,20 @@
 """Histograms of grey values, and global threshold methods.
 
 A method needs only the histogram, so the volume need not fit into memory.
+
+The automatic threshold: Otsu's where pores and solid are two groups of grey values.
+
+Otsu's method always divides a histogram. In a solid with few pores it divides the noise of the
+solid, and in a solid with grains of metal it separates the metal from all else. So the main peak of
+the histogram, its noise, and the group beside it that pores (or, in a foam, struts) form are found
+first. If noise would make Otsu's threshold wrong, the threshold of minimum error between the two
+groups is used instead; if there is no second group, one well below the noise of the main peak.
+
+References
+----------
+D. R. Bickel and R. Fruehwirth (2006), half-sample mode. https://doi.org/10.1016/j.csda.2005.07.011
+J. Kittler and J. Illingworth (1986), "Minimum error thresholding".
+https://doi.org/10.1016/0031-3203(86)90030-0
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""The noise of a scan: strength, spectrum, and what a diagnosis says of it."""
+"""Model of the noise of a scan: strength, correlation and their uncertainty.
+
+The noise of a reconstruction is correlated between neighbours in every direction, by the blur of
+the detector, by interpolation and by the reconstruction filter. A denoiser needs that correlation.
+
+The diagnosis says whether the noise is uncorrelated, as N2V needs. Masked pixels are predicted from
+their neighbours. If the noise of neighbouring voxels is correlated, part of it can be predicted too
+and remains in the result: as grain after interpolation or a smoothing reconstruction, or as lines
+and rings from detector rows and columns.
+"""
 
 from __future__ import annotations
 

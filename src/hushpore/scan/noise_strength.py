@@ -1,4 +1,18 @@
-"""The strength and correlation of noise in blocks, whatever their grey values drift by."""
+"""The strength and correlation of noise in small blocks.
+
+The autocovariance of noise from small blocks, after subtracting fitted polynomials.
+
+The polynomials also remove some of the noise. The loss at each lag is a linear function of the
+autocovariance, so that a linear solve corrects it.
+
+The strength of noise all over a sample, which differs from that in its flattest regions.
+
+The flattest regions of a dense sample are its calmest ones, near the rim for example. Mixed second
+differences (along y of those along x) remove edges along either axis and most of all other image
+structure, so that they measure the noise everywhere; but only the finest part of it, which is
+therefore compared with the same differences of the noise model. Averaged over neighbourhoods, they
+make a map of the strength over the slice.
+"""
 
 from __future__ import annotations
 

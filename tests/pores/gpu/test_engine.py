@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 from scipy import ndimage as ndi
 
-from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.geometry.sums import DIRECTIONS
 from hushpore.pores.gpu import engine, opening
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import GpuParts
@@ -267,7 +267,7 @@ from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.device.timing import StageTimer
-from hushpore.pores.void.grey import Rounding
+from hushpore.pores.void.threshold import Rounding
 from hushpore.pores.parallel import KernelThreads
 from hushpore.base.events import result_of
 from hushpore.pores.slab_steps import classify_void, find_air, find_grey_value, find_void

@@ -27,8 +27,7 @@ from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import classify_void, find_air, find_grey_value, find_void
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.threshold import survey
+from hushpore.pores.void.threshold import GreyValues, survey
 from hushpore.pores.work import Work
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from skimage.segmentation import watershed
 import hushpore
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.volume import Volume
-from hushpore.pores.labelled.recognise import kind_of_values
-from hushpore.pores.notes import warnings_of
-from hushpore.pores.plausibility import Plausibility
+from hushpore.pores.advice import Plausibility, warnings_of
 from hushpore.pores.settings import PoreSettings
 from hushpore.scan.exterior import Exterior
+from hushpore.scan.kinds import kind_of_values
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -11,7 +11,7 @@ from skimage.measure import regionprops
 
 import hushpore
 from hushpore import Volume
-from hushpore.pores.geometry.surface import DIRECTIONS, area_per_crossing
+from hushpore.pores.geometry.sums import DIRECTIONS, area_per_crossing
 from hushpore.pores.tables import measures
 from hushpore.pores.tables.measures import PORES, THROATS
 

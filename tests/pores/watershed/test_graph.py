@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hushpore.pores.geometry.contacts import scan_rows
-from hushpore.pores.geometry.sums import SUMS, add_rows, order_of
-from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.geometry.sums import DIRECTIONS, SUMS, add_rows, order_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.watershed import graph as graph_module
 from hushpore.pores.watershed.graph import Tables

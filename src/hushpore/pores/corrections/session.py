@@ -23,7 +23,7 @@ from hushpore.pores.corrections.operations import (
 )
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.job import find_connection, open_work
-from hushpore.pores.labelled.given import GivenLabels
+from hushpore.pores.labelled.job import GivenLabels
 from hushpore.pores.numbering import numbering_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.pipeline import Pipeline, Stages

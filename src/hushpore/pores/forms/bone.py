@@ -12,7 +12,7 @@ from hushpore.pores.forms.entries import (
     not_measured,
     value_of,
 )
-from hushpore.pores.topology.connectivity import solid_euler
+from hushpore.pores.topology import solid_euler
 
 _NO_CORTEX = (
     "Cortical and trabecular bone are not separated. Segment the scan with a mask of the cortex "

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hushpore.pores.geometry.sums import SUMS, index_of, narrowest
-from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.geometry.sums import DIRECTIONS, SUMS, index_of, narrowest
 from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hushpore.pores.geometry.balls import BESIDE, REACH, Balls
-from hushpore.pores.geometry.painting import AT_A_TIME, paint
+from hushpore.pores.geometry.balls import AT_A_TIME, BESIDE, REACH, Balls, paint
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -18,8 +18,7 @@ import numpy as np
 from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
-from hushpore.pores.geometry.sums import SUMS, counting, mark_grey_unknown, narrowest
-from hushpore.pores.geometry.surface import DIRECTIONS
+from hushpore.pores.geometry.sums import DIRECTIONS, SUMS, counting, mark_grey_unknown, narrowest
 from hushpore.pores.void.components import CLOSED
 from hushpore.pores.watershed.graph import BasinGraph
 

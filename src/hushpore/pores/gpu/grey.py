@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Float32s, Int32s
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.void.grey import Rounding
+    from hushpore.pores.void.threshold import Rounding
 
 #: Blocks that count, each for itself at first: as many as a large GPU runs at a time.
 _BLOCKS = 1 << 10

@@ -29,7 +29,7 @@ from hushpore.pores.slab_steps import (
     measure_basins,
 )
 from hushpore.pores.slabs import Scratch, Slabs
-from hushpore.pores.void.grey import AS_IS, Rounding
+from hushpore.pores.void.threshold import AS_IS, Rounding
 from hushpore.pores.work import Work
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ class GpuParts:
 
 
 def mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
-    """Mark as `AIR` what `hushpore.pores.void.rolling_ball.mark_outside` does, in place.
+    """Mark as `AIR` what `hushpore.pores.void.components.mark_outside` does, in place.
 
     `phase`: (z, y, x), uint8: of the whole volume, or of some slices where each is one for itself.
     """

@@ -28,7 +28,7 @@ from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import GpuParts, mark_outside
 from hushpore.pores.slabs import DeviceStack
 from hushpore.pores.void.components import AIR, SOLID
-from hushpore.pores.void.grey import Rounding
+from hushpore.pores.void.threshold import Rounding
 from hushpore.pores.watershed.basins import SlabWatershed
 
 if TYPE_CHECKING:

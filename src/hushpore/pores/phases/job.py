@@ -14,9 +14,9 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_grey
 from hushpore.device.backend import Backend
+from hushpore.pores.advice import warnings_of
 from hushpore.pores.job import prepare, warm_up_kind
 from hushpore.pores.memory_plan import AT_A_TIME, LEAST_SLICES
-from hushpore.pores.notes import warnings_of
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.labelling import find_labels, find_phases
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of

@@ -12,8 +12,7 @@ from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.settings import MOST
 from hushpore.pores.slab_steps import Grey, find_air, find_void
 from hushpore.pores.void.components import AIR
-from hushpore.pores.void.grey import GreyValues
-from hushpore.pores.void.threshold import make_void, survey
+from hushpore.pores.void.threshold import GreyValues, make_void, survey
 from hushpore.pores.work import NO_AIR, Threshold
 from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 

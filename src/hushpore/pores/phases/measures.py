@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.geometry.surface import surface_area
+from hushpore.pores.geometry.sums import surface_area
 from hushpore.pores.tables.measures import Measure, summarised
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class PhaseSums:
 
     @cached_property
     def areas(self) -> Float64s:
-        """Area of each contact (contacts,); see `hushpore.pores.geometry.surface`."""
+        """Area of each contact (contacts,); see `hushpore.pores.geometry.sums`."""
         return surface_area(self.graph.contacts, self.volume.spacing)
 
     @cached_property

@@ -12,8 +12,8 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_percent
+from hushpore.pores.advice import remarks_on_exterior
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
-from hushpore.pores.remarks import remarks_on_exterior
 from hushpore.pores.tables.measures import PORES, THROATS, resized_table
 from hushpore.pores.tables.totals import is_proportional
 

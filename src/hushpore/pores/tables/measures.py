@@ -23,8 +23,7 @@ import numpy as np
 from hushpore.base.formatting import readable_unit
 from hushpore.base.volume import Volume
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
-from hushpore.pores.geometry.sums import SUMS
-from hushpore.pores.geometry.surface import crofton_area, surface_area
+from hushpore.pores.geometry.sums import SUMS, crofton_area, surface_area
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.tables.merged_sums import PoreSums, ThroatSums, inscribed_diameter, reach_a_face
 from hushpore.pores.tables.positions import (

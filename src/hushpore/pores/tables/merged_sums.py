@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.geometry.sums import SUMS, add_rows, counting, index_of
-from hushpore.pores.geometry.surface import surface_area
+from hushpore.pores.geometry.sums import SUMS, add_rows, counting, index_of, surface_area
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.tables.positions import nearest_distances
-from hushpore.pores.void.grey import AS_IS, Rounding
+from hushpore.pores.void.threshold import AS_IS, Rounding
 from hushpore.pores.watershed.graph import number_keys, widest_ways
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class PoreSums:
 
     @cached_property
     def surface(self) -> Float64s:
-        """Surface area, in 2D perimeter (pores,); see `hushpore.pores.geometry.surface`."""
+        """Surface area, in 2D perimeter (pores,); see `hushpore.pores.geometry.sums`."""
         return surface_area(2 * self.crossings, self.volume.spacing)
 
     @cached_property

@@ -15,7 +15,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_grey
 from hushpore.pores.void.components import AIR, SOLID
-from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.threshold import GreyValues
 from hushpore.pores.work import beyond_mask
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from hushpore.pores.geometry.sums import (
     order_of,
 )
 from hushpore.pores.parallel import kernel
-from hushpore.pores.void.grey import AS_IS, Rounding
+from hushpore.pores.void.threshold import AS_IS, Rounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

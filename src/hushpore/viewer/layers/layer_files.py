@@ -21,7 +21,7 @@ from hushpore.io import is_on_disk
 from hushpore.io.output_target import require_apart
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.jobs import JOBS
-from hushpore.pores.remarks import remarks_of
+from hushpore.pores.advice import remarks_of
 from hushpore.pores.result import MERGING
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.totals import headline_of, totals_columns

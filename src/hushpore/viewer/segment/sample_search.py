@@ -15,8 +15,7 @@ from hushpore.viewer.segment.grey_panel import prepare_kernels
 if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
-    from hushpore.pores.preview import GreySurvey
-    from hushpore.pores.sample_greys import SampleFinder, SampleGreys
+    from hushpore.pores.preview import GreySurvey, SampleFinder, SampleGreys
     from hushpore.pores.settings import PoreSettings
 
 #: Milliseconds for which settings must be left alone before the sample is searched again, so that
@@ -60,7 +59,7 @@ class SampleSearch(QObject):
 
         `volume`: 2D or 3D, with its masks; None: there is nothing to search.
         """
-        from hushpore.pores.sample_greys import sample_settings
+        from hushpore.pores.preview import sample_settings
 
         used = None if volume is None else sample_settings(settings, greys)
         if volume is None or used is None:
@@ -129,7 +128,7 @@ class SampleSearch(QObject):
             return
         volume, used, greys = self._wanted
         if self._finder is None:
-            from hushpore.pores.sample_greys import SampleFinder
+            from hushpore.pores.preview import SampleFinder
 
             self._finder = SampleFinder(volume)
         self._worker.submit(partial(_find, self._finder, used, greys), self._wanted)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.labelled.recognise import Kind
     from hushpore.pores.settings import PoreSettings
+    from hushpore.scan.kinds import Kind
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     #: Kind of values; empty for grey values.
     Kind: TypeAlias = Literal["", "labels", "mask", "probability"]
 
+
 #: Slices that are read at most, and pixels of each along an axis.
 _SLICES, _PIXELS = 5, 1024
 

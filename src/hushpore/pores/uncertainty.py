@@ -1,28 +1,49 @@
-"""Intervals of porosity, number of pores and median diameter, and what they are made of.
+"""Uncertainty intervals of porosity, number of pores and median diameter, and the REV curve.
 
-Three things that a figure may be wrong by are put together as the guide to uncertainty does it, by
-the root of the sum of their squares, on each side of the figure by itself:
+The contributions are combined as in the guide to uncertainty, by the root of the sum of their
+squares, separately above and below the figure:
 
 - *sampling*: the scan is a part of the material; by a bootstrap over its parts, times Student's t
   for as many parts;
-- *threshold*: the segmentation is made again at both ends of the thresholds that the scan cannot
-  tell apart; they are as likely as each other, of which 90 % are nine tenths of the way;
+- *threshold*: the segmentation is repeated at both ends of the range of thresholds that the scan
+  cannot tell apart; they are equally likely, so that 90 % of them are nine tenths of the range;
 - *merge height*: likewise, from two thirds to one and a half of the height;
 - *voxel size*, of flow alone: with widths of pores and throats a voxel larger and smaller.
 
 Flow through a part of the scan from face to face differs from flow through the whole, so its
 intervals have no part of sampling.
 
+Thresholds that a scan cannot tell apart: grey values two voxels away from any surface show the mean
+and the noise of each phase. Three thresholds are defensible: the one that was used; the middle
+between the phases, where the surface lies in a scan with the same blur on both sides (ISO-50); and
+that of minimum error, which is nearer to the rarer phase. The range is widened by the partial
+volume effect: by a tenth of a voxel, the best accuracy of surfaces in X-ray CT; or, if pores are
+small compared with the blur, by the squared blur over their radius.
+
+The REV curve: figures of parts of a scan by their size.
+
 References
 ----------
 JCGM 100 (2008), "Evaluation of measurement data: guide to the expression of uncertainty in
 measurement". https://doi.org/10.59161/JCGM100-2008E
+
+J. Kittler and J. Illingworth (1986), "Minimum error thresholding".
+https://doi.org/10.1016/0031-3203(86)90030-0
+J. P. Kruth et al. (2011), "Computed tomography for dimensional metrology".
+https://doi.org/10.1016/j.cirp.2011.05.006
+
+H. R. Kuensch (1989), "The jackknife and the bootstrap for general stationary observations".
+https://doi.org/10.1214/aos/1176347265
+J. Bear (1972), "Dynamics of Fluids in Porous Media", section 1.3, on the representative
+elementary volume.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,24 +54,279 @@ from hushpore.pores.forms.registry import FORMS
 from hushpore.pores.numbering import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.tables.totals import INTERVALS
-from hushpore.pores.uncertainty.band import is_cut_off, threshold_band
-from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
 from hushpore.pores.void.components import AIR
-from hushpore.pores.void.grey import GreyValues
+from hushpore.pores.void.threshold import GreyValues
 from hushpore.pores.watershed.merging import height_of
 from hushpore.pores.work import beyond_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from hushpore.base.arrays import Array, Float64s, Int32s, Mask, UInt8s
+    from hushpore.base.arrays import Array, Float64s, Int32s, Int64s, Mask, UInt8s
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
-    from hushpore.pores.uncertainty.band import Band
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
     from hushpore.pores.work import Work
+
+
+#: Smallest uncertainty of the position of a surface, in voxels.
+SURFACE = 0.1
+
+#: Share of the way between both phases that a threshold keeps from either.
+_APART = 0.1
+
+#: Voxels of a phase, off its surfaces, of which a median says something.
+_ENOUGH = 50
+
+#: Standard deviations in a median deviation from the median, of normal noise.
+_MAD = 1.4826
+
+
+class Band(NamedTuple):
+    """Thresholds that cannot be told apart: grey values from `low` to `high`."""
+
+    low: float
+    high: float
+
+
+def threshold_band(values: Array, outside: Mask, threshold: float, radius: float) -> Band:
+    """Return the thresholds that a scan cannot tell from the one that was taken.
+
+    `values`: (z, y, x), grey values. `outside`: (z, y, x), bool: what is not of the sample, and
+    does not count. `threshold`: the one that was taken. `radius`: typical one of the pores, in
+    voxels.
+    """
+    is_dark = (values <= threshold) & ~outside
+    is_bright = (values > threshold) & ~outside
+    if not (is_dark.any() and is_bright.any()):
+        return Band(threshold, threshold)
+    dark, noise_of_dark = _phase(values, is_dark)
+    bright, noise_of_bright = _phase(values, is_bright)
+    apart = bright - dark
+    middle = (dark + bright) / 2
+    variance = (noise_of_dark**2 + noise_of_bright**2) / 2
+    shares = np.count_nonzero(is_dark), np.count_nonzero(is_bright)
+    likely = middle + variance / apart * math.log(shares[0] / shares[1])
+    step = _step_at_surfaces(values, is_dark, is_bright, apart)
+    blur = apart / (step * math.sqrt(2 * math.pi))
+    moved = step * max(SURFACE, blur**2 / radius)
+    low, high = dark + _APART * apart, bright - _APART * apart
+    defended = (threshold, middle, likely)
+    return Band(
+        min(max(min(defended) - moved, low), threshold),
+        max(min(max(defended) + moved, high), threshold),
+    )
+
+
+def is_cut_off(values: Array, outside: Mask, threshold: float) -> bool:
+    """Whether most of a phase has the lowest, or highest, grey value of all; as `threshold_band`.
+
+    Of such a scan, of two values at worst, neither noise nor blur can be told.
+    """
+    inside = values[~outside]
+    if not inside.size:
+        return False
+    dark, bright = inside[inside <= threshold], inside[inside > threshold]
+    return any(
+        2 * np.count_nonzero(each == end) >= each.size > 0
+        for each, end in ((dark, inside.min()), (bright, inside.max()))
+    )
+
+
+def _phase(values: Array, is_phase: Mask) -> tuple[float, float]:
+    """Return the grey value of a phase, and the standard deviation of its noise, off surfaces."""
+    from scipy import ndimage
+
+    inner = is_phase
+    for _ in range(2):
+        # thin phases have no inside: what lies next to a surface has to do
+        thinner = ndimage.binary_erosion(inner, border_value=1)
+        if np.count_nonzero(thinner) < _ENOUGH:
+            break
+        inner = thinner
+    own = values[inner].astype(np.float64)
+    middle = float(np.median(own))
+    return middle, _MAD * float(np.median(np.abs(own - middle)))
+
+
+def _step_at_surfaces(values: Array, is_dark: Mask, is_bright: Mask, apart: float) -> float:
+    """Return by how much grey values differ on average across a surface, from voxel to voxel."""
+    total, count = 0.0, 0
+    for axis in range(values.ndim):
+        before = tuple(slice(None, -1) if a == axis else slice(None) for a in range(values.ndim))
+        after = tuple(slice(1, None) if a == axis else slice(None) for a in range(values.ndim))
+        across = (is_dark[before] & is_bright[after]) | (is_bright[before] & is_dark[after])
+        one, other = (values[part][across].astype(np.float64) for part in (before, after))
+        total += float(np.abs(one - other).sum())
+        count += one.size
+    return min(total / count, apart) if count else apart
+
+
+#: Typical diameters of pores that a part of the bootstrap is wide at least: parts are then nearly
+#: independent of each other.
+WIDE = 2.0
+
+#: Parts along an axis at most.
+_MOST = 6
+
+#: Parts of a scan, from two of which no spread is told: Student's t of one degree of freedom would
+#: make the interval of a porosity of 94 % go from 61 to 127 %.
+FEWEST_PARTS = 3
+
+#: Draws of the bootstrap.
+DRAWS = 400
+
+#: Cells along the shortest edge of the scan, of which the cubes of the curve are made.
+CELLS = 16
+
+#: From the edge on from which the spread of porosity is below this share of it, it has settled.
+SETTLED = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A segmentation, as far as parts of it are looked at.
+
+    `void`, `sample`: bool, of the shape of the volume: pores, and the sample that they are in.
+    `places`: (pores, axes): the voxel of each pore's peak. `diameter`: (pores,). `spacing`: along
+    each axis.
+    """
+
+    void: Mask
+    sample: Mask
+    places: Int64s
+    diameter: Float64s
+    spacing: tuple[float, ...]
+
+
+def bootstrap(sample: Sample, diameter: float) -> tuple[Float64s, int]:
+    """Return the standard errors that stem from the scan being a part of the material only.
+
+    Parts of the scan are drawn with replacement, `DRAWS` times, and their figures put together. Of
+    few parts the spread is enlarged by n / (n - 1).
+
+    `diameter`: the typical one of the pores, in the unit of the spacing.
+    Returns: (3,): standard errors of porosity, number of pores and median diameter, and how many
+    parts there are; NaN where the scan is too small for `FEWEST_PARTS`.
+    """
+    extent = np.array(sample.void.shape) * sample.spacing
+    # never more of them along an axis than slices
+    counts = [
+        int(np.clip(along // (WIDE * diameter), 1, min(_MOST, length)))
+        for along, length in zip(extent, sample.void.shape, strict=True)
+    ]
+    bounds = [
+        np.arange(n) * length // n for n, length in zip(counts, sample.void.shape, strict=True)
+    ]
+    void, whole = (_sums(each, bounds).ravel() for each in (sample.void, sample.sample))
+    part = np.zeros(len(sample.places), np.int64)
+    for n, starts, place in zip(counts, bounds, sample.places.T, strict=True):
+        part = part * n + np.searchsorted(starts, place, side="right") - 1
+    pores = np.bincount(part, minlength=void.size)
+    used = np.flatnonzero(whole)
+    n = used.size
+    if n < FEWEST_PARTS or not len(part):
+        return np.full(3, np.nan), n
+    # the same scan gives the same interval
+    drawn = np.random.default_rng(0).integers(0, n, (DRAWS, n))
+    times = np.stack([np.bincount(used[each], minlength=void.size) for each in drawn])
+    order = np.argsort(sample.diameter)
+    part, sizes = part[order], sample.diameter[order]
+    medians = np.empty(DRAWS)
+    for draw, weight in enumerate(times):
+        up_to = np.cumsum(weight[part])
+        middle = np.searchsorted(up_to, up_to[-1] / 2)
+        medians[draw] = sizes[min(int(middle), sizes.size - 1)]
+    volume = np.maximum(times @ whole, 1)
+    figures = times @ void / volume, times @ pores / volume * whole.sum(), medians
+    spread = [float(np.std(each, ddof=1)) for each in figures]
+    return np.array(spread) * math.sqrt(n / (n - 1)), n
+
+
+def curve(sample: Sample) -> dict[str, Float64s]:
+    """Return porosity and pores in a volume, of cubes of the sample by their edge.
+
+    Of each edge all cubes that lie on a grid of cells, where at least half of each is sample.
+    Returns: by names: ``edge`` in the unit of the spacing; how many ``cubes``; of ``porosity`` and
+    of ``density``, pores in a unit of volume, mean, and 5 and 95 per cent quantiles (``_low``,
+    ``_high``).
+    """
+    extent = np.array(sample.void.shape) * sample.spacing
+    edge = float(extent.min()) / CELLS
+    cell = [max(1, round(edge / step)) for step in sample.spacing]
+    cells = [length // size for length, size in zip(sample.void.shape, cell, strict=True)]
+    kept = tuple(slice(0, n * size) for n, size in zip(cells, cell, strict=True))
+    bounds = [np.arange(n) * size for n, size in zip(cells, cell, strict=True)]
+    void, whole = (_sums(each[kept], bounds) for each in (sample.void, sample.sample))
+    pores = np.zeros(cells, np.int64)
+    within = (sample.places < np.array([part.stop for part in kept])).all(axis=1)
+    np.add.at(pores, tuple((sample.places[within] // cell).T), 1)
+    voxel = math.prod(sample.spacing)
+    full = math.prod(cell)
+    rows = []
+    for width in range(1, min(cells) + 1):
+        a, b, c = (_moving(each, width) for each in (void, whole, pores))
+        used = 2 * b >= full * width ** len(cells)
+        if not used.any():
+            continue
+        size = width * float(np.mean(np.array(cell) * sample.spacing))
+        row = [size, np.count_nonzero(used)]
+        for figure in (a[used] / b[used], c[used] / (b[used] * voxel)):
+            row += [figure.mean(), *np.quantile(figure, [0.05, 0.95])]
+        rows.append(row)
+    names = ("edge", "cubes", *(f"{f}{end}" for f in ("porosity", "density") for end in ENDS))
+    return dict(zip(names, np.array(rows, np.float64).reshape(-1, len(names)).T, strict=True))
+
+
+#: What a figure of the curve has.
+ENDS = ("", "_low", "_high")
+
+
+def settled_at(found: dict[str, Float64s], extent: float) -> float | None:
+    """Return the edge from which on the porosity of cubes has settled; None where it has not.
+
+    That is where nine cubes in ten lie within `SETTLED` of the mean, up to half the `extent` of the
+    scan: of larger ones there are too few that do not overlap.
+    """
+    looked_at = found["edge"] <= extent / 2
+    spread = np.maximum(
+        found["porosity_high"] - found["porosity"], found["porosity"] - found["porosity_low"]
+    )[looked_at]
+    wide = spread > SETTLED * found["porosity"][looked_at]
+    first = int(np.flatnonzero(wide)[-1]) + 1 if wide.any() else 0
+    return float(found["edge"][first]) if first < wide.size else None
+
+
+def _sums(values: Mask, bounds: Sequence[Int64s]) -> Int64s:
+    """Return how much of each box is true; `bounds`: where boxes begin, along each axis."""
+    ends = [*bounds[0][1:], len(values)]
+    # `reduceat` would take all values as int64 first
+    summed: Int64s = np.stack(
+        [values[a:b].sum(axis=0, dtype=np.int64) for a, b in zip(bounds[0], ends, strict=True)]
+    )
+    for axis, starts in enumerate(bounds[1:], start=1):
+        summed = np.add.reduceat(summed, starts, axis=axis)
+    return summed
+
+
+def _moving(values: Int64s, width: int) -> Int64s:
+    """Return the sums over all cubes of cells, `width` along each axis."""
+    total = np.pad(values, [(1, 0)] * values.ndim)
+    for axis in range(values.ndim):
+        total = np.cumsum(total, axis=axis)
+    result = np.zeros([n - width + 1 for n in values.shape], np.int64)
+    for ends in itertools.product((0, 1), repeat=values.ndim):
+        corner = total[
+            tuple(
+                slice(end * width, end * width + n)
+                for end, n in zip(ends, result.shape, strict=True)
+            )
+        ]
+        result += (-1) ** (values.ndim - sum(ends)) * corner
+    return result
+
 
 #: Name of the stage in the progress bar.
 STAGE = "intervals"
@@ -137,7 +413,7 @@ class Certainty(NamedTuple):
 
     intervals: dict[str, Interval]  # by `INTERVALS` and `FLOW` of `hushpore.pores.tables.totals`
     band: Band | None  # thresholds that cannot be told apart; None where there is no one threshold
-    curve: dict[str, Float64s]  # see `hushpore.pores.uncertainty.subvolumes.curve`
+    curve: dict[str, Float64s]  # see `hushpore.pores.uncertainty.curve`
     settled: float | None  # edge from which on a part is representative; None where it never is
     parts: int  # of the scan, that were drawn
     flow: dict[str, float]  # figures of flow, by the names of their intervals

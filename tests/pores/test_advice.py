@@ -17,6 +17,7 @@ from hushpore.io.results import write_image
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 SWAP = Remedy("Swap pores and solid", {"pores_are": "bright"})
 
 

@@ -9,7 +9,64 @@ from hushpore.base.events import Event, Note, Progress
 from hushpore.base.volume import Volume
 from hushpore.pores.flow.network import Network
 from hushpore.pores.tables.totals import INTERVALS
-from hushpore.pores.uncertainty.intervals import combined, flow_intervals
+from hushpore.pores.uncertainty import (
+    Sample,
+    bootstrap,
+    combined,
+    curve,
+    flow_intervals,
+    settled_at,
+    threshold_band,
+)
+
+
+def scan(noise: float, blur: float = 1.0) -> np.ndarray:
+    """A dark ball of radius 12 and grey value 100 in a solid of 200."""
+    away = np.linalg.norm(np.indices((40,) * 3) - 19.5, axis=0)
+    grey = ndimage.gaussian_filter(np.where(away <= 12, 100.0, 200.0), blur)
+    return grey + np.random.default_rng(0).normal(0, noise, grey.shape)
+
+
+NOWHERE = np.zeros((40,) * 3, bool)
+
+
+def test_the_middle_between_the_phases_cannot_be_told_from_what_was_taken() -> None:
+    for threshold in (130.0, 150.0, 170.0):
+        low, high = threshold_band(scan(2), NOWHERE, threshold, 12)
+        assert low <= min(threshold, 150)
+        assert high >= max(threshold, 150)
+        assert high - low < 60
+
+
+def test_without_noise_a_tenth_of_a_voxel_is_left() -> None:
+    # the slope of an edge of 100 that is blurred by 1 voxel: 39.9 a voxel, less between voxels
+    low, high = threshold_band(scan(0), NOWHERE, 150, 40)
+    assert (150 - low, high - 150) == (pytest.approx(3.5, abs=1), pytest.approx(3.5, abs=1))
+
+
+def test_noise_moves_the_threshold_away_from_the_rarer_phase() -> None:
+    # by its variance over the contrast, times the logarithm of how much rarer: 25 / 100 * log(0.13)
+    quiet, noisy = (threshold_band(scan(noise), NOWHERE, 150, 12) for noise in (0, 20))
+    assert quiet.low - noisy.low == pytest.approx(400 / 100 * np.log(0.872 / 0.128), rel=0.4)
+    assert noisy.high == pytest.approx(quiet.high, abs=3)
+
+
+def test_the_smaller_pores_are_for_the_blur_the_farther_it_may_lie() -> None:
+    wide, narrow = (threshold_band(scan(0, 1.5), NOWHERE, 150, radius) for radius in (40, 4))
+    assert narrow.high - narrow.low > 3 * (wide.high - wide.low)
+
+
+def test_what_is_outside_the_sample_does_not_count() -> None:
+    grey = scan(2)
+    outside = NOWHERE.copy()
+    outside[:8] = True
+    grey[:8] = 5000
+    low, high = threshold_band(grey, outside, 150, 12)
+    assert 120 < low < high < 180
+
+
+def test_of_one_phase_alone_nothing_is_known() -> None:
+    assert threshold_band(scan(2), NOWHERE, 5000, 12) == (5000, 5000)
 
 
 @pytest.fixture(scope="module")
@@ -256,3 +313,71 @@ def test_ways_that_close_have_permeability_down_to_nothing_and_no_formation_fact
     wide = flow_intervals(network(2.5), others, volume)[1]["breakthrough_diameter_z"]
     assert wide.low == pytest.approx(2.5 - 0.9 * np.hypot(0.5, 1))
     assert wide.parts["threshold"] == pytest.approx((0.18, 0.18))
+
+
+def sample_of(void: np.ndarray, places: np.ndarray, spacing: float = 1.0) -> Sample:
+    diameter = np.linspace(1, 2, len(places))
+    whole = np.ones(void.shape, bool)
+    return Sample(void, whole, places, diameter, (spacing,) * void.ndim)
+
+
+def scattered(share: float = 0.3, size: int = 48, pores: int = 500) -> Sample:
+    """Void voxels and pores that are each at random, which theory knows all of."""
+    rng = np.random.default_rng(1)
+    return sample_of(rng.random((size,) * 3) < share, rng.integers(0, size, (pores, 3)))
+
+
+def test_the_error_of_what_is_at_random_is_that_of_counting() -> None:
+    (porosity, count, median), parts = bootstrap(scattered(), 4.0)
+    assert parts == 6**3
+    assert porosity == pytest.approx(np.sqrt(0.3 * 0.7 / 48**3), rel=0.25)
+    assert count == pytest.approx(np.sqrt(500), rel=0.25)
+    # of diameters that are uniform from 1 to 2
+    assert median == pytest.approx(0.5 / np.sqrt(500), rel=0.25)
+
+
+def test_of_few_thick_slices_no_part_is_taken_twice() -> None:
+    rng = np.random.default_rng(0)
+    places = np.stack([rng.integers(0, n, 300) for n in (3, 60, 60)], axis=1)
+    void, sample = rng.random((3, 60, 60)) < 0.3, np.ones((3, 60, 60), bool)
+    given = Sample(void, sample, places, rng.uniform(1, 2, 300), (60.0, 1.0, 1.0))
+    assert bootstrap(given, 5.0)[1] == 3 * 6 * 6
+
+
+def test_a_scan_of_one_part_tells_nothing_of_others() -> None:
+    errors, parts = bootstrap(scattered(), 40.0)
+    assert parts == 1
+    assert np.isnan(errors).all()
+
+
+def test_what_is_outside_the_sample_is_no_part_of_it() -> None:
+    given = scattered()
+    given.sample[:24] = given.void[:24] = False
+    within = given.places[:, 0] >= 24
+    given = Sample(given.void, given.sample, given.places[within], given.diameter[within], (1,) * 3)
+    assert bootstrap(given, 4.0)[1] == 6**3 // 2
+    assert curve(given)["porosity"] == pytest.approx(0.3, abs=0.01)
+
+
+def test_cubes_have_the_porosity_of_what_lies_in_them() -> None:
+    given = scattered(size=32, pores=100)
+    found = curve(given)
+    assert found["edge"].tolist() == list(range(2, 33, 2))
+    assert found["cubes"].tolist() == [n**3 for n in range(16, 0, -1)]
+    corners = np.lib.stride_tricks.sliding_window_view(given.void, (10, 10, 10))[::2, ::2, ::2]
+    shares = corners.mean(axis=(3, 4, 5)).ravel()
+    at = found["edge"].tolist().index(10)
+    assert found["porosity"][at] == pytest.approx(shares.mean())
+    assert found["porosity_low"][at] == pytest.approx(np.quantile(shares, 0.05))
+    assert found["porosity"][-1] == pytest.approx(given.void.mean())
+    assert found["density"][-1] == pytest.approx(100 / 32**3)
+
+
+def test_a_porosity_settles_where_cubes_no_longer_differ() -> None:
+    # stripes of 4 voxels: squares of 20 hold 8 or 12 rows of them, of 28 12 or 16, of 32 always 16
+    void = np.zeros((64, 64), bool)
+    void[np.arange(64) % 8 < 4] = True
+    found = curve(sample_of(void, np.zeros((1, 2), np.int64)))
+    assert settled_at(found, 64.0) == 32
+    void[:32] = False
+    assert settled_at(curve(sample_of(void, np.zeros((1, 2), np.int64))), 64.0) is None

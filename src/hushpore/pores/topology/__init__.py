@@ -1,1 +1,0 @@
-"""Topology of the void: Euler number, percolation and tortuosity."""

@@ -1,1 +1,0 @@
-"""Uncertainty intervals from thresholds, merge heights and sub-volumes, and the REV edge length."""
