@@ -90,20 +90,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     decided = exterior.apply(settings)
     slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
-        text = (
-            f"Worked on in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files "
-            f"in {scratch_folder()}."
-        )
-        notes.append(Note(text))
-        yield notes[-1]
-        if settings.intervals:
-            # warn before hours of work, since the user may want the job for its intervals
-            text = (
-                "There are no intervals: they are found of scans that fit into memory. Crop the "
-                "scan or bin it, or allow more memory, to have them."
-            )
-            notes.append(Note(text, warning=True))
-            yield notes[-1]
+        notes += _notes_on_slabs(slabs, settings)
+        yield from notes
     kind = warm_up_kind(decided, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
     if backend.on_trial:
@@ -117,13 +105,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             match = yield from stages.run("threshold", find_match(work), 0.08)
         notes.append(match.note(decided.measured_porosity / 100))
         yield notes[-1]
-        # the measured porosity includes that of small pores
-        decided = dataclasses.replace(
-            decided,
-            threshold=match.threshold,
-            measured_porosity=None,
-            minimum_voxels=decided.minimum_voxels or 1,
-        )
+        decided = match.apply(decided)
     with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
         found = yield from segment(work, backend, stages, notes, measures_noise=True)
     # its values are in memory if they were read
@@ -135,6 +117,23 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield warning
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return pores_of(found, settings, exterior, notes)
+
+
+def _notes_on_slabs(slabs: Slabs, settings: PoreSettings) -> list[Note]:
+    """Return the notes on work in slabs on disk, which come before hours of it."""
+    text = (
+        f"Worked on in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files "
+        f"in {scratch_folder()}."
+    )
+    notes = [Note(text)]
+    if settings.intervals:
+        # the user may want the job for its intervals
+        text = (
+            "There are no intervals: they are found of scans that fit into memory. Crop the "
+            "scan or bin it, or allow more memory, to have them."
+        )
+        notes.append(Note(text, warning=True))
+    return notes
 
 
 def segment_as_set(
@@ -213,6 +212,8 @@ def segment(
         if fingerprint is None:
             data = volume.data if of is None else of
             fingerprint = at_end.enter_context(fingerprint_beside(data))
+        # the first labels; advice and what depends on noise come after them
+        yield from stages.show(basins)
         noise = {}
         if measures_noise:
             with stages.timer.stage("noise"):
@@ -222,7 +223,6 @@ def segment(
         work = dataclasses.replace(work, settings=settings)
         found = found._replace(work=work)
         at_end.enter_context(arrays_apart() if is_noise(work, graph.count) else nullcontext())
-        yield from stages.show(basins)
         numbering, by, marks = yield from _merge(found, stages)
         if marks is not None:
             require_in_void(marks.voxels, marks.in_solid, marks.is_negative)

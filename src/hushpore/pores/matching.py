@@ -43,6 +43,15 @@ class Match(NamedTuple):
             text += " No threshold comes closer, since too many voxels have the same grey value."
         return Note(text, is_far, "result")
 
+    def apply(self, settings: PoreSettings) -> PoreSettings:
+        """Return settings with this threshold; the porosity includes that of small pores."""
+        return dataclasses.replace(
+            settings,
+            threshold=self.threshold,
+            measured_porosity=None,
+            minimum_voxels=settings.minimum_voxels or 1,
+        )
+
 
 def find_match(work: Work) -> Generator[float, None, Match]:
     """Find the threshold at which the porosity is the measured one.

@@ -1,20 +1,27 @@
 """Count the files and functions that a warm call passes: how many a reader has to open.
 
-    python tests/passed.py
+    python tests/test_passed.py [--list]
 
 Warm: each is called once before, so that imports, kernels and what is made but once do not count.
 Functions are those of the package that run in any thread; comprehensions, lambdas and the bodies of
-classes are none.
+classes are none. As a test: neither number may rise above `MOST`, which is lowered when they fall.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
+
+import pytest
+
+#: Files and functions that each call passes at most.
+MOST = {"segment_pores": (55, 480), "denoise": (56, 416), "pores in napari": (91, 795)}
 
 SOURCE = str(Path(__file__).parents[1] / "src" / "hushpore") + os.sep
 
@@ -93,6 +100,25 @@ def main():
         print(f"{name}: {len(passed.files)} files, {len(passed.functions)} functions")
         if "--list" in sys.argv:
             print(*(f"    {file}" for file in passed.files), sep="\n")
+
+
+@pytest.fixture(scope="module")
+def passed() -> dict[str, tuple[int, int]]:
+    """Files and functions by call, counted in a process without other tests."""
+    pytest.importorskip("napari")
+    counting = subprocess.run(
+        [sys.executable, __file__], capture_output=True, text=True, check=True, timeout=300
+    )
+    lines = re.findall(r"^(.+): (\d+) files, (\d+) functions$", counting.stdout, re.MULTILINE)
+    return {name: (int(files), int(functions)) for name, files, functions in lines}
+
+
+@pytest.mark.parametrize("call", MOST)
+def test_the_way_of_a_call_does_not_get_longer(passed, call: str) -> None:
+    files, functions = passed[call]
+    most_files, most_functions = MOST[call]
+    assert files <= most_files, "see them with 'python tests/test_passed.py --list'"
+    assert functions <= most_functions
 
 
 if __name__ == "__main__":
