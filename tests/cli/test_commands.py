@@ -77,6 +77,19 @@ def test_denoise_writes_a_stack_with_the_spacing_kept(scan: Path, tmp_path: Path
     assert (provenance["job"], provenance["settings"]["steps"]) == ("denoise", 2)
 
 
+def test_a_run_records_the_files_that_a_batch_records(scan: Path, tmp_path: Path) -> None:
+    inside = Volume(np.ones((12, 40, 40), np.uint8), name="inside")
+    mask = write_image(tmp_path / "inside.tif", inside)
+    words = ["--sample-mask", mask, "--device", "cpu"]
+    assert call("pores", scan, "-o", tmp_path / "one", *words).exit_code == 0
+    batch = call("batch", scan, "-o", tmp_path / "many", "--no-denoise", *words)
+    assert batch.exit_code == 0, batch.output
+    folders = (tmp_path / "one", tmp_path / "many" / "bread")
+    one, many = (json.loads((folder / "result.json").read_text())["source"] for folder in folders)
+    assert one == many
+    assert list(one["others"]) == [str(mask)]
+
+
 def test_where_the_time_went_is_shown_and_traced(scan: Path, tmp_path: Path) -> None:
     line = tmp_path / "trace.json"
     words = ("--threshold", "500", "--timings", "--trace", line, *QUICK)
@@ -340,7 +353,7 @@ def test_bad_input_is_one_clear_line_and_writes_nothing(
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(
     scan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hushpore.cli.job_commands._read", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("hushpore.runs.pipeline._read", lambda *_: pytest.fail("work was begun"))
     done = call("run", scan, "-o", scan / "below-a-file")
     assert done.exit_code == 1
     assert "Cannot write" in done.output
@@ -371,7 +384,7 @@ def test_a_mistake_of_ours_is_one_line_too(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setattr("hushpore.cli.job_commands.start", broken)
+    monkeypatch.setattr("hushpore.runs.pipeline.start", broken)
     done = call("pores", scan, "-o", tmp_path / "out")
     assert done.exit_code == 70
     assert done.stderr.splitlines()[-1].startswith(
@@ -385,7 +398,7 @@ def test_want_of_memory_is_no_mistake_of_ours(
     def full(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 40.0 GiB for an array")
 
-    monkeypatch.setattr("hushpore.cli.job_commands.start", full)
+    monkeypatch.setattr("hushpore.runs.pipeline.start", full)
     done = call("pores", scan, "-o", tmp_path / "out")
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1].startswith("hushpore: There was not enough memory. Close")
@@ -403,7 +416,7 @@ def test_an_interrupt_leaves_nothing_behind(
         finally:
             closed.append(True)
 
-    monkeypatch.setattr("hushpore.cli.job_commands.start", job)
+    monkeypatch.setattr("hushpore.runs.pipeline.start", job)
     before = sorted(tmp_path.rglob("*"))
     done = call("run", scan, "-o", tmp_path / "out")
     assert done.exit_code == 130

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hushpore import Volume
 from hushpore.base.errors import InputError
 from hushpore.base.events import Job, Note, Progress, Remedy, StageTime, StopEarly, Timing
 from hushpore.cli.commands import hushpore
@@ -127,16 +125,16 @@ def test_a_job_can_be_driven_outside_the_main_thread() -> None:
     assert results == ["done"]
 
 
-def slowly() -> Volume:
-    time.sleep(0.05)
-    return Volume(np.zeros((1, 1000, 1000), np.uint8))
+def job_with(timing: Timing) -> Job:
+    yield timing
 
 
 def test_slow_reading_is_named_as_what_takes_the_time(capsys: pytest.CaptureFixture[str]) -> None:
     recorder = TimingRecorder(timings=True, trace=None, overwrite=False)
-    assert recorder.read(slowly).shape == (1, 1000, 1000)
-    recorder.listen("Segment pores", Timing({"basins": StageTime(1, 0.01, 0.01)}, 0.01))
-    recorder.listen("Other", Timing({"training": StageTime(1, 0.01, 0.01)}, 0.01))
+    reading = StageTime(1, 0.05, 0.05, nbytes=10**6, bytes_per_second=2e7)
+    list(recorder.watch("reading", job_with(Timing({"reading files": reading}, 0.05))))
+    list(recorder.watch("pores", job_with(Timing({"basins": StageTime(1, 0.01, 0.01)}, 0.01))))
+    list(recorder.watch("Other", job_with(Timing({"training": StageTime(1, 0.01, 0.01)}, 0.01))))
     recorder.show()
     pores, other = capsys.readouterr().err.split("Other")
     assert "reading files" in pores
@@ -176,7 +174,7 @@ def test_a_note_names_the_flags_of_the_running_command(
         yield Note("Two values only. To swap them, use pores_are='bright'.")
         raise InputError("x is a time series. Choose one image with volume.at(t=0).")
 
-    monkeypatch.setattr("hushpore.cli.job_commands.start", noted)
+    monkeypatch.setattr("hushpore.runs.pipeline.start", noted)
     np.save(tmp_path / "a.npy", np.zeros((3, 4, 5), np.uint8))
     words = ["pores", str(tmp_path / "a.npy"), "-o", str(tmp_path / "out"), "--device", "cpu"]
     done = CliRunner().invoke(hushpore, words, prog_name="hushpore")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import sys
@@ -209,8 +208,7 @@ def convert_command(
     recorder = TimingRecorder(timings, trace, overwrite)
     source = ScanRecipe(path, **reading)
     work = converting(path, output, source, memory_budget, overwrite, others=recorder.files)
-    listen = functools.partial(recorder.listen, "Convert")
-    done = drive(work, "Convert", quiet=as_json, listen=listen)
+    done = drive(recorder.watch("Convert", work), "Convert", quiet=as_json)
     recorder.show()
     if as_json:
         echo(json.dumps({**dataclasses.asdict(done), "path": str(done.path)}, indent=2))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -26,16 +24,16 @@ from hushpore.cli.flags import (
 from hushpore.cli.settings import settings_sources
 from hushpore.cli.terminal import TimingRecorder, drive, echo, echo_result
 from hushpore.device.all_gpus import ALL_GPUS
-from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
+from hushpore.jobs import CHAIN, JOBS, is_one_image, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.jobs import ExtraFile
+    from hushpore.runs.pipeline import Written
     from hushpore.runs.scan_recipe import ScanRecipe
 
     Decorator = Callable[[Any], Any]
@@ -214,10 +212,10 @@ def _decorated(command: Any, decorators: Sequence[Decorator]) -> Any:
 def _run(
     jobs: Sequence[str], extras: Sequence[ExtraFile], path: str, output: str, flags: dict[str, Any]
 ) -> None:
-    from hushpore.runs.result_folder import check_result_target, write_result
-    from hushpore.runs.scan_recipe import ScanRecipe, attach_files, files_of, settings_for
+    from hushpore.runs.pipeline import run_pipeline
+    from hushpore.runs.scan_recipe import ScanRecipe, files_of, settings_for
 
-    overwrite = flags["overwrite"]
+    overwrite, quiet = flags["overwrite"], flags["as_json"]
     source = ScanRecipe(
         path, flags["series"], flags["resample"], flags["at"], flags["voxel_size"], flags["trust"],
         **layout_of(flags),
@@ -225,11 +223,8 @@ def _run(
     requested = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in requested.items()}
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}
-    inputs = [path, *files_of(steps.values())]
     recorder = TimingRecorder(flags["timings"], flags["trace"], overwrite)
     others = [*files.values(), *recorder.files]
-    target = check_result_target(output, jobs, overwrite, inputs=inputs, others=others)
-    before: Volume | None = None
     if flags["device"] == ALL_GPUS and "cluster" in flags:
         if flags["cluster"] not in (None, ALL_GPUS):
             raise InputError(
@@ -241,46 +236,32 @@ def _run(
         for extra in files:
             if extra.not_on_cluster:
                 raise InputError(f"{extra.flag} {extra.not_on_cluster}")
-        result = _run_on_cluster(steps, source, target, flags, recorder)
+        from hushpore.runs.result_folder import check_result_target
+
+        inputs = [path, *files_of(steps.values())]
+        target = check_result_target(output, jobs, overwrite, inputs=inputs, others=others)
+        done = _run_on_cluster(steps, source, target, flags, recorder)
     else:
-        _check_unread(jobs[0], source, steps[jobs[0]])
-        origin = source.to_dict()
-        before = volume = _read(source, recorder, flags["device"] if JOBS[jobs[0]].on_gpu else None)
-        results = []
-        with chained(flags["device"]) as backend_of:
-            for job, settings in steps.items():
-                attached = attach_files(volume, settings, source)
-                _check_extras(files, attached, settings)
-                _print_expected_time(job, settings, volume, flags)
-                work = start(job, attached, settings, backend_of(job))
-                result = _drive(work, job, flags, recorder)
-                if JOBS[job].keep_time:
-                    load(JOBS[job].keep_time)(settings, flags["device"], result.provenance)
-                results.append(result)
-                volume = result.volume if JOBS[job].gives else volume
-        changes = source.changes_since(origin)
-        for change in changes:
-            echo(f"Warning: {in_flags(change)}", err=True)
-        record: dict[str, Any] = {"notes": changes} if changes else {}
-        target = write_result(
-            target, results, before, source=origin, extra=record, overwrite=overwrite
+        work = run_pipeline(
+            source,
+            output,
+            steps,
+            device=flags["device"],
+            overwrite=overwrite,
+            others=others,
+            check=lambda volume: _check_extras(files, volume, steps[jobs[0]]),
+            watch=recorder.watch,
         )
+        done = drive(work, JOBS[jobs[0]].title if len(jobs) == 1 else "Run", quiet=quiet)
     for extra, file in files.items():
-        load(extra.writer)(file, result, before, overwrite)
+        load(extra.writer)(file, done.result, done.volume, overwrite)
     recorder.show()
-    if flags["as_json"]:
-        text = result_text(result.headline, result.remarks)
-        echo(json.dumps({"written": str(target), **result.provenance, **text}, indent=2))
+    if quiet:
+        text = result_text(done.headline, done.remarks)
+        echo(json.dumps({"written": str(done.folder), **done.provenance, **text}, indent=2))
     else:
-        echo_result(result.headline, result.remarks)
-        echo(f"Written: {target}")
-
-
-def _check_unread(job: str, source: ScanRecipe, settings: Settings) -> None:
-    """Run the checks of the job before the scan is read, which can take minutes."""
-    if check := JOBS[job].check:
-        # the field of flattening is fitted to values, which the checks do not need
-        load(check)(dataclasses.replace(source, flatten="").describe(), settings)
+        echo_result(done.headline, done.remarks)
+        echo(f"Written: {done.folder}")
 
 
 def _check_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settings) -> None:
@@ -293,7 +274,9 @@ def _check_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Setting
 def _run_on_cluster(
     steps: Mapping[str, Settings], source: ScanRecipe, target: Path, flags: dict[str, Any],
     recorder: TimingRecorder,
-) -> Any:  # fmt: skip
+) -> Written:  # fmt: skip
+    from hushpore.runs.pipeline import Written
+
     scan: ScanRecipe | str = source
     for job, settings in steps.items():
         kind = JOBS[job]
@@ -303,33 +286,9 @@ def _run_on_cluster(
             flags["cluster"], scan, place, settings, device=flags["device"],
             memory=flags["cluster_memory"], overwrite=flags["overwrite"], trust=source.trust,
         )  # fmt: skip
-        result = _drive(work, job, flags, recorder)
+        result = drive(recorder.watch(job, work), kind.title, quiet=flags["as_json"])
         if not is_last:
             echo(f"Written: {place}", err=True)
             # the denoised file holds one series, so `series` no longer applies
             scan = str(place)
-    return result
-
-
-def _print_expected_time(
-    job: str, settings: Settings, volume: Volume, flags: dict[str, Any]
-) -> None:
-    """Print the expected time of a job, if a similar one has run on this computer before."""
-    if JOBS[job].expected_time and not flags["as_json"]:
-        expected = load(JOBS[job].expected_time)(settings, volume, flags["device"])
-        if expected:
-            echo(in_flags(expected), err=True)
-
-
-def _drive(work: Job, job: str, flags: dict[str, Any], recorder: TimingRecorder) -> Any:
-    title = JOBS[job].title
-    listen = functools.partial(recorder.listen, title)
-    return drive(work, title, quiet=flags["as_json"], listen=listen)
-
-
-def _read(source: ScanRecipe, recorder: TimingRecorder, device: str | None = None) -> Volume:
-    """Read a scan into memory, ready for transfer to `device` if one is given."""
-    volume = recorder.read(lambda: source.read(device))
-    for note in volume.notes:
-        echo(f"Note: {in_flags(note)}", err=True)
-    return volume
+    return Written(target, result.headline, result.remarks, result.provenance, result)

@@ -13,21 +13,20 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hushpore.base.atomic import new_file
-from hushpore.base.events import Driver, Note, StopEarly, Timing
+from hushpore.base.events import Driver, Note, StopEarly, Timing, mapped
 from hushpore.base.events import Progress as Done
 from hushpore.base.safe_text import harmless
 from hushpore.cli.flags import in_flags
 from hushpore.device.breakdown import timing_table
-from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
 from hushpore.io.output_target import check_target
+from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
-    from hushpore.base.events import Event
-    from hushpore.base.volume import Volume
+    from hushpore.base.events import Event, Job
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -35,12 +34,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(harmless(text), err=err, nl=nl)
 
 
-def drive(
-    job: Generator[Any, None, Any],
-    title: str,
-    quiet: bool = False,
-    listen: Callable[[Event], None] | None = None,
-) -> Any:
+def drive(job: Generator[Any, None, Any], title: str, quiet: bool = False) -> Any:
     """Run a job to its end with a progress bar on standard error, and return its result.
 
     Parameters
@@ -52,8 +46,6 @@ def drive(
         Shown in front of the progress bar.
     quiet : bool, optional
         Show neither the bar nor the notes.
-    listen : callable, optional
-        Called with every event.
 
     Returns
     -------
@@ -83,8 +75,6 @@ def drive(
                 if is_ending:
                     # a job that cannot end early has raised StopEarly by now
                     bar.console.print("Ending early; press Ctrl+C again to cancel.")
-                if listen is not None:
-                    listen(event)
                 if isinstance(event, Done):
                     # the bar shows the percentage already
                     is_count = event.total and event.unit != "%"
@@ -178,29 +168,27 @@ class TimingRecorder:
             self.files.append(check_target(trace, overwrite, suffixes=(".json",)))
         self._trace = Trace("hushpore")
         self._newest: dict[str, Timing] = {}
-        self._timer = StageTimer()
-        self._read = Timing()
 
-    def read(self, reads: Callable[[], Volume]) -> Volume:
-        """Call a function that reads a volume, and add its time to that of the first job."""
-        with self._timer.stage("reading files") as run:
-            volume = reads()
-            run.nbytes = volume.nbytes
-        self._read = self._timer.timing()
-        self._trace.add(self._read)
-        return volume
+    def watch(self, job: str, work: Job) -> Job:
+        """Return a job that records its times.
 
-    def listen(self, title: str, event: Event) -> None:
-        """Record an event of the job with this title."""
-        self._trace.add(event)
-        if isinstance(event, Timing):
-            self._newest[title] = event
+        `job`: its name; ``"reading"`` for reading the scan, whose time is shown with the first job.
+        """
+
+        def recorded(event: Event) -> Event:
+            self._trace.add(event)
+            if isinstance(event, Timing):
+                self._newest[job] = event
+            return event
+
+        return mapped(work, recorded)
 
     def show(self) -> None:
         """Print the tables and write the timeline, if requested."""
         if self._timings:
-            read = self._read
-            for title, timing in self._newest.items():
+            read = self._newest.pop("reading", Timing())
+            for job, timing in self._newest.items():
+                title = JOBS[job].title if job in JOBS else job
                 elapsed = timing.elapsed + sum(stage.seconds for stage in read.stages.values())
                 stages = {**read.stages, **timing.stages}
                 whole = dataclasses.replace(timing, stages=stages, elapsed=elapsed)

@@ -75,6 +75,7 @@ class JobDescription:
     settings_class: str  # ``"module:class"`` of its settings
     # ``"module:function"`` of its generator, which returns a `hushpore.base.events.Result`
     generator: str
+    function: str = ""  # its name in `hushpore`; empty for jobs that only `run` runs
     # whether ``"auto"`` uses a GPU; else a GPU is used on request only
     on_gpu: bool = True
     cpu_only: bool = False  # whether it never uses a GPU
@@ -162,6 +163,7 @@ JOBS = Registry("jobs", JobDescription, {
         "Denoise",
         "hushpore.denoising.settings:DenoiseSettings",
         "hushpore.denoising.job:denoise",
+        "denoise",
         on_apple=True,
         purpose="Trains on this scan and removes its noise. No clean reference needed.",
         short_help="Denoise a stack by training a network on the stack itself.",
@@ -196,6 +198,7 @@ JOBS = Registry("jobs", JobDescription, {
         "Segment pores",
         "hushpore.pores.settings:PoreSettings",
         "hushpore.pores.job:segment_pores",
+        "segment_pores",
         on_gpu=False,
         gpu_problem="hushpore.pores.gpu.device_benchmark:problem_of_shape",
         purpose="Finds pores, splits them at narrow necks (watershed) and measures them.",
@@ -211,6 +214,7 @@ JOBS = Registry("jobs", JobDescription, {
         "Measure labels",
         "hushpore.pores.labelled.settings:MeasureSettings",
         "hushpore.pores.labelled.job:measure_labels",
+        "measure_labels",
         on_gpu=False,
         cpu_only=True,
         purpose="Measures the pores in labels of another program, without a watershed.",
@@ -225,6 +229,7 @@ JOBS = Registry("jobs", JobDescription, {
         "Measure phases",
         "hushpore.pores.phases.settings:PhaseSettings",
         "hushpore.pores.phases.job:measure_phases",
+        "measure_phases",
         on_gpu=False,
         cpu_only=True,
         purpose="Separates up to eight materials by grey value, or uses labels, and measures them "
@@ -240,6 +245,7 @@ JOBS = Registry("jobs", JobDescription, {
         "Show patches",
         "hushpore.patches.settings:PatchSettings",
         "hushpore.denoising.inspection:inspect_patches",
+        "sample_patches",
         purpose="Inspect training patches: where they are, which pixels are masked, which have "
         "high loss.",
         short_help="Sample training patches as a denoiser does, for inspection.",

@@ -226,7 +226,6 @@ def test_whoever_runs_a_chain_lets_its_jobs_leave_images_to_each_other(
 ) -> None:
     from click.testing import CliRunner
 
-    from hushpore.cli import job_commands
     from hushpore.cli.commands import hushpore as command
 
     given: list[Backend] = []
@@ -239,8 +238,7 @@ def test_whoever_runs_a_chain_lets_its_jobs_leave_images_to_each_other(
         return type("Result", (), {"volume": scan(), "provenance": {}})()
 
     np.save(tmp_path / "scan.npy", np.asarray(scan().data))
-    for module in (pipeline, job_commands):
-        monkeypatch.setattr(module, "start", job)
+    monkeypatch.setattr(pipeline, "start", job)
     if by == "a command":
         words = ["run", str(tmp_path / "scan.npy"), "-o", str(tmp_path / "out"), "--device", "cpu"]
         CliRunner().invoke(command, words)

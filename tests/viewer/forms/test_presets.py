@@ -119,7 +119,7 @@ def test_one_that_ships_is_chosen_and_not_deleted(row):
     assert "Only presets that you saved can be deleted." in row._delete.toolTip()
 
 
-@pytest.mark.parametrize("job", ["denoise", "pores", "phases", "patches"])
+@pytest.mark.parametrize("job", JOBS)
 def test_settings_are_copied_as_a_call_of_the_library(job):
     kind = JOBS[job].settings
     settings = kind(memory_budget=2.5) if "memory_budget" in kind().to_dict() else kind()

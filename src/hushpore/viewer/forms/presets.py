@@ -18,6 +18,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.jobs import JOBS
 from hushpore.runs.presets import (
     CUSTOM,
     DEFAULT,
@@ -40,19 +41,9 @@ if TYPE_CHECKING:
 _FIXED = (DEFAULT, LAST, CUSTOM)
 
 
-#: Functions of the library, by job.
-_FUNCTIONS = {
-    "denoise": "denoise",
-    "pores": "segment_pores",
-    "phases": "measure_phases",
-    "patches": "sample_patches",
-}
-
-
 def as_python(job: str, settings: Settings) -> str:
     """Return a call of the library with the settings that differ from their defaults.
 
-    >>> from hushpore.jobs import JOBS
     >>> print(as_python("pores", JOBS["pores"].settings(threshold="li")))
     import hushpore
     <BLANKLINE>
@@ -62,8 +53,9 @@ def as_python(job: str, settings: Settings) -> str:
     default = type(settings)().to_dict()
     changed = {name: one for name, one in settings.to_dict().items() if one != default[name]}
     words = "".join(f", {name}={value!r}" for name, value in changed.items())
-    call = f"result = hushpore.{_FUNCTIONS[job]}(scan{words})"
-    return f'import hushpore\n\nscan = hushpore.read("scan.tif")\n{call}'
+    function = JOBS[job].function
+    call = f"{function}(scan{words})" if function else f"run({job!r}, scan, {changed})"
+    return f'import hushpore\n\nscan = hushpore.read("scan.tif")\nresult = hushpore.{call}'
 
 
 class _FreshBox(QComboBox):
