@@ -35,12 +35,18 @@ from hushpore.pores.advice import examine_sample, remarks_of, warnings_of
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise, with_minimum
-from hushpore.pores.numbering import excluded_basins, measured, small_totals, totals_of
+from hushpore.pores.numbering import (
+    excluded_basins,
+    measured,
+    outside_totals,
+    small_totals,
+    totals_of,
+    void_totals,
+)
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.tables.measures import walls_of
 from hushpore.pores.tables.totals import headline_of, totals_columns
 from hushpore.pores.void.threshold import Rounding, require_steps
-from hushpore.pores.void_totals import outside_totals, void_totals
 from hushpore.pores.watershed.merging import (
     find_height,
     middle_of,

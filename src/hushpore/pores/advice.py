@@ -47,7 +47,7 @@ def advise(
     """Look at a finished segmentation; returns further totals of the record, and warnings.
 
     `given`: settings of the user. `decided`: those that the job ran with. `share`: fraction of the
-    volume that was excluded. `totals`: of the void, see `hushpore.pores.void_totals`.
+    volume that was excluded. `totals`: of the void, see `hushpore.pores.numbering`.
     """
     examined = examine_sample(volume, decided, exterior, totals)
     return examined.totals(), warnings_of(volume, given, exterior, share)
@@ -187,7 +187,7 @@ def examine_sample(
 ) -> Plausibility:
     """Find whether the solid is in one piece, and the porosity at plausible thresholds.
 
-    `settings`: as decided. `totals`: of the void, see `hushpore.pores.void_totals`.
+    `settings`: as decided. `totals`: of the void, see `hushpore.pores.numbering`.
     """
     threshold = totals.get("threshold")
     porosity = totals["open_porosity"] + totals["closed_porosity"]

@@ -30,8 +30,11 @@ from hushpore.pores.numbering import (
     merged_by,
     number_basins,
     number_by_markers,
+    outside_totals,
     require_in_void,
     small_totals,
+    thickness_totals,
+    void_totals,
     whole_markers,
 )
 from hushpore.pores.parallel import KernelThreads, WarmUp
@@ -44,7 +47,6 @@ from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.topology import find_euler_number, find_tortuosity
 from hushpore.pores.uncertainty import FEWEST_PARTS, Merged, find_certainty
 from hushpore.pores.void.subvoxel import find_subvoxel
-from hushpore.pores.void_totals import outside_totals, thickness_totals, void_totals
 from hushpore.pores.watershed.merging import find_peaks
 from hushpore.pores.work import Work, check_grey
 from hushpore.scan.exterior import Exterior, find_exterior

@@ -8,10 +8,11 @@ import numpy as np
 
 from hushpore.base.distributions import percentiles
 from hushpore.base.errors import InputError
-from hushpore.pores.tables.material import material_totals
-from hushpore.pores.tables.measures import pore_columns, throat_columns
+from hushpore.pores.geometry.sums import index_of, intercept_totals
+from hushpore.pores.tables.measures import pore_columns, surface_of, throat_columns
 from hushpore.pores.tables.merged_sums import reach_a_face
-from hushpore.pores.tables.totals import RELIABLE
+from hushpore.pores.tables.totals import RELIABLE, material_totals
+from hushpore.pores.topology import percolation_totals
 from hushpore.pores.watershed.merging import (
     Numbering,
     find_overlapping,
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Float64s, Int32s, Int64s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
+    from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.work import Threshold, VoidTotals
+    from hushpore.scan.exterior import Exterior
 
 
 def numbering_of(labels: Int32s, graph: BasinGraph) -> Numbering:
@@ -249,4 +253,51 @@ def totals_of(
         **size_totals(table, edge_pores, least),
         "merge_height": void["merged_by"].get("merge_height"),
         "unit": volume.unit,
+    }
+
+
+def void_totals(
+    phases: VoidTotals, threshold: Threshold, walls: Int64s, graph: BasinGraph, volume: Volume
+) -> dict[str, Any]:
+    """Return the totals of the record that do not change when pores merge.
+
+    `walls`: walls between void and solid, see `hushpore.pores.tables.measures.walls_of`. `graph`:
+    basins of the void of the requested pore type.
+    """
+    sample = phases.sample
+    void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
+    return {
+        "sample_voxels": size,
+        "open_porosity": phases.open_voxels / size,
+        "closed_porosity": phases.closed_voxels / size,
+        "components": phases.components,
+        "threshold": threshold.value,
+        "only_values": threshold.only_values and list(threshold.only_values),
+        "threshold_groups": threshold.groups and threshold.groups._asdict(),
+        "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
+        **intercept_totals(walls, void, size, volume),
+        **percolation_totals(graph, sample, volume),
+    }
+
+
+def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
+    """Return the entries of the record about local thickness, by phase."""
+    return {
+        f"{name}_thickness{part}": value
+        for name, found in thickness.items()
+        for part, value in (("", found.mean), ("_deviation", found.deviation))
+    }
+
+
+def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
+    """Return the entries of the record about the exterior.
+
+    `share`: fraction of the volume in the exterior.
+    """
+    return {
+        "exterior": exterior.treatment,
+        "air_kept_share": exterior.kept,
+        "exterior_share": share,
+        "ball_radius": exterior.radius,
+        "padding_value": exterior.padding,
     }

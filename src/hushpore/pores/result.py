@@ -34,7 +34,6 @@ from hushpore.pores.numbering import (
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slab_steps import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
-from hushpore.pores.tables.distributions import size_distribution, thickness_distribution
 from hushpore.pores.tables.measures import FURTHER, surface_of, void_walls
 from hushpore.pores.tables.totals import (
     headline_of,
@@ -42,6 +41,8 @@ from hushpore.pores.tables.totals import (
     is_proportional,
     resized_curve,
     resized_totals,
+    size_distribution,
+    thickness_distribution,
     totals_columns,
 )
 from hushpore.pores.watershed.merging import ChosenHeight, Numbering, height_of

@@ -34,8 +34,8 @@ from hushpore.figures.size_plots import distribution_table, draw_distribution, d
 from hushpore.io.output_target import check_target, require_apart
 from hushpore.pores.forms.size_tables import size_statistics
 from hushpore.pores.result import Pores
-from hushpore.pores.tables.material import major_axes
 from hushpore.pores.tables.measures import PORES, measure_of, summarised
+from hushpore.pores.tables.totals import major_axes
 from hushpore.runs.pore_result import open_result, read_result_table
 
 if TYPE_CHECKING:

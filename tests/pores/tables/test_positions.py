@@ -58,12 +58,7 @@ def test_ellipsoids_have_zinggs_classes(axes: tuple[int, int, int], expected: in
     assert found["zingg_class"].tolist() == [expected]
 
 
-def test_classes_change_at_two_thirds_and_small_pores_have_none() -> None:
-    from hushpore.pores.tables.positions import zingg_classes
-
-    low, high = np.nextafter(2 / 3, 0), 2 / 3
-    found = zingg_classes(np.array([high, high, low, low]), np.array([low, high, low, high]))
-    assert found.tolist() == [1, 2, 3, 4]
+def test_small_pores_have_no_class() -> None:
     void = np.zeros((9, 9, 9), bool)
     void[4, 4, 3:6] = True
     assert np.isnan(hushpore.segment_pores(void).pores["zingg_class"]).tolist() == [True]

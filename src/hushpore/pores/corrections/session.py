@@ -24,7 +24,7 @@ from hushpore.pores.corrections.operations import (
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.job import find_connection, open_work
 from hushpore.pores.labelled.job import GivenLabels
-from hushpore.pores.numbering import numbering_of
+from hushpore.pores.numbering import numbering_of, void_totals
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.pipeline import Pipeline, Stages
 from hushpore.pores.settings import PoreSettings
@@ -32,7 +32,6 @@ from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.tables.totals import is_of_interval
 from hushpore.pores.void.components import AIR
-from hushpore.pores.void_totals import void_totals
 from hushpore.pores.work import Threshold, spacing_of
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from hushpore.device.backend import Backend
 from hushpore.pores.advice import warnings_of
 from hushpore.pores.job import prepare, warm_up_kind
 from hushpore.pores.memory_plan import AT_A_TIME, LEAST_SLICES
+from hushpore.pores.numbering import outside_totals
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.labelling import find_labels, find_phases
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of
@@ -27,7 +28,6 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
-from hushpore.pores.void_totals import outside_totals
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import Work
 

@@ -26,12 +26,6 @@ from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.geometry.sums import SUMS, crofton_area, surface_area
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.tables.merged_sums import PoreSums, ThroatSums, inscribed_diameter, reach_a_face
-from hushpore.pores.tables.positions import (
-    axial_positions,
-    face_distances,
-    radial_positions,
-    zingg_classes,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -198,9 +192,7 @@ PORES: list[Measure[PoreSums]] = [
         0,
         "Zingg's shape class, from the two ratios with the limit 2/3: 1 disc, 2 equant, 3 blade, "
         "4 rod.",
-        lambda pores: zingg_classes(
-            pores.lengths[:, 1] / pores.lengths[:, 0], pores.lengths[:, 2] / pores.lengths[:, 1]
-        ),
+        lambda pores: pores.zingg_class,
         is_shape=True,
     ),
     *(
@@ -227,20 +219,20 @@ PORES: list[Measure[PoreSums]] = [
         0,
         "Position of the centre of mass along z as a fraction of the height of the volume: 0 at "
         "the first face, 1 at the last.",
-        lambda pores: axial_positions(pores.mean, pores.volume),
+        lambda pores: pores.axial_position,
     ),
     _each(
         "radial_position",
         1,
         "Distance of the centre of mass from the axis along z through the middle of the slices.",
-        lambda pores: radial_positions(pores.mean, pores.volume),
+        lambda pores: pores.radial_position,
     ),
     _each(
         "face_distance",
         1,
         "Distance from the bounding box of the pore to the nearest face of the volume; 0 if it "
         "reaches one.",
-        lambda pores: face_distances(pores.bounds, pores.volume),
+        lambda pores: pores.face_distance,
     ),
     Measure(
         "nearest_distance",

@@ -11,7 +11,6 @@ import numpy as np
 
 from hushpore.pores.geometry.sums import SUMS, add_rows, counting, index_of, surface_area
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.tables.positions import nearest_distances
 from hushpore.pores.void.threshold import AS_IS, Rounding
 from hushpore.pores.watershed.graph import number_keys, widest_ways
 
@@ -30,45 +29,22 @@ SURFACE_MISSING = 0.7 * math.pi
 
 @dataclass(frozen=True, eq=False)
 class PoreSums:
-    """Sums from which pores are measured, one row each; axes are z, y, x, also in 2D.
+    """Sums from which pores are measured, one row each; axes are z, y, x, also in 2D."""
 
-    Attributes
-    ----------
-    labels : numpy.ndarray
-        (pores,), int32: labels, ascending.
-    sums : numpy.ndarray
-        (pores, sums), int64: in the order of `SUMS`; coordinates in voxels.
-    bounds : numpy.ndarray
-        (pores, 6), int32: first voxel and the one after the last, in z, y and x.
-    crossings : numpy.ndarray
-        (pores, 13), int64: as `BasinGraph.crossings`, for pores.
-    peak_squared_distance : numpy.ndarray
-        (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
-    closed_voxels : numpy.ndarray
-        (pores,), int64: voxels of closed void.
-    coordination_number : numpy.ndarray
-        (pores,), int64: number of other pores that each touches.
-    nearest_distance : numpy.ndarray
-        (pores,), float64: from the centre of mass to that of the nearest other pore.
-    volume : Volume
-        The input, for its spacing and origin.
-    rounding : Rounding
-        Rounding of grey values.
-    minimum_shape_voxels : int
-        Pores of fewer voxels have no axes (NaN).
-    """
-
-    labels: Int32s
-    sums: Int64s
+    labels: Int32s  # (pores,), int32: ascending
+    sums: Int64s  # (pores, sums), int64: in the order of `SUMS`; coordinates in voxels
+    # (pores, 6), int32: first voxel and the one after the last, in z, y and x
     bounds: Int32s
-    crossings: Int64s
+    crossings: Int64s  # (pores, 13), int64: as `BasinGraph.crossings`, for pores
+    # (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing
     peak_squared_distance: Float32s
-    closed_voxels: Int64s
-    coordination_number: Int64s
+    closed_voxels: Int64s  # (pores,), int64: voxels of closed void
+    coordination_number: Int64s  # (pores,), int64: number of other pores that each touches
+    # (pores,), float64: from the centre of mass to that of the nearest other pore
     nearest_distance: Float64s
-    volume: Volume
-    rounding: Rounding = AS_IS
-    minimum_shape_voxels: int = 1
+    volume: Volume  # the input, for its spacing and origin
+    rounding: Rounding = AS_IS  # of grey values
+    minimum_shape_voxels: int = 1  # pores of fewer voxels have no axes (NaN)
 
     @classmethod
     def of(
@@ -98,10 +74,8 @@ class PoreSums:
         closed_voxels = np.zeros(count + 1, np.int64)
         np.add.at(closed_voxels, label, graph.closed_voxels)
         voxels, *places = (sums[1:, index_of(name)] for name in ("voxels", "z", "y", "x"))
-        n_spatial = volume.n_spatial
-        centres = np.stack(places, axis=-1)[:, -n_spatial:] / voxels[:, None]
-        with KernelThreads() as threads:
-            nearest = nearest_distances(centres * np.asarray(volume.spacing), threads.count)
+        centres = np.stack(places, axis=-1)[:, -volume.n_spatial :] / voxels[:, None]
+        nearest = _nearest_distances(centres * np.asarray(volume.spacing))
         return cls(
             numbering.names[1:],
             sums[1:],
@@ -186,6 +160,31 @@ class PoreSums:
         spacing, origin = _frame(self.volume)
         return origin + self.mean * spacing
 
+    @property
+    def axial_position(self) -> Float64s:
+        """Position along z as a fraction of the height (pores,); 0.5 in an image."""
+        depth = self.volume.spatial_shape[0] if self.volume.n_spatial == 3 else 1
+        share: Float64s = (self.mean[:, 0] + 0.5) / depth
+        return share
+
+    @property
+    def radial_position(self) -> Float64s:
+        """Distance from the axis along z through the middle of the slices (pores,)."""
+        middle = (np.array(self.volume.spatial_shape[-2:]) - 1) / 2
+        away = (self.mean[:, 1:] - middle) * np.asarray(self.volume.spacing[-2:])
+        distance: Float64s = np.linalg.norm(away, axis=1)
+        return distance
+
+    @property
+    def face_distance(self) -> Float64s:
+        """Distance from the bounding box to the nearest face of the volume (pores,)."""
+        n_spatial = self.volume.n_spatial
+        before = self.bounds[:, :3][:, -n_spatial:]
+        after = np.array(self.volume.spatial_shape) - self.bounds[:, 3:][:, -n_spatial:]
+        away = np.minimum(before, after) * np.asarray(self.volume.spacing)
+        distance: Float64s = away.min(axis=1)
+        return distance
+
     @cached_property
     def grey(self) -> tuple[Float64s, Float64s]:
         """Mean and standard deviation of the grey values (pores,); NaN where they are not known."""
@@ -204,6 +203,19 @@ class PoreSums:
         lengths: Float64s
         lengths = 2 * np.sqrt((n_spatial + 2) * self._principal_moments[0][:, ::-1])
         return lengths[:, [0, 1, 1]] if n_spatial == 2 else lengths
+
+    @property
+    def zingg_class(self) -> Float64s:
+        """Zingg's shape class (pores,): 1 disc, 2 equant, 3 blade, 4 rod; NaN without a shape.
+
+        T. Zingg (1935), "Beitrag zur Schotteranalyse", Schweizerische Mineralogische und
+        Petrographische Mitteilungen 15, 39-140. https://doi.org/10.3929/ethz-a-000103455
+        """
+        ratios = self.lengths[:, 1:] / self.lengths[:, :2]
+        is_long, is_flat = (ratios < 2 / 3).T
+        classes = np.where(is_long, np.where(is_flat, 3.0, 4.0), np.where(is_flat, 1.0, 2.0))
+        classes[np.isnan(ratios).any(axis=1)] = np.nan
+        return classes
 
     @cached_property
     def axis(self) -> Float64s:
@@ -236,30 +248,18 @@ class PoreSums:
 
 @dataclass(frozen=True, eq=False)
 class ThroatSums:
-    """Sums from which throats are measured, sorted by labels.
+    """Sums from which throats are measured, sorted by labels."""
 
-    Attributes
-    ----------
-    pore_1, pore_2 : numpy.ndarray
-        (throats,), int32: labels of the two pores, the lower one first.
-    contacts : numpy.ndarray
-        (throats, 13), int32, of 2**31 voxels or more int64: pairs of neighbouring voxels across, by
-        direction; the first three are shared faces.
-    saddle : numpy.ndarray
-        (throats,), float32: squared distance to the solid at the narrowest point of the widest
-        path, in voxels of the smallest spacing.
-    saddle_at : numpy.ndarray
-        (throats, 3), int64: index (z, y, x) of that point.
-    volume : Volume
-        The input, for its spacing and origin.
-    """
-
-    pore_1: Int32s
+    pore_1: Int32s  # (throats,), int32: labels of the two pores, the lower one first
     pore_2: Int32s
+    # (throats, 13), int32, of 2**31 voxels or more int64: pairs of neighbouring voxels across, by
+    # direction; the first three are shared faces
     contacts: npt.NDArray[np.integer[Any]]
+    # (throats,), float32: squared distance to the solid at the narrowest point of the widest path,
+    # in voxels of the smallest spacing
     saddle: Float32s
-    saddle_at: Int64s
-    volume: Volume
+    saddle_at: Int64s  # (throats, 3), int64: index (z, y, x) of that point
+    volume: Volume  # the input, for its spacing and origin
 
     @classmethod
     def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> ThroatSums:
@@ -324,3 +324,15 @@ def reach_a_face(bounds: Int32s, volume: Volume) -> Mask:
 def inscribed_diameter(squared_distance: Float32s, volume: Volume) -> Float64s:
     """Return diameters in the unit of the volume, from squared distances in smallest voxels."""
     return 2 * np.sqrt(squared_distance.astype(np.float64)) * min(volume.spacing)
+
+
+def _nearest_distances(points: Float64s) -> Float64s:
+    """Return the distance from each point (points, axes) to the nearest other one; NaN if alone."""
+    if len(points) < 2:
+        return np.full(len(points), np.nan)
+    from scipy.spatial import KDTree
+
+    with KernelThreads() as threads:
+        # the nearest point to a point is the point itself
+        distance: Float64s = KDTree(points).query(points, 2, workers=threads.count)[0][:, 1]
+    return distance

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.errors import InputError
 from hushpore.base.formatting import percent_digits, readable_count, readable_number, readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hushpore.base.arrays import Float64s
+    import pandas as pd
+
+    from hushpore.base.arrays import Array, Float64s
+    from hushpore.base.volume import Volume
+    from hushpore.pores.geometry.thickness import LocalThickness
     from hushpore.pores.settings import PoreSettings
 
 
@@ -281,3 +286,113 @@ def headline_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     if by:
         facts.append(f"D10/D50/D90 {', '.join(by)}")
     return " · ".join(facts)
+
+
+def size_distribution(pores: pd.DataFrame, bins: int) -> pd.DataFrame:
+    """Return the pore size distribution; see `hushpore.pores.result.Pores.size_distribution`.
+
+    `pores`: table of pores.
+    Raises InputError if `bins` is not a whole number of at least 1.
+    """
+    import pandas as pd
+
+    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+        raise InputError(f"bins must be a whole number of at least 1; got {bins!r}.")
+    diameter, size = (pores[name].to_numpy() for name in ("equivalent_diameter", "volume"))
+    edges = np.linspace(0, diameter.max(initial=0) or 1, bins + 1)
+    number = np.histogram(diameter, edges)[0]
+    volume = np.histogram(diameter, edges, weights=size)[0]
+    return pd.DataFrame(
+        {
+            "diameter_from": edges[:-1],
+            "diameter_to": edges[1:],
+            "number": number,
+            "volume": volume,
+            "number_share": number / max(number.sum(), 1),
+            "volume_share": volume / (volume.sum() or 1),
+        }
+    )
+
+
+def thickness_distribution(
+    thickness: Mapping[str, LocalThickness], voxel_size: float
+) -> pd.DataFrame:
+    """Return the distribution of local thickness, in the columns of the result.
+
+    `thickness`: by phase. `voxel_size`: volume of a voxel.
+    """
+    import pandas as pd
+
+    columns = ["phase", "thickness_from", "thickness_to", "volume", "volume_share"]
+    rows = [
+        (phase, low, high, count * voxel_size, count / found.counts.sum())
+        for phase, found in thickness.items()
+        for low, high, count in zip(found.edges[:-1], found.edges[1:], found.counts, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def material_totals(
+    totals: Mapping[str, Any], pores: Mapping[str, Array], volume: Volume
+) -> dict[str, Any]:
+    """Return the totals that follow from others and from the columns of pores, by name.
+
+    `totals`: shares of open and closed void, specific surface, and local thickness if measured.
+    Totals that are not defined or were not measured are None. Wall numbers and the plate-rod index
+    are those of A. M. Parfitt and others (1983), "Relationships between surface, volume, and
+    thickness of iliac trabecular bone in aging and in osteoporosis", Journal of Clinical
+    Investigation 72, 1396-1409. https://doi.org/10.1172/JCI111096
+    """
+    void = totals["open_porosity"] + totals["closed_porosity"]
+    per_sample = totals["specific_surface"]
+    surfaces = {"void": per_sample / void if void else None}
+    surfaces["solid"] = per_sample / (1 - void) if void < 1 else None
+    thickness = {phase: totals.get(f"{phase}_thickness") for phase in surfaces}
+    sample = totals["sample_voxels"] * volume.voxel_size
+    known: dict[str, Any] = {
+        "pore_density": len(pores["label"]) / sample if volume.n_spatial == 3 else None,
+        "solid_specific_surface": surfaces["solid"],
+        "plate_number": per_sample / 2,
+        "wall_number": None,
+    }
+    if thickness["void"] is not None and thickness["solid"] is not None:
+        known["wall_number"] = 1 / (thickness["void"] + thickness["solid"])
+    for phase, surface in surfaces.items():
+        own = thickness[phase]
+        index = own * surface if own is not None and surface is not None else None
+        known[f"{phase}_shape_index"] = index if volume.n_spatial == 3 else None
+    return known | orientation_totals(pores, volume.n_spatial)
+
+
+def orientation_totals(pores: Mapping[str, Array], n_spatial: int) -> dict[str, float | None]:
+    """Return eigenvalues and eigenvectors of the orientation tensor of the major axes of pores.
+
+    The tensor is the mean of ``n n'`` over the unit vectors n of the pores that have a shape. Its
+    eigenvalues, largest first, add up to 1: three of 1/3 if no direction is preferred, 1, 0, 0 if
+    all axes are parallel; None if no pore has a shape. S. G. Advani and C. L. Tucker (1987), "The
+    use of tensors to describe and predict fiber orientation in short fiber composites", Journal of
+    Rheology 31, 751-784. https://doi.org/10.1122/1.549945
+    """
+    axes = "zyx"[-n_spatial:]
+    names = [f"orientation_{number}" for number in range(1, n_spatial + 1)]
+    units = major_axes(pores, n_spatial)
+    units = units[~np.isnan(units).any(axis=1)]
+    if not len(units):
+        return dict.fromkeys([*names, *(f"{name}_{axis}" for name in names for axis in axes)])
+    # a product of matrices would be rounded by how many threads BLAS has
+    tensor = np.array([[(a * b).mean() for b in units.T] for a in units.T])
+    values, vectors = np.linalg.eigh(tensor)
+    found: dict[str, float | None] = {}
+    for name, place in zip(names, reversed(range(n_spatial)), strict=True):
+        vector = vectors[:, place]
+        # of the two senses the one whose last component that is not 0 is above it
+        vector = vector * np.sign(vector[np.flatnonzero(np.abs(vector) > 1e-9)[-1]])
+        found[name] = float(max(values[place], 0.0))
+        found |= {f"{name}_{axis}": float(each) for axis, each in zip(axes, vector, strict=True)}
+    return found
+
+
+def major_axes(pores: Mapping[str, Array] | pd.DataFrame, n_spatial: int) -> Float64s:
+    """Return the unit vectors of the major axes of pores, (pores, axes); NaN without a shape."""
+    names = [f"axis_direction_{axis}" for axis in "zyx"[-n_spatial:]]
+    return np.stack([np.asarray(pores[name], np.float64) for name in names], axis=-1)
