@@ -50,7 +50,6 @@ PARTS = (
     ),
     Part("tests", (), 100),
     Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 40),
-    Part("pores_gpu", ("512^3, void on the GPU",), 20),
     Part("gpu_transfers", (), 25),
     Part("gpu_jobs", tuple(f"denoise, {name}" for name in SWITCHES), 35),
     Part("gpu_steps", ("tiles", "slabs", "training, float32"), 40),

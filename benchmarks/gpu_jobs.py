@@ -19,6 +19,7 @@ from scipy import ndimage as ndi
 
 from benchmarks._parts import Figures, in_one
 from hushpore.base.events import Timing
+from hushpore.base.preferences import SWITCHES
 from hushpore.base.volume import Volume
 from hushpore.device.backend import choose_backend
 from hushpore.device.breakdown import timing_record
@@ -33,9 +34,6 @@ BLOCK, TIMES = (64, 256, 256), (3, 2, 2)
 REPEATS = 2
 #: So little memory that the scan is read in slabs.
 DENOISE = {"steps": 150, "batch_size": 16, "denoise_memory": 0.25}
-
-#: What a denoising comes to. What pores come to is measured with them.
-SWITCHES = ("pinned", "stream", "graphs", "read_ahead")
 
 
 def measure() -> Figures:

@@ -201,22 +201,6 @@ def _in_slabs(size: int) -> Figures:
     }
 
 
-def _void_both_ways(size: int) -> Figures:
-    """The void found on the GPU, and on the host, in turn."""
-    volume = _scan(size)
-    seconds: dict[str, list[float]] = {"on": [], "off": []}
-    for _ in range(5):
-        for state, taken in seconds.items():
-            taken.append(_job(volume, Watched.of(void=state)).seconds)
-    on, off = (statistics.median(seconds[state]) for state in ("on", "off"))
-    return {
-        "on, whole job, s": round(on, 4),
-        "off, whole job, s": round(off, 4),
-        "off over on": round(off / on, 2),
-        "samples": {"whole jobs, s": seconds},
-    }
-
-
 @dataclass
 class _Job:
     found: Any
@@ -261,7 +245,6 @@ def _scan(size: int, *, on_line: bool = True) -> Volume:
 PARTS = {
     "copies of its own memory": lambda: {"GB/s": round(_copy_rate() / 1e9, 1)},
     **{f"{size}^3": partial(_whole, size) for size in (256, 512)},
-    "512^3, void on the GPU": partial(_void_both_ways, 512),
     "512^3, kernel by kernel": partial(_kernel_by_kernel, 512),
     "512^3, plain uint16": partial(_whole, 512, on_line=False),
     "256^3, in slabs": partial(_in_slabs, 256),

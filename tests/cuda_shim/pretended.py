@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
 
 @dataclass
@@ -41,13 +39,6 @@ class Bus:
 
     def record_event(self) -> StreamEvent:
         return StreamEvent()
-
-    def side_stream(self) -> AbstractContextManager[None]:
-        self.used.times["stream"] += 1
-        return nullcontext()
-
-    def wait_event(self, values: torch.Tensor, event: object) -> None:
-        pass
 
 
 class StreamEvent:

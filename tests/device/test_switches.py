@@ -39,10 +39,8 @@ def test_what_cannot_be_read_is_refused_with_what_could(text: str, said: str) ->
 
 def test_what_is_never_come_to_says_why() -> None:
     without = Choices(Switches(), without="no CUDA device").lines()
-    assert without.pop("read_ahead") == "off, not needed"
-    assert set(without.values()) == {"off, no CUDA device"}
-    assert set(without) == {field.name for field in dataclasses.fields(Switches)} - {"read_ahead"}
-    assert Choices(Switches()).lines()["stream"] == "off, not needed"
+    assert without == dict.fromkeys(SWITCHES, "off, no CUDA device")
+    assert Choices(Switches()).lines()["graphs"] == "off, not needed"
 
 
 def test_what_was_decided_replaces_that() -> None:
@@ -59,18 +57,7 @@ def test_what_was_decided_replaces_that() -> None:
 
 
 def test_before_a_job_each_switch_says_what_it_will_do() -> None:
-    lines = Choices(Switches(graphs="off", pinned="on")).outlook()
-    assert [line.partition(":")[0] for line in lines] == [
-        field.name for field in dataclasses.fields(Switches)
-    ]
-    assert lines[0] == "pinned: on, as requested"
-    assert lines[1] == "stream: on, if uploads take at least a tenth of the time"
-    assert lines[2] == "graphs: off, as requested"
-
-
-def test_switches_without_use_are_told_in_one_line() -> None:
-    lines = Choices(Switches(read_ahead="off"), without="no CUDA device").outlook()
-    assert lines[0] == "read_ahead: off, as requested"
-    assert lines[1].startswith("pinned, stream, ")
-    assert lines[1].endswith(": no effect, no CUDA device")
-    assert len(lines) == 2
+    lines = Choices(Switches(graphs="off")).outlook()
+    assert lines == ["pinned: on, for arrays of 64 MB and more", "graphs: off, as requested"]
+    lines = Choices(Switches(), without="no CUDA device").outlook()
+    assert lines == ["pinned, graphs: no effect, no CUDA device"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import contextmanager
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +18,7 @@ from hushpore.device.switches import Choices, Switches
 from hushpore.device.transfers import SLOTS, CudaBus, Staging, Transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 CHUNK = 64
@@ -36,9 +34,8 @@ class SlowBus:
     def __init__(self, most_pinned: int = 1 << 30) -> None:
         self.left = most_pinned
         self.pins: list[int] = []
-        self.waits = self.joins = 0
-        self.streams = ["main"]
-        self.copied: list[tuple[str, int]] = []
+        self.waits = 0
+        self.copied = 0
         self._queue: deque[Callable[[], None]] = deque()
         self._done = self._begun = 0
 
@@ -53,22 +50,12 @@ class SlowBus:
         def happen() -> None:
             target.copy_(source)
 
-        self.copied.append((self.streams[-1], target.numel()))
+        self.copied += target.numel()
         self._queue.append(happen)
         self._begun += 1
 
     def record_event(self) -> SlowEvent:
         return SlowEvent(self, self._begun)
-
-    @contextmanager
-    def side_stream(self) -> Iterator[None]:
-        self.streams.append("aside")
-        yield
-        self.streams.pop()
-
-    def wait_event(self, values: torch.Tensor, event: SlowEvent) -> None:
-        self.joins += 1
-        self.reach(event.number)
 
     def reach(self, number: int) -> None:
         while self._done < number:
@@ -92,9 +79,8 @@ class SlowEvent:
         self.bus.reach(self.number)
 
 
-def transfers(bus: SlowBus | None, clock: object = None, **switches: str) -> Transfers:
-    ticks = count().__next__ if clock is None else clock
-    return Transfers("cpu", bus, Choices(Switches(**switches)), CHUNK, ticks)  # type: ignore[arg-type]
+def transfers(bus: SlowBus | None, **switches: str) -> Transfers:
+    return Transfers("cpu", bus, Choices(Switches(**switches)), CHUNK)  # type: ignore[arg-type]
 
 
 def said(of: Transfers, name: str = "pinned") -> str:
@@ -140,7 +126,6 @@ def test_on_the_cpu_nothing_is_pinned_and_nothing_decided() -> None:
     here = transfers(None)
     values = np.arange(6, dtype=np.uint16)
     np.testing.assert_array_equal(here.download(here.upload(values)), values)
-    assert here.upload_ahead(values).result().dtype == torch.uint16
     assert said(here) == "off, not needed"
 
 
@@ -161,9 +146,9 @@ def test_much_crosses_through_pinned_buffers_from_the_first_chunk_on() -> None:
     bus.finish()
     np.testing.assert_array_equal(there, values)
     assert said(moved) == "on, by default"
-    assert sum(nbytes for _, nbytes in bus.copied) == values.nbytes
+    assert bus.copied == values.nbytes
     np.testing.assert_array_equal(moved.download(there), values)
-    assert sum(nbytes for _, nbytes in bus.copied) == 2 * values.nbytes
+    assert bus.copied == 2 * values.nbytes
 
 
 def test_a_switch_decides_whatever_the_size() -> None:
@@ -184,7 +169,7 @@ def test_where_memory_cannot_be_pinned_copies_are_plain() -> None:
     values = np.arange(100 * CHUNK)
     np.testing.assert_array_equal(moved.upload(values), values)
     assert said(moved) == "off, memory cannot be pinned: cannot lock pages"
-    assert bus.copied == []
+    assert bus.copied == 0
 
 
 def test_read_only_and_strided_arrays_cross_too() -> None:
@@ -194,38 +179,6 @@ def test_read_only_and_strided_arrays_cross_too() -> None:
     there = moved.upload(values)
     bus.finish()
     np.testing.assert_array_equal(there, values)
-
-
-def test_a_side_stream_is_joined_before_what_it_brought_is_used() -> None:
-    moved = transfers(bus := SlowBus(), pinned="on", stream="on")
-    values = np.arange(100)
-    pending = moved.upload_ahead(values)
-    assert {stream for stream, _ in bus.copied} == {"aside"}
-    assert bus.joins == 0
-    np.testing.assert_array_equal(pending.result(), values)
-    assert bus.joins == 1
-    assert moved.choices.lines()["stream"] == "on, as requested"
-
-
-@pytest.mark.parametrize(("computing", "wins"), [(3.0, True), (50.0, False)])
-def test_a_side_stream_is_used_where_copying_takes_a_tenth_of_the_time(
-    computing: float, wins: bool
-) -> None:
-    now = [100.0]
-
-    def clock() -> float:
-        now[0] += 1.0
-        return now[0]
-
-    moved = transfers(bus := SlowBus(), clock)
-    for _ in range(2):
-        moved.upload_ahead(np.ones(3)).result()
-        now[0] += computing
-    assert bus.copied == []
-    moved.upload_ahead(np.ones(3))
-    line = moved.choices.lines()["stream"]
-    assert line.startswith("on" if wins else "off")
-    assert line.endswith("of the time")
 
 
 def test_buffers_are_let_go_once_the_device_has_done_with_them() -> None:
@@ -243,14 +196,12 @@ def test_buffers_are_let_go_once_the_device_has_done_with_them() -> None:
 @pytest.mark.parametrize("dtype", ["u2", "f4"])
 def test_arrays_cross_to_a_gpu_and_back_whole(pinned: str, dtype: str) -> None:
     device = choose_backend("cuda").device
-    choices = Choices(Switches(pinned=pinned, stream="on"))
+    choices = Choices(Switches(pinned=pinned))
     moved = Transfers(device, CudaBus(device), choices, 1 << 20)
     rng = np.random.default_rng(0)
     for size in (1000, 5_000_000, 9_000_000):
         values = rng.integers(0, 2**16, size).astype(dtype)
         np.testing.assert_array_equal(moved.download(moved.upload(values)), values)
-        pending = moved.upload_ahead(values)
-        np.testing.assert_array_equal(moved.download(pending.result()), values)
     moved.release()
     expected = {"auto": "on, by default", "on": "on, as requested", "off": "off, as requested"}
     assert choices.lines()["pinned"] == expected[pinned]
@@ -290,11 +241,6 @@ def test_the_integers_cross_and_nothing_is_read_back(monkeypatch):
     there = Backend("meta").put(scaled)
     assert (there.shape, there.dtype) == ((4, 8, 8), torch.float32)
     assert crossed == [scaled.stored.nbytes]
-
-
-def test_what_is_sent_ahead_arrives_scaled(rng):
-    scaled = Scaled(rng.integers(0, 4000, (3, 5, 4), dtype=np.uint16), 1.5, -7)
-    np.testing.assert_array_equal(Backend().put_ahead(scaled).result().numpy(), np.asarray(scaled))
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 1000, 4096 + 3])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 
 import hushpore
 from hushpore.base.events import Metric, Note, Progress, Timing
+from hushpore.base.preferences import SWITCHES
 from hushpore.device import memory
 from hushpore.device.graphs import CudaGraphCapture
 from hushpore.device.switches import Switches
@@ -53,12 +54,11 @@ def test_a_model_gives_what_it_gives_on_the_cpu(scan: Volume, model: Path, gpu: 
     assert_close(found, applied(scan, model, "cpu"))
 
 
-@pytest.mark.parametrize("name", ["pinned", "stream", "graphs", "read_ahead"])
+@pytest.mark.parametrize("name", SWITCHES)
 @pytest.mark.parametrize("is_in_pieces", [False, True])
 def test_a_switch_is_obeyed_and_changes_no_result(
     name: str, is_in_pieces: bool, scan: Volume, model: Path, gpu: Backend
 ) -> None:
-    assert name in {field.name for field in fields(Switches)}
     how = {"denoise_memory": 0.001} if is_in_pieces else {}
     found = {}
     for state in ("off", "on"):

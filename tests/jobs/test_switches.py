@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.preferences import SWITCHES
 from hushpore.device.backend import Backend
-from hushpore.device.prefetch import ReadAhead
 from hushpore.device.switches import Switches
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
-# that of the pores alone is reached in tests/pores/gpu/test_passes.py
-NAMES = [each.name for each in dataclasses.fields(Switches) if each.name != "void"]
 STEPS = 12
 
 
@@ -46,33 +43,18 @@ def denoised(scan: Volume, backend: Backend) -> Any:
     return hushpore.run("denoise", scan, how, backend)
 
 
-@pytest.fixture
-def times(used: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What a job uses, reading ahead too."""
-    times: Counter[str] = used.times
-
-    begin = ReadAhead.__init__
-
-    def counted(self: ReadAhead[Any], *args: Any, **options: Any) -> None:
-        times["read_ahead"] += 1
-        begin(self, *args, **options)
-
-    monkeypatch.setattr(ReadAhead, "__init__", counted)
-    return times
-
-
 def test_an_optimisation_is_used_where_it_is_switched_on_and_nowhere_else(
-    scan: Volume, times: Counter[str], pretended_gpu: Callable[..., Backend]
+    scan: Volume, used: Any, pretended_gpu: Callable[..., Backend]
 ) -> None:
-    others = dict.fromkeys(NAMES, "off")
+    times: Counter[str] = used.times
+    others = dict.fromkeys(SWITCHES, "off")
     plain = denoised(scan, pretended_gpu(**others))
     assert not +times
-    for name in NAMES:
+    for name in SWITCHES:
         times.clear()
         found = denoised(scan, pretended_gpu(**{**others, name: "on"}))
         assert set(+times) == {name}
         lines = found.provenance["optimisations"]
-        assert lines.pop("void") == "off, not needed"
         told = {line for key, line in lines.items() if key.partition(" ")[0] == name}
         assert told == {"on, as requested"}
         assert {line for key, line in lines.items() if key.partition(" ")[0] != name} == {
@@ -82,20 +64,18 @@ def test_an_optimisation_is_used_where_it_is_switched_on_and_nowhere_else(
 
 
 def test_left_to_themselves_they_say_why_they_are_used_or_not(
-    scan: Volume, times: Counter[str], pretended_gpu: Callable[..., Backend]
+    scan: Volume, used: Any, pretended_gpu: Callable[..., Backend]
 ) -> None:
     lines = denoised(scan, pretended_gpu()).provenance["optimisations"]
-    assert lines["read_ahead"] == "on, by default"
     assert lines["pinned"].endswith("MB are too few")
-    assert set(+times) <= {"read_ahead", "graphs"}
+    assert set(+used.times) <= {"graphs"}
 
 
 def test_the_preference_and_the_environment_set_switches(
     pretended_gpu: Callable[..., Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HUSHPORE_SWITCHES", "graphs=on, stream=off")
+    monkeypatch.setenv("HUSHPORE_SWITCHES", "graphs=on")
     backend = pretended_gpu()
     assert backend.choices.asked("graphs") is True
-    assert backend.choices.asked("stream") is False
     assert backend.choices.asked("pinned") is None
     assert Backend(switches=Switches(graphs="off")).choices.asked("graphs") is False

@@ -178,7 +178,7 @@ def test_a_dry_run_of_all_parts_stays_within_its_limit(tmp_path: Path) -> None:
     assert whole["tables are the same"]
     assert whole["uploads of a value a voxel"] == whole["downloads of a value a voxel"] == 1
     assert whole["bytes up a voxel"] == 2
-    assert whole["decided, void"] == "on, uint16 values cross as they are"
+    assert whole["decided, void on GPU"] == "on, uint16 values cross as they are"
     kernels = pores["512^3, kernel by kernel"]
     assert {"union_parts, 1 times", "steepest_ascent, 1 times"} <= set(kernels)
     assert kernels["steepest_ascent, 1 times"]["GB/s"] > 0
@@ -188,7 +188,6 @@ def test_a_dry_run_of_all_parts_stays_within_its_limit(tmp_path: Path) -> None:
     assert found["gpu_steps"]["training, by the profiler"]["waits a step"] == 0
     assert found["gpu_steps"]["training, timed and not"]["timed over not timed"] > 0
     assert found["gpu_jobs"]["denoise, graphs"]["results differ by"] == 0
-    assert found["gpu_jobs"]["denoise, as it comes"]["decided"].count("read_ahead: on") == 1
     assert found["gpu_transfers"]["16 MB"]["what comes back is the same"]
     assert found["tests"]["passed"] == 1
     assert all(each["steps"] >= 1 for each in found["gpu_search"].values())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Optimisations that can be switched on or off.
-SWITCHES = ("pinned", "stream", "graphs", "read_ahead", "void")
+SWITCHES = ("pinned", "graphs")
 
 #: States of a switch.
 STATES = ("auto", "on", "off")
@@ -33,7 +33,7 @@ class Preferences(Settings):
     device: str = option(
         "auto",
         "Device for jobs with the device auto: cpu, cuda (or cuda:1 and so on), or mps (Apple "
-        "GPU). auto: a CUDA device if it is faster, otherwise the CPU.",
+        "GPU). auto: a CUDA device if there is one, otherwise the CPU.",
     )
     memory: float | None = option(
         None,
@@ -51,8 +51,8 @@ class Preferences(Settings):
     )
     switches: str = option(
         "",
-        "Optimisations to switch on or off, for example graphs=off, pinned=on. Others, and auto: "
-        f"on if measured to be faster. Names: {', '.join(SWITCHES)}.",
+        "Optimisations of a GPU to switch on or off, for example graphs=off, pinned=on. Others, "
+        f"and auto: on where they help. Names: {', '.join(SWITCHES)}.",
         label="Optimisation switches",
     )
 

@@ -37,7 +37,7 @@ _PART = re.compile(
 #: Flags of several commands.
 device_flag = click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE",
-    help="Device to run on: auto, cpu, cuda (or cuda:1 and so on), cuda:all (one worker per GPU), "
+    help="Device to run on: auto, cpu, cuda (or cuda:1 and so on), "
     "or mps (Apple GPU).",
 )  # fmt: skip
 timings_flag = click.option("--timings", is_flag=True, help="Print the time taken by each stage.")

@@ -23,7 +23,6 @@ from hushpore.cli.flags import (
 )
 from hushpore.cli.settings import settings_sources
 from hushpore.cli.terminal import TimingRecorder, drive, echo, echo_result
-from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.jobs import CHAIN, JOBS, is_one_image, load
 
 if TYPE_CHECKING:
@@ -52,14 +51,13 @@ _COMMON = (
 _CLUSTER = (
     click.option(
         "--cluster", metavar="PLACE",
-        help="Run on dask.distributed workers: local:N (N processes on this machine), cuda:all "
-        "(one per GPU of this machine), tcp://HOST:PORT or tls://HOST:PORT (a scheduler), or a "
-        "scheduler file.",
+        help="Run on dask.distributed workers: local:N (N processes on this machine), "
+        "tcp://HOST:PORT or tls://HOST:PORT (a scheduler), or a scheduler file.",
     ),
     click.option(
         "--cluster-memory", type=float, metavar="GB",
-        help="Memory limit of each process of local:N or cuda:all.  [default: an equal share of "
-        "the free memory]",
+        help="Memory limit of each process of local:N.  [default: an equal share of the free "
+        "memory]",
     ),
 )  # fmt: skip
 
@@ -225,13 +223,6 @@ def _run(
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}
     recorder = TimingRecorder(flags["timings"], flags["trace"], overwrite)
     others = [*files.values(), *recorder.files]
-    if flags["device"] == ALL_GPUS and "cluster" in flags:
-        if flags["cluster"] not in (None, ALL_GPUS):
-            raise InputError(
-                f"--device {ALL_GPUS} starts its own workers and cannot be combined with --cluster "
-                f"{flags['cluster']}. Use only one of the two."
-            )
-        flags = {**flags, "cluster": ALL_GPUS}
     if flags.get("cluster"):
         for extra in files:
             if extra.not_on_cluster:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from hushpore.base.errors import DeviceError, InputError, first_line, import_optional
-from hushpore.device.all_gpus import ALL_GPUS, problem_of_all_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,13 +40,12 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
     ----------
     where : str or Client
         ``"local:4"``: four single-threaded processes on this machine, reachable only from it.
-        ``"cuda:all"``: one process for each GPU of this machine. ``"tcp://host:8786"`` or
-        ``"tls://host:8786"``: the scheduler at this address; TLS certificates are taken from dask's
-        configuration (``distributed.comm.tls``). Otherwise the path of a scheduler file. A client
-        is used as given and stays open.
+        ``"tcp://host:8786"`` or ``"tls://host:8786"``: the scheduler at this address; TLS
+        certificates are taken from dask's configuration (``distributed.comm.tls``). Otherwise the
+        path of a scheduler file. A client is used as given and stays open.
     memory : float, optional
-        Memory limit of each process of ``local`` and ``cuda:all`` in GB; by default an equal share
-        of 80 % of the free memory.
+        Memory limit of each process of ``local`` in GB; by default an equal share of 80 % of the
+        free memory.
 
     Yields
     ------
@@ -60,8 +58,7 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
     InputError
         If `where` has none of these forms.
     DeviceError
-        If the scheduler does not answer or has no workers, if package versions differ, or if
-        ``cuda:all`` is given without several GPUs or without dask-cuda.
+        If the scheduler does not answer or has no workers, or if package versions differ.
     MissingPackageError
         If dask.distributed is not installed.
     """
@@ -71,18 +68,9 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
     elif where == "local" or where.startswith("local:"):
         with _local(*_processes(where, memory)) as client:
             yield client
-    elif where == ALL_GPUS:
-        with _all_gpus(memory) as client:
-            yield client
     else:
         with _remote(where) as client:
             yield client
-
-
-def device_on(where: str | Client, device: str) -> str:
-    """Return the device of each worker; with `ALL_GPUS` each has its own GPU."""
-    is_all = ALL_GPUS in (where, device)
-    return "cuda" if is_all and device in ("auto", ALL_GPUS) else device
 
 
 def require_distributed() -> ModuleType:
@@ -115,21 +103,6 @@ def _local(count: int, memory: int) -> Iterator[Client]:
     distributed = require_distributed()
     cluster = partial(distributed.LocalCluster, n_workers=count, processes=True)
     with _started(cluster, memory) as client:
-        yield client
-
-
-@contextmanager
-def _all_gpus(memory: float | None) -> Iterator[Client]:
-    require_distributed()
-    problem = problem_of_all_gpus()
-    if problem:
-        raise DeviceError(f"{ALL_GPUS!r} cannot be used: {problem}.")
-    import dask_cuda
-    import torch
-
-    # each worker sees only its own GPU, as device 0
-    memory_of_each = _bytes_of_each(torch.cuda.device_count(), memory)
-    with _started(dask_cuda.LocalCUDACluster, memory_of_each) as client:
         yield client
 
 
@@ -180,7 +153,7 @@ def _remote(where: str) -> Iterator[Client]:
         if not file.is_file():
             raise InputError(
                 f"{where!r} is not a cluster: there is no scheduler file of this name. Use "
-                "local:2, cuda:all, the address of a scheduler such as tcp://host:8786, or the "
+                "local:2, the address of a scheduler such as tcp://host:8786, or the "
                 "path of a scheduler file."
             )
         place = {"scheduler_file": str(file)}

@@ -19,7 +19,7 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume
 from hushpore.cluster import denoise_tasks as remote
 from hushpore.cluster.blocks import whole
-from hushpore.cluster.connection import connect, device_on
+from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.scan import as_source, as_zarr, inputs_of, stamp_of
 from hushpore.cluster.task_runner import in_words, loss_explained, memory_of, spread, watch
@@ -127,7 +127,7 @@ def denoise_on(
                 converted = as_zarr(second, begun.scratch, "pair", trust=trust)
                 pair = settings.pair, (yield from part_of(converted, _CONVERTED, _CONVERTED))
             paths = Paths(image, str(begun.content), str(begun.scratch), pair, trust=trust)
-            run = _Denoising(client, paths, settings, device_on(where, device))
+            run = _Denoising(client, paths, settings, device)
             found = yield from run.run()
             write_json(part, found.provenance)
         with trusting(trust):

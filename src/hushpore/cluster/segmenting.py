@@ -18,7 +18,7 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.events import Note, Progress, by_importance, part_of, result_text
 from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
-from hushpore.cluster.connection import connect, device_on
+from hushpore.cluster.connection import connect
 from hushpore.cluster.gpus import Gpus, gpus_of
 from hushpore.cluster.outputs import Finished, write_table
 from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, open_beside, source_of
@@ -163,8 +163,7 @@ def segment_pores(
     overwrite : bool, optional
         Replace an earlier result.
     device : str, optional
-        ``"cuda"``: each worker computes void and basins on its own GPU; this is the default for
-        ``where="cuda:all"``. Otherwise the default is the CPU.
+        ``"cuda"``: each worker computes void and basins on its own GPU. By default the CPU.
     trust : bool, optional
         As for `hushpore.read`.
 
@@ -207,7 +206,7 @@ def segment_pores(
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
         converted = as_zarr(scan, work.scratch, trust=trust)
         image = yield from part_of(converted, 0.0, 0.02)
-        wanted = device_on(where, device)
+        wanted = device
         beside = scan.auxiliary if isinstance(scan, Volume) else {}
         opened = open_beside(image, beside, settings, work.scratch, trust=trust)
         check_settings(opened, settings, thickness)

@@ -69,13 +69,10 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         outcome = TrainingOutcome(task.trained) if task.trained is not None else None
         if outcome is None:
             outcome = yield from Training(task, source, scale, workplace, method, log).run()
-        denoised, whole, backend = yield from _predict(task, source, scale, workplace, outcome, log)
+        denoised, backend = yield from _predict(task, source, scale, workplace, outcome, log)
         if settings.restore_detail and outcome.model.network.architecture.hides_pixels:
-            is_restored = yield from _restore_detail(source, denoised, noise.diagnosis, log)
-            # the copy on the device lacks the restored detail
-            whole = None if is_restored else whole
+            yield from _restore_detail(source, denoised, noise.diagnosis, log)
         padding = yield from _restore_padding(volume, denoised, log)
-        whole = None if padding is not None else whole
         residual = yield from _examine(task, source, denoised, found, outcome, log)
         yield log.timer.timing()
     finally:
@@ -85,8 +82,6 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         "denoise", volume, settings, backend.description, timing, log.notes
     )
     outcome.model.network.cpu()
-    if whole is not None and backend.resident is not None:
-        backend.resident.leave(denoised, whole, backend.device)
     result = volume.as_denoised(denoised)
     return make_result(
         result, outcome, noise, provenance, residual=residual, precision=workplace.dtype,
@@ -239,7 +234,7 @@ def _predict(
 ) -> Job:
     """Apply the network to the whole volume, in smaller tiles or on the CPU if memory runs out.
 
-    Returns: the denoised values; their copy on a GPU, or None; and the backend that was used.
+    Returns: the denoised values, and the backend that was used.
     """
     settings, shape, model = task.settings, task.volume.shape, outcome.model
     wanted = settings.denoise_memory
@@ -255,7 +250,7 @@ def _predict(
     )  # fmt: skip
     prediction = predictor.predict(source, denoised, workplace.backend, workplace.images)
     backend = yield from log.keep_notes(prediction)
-    return denoised, predictor.whole, backend
+    return denoised, backend
 
 
 def _restore_detail(source: PlaneReader, denoised: Any, noise: NoiseDiagnosis, log: JobLog) -> Job:

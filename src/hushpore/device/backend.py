@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hushpore.base.errors import DeviceError, first_line
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.rescaled import Scaled
-from hushpore.device.all_gpus import ALL_GPUS, FROM_FILE_TO_FILE, outlook_of_all_gpus
 from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools, pinned_array
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
     from hushpore.base.arrays import Array, Float32s
     from hushpore.device.graphs import CudaGraphCapture, GraphReplays
-    from hushpore.device.resident import Resident
-    from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
+    from hushpore.device.transfers import CudaBus, Transfers
 
-
-_DEVICES = (
-    f"expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, {ALL_GPUS!r}, or 'mps' (Apple's GPU)"
-)
+_DEVICES = "expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, or 'mps' (Apple's GPU)"
 
 #: Warning about GPUs that hushpore was never tested on.
 UNTRIED = "not tested by us: compare with the CPU first"
@@ -47,9 +43,6 @@ class Backend:
     reason: str = "as requested"  # reason for the choice, for the form and the record
     # optimisations that may be used; None: those of the preferences
     switches: Switches | None = None
-    on_trial: bool = False  # whether the job compares it with the CPU and keeps the faster one
-    # an image that one job of a chain leaves on the device for the next
-    resident: Resident | None = field(default=None, repr=False)
     # CPU threads for the kernels of pore segmentation; None: one per core
     threads: int | None = None
 
@@ -84,8 +77,7 @@ class Backend:
         lines = self._details_of_gpu() if self.is_cuda else self._details_of_cpu()
         if self.is_apple:
             lines.insert(0, f"Apple GPU: for denoising only, {UNTRIED}; all else runs on the CPU")
-        several = [outlook_of_all_gpus()] if self.is_cuda else []
-        return [*lines, *filter(None, several), *self.choices.outlook()]
+        return [*lines, *self.choices.outlook()]
 
     def _details_of_cpu(self) -> list[str]:
         import psutil
@@ -128,7 +120,7 @@ class Backend:
             return [*lines, f"pores are segmented on the CPU: {error}"]
         version = cupy.cuda.runtime.runtimeGetVersion()
         cupy_version = f"CuPy {cupy.__version__} for CUDA {version // 1000}.{version % 1000 // 10}"
-        return [*lines, f"{cupy_version}: pore segmentation, if it is faster than on the CPU"]
+        return [*lines, f"{cupy_version}: pore segmentation"]
 
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
@@ -184,23 +176,12 @@ class Backend:
         the memory but lacks some types, gets float32.
         """
         if self.is_apple:
-            values = _in_float32(values)
+            values = np.asarray(values, np.float32)
         if isinstance(values, Scaled):
             from hushpore.device.transfers import grey_values
 
             return grey_values(self.transfers.upload(values.stored), values)
         return self.transfers.upload(values)
-
-    def put_ahead(self, values: Array | Scaled) -> PendingUpload:
-        """Start copying an array to the device, as `put`, during computing if that is faster."""
-        if self.is_apple:
-            values = _in_float32(values)
-        if isinstance(values, Scaled):
-            from hushpore.device.transfers import PendingUpload, grey_values
-
-            pending = self.transfers.upload_ahead(values.stored)
-            return PendingUpload(pending.nbytes, lambda: grey_values(pending.result(), values))
-        return self.transfers.upload_ahead(values)
 
     def get(self, values: torch.Tensor) -> Float32s:
         """Copy a tensor to the host as float32; waits for the device."""
@@ -208,8 +189,6 @@ class Backend:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialised array on the host, pinned for a GPU if the system allows it."""
-        import numpy as np
-
         return pinned_array(self.device, shape, dtype) if self.is_cuda else np.empty(shape, dtype)
 
     def free_memory(self) -> int:
@@ -296,8 +275,6 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
                 return Backend(reason=f"{wanted} {reason}, but: {error}".removesuffix(_INSTEAD))
     if device in ("cpu", "mps"):
         return Backend() if device == "cpu" else _apple()
-    if device == ALL_GPUS:
-        raise DeviceError(FROM_FILE_TO_FILE)
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
         raise DeviceError(f"Unknown device {device!r}: {_DEVICES}.")
     number = int(device.partition(":")[2] or 0)
@@ -318,12 +295,6 @@ def _apple() -> Backend:
     if not torch.backends.mps.is_available():
         raise DeviceError(f"Device 'mps' cannot be used: PyTorch finds no Apple GPU{_INSTEAD}")
     return Backend("mps", "Apple GPU")
-
-
-def _in_float32(values: Array | Scaled) -> Array:
-    import numpy as np
-
-    return np.asarray(values, np.float32)
 
 
 def cupy_extra() -> str:

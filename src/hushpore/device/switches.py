@@ -1,8 +1,6 @@
 """Switches of the optimisations (`auto`, `on` or `off`), and the decisions of a job with reasons.
 
-Each optimisation makes some machines faster and others slower. The plain way always exists; an
-optimisation is used if it was measured to be faster by a factor of `WINS`, or if the user switches
-it on. The decisions of a job are in its timing record.
+The plain way always exists. The decisions of a job are in its timing record.
 """
 
 from __future__ import annotations
@@ -13,22 +11,11 @@ from dataclasses import dataclass
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import STATES, parse_switches
 
-#: Minimum speed-up for an optimisation to be used.
-WINS = 1.1
-
-_NO_USE = "not needed"
-
 #: Effect of `auto` for each switch, as shown before a job.
 _AUTOMATIC = {
     "pinned": "on, for arrays of 64 MB and more",
-    "stream": "on, if uploads take at least a tenth of the time",
     "graphs": "on, after the first steps or tiles",
-    "read_ahead": "on, for data read from disk",
-    "void": "on, for 16-bit or float32 grey values in GPU memory",
 }
-
-#: Switches that have an effect on the CPU too.
-_ON_HOST = ("read_ahead",)
 
 
 @dataclass(frozen=True)
@@ -40,10 +27,7 @@ class Switches:
     """
 
     pinned: str = "auto"  # copy to and from the GPU in chunks, through pinned memory
-    stream: str = "auto"  # upload the next piece while the current one is computed
     graphs: str = "auto"  # capture training steps and tiles as CUDA graphs, and replay them
-    read_ahead: str = "auto"  # read the next piece from disk while the current one is computed
-    void: str = "auto"  # upload grey values and apply the threshold on the GPU
 
     def __post_init__(self) -> None:
         for name, state in dataclasses.asdict(self).items():
@@ -72,14 +56,13 @@ class Choices:
     def __init__(self, switches: Switches, without: str = "") -> None:
         self.switches = switches
         self._without = without
-        self._lines = dict.fromkeys(dataclasses.asdict(switches), f"off, {without or _NO_USE}")
-        # reading ahead works on the CPU too
-        self._lines["read_ahead"] = f"off, {_NO_USE}"
+        self._lines = dict.fromkeys(dataclasses.asdict(switches), f"off, {without or 'not needed'}")
 
     def record(self, name: str, is_on: bool, reason: str) -> bool:
         """Record a decision, and return it.
 
-        `name`: of a switch, or of one of several uses of it: ``"graphs of tiles"``.
+        `name`: of a switch, of one of several uses of it (``"graphs of tiles"``), or of another
+        decision.
         """
         # decisions on single uses replace the general one
         if name not in self._lines:
@@ -93,16 +76,15 @@ class Choices:
         return None if state == "auto" else state == "on"
 
     def outlook(self) -> list[str]:
-        """Return a line for each switch with its effect in a job; unused ones share a line."""
-        unused = [name for name in _AUTOMATIC if self._without and name not in _ON_HOST]
+        """Return lines on the effect of the switches in a job."""
+        if self._without:
+            return [f"{', '.join(_AUTOMATIC)}: no effect, {self._without}"]
         lines = []
-        for name in (each for each in _AUTOMATIC if each not in unused):
+        for name, automatic in _AUTOMATIC.items():
             asked = self.asked(name)
-            effect = (
-                _AUTOMATIC[name] if asked is None else f"{'on' if asked else 'off'}, as requested"
-            )
+            effect = automatic if asked is None else f"{'on' if asked else 'off'}, as requested"
             lines.append(f"{name}: {effect}")
-        return [*lines, f"{', '.join(unused)}: no effect, {self._without}"] if unused else lines
+        return lines
 
     def lines(self) -> dict[str, str]:
         """Return the decisions so far: ``{"graphs of tiles": "on, by default"}``."""

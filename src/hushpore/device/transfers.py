@@ -12,22 +12,16 @@ from __future__ import annotations
 import functools
 import math
 import threading
-import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from hushpore.base.errors import first_line
-from hushpore.device.switches import WINS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from hushpore.base.arrays import Array, Float64s, UInt8s
     from hushpore.base.rescaled import Scaled
     from hushpore.device.switches import Choices
@@ -47,11 +41,10 @@ _MIN_CHUNKS = 4
 
 
 class CudaBus:
-    """The CUDA operations that transfers need: pinned memory, streams, events."""
+    """The CUDA operations that transfers need: pinned memory, copies and events."""
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._streams: dict[str, Any] = {}
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         """Return pinned host memory, uint8; raises RuntimeError if there is none."""
@@ -66,21 +59,6 @@ class CudaBus:
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
-
-    def side_stream(self, way: str = "up") -> AbstractContextManager[Any]:
-        """Return the context of a stream beside that of the computing, one for each direction."""
-        if way not in self._streams:
-            self._streams[way] = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        return torch.cuda.stream(self._streams[way])
-
-    def wait_event(self, values: torch.Tensor, event: torch.cuda.Event) -> None:
-        """Make the current stream wait for an event of another stream that wrote `values`.
-
-        The host does not wait. The memory of `values` is not reused too early.
-        """
-        stream = torch.cuda.current_stream(self._device)
-        stream.wait_event(event)
-        values.record_stream(stream)
 
 
 class _Slot:
@@ -134,8 +112,8 @@ class Staging:
                 self._bus.copy(slot.tensor[: last - first], source[first:last])
                 slot.event = self._bus.record_event()
                 under_way.append((slot, first, last))
-            for each in under_way:
-                _finish(target, *each)
+            for copy in under_way:
+                _finish(target, *copy)
 
     def release(self) -> None:
         """Free the buffers, once the device has finished with them."""
@@ -149,74 +127,33 @@ class Staging:
         return self._slots[-1].free()
 
 
-@dataclass
-class PendingUpload:
-    """An upload in progress; see `Transfers.upload_ahead`."""
-
-    nbytes: int
-    result: Callable[[], torch.Tensor]  # returns the tensor for the current stream; called once
-
-
 class Transfers:
     """Copies arrays to and from a device.
 
     `bus`: None on the CPU, where nothing is copied. `choices`: the switches of the user; decisions
-    are recorded in it. `clock`: seconds; for tests.
+    are recorded in it.
     """
 
     def __init__(
-        self,
-        device: str,
-        bus: CudaBus | None,
-        choices: Choices,
-        chunk: int = CHUNK,
-        clock: Callable[[], float] = time.perf_counter,
+        self, device: str, bus: CudaBus | None, choices: Choices, chunk: int = CHUNK
     ) -> None:
         self._device, self._bus, self.choices, self._chunk = device, bus, choices, chunk
-        self._clock = clock
         self._staging: dict[str, Staging] = {}
         self._is_pinned: dict[str, bool] = {}
-        self._streams: bool | None = None
-        self._behind: ThreadPoolExecutor | None = None
-        # uploads in the main stream: start of the first, their number, and their total time
-        self._first_upload, self._uploads, self._upload_seconds = 0.0, 0, 0.0
 
     def upload(self, values: Array) -> torch.Tensor:
         """Copy an array to the device in its own type, which is cheaper to convert there."""
-        start = self._clock()
-        on_device = self._upload(values)
-        self._first_upload = self._first_upload or start
-        self._uploads += 1
-        self._upload_seconds += self._clock() - start
+        bus = self._bus
+        if bus is None or not self._may_pin("up", bus, values.nbytes):
+            return _tensor(values).to(self._device)
+        source = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        dtype = torch.from_numpy(np.empty(0, values.dtype)).dtype
+        on_device = torch.empty(values.shape, dtype=dtype, device=self._device)
+        self._staging["up"].up(source, _bytes_of(on_device))
         return on_device
 
     def download(self, values: torch.Tensor, out: Array | None = None) -> Array:
         """Copy a tensor to the host, into `out` if given; waits for the device."""
-        return self._download(values, out, "down")
-
-    def download_behind(self, values: torch.Tensor, out: Array) -> Callable[[], None]:
-        """Start copying a tensor to the host during further computing, if that is faster.
-
-        Returns: a function that waits for the copy and raises its errors; called once.
-        """
-        bus = self._bus
-        if bus is None or not self._may_stream():
-            self.download(values, out)
-            return lambda: None
-        computed = bus.record_event()
-        if self._behind is None:
-            self._behind = ThreadPoolExecutor(1, "hushpore downloads")
-
-        def copy() -> None:
-            with bus.side_stream("down"):
-                bus.wait_event(values, computed)
-                # keeps a reference to the tensor, so that its memory is not reused before the end
-                self._download(values, out, "behind")
-
-        return self._behind.submit(copy).result
-
-    def _download(self, values: torch.Tensor, out: Array | None, slots: str) -> Array:
-        """Download through the pinned buffers of `slots`, if these are used."""
         bus = self._bus
         if bus is None or not self._may_pin("down", bus, values.nbytes):
             if out is None:
@@ -227,55 +164,13 @@ class Transfers:
         source = _bytes_of(values)
         if out is None:
             out = np.empty(tuple(values.shape), str(values.dtype).removeprefix("torch."))
-        self._buffers(slots, bus).down(source, out.reshape(-1).view(np.uint8))
+        self._staging["down"].down(source, out.reshape(-1).view(np.uint8))
         return out
-
-    def upload_ahead(self, values: Array) -> PendingUpload:
-        """Start copying an array to the device during computing, if that is faster.
-
-        Otherwise the array is copied when its result is requested. May be called in any thread.
-        """
-        bus = self._bus
-        if bus is None or not self._may_stream():
-            return PendingUpload(values.nbytes, lambda: self.upload(values))
-        with bus.side_stream():
-            on_device = self._upload(values)
-            event = bus.record_event()
-
-        def arrive() -> torch.Tensor:
-            bus.wait_event(on_device, event)
-            return on_device
-
-        return PendingUpload(values.nbytes, arrive)
-
-    def _buffers(self, slots: str, bus: CudaBus) -> Staging:
-        """Return buffers for one kind of download, so that threads do not block each other."""
-        staging = self._staging.setdefault(slots, Staging(bus, self._chunk))
-        try:
-            staging.prepare()
-        except RuntimeError:
-            # no more pinned memory: share the buffers
-            staging.release()
-            return self._staging["down"]
-        return staging
 
     def release(self) -> None:
         """Free the pinned buffers."""
-        if self._behind is not None:
-            self._behind.shutdown()
-            self._behind = None
         for staging in self._staging.values():
             staging.release()
-
-    def _upload(self, values: Array) -> torch.Tensor:
-        bus = self._bus
-        if bus is None or not self._may_pin("up", bus, values.nbytes):
-            return _tensor(values).to(self._device)
-        source = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        dtype = torch.from_numpy(np.empty(0, values.dtype)).dtype
-        on_device = torch.empty(values.shape, dtype=dtype, device=self._device)
-        self._staging["up"].up(source, _bytes_of(on_device))
-        return on_device
 
     def _may_pin(self, way: str, bus: CudaBus, nbytes: int) -> bool:
         """Whether to copy this many bytes through pinned buffers, which are then made."""
@@ -297,20 +192,6 @@ class Transfers:
                 is_on, reason = False, f"memory cannot be pinned: {first_line(error)}"
         self._is_pinned[way] = self.choices.record("pinned", is_on, reason)
         return is_on
-
-    def _may_stream(self) -> bool:
-        if self._streams is None:
-            asked = self.choices.asked("stream")
-            if asked is not None:
-                self._streams = self.choices.record("stream", asked, "as requested")
-            elif self._uploads >= 2:
-                elapsed = max(self._clock() - self._first_upload, 1e-9)
-                # the share of the time that overlapping could save at most
-                share = self._upload_seconds / elapsed
-                is_faster = share >= 1 - 1 / WINS
-                reason = f"uploads take {100 * share:.0f} % of the time"
-                self._streams = self.choices.record("stream", is_faster, reason)
-        return bool(self._streams)
 
 
 def grey_values(stored: torch.Tensor, scaled: Scaled) -> torch.Tensor:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import pkgutil
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -24,11 +23,10 @@ from hushpore.base.preferences import preferred
 from hushpore.base.settings import Settings
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import Backend, choose_backend
-from hushpore.device.resident import Resident
 from hushpore.pores.tables.totals import TOTALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hushpore.base.events import Event, Job
 
@@ -130,8 +128,6 @@ class JobDescription:
             problem = "" if shape is None else load(self.gpu_problem)(shape)
             if problem:
                 return Backend(reason=problem)
-            found = choose_backend(device)
-            return dataclasses.replace(found, on_trial=found.is_cuda)
         found = choose_backend(device)
         if self.cpu_only:
             found = Backend(reason=_NO_GPU)
@@ -200,7 +196,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.pores.job:segment_pores",
         "segment_pores",
         on_gpu=False,
-        gpu_problem="hushpore.pores.gpu.device_benchmark:problem_of_shape",
+        gpu_problem="hushpore.pores.gpu.opening:problem_of_shape",
         purpose="Finds pores, splits them at narrow necks (watershed) and measures them.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of the stack in PATH.\n\n"
@@ -344,20 +340,6 @@ def start(
             volume.auxiliary_of(settings, opt.name)
     backend = device if isinstance(device, Backend) else kind.backend(device, volume.shape)
     return kind.load()(volume, settings, backend)
-
-
-@contextmanager
-def chained(device: str) -> Iterator[Callable[[str], Backend]]:
-    """Provide the backends of jobs in sequence, each on the output image of the previous one.
-
-    An image on the GPU stays there for the next job, until the end of the ``with`` block at the
-    latest.
-
-    `device`: as for `start`.
-    Yields: a function that returns the backend of a job.
-    """
-    with Resident() as resident:
-        yield lambda job: dataclasses.replace(JOBS[job].backend(device), resident=resident)
 
 
 def _attach(

@@ -25,12 +25,11 @@ from hushpore.pores.watershed.distance import edge_plane, fill_distance
 from hushpore.pores.watershed.graph import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Generator, Sequence
 
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
@@ -59,9 +58,6 @@ class Engine:
     #: Whether whole stacks stay in GPU memory, as a single slab.
     holds_all = False
 
-    #: Number of slabs that are computed at the same time.
-    under_way = 1
-
     def __init__(self, threads: KernelThreads) -> None:
         self.threads = threads
 
@@ -81,29 +77,11 @@ class Engine:
         """Copy a stack from this engine to the host, if needed."""
         return stack
 
-    def ahead(
-        self, parts: Iterable[Any], arrays_of: Callable[[Any], Sequence[Any]]
-    ) -> Generator[Any, None, None]:
-        """Yield parts; a GPU engine makes the next part while one is processed.
-
-        `arrays_of`: returns the arrays of a part that this engine uses, without copying them.
-        """
-        yield from parts
-
-    def behind(self, steps: Iterable[Any]) -> Generator[Any, None, None]:
-        """Yield the result of each step once it is computed.
-
-        `steps`: each calls `fill_distance` or `watershed_slab` once.
-        """
-        yield from steps
-
     # grey values
 
-    def grey(
-        self, volume: Volume, slabs: Slabs, choices: Choices | None, timer: StageTimer | None
-    ) -> Any:
+    def grey(self, volume: Volume, slabs: Slabs, timer: StageTimer | None) -> Any:
         """Return the grey values of a volume, as `GreyValues` or its counterpart on a GPU."""
-        return GreyValues(volume, slabs, choices, timer)
+        return GreyValues(volume, slabs, timer)
 
     def survey(
         self, values: Any, with_histogram: bool, padding: float | None

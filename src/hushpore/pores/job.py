@@ -19,7 +19,6 @@ from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.advice import advise
 from hushpore.pores.compiling import compile_beside
-from hushpore.pores.gpu.device_benchmark import choose_faster
 from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.noise import find_noise, with_minimum
@@ -96,12 +95,6 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield from notes
     kind = warm_up_kind(decided, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
-    if backend.on_trial:
-        given = backend
-        with stages.timer.stage("comparing devices"):
-            backend = yield from choose_faster(volume, decided, given, segment_as_set, notes)
-        if given.resident is not None and not backend.is_cuda:
-            given.resident.release()
     if decided.measured_porosity is not None and volume.dtype != np.bool_:
         with open_work(volume, decided, slabs, backend, stages, exterior.padding) as work:
             match = yield from stages.run("threshold", find_match(work), 0.08)
@@ -168,8 +161,7 @@ def open_work(
     `labels`: `GivenLabels` in place of a watershed.
     """
     with closing(Scratch(slabs.on_disk)) as scratch, KernelThreads(backend.threads) as threads:
-        how = backend.choices, stages.timer, padding
-        yield Work(volume, settings, slabs, scratch, threads, *how, labels=labels)
+        yield Work(volume, settings, slabs, scratch, threads, stages.timer, padding, labels=labels)
 
 
 class _Found(NamedTuple):

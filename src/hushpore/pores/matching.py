@@ -88,7 +88,7 @@ def find_match(work: Work) -> Generator[float, None, Match]:
         )
     # the cumulative histogram, by which thresholds are tried: porosity is nearly linear in it
     _, histogram = yield from work.engine.survey(
-        work.engine.grey(work.volume, work.slabs, work.choices, work.timer), True, work.padding
+        work.engine.grey(work.volume, work.slabs, work.timer), True, work.padding
     )
     counts, values = histogram.counts, histogram.centers
     shares = np.cumsum(counts) / counts.sum()

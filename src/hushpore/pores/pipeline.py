@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Any, TypeVar
 
-    import torch
-
     from hushpore.base.events import Event, Job, Subject
     from hushpore.base.volume import Volume
     from hushpore.device.clocks import Clock
@@ -178,10 +176,6 @@ class Pipeline:
         self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
         # the void if the host has found it, for each further attempt
         self._void: _Void | None = None
-        # the grey values, if an earlier job has left them on the GPU
-        self._resident: torch.Tensor | None = None
-        if backend.resident is not None:
-            self._resident = backend.resident.take(work.volume.data, backend.device)
 
     def run(self) -> Generator[Event, None, Segmented]:
         """Find the void, basins and graph on the GPU, or on the CPU if that fails."""
@@ -193,7 +187,7 @@ class Pipeline:
                     return found
             except DeviceError as error:
                 reason = str(error)
-            self._backend, self._resident = Backend(reason=reason), None
+            self._backend = Backend(reason=reason)
             yield from self._say(f"Pores are segmented on the CPU: {reason}.", warning=True)
         yield from self._find_void_on_host()
         return (yield from self._find(Engine(self._work.threads), self._work.slabs))
@@ -210,12 +204,6 @@ class Pipeline:
         with timer.stage("preparing"):
             gpu, ways = open_gpu(self._backend, self._work)
             from_values = self._begins_on_gpu(ways[0])
-            if self._resident is not None and not from_values:
-                # free the memory of the resident grey values, which this job does not use
-                self._resident = None
-                free_pools()
-                gpu, ways = open_gpu(self._backend, self._work)
-                from_values = self._begins_on_gpu(ways[0])
         clock = self._backend.clock()
         for number, slabs in enumerate(ways):
             is_whole = in_one_piece(self._work, slabs)
@@ -228,10 +216,7 @@ class Pipeline:
                 text = f"The GPU's memory ran out: w{thick}" if number else f"W{thick}"
                 yield from self._say(text, warning=bool(number))
             engine: Engine
-            if is_whole:
-                engine, self._resident = GpuWhole(gpu, threads, timer, self._resident), None
-            else:
-                engine = GpuSlabs(gpu, threads, timer, self._backend.choices)
+            engine = GpuWhole(gpu, threads, timer) if is_whole else GpuSlabs(gpu, threads, timer)
             try:
                 with self._timed_on(clock):
                     return (yield from self._find(engine, slabs))
@@ -320,21 +305,14 @@ class Pipeline:
 
     def _begins_on_gpu(self, slabs: Slabs) -> bool:
         """Whether the GPU finds the void, too; the choice is recorded with its reason."""
-        work, choices = self._work, self._backend.choices
+        work = self._work
         reason = why_on_host(work.volume, work.settings, work.padding)
-        room = room_on(self._backend)
-        if self._resident is not None:
-            room += self._resident.nbytes
-        if not reason and not holds_values(work, slabs, room):
+        if not reason and not holds_values(work, slabs, room_on(self._backend)):
             reason = "the GPU does not hold the volume with its grey values"
-        asked = choices.asked("void")
-        if asked is not None and not (asked and reason):
-            return choices.record("void", asked, "as requested")
         kind = np.dtype(held(work.volume.data).dtype).name
-        stay = f"{kind} values cross as they are"
-        if self._resident is not None:
-            stay = f"{kind} values are there already"
-        return choices.record("void", not reason, reason or stay)
+        return self._backend.choices.record(
+            "void on GPU", not reason, reason or f"{kind} values cross as they are"
+        )
 
     def _read_stored(self) -> Generator[Event, None, None]:
         """Read the values to copy to the GPU into memory; rescaled values as stored integers."""

@@ -463,7 +463,7 @@ def _count(work: Work, greys: GreySurvey) -> Pass[Any]:
     yield from find_air(work, phase)
     low, high = greys.range.low, greys.range.high
     counts = np.zeros(greys.histogram.counts.size, np.int64)
-    for (first, last), values in zip(work.slabs, grey.values.ahead(), strict=True):
+    for (first, last), values in zip(work.slabs, grey.values.in_slabs(), strict=True):
         excluded = phase.read(first, last) >= AIR
         if work.settings.sample_mask:
             excluded |= beyond_mask(work, first, last)

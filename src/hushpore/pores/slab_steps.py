@@ -10,10 +10,8 @@ copied between steps (`hushpore.pores.gpu.whole`).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from contextlib import closing
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -47,9 +45,9 @@ from hushpore.pores.work import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from hushpore.base.arrays import Int32s, Int64s, UInt8s
+    from hushpore.base.arrays import Float32s, Int32s, Int64s, UInt8s
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Engine, Pass
     from hushpore.pores.parallel import KernelThreads
@@ -89,7 +87,7 @@ def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
 def find_grey_value(work: Work) -> Pass[Grey]:
     """Check the grey values and return them with the given or automatic threshold."""
     settings, engine = work.settings, work.engine
-    values = engine.grey(work.volume, work.slabs, work.choices, work.timer)
+    values = engine.grey(work.volume, work.slabs, work.timer)
     if values.dtype == np.bool_:
         return Grey(values, Threshold(None))
     with_histogram = isinstance(settings.threshold, str) and not settings.is_local
@@ -115,7 +113,7 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     phase: Stack = engine.stack(work.scratch, "phase", work.shape, np.uint8)
     parts = engine.parts((False,) * 3, work.slabs)
     share = 1.0 if strict is None else 0.5
-    grey_parts = values.ahead(None if local is None else local.slices)
+    grey_parts = values.in_slabs(None if local is None else local.slices)
     for (first, last), part in zip(work.slabs, grey_parts, strict=True):
         room = phase.room(first, last)
         if local is not None:
@@ -293,35 +291,34 @@ def distances(
     Yields: first slice of a slab, and its squared distance, float32; without `out` a later slab
     overwrites it.
     """
-    shape = (engine.under_way, slabs.thickness, *phase.shape[1:])
-    rooms = itertools.cycle(np.empty(shape, np.float32) if out is None else [])
+    room_of = out.room if out is not None else _one_slab(slabs, phase.shape)
     # distances carried into each slab but the first from the slices before it
     carried = scratch.stack("carried", (len(slabs) - 1, *phase.shape[1:]), np.float32)
-    before = edge = edge_plane(phase.shape, solid_outside[0])
+    forward = edge = edge_plane(phase.shape, solid_outside[0])
     for slab, (first, last) in enumerate(slabs):
         if last < slabs.depth:
-            before = carry(phase.read(first, last), before, engine.threads, highest)
-            carried.write(slab, before[None])
-
-    def parts() -> Iterator[tuple[int, int, list[Any]]]:
-        after = None
-        for slab in reversed(range(len(slabs))):
-            first, last = slabs[slab]
-            part = phase.read(first, last)
-            yield first, last, [part, carried.read(slab - 1, slab)[0] if slab else None, after]
-            if slab:
-                beyond = edge if after is None else after
-                after = carry(part, beyond, engine.threads, highest, back=True)
-
-    def steps() -> Iterator[tuple[int, Any]]:
-        for first, last, (part, before, after) in engine.ahead(parts(), itemgetter(2)):
-            room = next(rooms)[: last - first] if out is None else out.room(first, last)
-            given = part, room, before, after
-            yield first, engine.fill_distance(*given, spacing, solid_outside, highest, within)
-
-    with closing(engine.behind(steps())) as found:
-        yield from found
+            forward = carry(phase.read(first, last), forward, engine.threads, highest)
+            carried.write(slab, forward[None])
+    after = None
+    for slab in reversed(range(len(slabs))):
+        first, last = slabs[slab]
+        states = phase.read(first, last)
+        before = carried.read(slab - 1, slab)[0] if slab else None
+        room = room_of(first, last)
+        distance = engine.fill_distance(
+            states, room, before, after, spacing, solid_outside, highest, within
+        )
+        yield first, distance
+        if slab:
+            beyond = edge if after is None else after
+            after = carry(states, beyond, engine.threads, highest, back=True)
     carried.close()
+
+
+def _one_slab(slabs: Slabs, shape: Sequence[int]) -> Callable[[int, int], Float32s]:
+    """Return a function that provides the same array for each slab."""
+    shared = np.empty((slabs.thickness, *shape[1:]), np.float32)
+    return lambda first, last: shared[: last - first]
 
 
 def find_distance(work: Work, phase: Stack) -> Pass[Stack]:
@@ -410,22 +407,12 @@ def find_basins(work: Work, distance: Stack) -> Pass[UnstitchedBasins]:
     found = Watershed(work.slabs.depth, engine.watershed_slab, faces_only=work.faces_only)
     peaks = []
 
-    def read() -> Iterator[tuple[int, int, Any]]:
-        for first, last in work.slabs:
-            yield first, last, distance.read(*found.slices(first, last))
-
-    def steps() -> Iterator[tuple[int, int, Any]]:
-        for first, last, heights in engine.ahead(read(), lambda part: part[2:]):
-            low, high = found.slices(first, last)
-            pointers = basins.room(low, high)
-            yield first, last, found.find(heights, pointers, first - low, last - low)
-
-    with closing(engine.behind(steps())) as found_parts:
-        for first, last, part in found_parts:
-            found.connect(part)
-            basins.write(first, part.basins)
-            peaks.append(part.peaks + first * plane)
-            yield last / work.slabs.depth
+    for first, last in work.slabs:
+        low, high = found.slices(first, last)
+        slab = found.find(distance.read(low, high), basins.room(low, high), first - low, last - low)
+        basins.write(first, slab.basins)
+        peaks.append(slab.peaks + first * plane)
+        yield last / work.slabs.depth
     found.join()
     return UnstitchedBasins(basins, found, _joined(peaks))
 
@@ -446,22 +433,18 @@ def measure_basins(
     tables = engine.tables(work.shape, unstitched.peaks, faces_only=work.faces_only)
     basins, found = unstitched.stack, unstitched.found
 
-    def stitched() -> Iterator[tuple[int, int, list[Any]]]:
-        for slab, (first, last) in enumerate(work.slabs):
-            part = basins.read(first, last + 1)
-            own = part[: last - first]
-            found.relabel_exits(slab, own, work.threads)
-            basins.write(first, own)
-            if last < work.slabs.depth:
-                found.relabel_exits(slab + 1, part[last - first :], work.threads)
-            values = [] if grey is None else [grey.read(first, last, work.threads)]
-            yield first, last, [part, distance.read(first, last + 1), *values]
-
-    with closing(engine.ahead(stitched(), itemgetter(2))) as parts:
-        for first, last, (part, heights, *values) in parts:
-            tables.add(part, heights, work.threads, first, last, *values)
-            tables.add_closed(part[: last - first], closed.read(first, last), work.threads)
-            yield last / work.slabs.depth
+    for slab, (first, last) in enumerate(work.slabs):
+        # with the first slice of the next slab
+        numbers = basins.read(first, last + 1)
+        in_slab = numbers[: last - first]
+        found.relabel_exits(slab, in_slab, work.threads)
+        basins.write(first, in_slab)
+        if last < work.slabs.depth:
+            found.relabel_exits(slab + 1, numbers[last - first :], work.threads)
+        values = None if grey is None else grey.read(first, last, work.threads)
+        tables.add(numbers, distance.read(first, last + 1), work.threads, first, last, values)
+        tables.add_closed(in_slab, closed.read(first, last), work.threads)
+        yield last / work.slabs.depth
     return tables
 
 

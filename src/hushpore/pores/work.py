@@ -18,7 +18,6 @@ from hushpore.scan.histogram import AUTO, automatic, examine, find_threshold, on
 if TYPE_CHECKING:
     from hushpore.base.arrays import Int64s, Mask, UInt8s
     from hushpore.base.volume import Volume
-    from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
     from hushpore.pores.engine import VoidCounts
     from hushpore.pores.parallel import KernelThreads
@@ -46,8 +45,7 @@ class Work:
     slabs: Slabs
     scratch: Scratch
     threads: KernelThreads
-    choices: Choices | None = None  # which optimisations to use
-    timer: StageTimer | None = None  # records how long reading is waited for
+    timer: StageTimer | None = None  # records how long reading takes
     padding: float | None = None  # grey value of the padding around the scan
     engine: Any = None  # `Engine` that processes slabs; by default on the CPU
     labels: Any = None  # `GivenLabels` in place of a watershed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.events import Note, Progress, part_of
 from hushpore.device.timing import StageTimer
-from hushpore.jobs import JOBS, chained, load, start
+from hushpore.jobs import JOBS, load, start
 from hushpore.runs.result_folder import all_remarks, check_result_target, write_result
 from hushpore.runs.scan_recipe import attach_files, files_of, origin_of
 
@@ -87,23 +87,22 @@ def run_pipeline(
     results: list[Result] = []
     share = (_COMPUTED - _READ) / sum(JOBS[job].share for job in jobs)
     done = _READ
-    with chained(device) as backend_of:
-        for job, settings in steps.items():
-            kind = JOBS[job]
-            until = done + share * kind.share
-            attached = attach_files(volume, settings, source)
-            if kind.expected_time and (time := load(kind.expected_time)(settings, volume, device)):
-                yield Note(time)
-            work = start(job, attached, settings, backend_of(job))
-            result = yield from watch(job, part_of(work, done, until))
-            if kind.keep_time:
-                load(kind.keep_time)(settings, device, result.provenance)
-            if correct is not None and job in correct:
-                result = correct[job](result)
-            results.append(result)
-            done = until
-            if kind.gives:
-                volume = result.volume
+    for job, settings in steps.items():
+        kind = JOBS[job]
+        until = done + share * kind.share
+        attached = attach_files(volume, settings, source)
+        if kind.expected_time and (time := load(kind.expected_time)(settings, volume, device)):
+            yield Note(time)
+        work = start(job, attached, settings, device)
+        result = yield from watch(job, part_of(work, done, until))
+        if kind.keep_time:
+            load(kind.keep_time)(settings, device, result.provenance)
+        if correct is not None and job in correct:
+            result = correct[job](result)
+        results.append(result)
+        done = until
+        if kind.gives:
+            volume = result.volume
     yield Progress("writing", 0, 0, "", _COMPUTED)
     changes = source.changes_since(origin)
     for change in changes:

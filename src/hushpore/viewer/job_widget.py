@@ -322,8 +322,6 @@ class JobWidget(JobHooks):
         items = [self.layer, *self.form.made, self.device]
         if job.cluster:
             items.append(self.run_on)
-            device, run_on = self.device.native, self.run_on.native
-            device.found.connect(lambda: run_on.offer_gpus(device.gpus))
         for number, item in enumerate(items):
             self.insert(number, item)
         self.form.completed.connect(self._take_folded)

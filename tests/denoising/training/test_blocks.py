@@ -1,10 +1,8 @@
-"""Blocks of a volume for a training on a GPU: read ahead, and put where the one before lay."""
+"""Blocks of a volume for a training; on a GPU each is put where the one before lay."""
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,43 +51,20 @@ def sampler(
 def test_blocks_on_a_gpu_hold_what_others_hold_and_stay_where_they_are(
     dimensions: int, context: int
 ) -> None:
-    plain, ahead = (sampler(each, dimensions, context) for each in (Backend(), OnGpu()))
-    first = ahead.at(0)
+    plain, on_gpu = (sampler(each, dimensions, context) for each in (Backend(), OnGpu()))
+    first = on_gpu.at(0)
     places = {first.planes.data_ptr(), first.members.data_ptr()}
     for number in range(5):
         expected = plain.at(number * plain.steps_per_block)
-        found = ahead.at(number * ahead.steps_per_block)
+        found = on_gpu.at(number * on_gpu.steps_per_block)
         # what was captured as a CUDA graph goes by the object, and reads its memory
         assert found is first
         assert {found.planes.data_ptr(), found.members.data_ptr()} == places
         whole = tuple(slice(0, length) for length in expected.shape)
         assert torch.equal(found.region(whole), expected.region(whole))
-    ahead.close()
 
 
-def test_the_next_block_is_read_while_one_is_trained_on() -> None:
-    read: list[str] = []
-    is_read = threading.Event()
-
-    class OnDisk:
-        shape, dtype = SHAPE, np.dtype(np.uint16)
-
-        def __getitem__(self, key: Any) -> np.ndarray:
-            read.append(threading.current_thread().name)
-            # of the second block
-            if len(read) > 4:
-                is_read.set()
-            return np.zeros(SHAPE, np.uint16)[key]
-
-    ahead = sampler(OnGpu(), volume=Volume(OnDisk()))
-    ahead.at(0)
-    assert is_read.wait(60)
-    assert set(read) == {"hushpore reads ahead"}
-    ahead.close()
-    assert "hushpore reads ahead" not in {each.name for each in threading.enumerate()}
-
-
-def test_a_block_is_kept_for_as_many_steps_as_the_next_takes_to_be_read(
+def test_a_block_is_kept_for_as_many_steps_as_it_takes_to_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert sampler(Backend()).steps_per_block == blocks.STEPS_PER_BLOCK

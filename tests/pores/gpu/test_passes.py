@@ -13,11 +13,10 @@ import pytest
 from scipy import ndimage as ndi
 
 import hushpore
-from hushpore import Volume
+from hushpore import Volume, jobs
 from hushpore.base.rescaled import Scaled
 from hushpore.device.backend import Backend
 from hushpore.device.memory import POOLED
-from hushpore.device.switches import Switches
 from hushpore.pores.gpu import engine, opening
 from hushpore.pores.gpu.engine import Gpu
 
@@ -81,7 +80,7 @@ def test_what_does_not_fit_on_a_gpu_is_worked_on_there_in_slabs(
 ) -> None:
     emulated.run_threads(order)
     # room for nine slices, four of which are those beside a slab
-    room = 9 * 24 * 28 * opening.BYTES_IN_SLABS
+    room = 9 * 24 * 28 * opening.BYTES_A_VOXEL
     backend = gpu_backend(free=math.ceil(room / POOLED))
     found = hushpore.run("pores", scanned((23, 24, 28)), settings, backend)
     assert_same_pores(found, hushpore.run("pores", scanned((23, 24, 28)), settings, "cpu"))
@@ -144,34 +143,29 @@ def test_where_no_slab_is_thin_enough_the_job_goes_on_on_the_cpu(
     assert_same_pores(found, hushpore.run("pores", scanned(shape), None, "cpu"))
 
 
-@pytest.mark.parametrize("state", ["on", "off"])
-def test_the_void_is_found_on_the_gpu_where_that_is_switched_on_and_nowhere_else(
-    state: str,
-    emulated: Any,
-    gpu_backend: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    assert_same_pores: Callable[..., None],
+@pytest.mark.parametrize(
+    ("shape", "device"),
+    [((40, 400, 400), "cpu"), ((400, 400, 400), "cuda:0"), ((9000, 9000), "cpu")],
+)
+def test_by_default_large_volumes_are_segmented_on_a_gpu(
+    shape: tuple[int, ...], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launched = set()
-    emulated.watch(monkeypatch, lambda name, *rest: launched.add(name))
-    scan = scanned((20, 24, 28))
-    found = hushpore.run("pores", scan, None, gpu_backend(switches=Switches(void=state)))
-    assert ("find_void" in launched) == (state == "on")
-    assert found.provenance["optimisations"]["void"] == f"{state}, as requested"
-    assert_same_pores(found, hushpore.run("pores", scan, None, "cpu"))
+    monkeypatch.setattr(jobs, "find_spec", lambda name: name)
+    monkeypatch.setattr(jobs, "choose_backend", lambda name: Backend("cuda:0", "a GPU"))
+    assert jobs.JOBS["pores"].backend("auto", shape).device == device
 
 
 def test_it_is_said_why_the_void_is_found_on_the_gpu_or_not(gpu_backend: Any) -> None:
     scan = scanned((20, 24, 28))
 
     def line(backend: Any, **how: Any) -> str:
-        return str(hushpore.run("pores", scan, how, backend).provenance["optimisations"]["void"])
+        return str(
+            hushpore.run("pores", scan, how, backend).provenance["optimisations"]["void on GPU"]
+        )
 
     assert line(gpu_backend()) == "on, uint16 values cross as they are"
     local = "off, the host finds the local threshold niblack"
     assert line(gpu_backend(), threshold="niblack") == local
-    # what has no way of its own on a GPU is not used when it is asked for either
-    assert line(gpu_backend(switches=Switches(void="on")), threshold="niblack") == local
     small = gpu_backend(free=20 * 24 * 28 * 17)
     assert line(small) == "off, the GPU does not hold the volume with its grey values"
 
@@ -182,15 +176,15 @@ def test_what_is_planned_fits_into_what_the_pools_are_bounded_to(gpu_backend: An
         room = share * 24 * 28 * 36 * (opening.BYTES_A_VOXEL + 2) / POOLED
         backend = gpu_backend(free=int(room))
         found = hushpore.run("pores", scanned((24, 28, 36)), None, backend)
-        whole = found.provenance["optimisations"]["void"].startswith("on")
+        whole = found.provenance["optimisations"]["void on GPU"].startswith("on")
         assert whole == (slabs == 1)
 
 
 def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with(gpu_backend: Any) -> None:
-    found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend(free=110_000))
+    found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend(free=70_000))
     assert found.notes == (
-        "Pores are segmented on the CPU: the thinnest slab needs 111 kB of the GPU's memory, "
-        "where 99 kB may be taken.",
+        "Pores are segmented on the CPU: the thinnest slab needs 70.6 kB of the GPU's memory, "
+        "where 63 kB may be taken.",
     )
 
 
@@ -337,7 +331,7 @@ def test_of_a_scanner_on_disk_the_integers_cross(
     on_disk = in_memory.replace(in_memory.data.with_stored(OnDisk(stored)))
     found = hushpore.run("pores", on_disk, None, gpu_backend())
     assert_same_pores(found, hushpore.run("pores", in_memory, None, "cpu"))
-    assert found.provenance["optimisations"]["void"] == "on, uint16 values cross as they are"
+    assert found.provenance["optimisations"]["void on GPU"] == "on, uint16 values cross as they are"
     assert "reading" in found.timings
 
 
@@ -380,7 +374,7 @@ def test_on_a_gpu_a_job_gives_what_it_gives_on_the_cpu(
 
     backend, volume = choose_backend("cuda"), scan((60, 70, 80))
     if slices:
-        few = slices * 70 * 80 * opening.BYTES_IN_SLABS
+        few = slices * 70 * 80 * opening.BYTES_A_VOXEL
         monkeypatch.setattr(Backend, "free_memory", lambda self: few if self.is_cuda else 10**10)
     found = hushpore.run("pores", volume, settings, backend)
     assert found.provenance["device"].startswith(backend.name)

@@ -5,7 +5,7 @@ from hushpore.base.errors import DeviceError
 from hushpore.device.backend import Backend
 from hushpore.jobs import JOBS
 from hushpore.viewer.forms import device_choice
-from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
+from hushpore.viewer.forms.device_choice import DeviceChoice
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_job_that_takes_no_gpu_by_itself_says_so(qtbot, two_gpus):
     assert choice.resolved() == "cuda:1"
 
 
-def test_where_a_job_compares_a_gpu_with_the_cpu_it_is_taken_at_first(qtbot, two_gpus, monkeypatch):
+def test_with_cupy_the_first_gpu_is_taken_for_pores(qtbot, two_gpus, monkeypatch):
     monkeypatch.setattr(jobs, "find_spec", lambda name: name)
     monkeypatch.setattr(jobs, "choose_backend", device_choice.choose_backend)
     choice = make(qtbot, JOBS["pores"])
@@ -118,7 +118,7 @@ def test_more_about_the_device_is_told_when_it_is_unfolded(qtbot):
     assert choice.details.isHidden()
     choice._more.click()
     qtbot.waitUntil(lambda: "GB of memory free" in choice.details.text(), timeout=10_000)
-    assert "read_ahead: on" in choice.details.text()
+    assert "pinned, graphs: " in choice.details.text()
     choice._more.click()
     assert choice.details.isHidden()
 
@@ -139,29 +139,6 @@ def test_a_device_that_is_gone_says_so(qtbot, two_gpus):
     qtbot.waitUntil(lambda: choice.details.text() == "• there are 2", timeout=10_000)
 
 
-def test_several_gpus_are_offered_together_as_a_computer(qtbot, two_gpus):
-    choice, run_on = make(qtbot), RunOn()
-    qtbot.addWidget(run_on)
-    run_on.set("cuda:all")
-    assert run_on.line.text() == "This computer has fewer than two usable GPUs."
-    assert run_on._box.findText("cuda:all") < 0
-    for count in (1, choice.gpus, choice.gpus):
-        run_on.offer_gpus(count)
-    assert [run_on._box.itemText(n) for n in range(run_on._box.count())][2:] == ["cuda:all"]
-    assert run_on.value() == "cuda:all"
-    assert run_on.line.text().startswith("One process for each of the 2 GPUs. ")
-
-
-def test_a_widget_offers_them_once_they_are_found(qtbot, two_gpus):
-    from napari.components import ViewerModel
-
-    from hushpore.viewer.segment.widget import PoresWidget
-
-    widget = PoresWidget(ViewerModel())
-    qtbot.addWidget(widget.native)
-    qtbot.waitUntil(lambda: widget.run_on.native._box.findText("cuda:all") > 0, timeout=10_000)
-
-
 def test_the_gpu_of_a_mac_is_offered_to_the_jobs_that_can_run_there(qtbot, monkeypatch):
     def choose(device):
         if device.startswith("cuda"):
@@ -173,5 +150,4 @@ def test_the_gpu_of_a_mac_is_offered_to_the_jobs_that_can_run_there(qtbot, monke
     assert entries(choice) == ["Auto", "CPU", "Apple GPU"]
     choice.set("mps")
     assert choice.resolved() == "mps"
-    assert choice.gpus == 0
     assert entries(make(qtbot, JOBS["pores"])) == ["Auto", "CPU"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,18 +27,17 @@ from hushpore.denoising.model import fuse_batch_norm
 from hushpore.denoising.plane_reader import is_in_a_row
 from hushpore.device.backend import Backend
 from hushpore.device.memory import freed_memory_kept, is_out_of_memory
-from hushpore.device.prefetch import read_ahead
 from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hushpore.base.arrays import Float32s, Int64s
+    from hushpore.base.arrays import Array, Float32s, Int64s
+    from hushpore.base.rescaled import Scaled
     from hushpore.denoising.images import Arrangement
     from hushpore.denoising.model import UNet
     from hushpore.denoising.plane_reader import PlaneReader, Scale
     from hushpore.device.graphs import GraphReplays
-    from hushpore.device.transfers import PendingUpload
 
 #: Shares of the memory for images, and for the processing of a tile.
 IMAGES_SHARE, TILE_SHARE = 5 / 9, 4 / 9
@@ -79,8 +77,6 @@ class VolumePredictor:
     augment: bool = False  # whether to average over mirrored and rotated copies
     progress_start: float = 0.0  # completed share of the whole job at the start, for progress
     timer: StageTimer = field(default_factory=StageTimer)  # counts the time of each stage
-    # the result in grey values, in the shape of the volume, if it is in GPU memory
-    whole: torch.Tensor | None = field(default=None, init=False)
     _replays: GraphReplays | None = field(default=None, init=False)
     _fused: UNet = field(init=False)
 
@@ -170,24 +166,21 @@ class VolumePredictor:
             return
         slabs = self.plan(source, core)
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
-        # one slab is read while another is predicted, so each gets half of the memory
-        read = partial(self._read, source, backend)
-        with read_ahead(read, slabs, backend.choices) as upcoming:
-            for slab in slabs:
-                # only the time spent waiting for the next slab counts; a timer belongs to one
-                # thread
-                with self.timer.stage("reading") as run:
-                    pending, planes = next(upcoming)
-                    run.nbytes = sum(each.nbytes for each in pending)
-                part = self._normalised(slab, pending, planes, source)
-                yield from self._predict_slab(slab, part, source, out, backend, done, total)
-                done += len(slab.tiles)
+        for slab in slabs:
+            planes = np.unique(self.arrangement.members[slab.images])
+            with self.timer.stage("reading") as run:
+                stored = [scan.stored(planes, slab.rows) for scan in source.scans]
+                run.nbytes = sum(values.nbytes for values in stored)
+            slab_images = self._normalised(slab, stored, planes, source, backend)
+            yield from self._predict_slab(slab, slab_images, source, out, backend, done, total)
+            done += len(slab.tiles)
 
     def plan(self, source: PlaneReader, core: tuple[int, ...]) -> list[Slab]:
         """Cut the volume into slabs that fit into the memory, with at least one tile in each."""
         architecture, arrangement = self.network.architecture, self.arrangement
         n_images, size = len(arrangement.members), source.size
         per_row = math.prod(size[1:]) * source.bytes_a_voxel(_WORKING) * arrangement.inputs
+        # half of the memory: one slab is still there while the next is read
         fitting = int(IMAGES_SHARE * self.budget / 2 / per_row)
         if architecture.dimensions == 2:
             together = max(1, fitting // size[0])
@@ -205,23 +198,21 @@ class VolumePredictor:
         tiles = plan_tiles((n_images, *size), core, architecture)
         return _grouped(tiles, 1, max(1, rows // core[1]))
 
-    def _read(
-        self, source: PlaneReader, backend: Backend, slab: Slab
-    ) -> tuple[list[PendingUpload], Int64s]:
-        planes = np.unique(self.arrangement.members[slab.images])
-        ahead = [backend.put_ahead(each.stored(planes, slab.rows)) for each in source.scans]
-        return ahead, planes
-
     def _normalised(
-        self, slab: Slab, pending: list[PendingUpload], planes: Int64s, source: PlaneReader
+        self,
+        slab: Slab,
+        stored: list[Array | Scaled],
+        planes: Int64s,
+        source: PlaneReader,
+        backend: Backend,
     ) -> Images:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
-        with self.timer.stage("upload", nbytes=sum(each.nbytes for each in pending)):
+        with self.timer.stage("upload", nbytes=sum(values.nbytes for values in stored)):
             shape = (len(planes), -1, *source.size[1:])
-            stored = [each.result().reshape(shape) for each in pending]
-            values = self.scale.normalise_scans(stored, source.channels[planes])
-            return Images.of(values, arrangement, len(stored))
+            on_device = [backend.put(values).reshape(shape) for values in stored]
+            normalised = self.scale.normalise_scans(on_device, source.channels[planes])
+            return Images.of(normalised, arrangement, len(stored))
 
     def _predict_slab(
         self,
@@ -251,9 +242,6 @@ class VolumePredictor:
             planes = self.arrangement.predicted[slab.images].ravel()
             restored = self.scale.restore_on_device(result.flatten(0, 1), source.channels[planes])
             write_planes(out, source, planes, rows, backend.get(restored))
-        shape = source.volume.shape
-        if backend.is_cuda and restored.numel() == math.prod(shape) and is_in_a_row(planes):
-            self.whole = restored.reshape(shape)
         done += len(slab.tiles)
         yield self._progress(done, total)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,27 +12,21 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
 from hushpore.denoising.images import Arrangement, Images
-from hushpore.device.backend import Backend
-from hushpore.device.prefetch import read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hushpore.base.arrays import Array, Float64s, Int64s
     from hushpore.base.rescaled import Scaled
     from hushpore.denoising.plane_reader import PlaneReader, Scale
     from hushpore.denoising.regions import PatchPlaces
+    from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
 
 #: Minimum number of steps per block, so that reading takes a small share of the time.
 STEPS_PER_BLOCK = 100
 
-#: On a GPU a block is used for as many steps as reading the next takes, at some 2 GB and 1,000
-#: steps per second. Fixed numbers, not measured ones, keep a training reproducible.
+#: On a GPU a block is used for about as long as reading it takes, at some 2 GB and 1,000 steps per
+#: second. Fixed numbers, not measured ones, keep a training reproducible.
 _BYTES_PER_STEP = 2 << 20
-
-#: Maximum share of the host's free memory for blocks that are read ahead.
-_AHEAD_SHARE = 0.5
 
 #: Additional bytes per voxel while a block is normalised.
 _WORKING = 8
@@ -48,8 +40,8 @@ class BlockSampler:
     and on its number, so that a resumed training gets the same blocks. With training regions,
     blocks are drawn in proportion to the weight of the regions in them.
 
-    On a GPU the next block is read during training, and replaces the old one at the same place in
-    GPU memory, as captured steps require. `close` ends the reading.
+    On a GPU the next block replaces the old one at the same place in GPU memory, as captured steps
+    require.
     """
 
     source: PlaneReader
@@ -65,9 +57,6 @@ class BlockSampler:
     weight: Float64s | None = None
     _number: int = -1
     _images: Images | None = None
-    _upcoming: Iterator[_Raw] | None = None
-    _next: int = -1  # number of the block that is read ahead
-    _reading: ExitStack = field(default_factory=ExitStack)
 
     def at(self, step: int) -> Images:
         """Return the block for a step, counted from 0; reads it if it is a new one."""
@@ -76,44 +65,24 @@ class BlockSampler:
             if not self.backend.is_cuda:
                 self._images = None  # its memory is needed for the next
             with self.timer.stage("reading") as run:
-                raw = self._raw(number)
+                raw = self._read(number)
                 run.nbytes = sum(each.nbytes for each in raw.stored)
             self._images, self._number = self._upload(raw), number
         return self._images
-
-    def close(self) -> None:
-        """Stop reading ahead."""
-        self._reading.close()
-        self._upcoming = None
 
     @cached_property
     def steps_per_block(self) -> int:
         """Number of steps per block."""
         if not self.backend.is_cuda:
             return STEPS_PER_BLOCK
-        return max(STEPS_PER_BLOCK, self._bytes_to_read // _BYTES_PER_STEP)
-
-    @property
-    def _bytes_to_read(self) -> int:
         depth, count = self._extent
         voxels = count * self.arrangement.inputs * depth * math.prod(self.source.size[1:])
-        return voxels * self.source.bytes_a_voxel(0)
+        return max(STEPS_PER_BLOCK, voxels * self.source.bytes_a_voxel(0) // _BYTES_PER_STEP)
 
     def in_volume(self, step: int, corners: Int64s) -> Int64s:
         """Return corners (image, first voxel) in a step's block as corners in the volume."""
         chosen, rows, _ = self._drawn(step // self.steps_per_block)
         return np.column_stack([chosen[corners[:, 0]], corners[:, 1] + rows.start, corners[:, 2:]])
-
-    def _raw(self, number: int) -> _Raw:
-        """Read a block; on a GPU also start reading the next."""
-        if not self.backend.is_cuda or 2 * self._bytes_to_read > _AHEAD_SHARE * _free_on_host():
-            return self._read(number)
-        if self._upcoming is None or number != self._next:
-            self.close()
-            blocks = read_ahead(self._read, itertools.count(number), self.backend.choices)
-            self._upcoming = self._reading.enter_context(blocks)
-        self._next = number + 1
-        return next(self._upcoming)
 
     def _read(self, number: int) -> _Raw:
         chosen, rows, shares = self._drawn(number)
@@ -188,10 +157,6 @@ class _Raw(NamedTuple):
     chosen: Int64s
     rows: slice
     shares: Float64s | None
-
-
-def _free_on_host() -> int:
-    return Backend().free_memory()
 
 
 def draw_weighted_block(

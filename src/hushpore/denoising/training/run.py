@@ -116,11 +116,7 @@ class Training:
             checkpoint.load(state, workplace.is_moved)
             yield log.note(f"Resumed from the checkpoint at step {state.step:,}.", False)
         yield PREPARING
-        try:
-            yield from loop.run(state, checkpoint)
-        finally:
-            if blocks is not None:
-                blocks.close()
+        yield from loop.run(state, checkpoint)
         log.notes += loop.notes
         is_full = loop.schedule.is_open and not loop.notes
         if is_full:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.arrays import Array
     from hushpore.device.kernels import Kernels
-    from hushpore.device.transfers import PendingUpload
 
 #: Files of kernels: of the void, distances, basins and their graph.
 SOURCES = [
@@ -148,20 +147,6 @@ class Gpu:
         from torch.utils.dlpack import from_dlpack
 
         return self._transfers.download(from_dlpack(values), out)
-
-    def put_ahead(self, values: Array) -> PendingUpload:
-        """Begin to copy an array to the GPU, in any thread; `arrived` gives it."""
-        return self._transfers.upload_ahead(values)
-
-    def arrived(self, pending: PendingUpload) -> Any:
-        """Return what was sent ahead, for what is computed from here on."""
-        return self.xp.from_dlpack(pending.result())
-
-    def get_behind(self, values: Any, out: Array) -> Callable[[], None]:
-        """Begin to copy an array to the host; see `Transfers.download_behind`."""
-        from torch.utils.dlpack import from_dlpack
-
-        return self._transfers.download_behind(from_dlpack(values), out)
 
     def get_all(self, arrays: Sequence[Any]) -> list[Array]:
         """Copy several arrays to the host in one piece; waits for the GPU once."""

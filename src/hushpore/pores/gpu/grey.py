@@ -17,8 +17,6 @@ from hushpore.pores.void.threshold import Range, bins_of, counted_once
 from hushpore.scan.histogram import Histogram
 
 if TYPE_CHECKING:
-    import torch
-
     from hushpore.base.arrays import Float32s, Int32s
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
@@ -44,23 +42,19 @@ def kind_of(volume: Volume) -> int | None:
 class GpuGrey:
     """The grey values of a volume on a GPU.
 
-    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`. `values`: its values where they
-    are on the GPU already; a tensor of PyTorch.
+    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`.
     """
 
-    def __init__(self, gpu: Gpu, volume: Volume, values: torch.Tensor | None = None) -> None:
+    def __init__(self, gpu: Gpu, volume: Volume) -> None:
         self._gpu, self._volume = gpu, volume
         self.dtype = volume.dtype.newbyteorder("=")
         self.shape = (1,) * (3 - volume.n_spatial) + volume.shape
         self._count = math.prod(self.shape)
         kind = kind_of(volume)
         assert kind is not None, "it can be read on the GPU"
-        if values is None:
-            stored = held(volume.data)
-            native = np.ascontiguousarray(stored, np.dtype(stored.dtype).newbyteorder("="))
-            on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
-        else:
-            on_gpu = gpu.xp.from_dlpack(values).reshape(-1).view(np.uint8)
+        stored = held(volume.data)
+        native = np.ascontiguousarray(stored, np.dtype(stored.dtype).newbyteorder("="))
+        on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
         self._values = (on_gpu, np.int32(kind), *self._line())
 
     def _line(self) -> tuple[Any, Any, np.int64]:

@@ -33,17 +33,16 @@ from hushpore.pores.void.threshold import AS_IS, Rounding
 from hushpore.pores.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hushpore.device.backend import Backend
+
+#: Voxels of a volume that a CPU takes seconds for: with fewer there is nothing to gain by a GPU.
+LARGE = 1 << 25
 
 #: Bytes a voxel that are in use on the GPU at once: distance, sums around and pointers 4 each, void
 #: 1. The rest is for tables.
 BYTES_A_VOXEL = 14
-
-#: And where slabs cross beside the computing: the next has its distance there already, and the one
-#: before its basins still.
-BYTES_IN_SLABS = BYTES_A_VOXEL + 8
 
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand, and
@@ -80,7 +79,7 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
     room = room_on(backend)
     slabs = list(_slabs(work, room))
     if not slabs:
-        needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * _bytes_in_slabs(work)
+        needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * BYTES_A_VOXEL
         raise DeviceError(
             f"the thinnest slab needs {readable_bytes(needed)} of the GPU's memory, where "
             f"{readable_bytes(room)} may be taken"
@@ -93,23 +92,27 @@ def room_on(backend: Backend) -> int:
     return int(POOLED * backend.free_memory())
 
 
-def fitting_slices(free: int, plane: int, a_voxel: int = BYTES_A_VOXEL) -> int:
-    """Return how many slices of a slab fit into the memory of a GPU, beside those around them.
+def problem_of_shape(shape: Sequence[int]) -> str:
+    """Return why a volume of this shape is not segmented on a GPU by default; empty if it is."""
+    voxels = math.prod(shape)
+    if len(shape) < 3 or voxels < LARGE:
+        return f"{voxels / 1e6:.3g} million voxels are too few to gain by a GPU"
+    return ""
 
-    `free`: bytes. `plane`: voxels of a slice. `a_voxel`: bytes that it takes.
+
+def fitting_slices(free: int, plane: int) -> int:
+    """Return the number of slices of a slab that fit into GPU memory, beside those around them.
+
+    `free`: bytes. `plane`: voxels per slice.
     """
-    return min(free // (plane * a_voxel), _MOST // plane) - _BESIDE
-
-
-def _bytes_in_slabs(work: Work) -> int:
-    is_off = work.choices is not None and work.choices.asked("stream") is False
-    return BYTES_A_VOXEL if is_off else BYTES_IN_SLABS
+    return min(free // (plane * BYTES_A_VOXEL), _MOST // plane) - _BESIDE
 
 
 def _slabs(work: Work, free: int) -> Iterator[Slabs]:
     depth, plane = work.shape[0], math.prod(work.shape[1:])
-    is_whole = fitting_slices(free, plane) + _BESIDE >= depth and not work.slabs.on_disk
-    thickness = depth if is_whole else fitting_slices(free, plane, _bytes_in_slabs(work))
+    fitting = fitting_slices(free, plane)
+    is_whole = fitting + _BESIDE >= depth and not work.slabs.on_disk
+    thickness = depth if is_whole else fitting
     # what the host holds of a slab is planned for
     most = work.slabs.thickness if work.slabs.on_disk else depth
     thickness = min(thickness, most)
@@ -126,7 +129,7 @@ def in_one_piece(work: Work, slabs: Slabs) -> bool:
 def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
     """Whether the GPU holds the whole stack, and its grey values besides.
 
-    `free`: bytes that may be taken, with those of grey values that are there already.
+    `free`: bytes that may be taken.
     """
     itemsize = np.dtype(held(work.volume.data).dtype).itemsize
     outside = bytes_outside(work)

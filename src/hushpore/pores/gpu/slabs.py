@@ -1,21 +1,12 @@
-"""Slabs of stacks of the host that cross to a GPU, and what is found of them, back.
-
-Where it pays (`hushpore.device.transfers`) three slabs are under way at a time: the next is read
-and goes up, one is computed, and the one before comes down. Each way has a stream of its own:
-computing waits for an event behind what it needs, and a download for one behind what has made it.
-"""
+"""Slabs of host stacks that are copied to a GPU, and the results, which are copied back."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.device.prefetch import read_ahead
-from hushpore.device.switches import Choices, Switches
 from hushpore.pores.engine import Engine
 from hushpore.pores.geometry.contacts import Edges, span
 from hushpore.pores.gpu.engine import Scan
@@ -23,78 +14,25 @@ from hushpore.pores.watershed.basins import SlabWatershed, require_numbers
 from hushpore.pores.watershed.graph import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Sequence
 
     from hushpore.base.arrays import Array, Float32s, Int32s, Int64s, UInt8s
     from hushpore.device.timing import StageTimer
-    from hushpore.device.transfers import PendingUpload
     from hushpore.pores.geometry.contacts import Piece
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.parallel import KernelThreads
-
-T = TypeVar("T")
 
 
 class GpuSlabs(Engine):
     """Distances, basins and their measures on a GPU, all else on the CPU.
 
-    `timer`: times how long slabs take to cross. `choices`: about optimisations.
+    `timer`: times the copies.
     """
 
-    # the one before is still on its way when the next is begun
-    under_way = 2
-
-    def __init__(
-        self, gpu: Gpu, threads: KernelThreads, timer: StageTimer, choices: Choices | None = None
-    ) -> None:
+    def __init__(self, gpu: Gpu, threads: KernelThreads, timer: StageTimer) -> None:
         super().__init__(threads)
         self._gpu = gpu
         self._timer = timer
-        self._choices = choices or Choices(Switches())
-        # by the array of the host, which stays as long as it stands here
-        self._sent: dict[int, tuple[Array, PendingUpload]] = {}
-        # what has been begun to come down, where it is not waited for at once
-        self._coming: deque[Callable[[], None]] | None = None
-
-    def ahead(
-        self, parts: Iterable[T], arrays_of: Callable[[T], Sequence[Array | None]]
-    ) -> Generator[T, None, None]:
-        """Yield parts of which the next is read, and its arrays go up, while one is worked on.
-
-        `parts`: what a slab is worked on with; iterated in another thread.
-        """
-
-        def send(part: T) -> T:
-            for each in arrays_of(part):
-                if each is not None:
-                    self._sent[id(each)] = each, self._gpu.put_ahead(each)
-            return part
-
-        try:
-            with read_ahead(send, parts, self._choices) as upcoming:
-                yield from upcoming
-        finally:
-            self._sent.clear()
-
-    def behind(self, steps: Iterable[T]) -> Generator[T, None, None]:
-        """Yield what each step gives when its result is there, while the next is computed."""
-        coming = self._coming = deque()
-        held: deque[T] = deque()
-        try:
-            for step in steps:
-                held.append(step)
-                if len(held) > 1:
-                    self._wait(coming.popleft())
-                    yield held.popleft()
-            while held:
-                self._wait(coming.popleft())
-                yield held.popleft()
-        finally:
-            self._coming = None
-            for each in coming:
-                # the first error is the one to tell
-                with suppress(Exception):
-                    each()
 
     def fill_distance(
         self,
@@ -171,21 +109,9 @@ class GpuSlabs(Engine):
         return low, sums, scan.bounds, crossings, border_crossings, edges
 
     def _put(self, *arrays: Array) -> list[Any]:
-        with self._timer.stage("upload", nbytes=sum(each.nbytes for each in arrays)):
-            return [self._put_one(each) for each in arrays]
-
-    def _put_one(self, values: Array) -> Any:
-        _, pending = self._sent.pop(id(values), (values, None))
-        return self._gpu.put(values) if pending is None else self._gpu.arrived(pending)
+        with self._timer.stage("upload", nbytes=sum(values.nbytes for values in arrays)):
+            return [self._gpu.put(values) for values in arrays]
 
     def _get(self, values: Any, out: Array) -> None:
-        with self._timer.stage("download", nbytes=out.nbytes):
-            coming = self._gpu.get_behind(values, out)
-        if self._coming is None:
-            self._wait(coming)
-        else:
-            self._coming.append(coming)
-
-    def _wait(self, coming: Callable[[], None]) -> None:
-        with self._timer.stage("download", syncs=1):
-            coming()
+        with self._timer.stage("download", nbytes=out.nbytes, syncs=1):
+            self._gpu.get(values, out)

@@ -1,8 +1,7 @@
 """A stack that a GPU holds in one piece: what is found in it stays there until all is known.
 
-Its grey values go up once, as the scanner wrote them, or are there already, left by the job before
-(`hushpore.device.resident`), and the basins come down once, with the tables of their graph; in
-between nothing crosses. The host waits five times:
+Its grey values are uploaded once, as the scanner wrote them, and the basins downloaded once, with
+the tables of their graph; in between nothing is copied. The host waits five times:
 
 1. for the range of the grey values and their histogram, which give the threshold;
 2. for the number of basins, which the size of their tables depends on;
@@ -35,10 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
-    import torch
 
     from hushpore.base.volume import Volume
-    from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
     from hushpore.pores.engine import Pass
     from hushpore.pores.gpu.engine import Gpu
@@ -55,21 +52,14 @@ _NO_EXITS = np.zeros(0, np.int64)
 class GpuWhole(Engine):
     """A GPU that holds all stacks of a job, in one slab.
 
-    `timer`: times what crosses, and counts how often the host waits. `resident`: the grey values,
-    where they are on the GPU already.
+    `timer`: times what crosses, and counts how often the host waits.
     """
 
     holds_all = True
 
-    def __init__(
-        self,
-        gpu: Gpu,
-        threads: KernelThreads,
-        timer: StageTimer,
-        resident: torch.Tensor | None = None,
-    ) -> None:
+    def __init__(self, gpu: Gpu, threads: KernelThreads, timer: StageTimer) -> None:
         super().__init__(threads)
-        self._gpu, self._timer, self._resident = gpu, timer, resident
+        self._gpu, self._timer = gpu, timer
 
     def stack(
         self, scratch: Scratch, name: str, shape: Sequence[int], dtype: npt.DTypeLike
@@ -90,13 +80,8 @@ class GpuWhole(Engine):
             self._gpu.get(stack.read(0, len(stack)), brought.array())
         return brought
 
-    def grey(
-        self, volume: Volume, slabs: Slabs, choices: Choices | None, timer: StageTimer | None
-    ) -> _Values:
-        """Send grey values up, where they are not there already."""
-        resident, self._resident = self._resident, None
-        if resident is not None:
-            return _Values(self._gpu, volume, resident)
+    def grey(self, volume: Volume, slabs: Slabs, timer: StageTimer | None) -> _Values:
+        """Copy the grey values to the GPU."""
         with self._timer.stage("upload", nbytes=volume.nbytes):
             return _Values(self._gpu, volume)
 
@@ -208,7 +193,7 @@ class GpuWhole(Engine):
 class _Values(GpuGrey):
     """Grey values of a stack that is one slab."""
 
-    def ahead(self, around: object) -> Iterator[GpuGrey]:
+    def in_slabs(self, around: object) -> Iterator[GpuGrey]:
         """Yield those of each slab."""
         yield self
 

@@ -78,7 +78,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     with ExitStack() as at_end:
         scratch = at_end.enter_context(closing(Scratch(on_disk=False)))
         threads = at_end.enter_context(KernelThreads())
-        work = Work(volume, how, slabs, scratch, threads, backend.choices, stages.timer)
+        work = Work(volume, how, slabs, scratch, threads, stages.timer)
         find = find_labels if settings.are_labels else find_phases
         found = yield from find(work, settings, stages)
         if not found.sample:

@@ -45,7 +45,7 @@ class Found(NamedTuple):
 def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     """Separate phases by their grey values; returns `Found`."""
     volume = work.volume
-    values = GreyValues(volume, work.slabs, work.choices, work.timer)
+    values = GreyValues(volume, work.slabs, work.timer)
     with stages.timer.stage("sample"):
         small = make_thumbnail(volume)
     given = settings.grey_values
@@ -102,7 +102,7 @@ def _paint(
 ) -> Pass[int]:
     """Write the phase number of each voxel; returns the number of sample voxels."""
     count = 0
-    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
+    for (first, last), part in zip(work.slabs, values.in_slabs(), strict=True):
         room = labels.room(first, last)
         room[...] = 1
         for threshold in thresholds:
@@ -118,7 +118,7 @@ def _paint(
 
 def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     """Read the values of a volume as labels; returns `Found`."""
-    values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
+    values = GreyValues(work.volume, work.slabs, work.timer)
     known = yield from stages.run("labels", _collect(values, work.volume.name), 0.1)
     if len(known) > MOST:
         # no setting turns a labels layer into grey values
@@ -144,7 +144,7 @@ def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
 def _collect(values: GreyValues, name: str) -> Pass[Int64s]:
     """Return the distinct labels above 0, in ascending order."""
     known = np.zeros(0, np.int64)
-    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+    for (_, last), part in zip(values.slabs, values.in_slabs(), strict=True):
         if (lowest := int(part.min())) < 0:
             raise InputError(
                 f"{name} holds the label {lowest}; labels of phases must be 1 and above, with 0 "
@@ -165,7 +165,7 @@ def _take_labels(
 ) -> Pass[int]:
     """Write the rank of each label; returns the number of sample voxels."""
     count = 0
-    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
+    for (first, last), part in zip(work.slabs, values.in_slabs(), strict=True):
         room = labels.room(first, last)
         room[...] = 0
         for rank, label in enumerate(known.tolist(), 1):

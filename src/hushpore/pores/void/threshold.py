@@ -41,8 +41,6 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import require_range
-from hushpore.device.prefetch import read_ahead
-from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 from hushpore.pores.parallel import kernel
 from hushpore.scan.histogram import Histogram
@@ -158,7 +156,7 @@ def survey(
         require_range(values.volume, *found)
         return found, histogram
     ranges = []
-    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+    for (_, last), part in zip(values.slabs, values.in_slabs(), strict=True):
         if (own := measured(part, padding)).size:
             ranges.append(find_range(own, threads))
         yield last / values.slabs.depth / (1 + with_histogram)
@@ -187,7 +185,7 @@ def _count_all(
 ) -> Generator[float, None, Histogram]:
     """Count the grey values of all slabs; what is done before is a share of the whole."""
     counts: Any = 0
-    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+    for (_, last), part in zip(values.slabs, values.in_slabs(), strict=True):
         if (own := measured(part, padding)).size:
             counts = counts + make_histogram(own, threads, among).counts
         yield begin + (1 - begin) * last / values.slabs.depth
@@ -318,19 +316,11 @@ class GreyValues:
     """The values of a volume as a stack; an image is a stack of one slice.
 
     `volume`: 2D or 3D, from any source: NumPy, a memory map, dask, zarr, planes of a file. `slabs`:
-    how it is read: a slab at a time where stacks lie on disk, else once and for all. `choices`:
-    whether slabs are read ahead; told what was decided. `timer`: told how long slabs of a file are
-    waited for.
+    how it is read: a slab at a time where stacks lie on disk, else once and for all. `timer`: times
+    the reading of slabs.
     """
 
-    def __init__(
-        self,
-        volume: Volume,
-        slabs: Slabs,
-        choices: Choices | None = None,
-        timer: StageTimer | None = None,
-    ) -> None:
-        self._choices = choices or Choices(Switches())
+    def __init__(self, volume: Volume, slabs: Slabs, timer: StageTimer | None = None) -> None:
         self._timer = timer or StageTimer()
         self.volume = volume
         self.slabs = slabs
@@ -345,21 +335,22 @@ class GreyValues:
         part = np.asarray(data[first:last] if self.volume.n_spatial == 3 else data)
         return self._stacked(np.ascontiguousarray(part, self.dtype))
 
-    def ahead(self, around: Callable[[int, int], tuple[int, int]] | None = None) -> Iterator[Array]:
-        """Read all slabs in order; those of a file while the one before is worked on.
+    def in_slabs(
+        self, around: Callable[[int, int], tuple[int, int]] | None = None
+    ) -> Iterator[Array]:
+        """Read all slabs in order.
 
-        `around`: gives the slices to read for those of a slab; by default the slab's own.
+        `around`: returns the slices to read for those of a slab; by default the slab's own.
         """
-        cuts = [around(*cut) if around else cut for cut in self.slabs]
-        if self._whole is not None:
-            yield from (self.read(*cut) for cut in cuts)
-            return
-        with read_ahead(lambda cut: self.read(*cut), cuts, self._choices) as parts:
-            for _ in cuts:
-                with self._timer.stage("reading") as run:
-                    part = next(parts)
-                    run.nbytes = part.nbytes
-                yield part
+        for first, last in self.slabs:
+            where = around(first, last) if around else (first, last)
+            if self._whole is not None:
+                yield self.read(*where)
+                continue
+            with self._timer.stage("reading") as run:
+                values = self.read(*where)
+                run.nbytes = values.nbytes
+            yield values
 
     def _stacked(self, values: Array) -> Array:
         return values.reshape((1,) * (3 - values.ndim) + values.shape)

@@ -397,7 +397,7 @@ class Watershed:
         return max(first - 2, 0), min(last + 2, self.depth)
 
     def find(self, distance: Any, pointers: Any, first: int, last: int) -> SlabWatershed:
-        """Find the basins of the next slab; call `connect` once a GPU has written them.
+        """Find the basins of the next slab, and connect its exits with those of the previous one.
 
         `distance`: (z, y, x), float32, C order, fewer than 2**31 voxels: the squared distance, 0 in
         the solid, of the `slices` around the slab. `pointers`: int32, of the same shape. Basins are
@@ -406,9 +406,11 @@ class Watershed:
         which `relabel_exits` replaces.
         Raises InputError if there are more basins than int32 can number.
         """
-        how = {"faces_only": self._faces_only}
-        found = self._watershed(distance, pointers, first, last, self.count, **how)
+        found = self._watershed(
+            distance, pointers, first, last, self.count, faces_only=self._faces_only
+        )
         self.count += found.peaks.size
+        self._connect(found)
         return found
 
     def relabel_exits(self, slab: int, basins: Int32s, threads: KernelThreads) -> None:
@@ -433,8 +435,8 @@ class Watershed:
             leads[onward] = leads[-1 - leads[onward]]
         self._basin_of_exit = leads.astype(np.int32)
 
-    def connect(self, found: SlabWatershed) -> None:
-        """Connect the exits between a slab and the previous one, once its basins are written."""
+    def _connect(self, found: SlabWatershed) -> None:
+        """Connect the exits between a slab and the previous one."""
         basins = found.basins
         slab, size = basins.reshape(-1), math.prod(basins.shape[1:])
         before, back = self._exits[-1], found.back

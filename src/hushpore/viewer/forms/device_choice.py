@@ -11,7 +11,6 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QApplication, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.base.errors import DeviceError, InputError
-from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
 from hushpore.viewer.forms.layout import ArrowButton, fill
 from hushpore.viewer.forms.rich_label import plain_label
@@ -121,11 +120,6 @@ class DeviceChoice(_ExplainedBox):
         """Return the device as an argument of jobs: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
         return str(self._box.currentData())
 
-    @property
-    def gpus(self) -> int:
-        """Number of GPUs found."""
-        return 0 if self._devices is None else len(self._devices.cuda)
-
     def resolved(self, kind: JobDescription | None = None) -> str:
         """Return the device that the job will run on; the CPU until GPUs are found.
 
@@ -210,17 +204,9 @@ class RunOn(_ExplainedBox):
             "This computer, worker processes on it, or a dask.distributed cluster: type the "
             "address of its scheduler (tcp://head-node:8786) or the path of its scheduler file.",
         )
-        self._gpus = 0
         self._box.setEditable(True)
         self._box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self._box.addItems([HERE, f"local:{cpu_threads()}"])
-
-    def offer_gpus(self, count: int) -> None:
-        """Offer all GPUs of this computer together, if there are several."""
-        self._gpus = count
-        if count > 1 and self._box.findText(ALL_GPUS) < 0:
-            self._box.addItem(ALL_GPUS)
-        self._explain()
 
     def value(self) -> str:
         """Return the cluster as an argument of `hushpore.cluster`; empty for this process."""
@@ -237,10 +223,6 @@ class RunOn(_ExplainedBox):
         otherwise = "or, if that is not writable, in your home folder"
         if where.startswith("local"):
             text = f"Worker processes on this computer. {text} {otherwise}."
-        elif where == ALL_GPUS and self._gpus > 1:
-            text = f"One process for each of the {self._gpus} GPUs. {text} {otherwise}."
-        elif where == ALL_GPUS:
-            text = "This computer has fewer than two usable GPUs."
         else:
             text = f"{text}, which all workers must be able to access."
         self.line.setText(text)

@@ -22,7 +22,6 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.rescaled import held
 from hushpore.base.safe_text import file_name
-from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.viewer.layers.conversion import (
     Placement,
     appearance_of,
@@ -260,8 +259,7 @@ def result_folder_for(volume: Volume, where: str) -> Path:
     source = Path(volume.source) if volume.source else None
     if source is not None and source.exists() and os.access(source.parent, os.W_OK):
         return source.parent
-    is_here = where == ALL_GPUS or where.partition(":")[0] == "local"
-    if is_here:
+    if where.partition(":")[0] == "local":
         return Path.home()
     raise InputError(
         f"{volume.name} is not in a writable folder that the workers can access. Save it as "

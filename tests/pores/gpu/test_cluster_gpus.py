@@ -1,12 +1,10 @@
-"""All GPUs together: two workers, each with a pretended device of its own; the bits of one."""
+"""Workers of a cluster, each with an emulated GPU of its own, give the bits of one machine."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
-import sys
 import threading
 import types
 from collections import Counter
@@ -15,21 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from scipy import ndimage as ndi
 
 import hushpore
 from hushpore import Volume
 from hushpore.base.errors import DeviceError
 from hushpore.base.events import result_of
-from hushpore.cli.commands import hushpore as command
 from hushpore.cluster import denoise_tasks, denoising, gpus
-from hushpore.cluster.connection import connect
 from hushpore.cluster.denoising import denoise_on
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.denoising.settings import DenoiseSettings
-from hushpore.device import all_gpus
-from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.backend import Backend
 from hushpore.io import read
 from hushpore.io.zarr import write_zarr
 from hushpore.pores.gpu import opening
@@ -54,25 +48,13 @@ def path(tmp_path: Path) -> Path:
     return write_zarr(tmp_path / "scan.ome.zarr", Volume(noisy.astype(np.uint16), name="scan"))
 
 
-@pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have PyTorch count two devices, and what starts their workers be installed."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    package = types.ModuleType("dask_cuda")
-    package.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
-    package.LocalCUDACluster = _cluster  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "dask_cuda", package)
-
-
-def _cluster(
-    *, threads_per_worker: int, memory_limit: int, host: str, dashboard_address: str, **others: Any
-) -> Any:
-    """Start workers as dask-cuda does, but that they are threads of this process."""
-    assert memory_limit > 0
-    where = {"host": host, "dashboard_address": dashboard_address, "protocol": "tcp://"}
-    work = {"n_workers": 2, "threads_per_worker": threads_per_worker, "processes": False}
-    return distributed.LocalCluster(**work, **where, **others)
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Two workers, which are threads of this process."""
+    work = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
+    with distributed.LocalCluster(**work, **place) as cluster, distributed.Client(cluster) as made:
+        yield made
 
 
 class Pinned:
@@ -140,21 +122,22 @@ def pinned(
     return give
 
 
-def segmented(path: Path, **how: Any) -> tuple[Any, Any]:
-    """Segment on all GPUs; returns the labels and the record."""
+def segmented(client: Any, path: Path, **how: Any) -> tuple[Any, Any]:
+    """Segment on the GPUs of the workers; returns the labels and the record."""
     folder = path.with_name("result")
-    job = segment_pores(path, folder, PoreSettings(**how), where="cuda:all", thickness=None)
+    job = segment_pores(
+        path, folder, PoreSettings(**how), where=client, device="cuda", thickness=None
+    )
     written = result_of(job)
     return read(folder / "labels.ome.zarr").data, written.provenance
 
 
-@pytest.mark.usefixtures("two_gpus")
-def test_pores_on_all_gpus_are_those_of_one_machine(
-    path: Path, pinned: Callable[..., list[tuple[str, str]]]
+def test_pores_on_the_gpus_of_workers_are_those_of_one_machine(
+    path: Path, client: Any, pinned: Callable[..., list[tuple[str, str]]]
 ) -> None:
     how = {"connectivity": "faces", "pore_type": "open", "border_is_solid": True}
     used = pinned(slices=6)
-    labels, record = segmented(path, **how)
+    labels, record = segmented(client, path, **how)
     expected = hushpore.segment_pores(hushpore.read(path), **how)
     np.testing.assert_array_equal(np.asarray(labels), expected.labels)
     assert record["result"] == expected.provenance["result"]
@@ -169,7 +152,6 @@ def test_pores_on_all_gpus_are_those_of_one_machine(
     assert "Worked on in 4 blocks of 5 slices" in record["notes"][0]
 
 
-@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize(
     ("dtype", "how"),
     [
@@ -178,8 +160,8 @@ def test_pores_on_all_gpus_are_those_of_one_machine(
         ("u2", {"exterior": "remove-slicewise", "ball_radius": 3.0, "threshold": 2800.0}),
     ],
 )
-def test_the_void_of_all_gpus_is_that_of_one_machine(
-    dtype: str, how: dict[str, Any], tmp_path: Path, path: Path,
+def test_the_void_on_the_gpus_of_workers_is_that_of_one_machine(
+    dtype: str, how: dict[str, Any], tmp_path: Path, path: Path, client: Any,
     pinned: Callable[..., list[tuple[str, str]]],
 ) -> None:  # fmt: skip
     used = pinned(slices=6)
@@ -188,7 +170,7 @@ def test_the_void_of_all_gpus_is_that_of_one_machine(
     # air around the sample
     values[:, :4] = values[:, -3:] = 100
     other = write_zarr(tmp_path / "other.ome.zarr", Volume(values, name="other"))
-    labels, record = segmented(other, **how)
+    labels, record = segmented(client, other, **how)
     expected = hushpore.segment_pores(hushpore.read(other), **how)
     assert len(expected.pores) > 3
     np.testing.assert_array_equal(np.asarray(labels), expected.labels)
@@ -199,13 +181,12 @@ def test_the_void_of_all_gpus_is_that_of_one_machine(
     assert len(record["notes"]) == 2, "nothing ran out"
 
 
-@pytest.mark.usefixtures("two_gpus")
 def test_a_block_that_a_gpu_does_not_hold_goes_to_the_cpu_and_it_is_said(
-    path: Path, pinned: Callable[..., list[tuple[str, str]]]
+    path: Path, client: Any, pinned: Callable[..., list[tuple[str, str]]]
 ) -> None:
     # blocks at the ends have slices beside them on one side only
     pinned(slices=6, most=7)
-    labels, record = segmented(path)
+    labels, record = segmented(client, path)
     np.testing.assert_array_equal(
         np.asarray(labels), hushpore.segment_pores(hushpore.read(path)).labels
     )
@@ -215,10 +196,9 @@ def test_a_block_that_a_gpu_does_not_hold_goes_to_the_cpu_and_it_is_said(
     )
 
 
-@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize("lacking", ["cupy", "room"])
 def test_where_the_gpus_cannot_segment_the_workers_cpus_do_and_it_is_said(
-    lacking: str, path: Path, pinned: Callable[..., list[tuple[str, str]]],
+    lacking: str, path: Path, client: Any, pinned: Callable[..., list[tuple[str, str]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     used = pinned(slices=1)
@@ -230,15 +210,15 @@ def test_where_the_gpus_cannot_segment_the_workers_cpus_do_and_it_is_said(
 
         monkeypatch.setattr(Gpu, "of", without)
         problem = "CuPy is not installed"
-    labels, record = segmented(path)
+    labels, record = segmented(client, path)
     assert labels.shape == SHAPE
     assert used == []
     assert record["notes"][0] == f"Pores are segmented on the CPU: {problem}."
 
 
-@pytest.mark.usefixtures("two_gpus", "small_network")
-def test_tiles_are_predicted_on_all_gpus_with_the_values_of_one(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("small_network")
+def test_tiles_predicted_on_the_gpus_of_workers_have_the_values_of_one(
+    path: Path, tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hushpore.denoising.inference import blocks, tiles
     from hushpore.io.zarr import image
@@ -259,7 +239,7 @@ def test_tiles_are_predicted_on_all_gpus_with_the_values_of_one(
 
     monkeypatch.setattr(denoise_tasks, "choose_backend", choose)
     quick = DenoiseSettings(steps=2, patch_size=16, batch_size=2, precision="float32")
-    found = result_of(denoise_on("cuda:all", path, tmp_path / "clean.ome.zarr", quick))
+    found = result_of(denoise_on(client, path, tmp_path / "clean.ome.zarr", quick, device="cuda"))
     assert used == {"0", "1"}
     assert found.provenance["device"].startswith("GPU 0, GPU 1 (2 workers of dask.distributed")
     with _one_thread():
@@ -275,52 +255,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize(
-    ("count", "installed", "platform", "said"),
-    [
-        (0, True, "linux", "no usable GPU found: use 'cpu'"),
-        (1, True, "linux", "there is only one GPU: use 'cuda'"),
-        (2, False, "linux", "dask-cuda is not installed: pip install 'hushpore[multi-gpu]' ("
-         "Linux only)"),
-        (2, False, "win32", "dask-cuda, which starts the workers, runs on Linux only: use 'cuda'"),
-    ],
-)  # fmt: skip
-def test_where_they_cannot_be_used_together_it_is_said_why(
-    count: int, installed: bool, platform: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    monkeypatch.setattr(all_gpus, "find_spec", lambda name: installed or None)
-    monkeypatch.setattr(all_gpus.sys, "platform", platform)
-    with pytest.raises(DeviceError) as error, connect("cuda:all"):
-        pass
-    assert str(error.value) == f"'cuda:all' cannot be used: {said}."
-    line = all_gpus.outlook_of_all_gpus()
-    assert line == ("" if count < 2 else f"cuda:all: {said}")
-
-
-@pytest.mark.usefixtures("two_gpus")
-def test_it_is_told_with_a_device_what_all_of_them_would_do() -> None:
-    told = "cuda:all: one worker per GPU (2 GPUs), from file to file"
-    assert all_gpus.outlook_of_all_gpus() == told
-
-
-@pytest.mark.usefixtures("two_gpus")
-def test_a_command_takes_all_gpus_as_its_device(
-    path: Path, tmp_path: Path, pinned: Callable[..., list[tuple[str, str]]]
-) -> None:
-    used = pinned()
-    words = ["pores", str(path), "-o", str(tmp_path / "result"), "--device", "cuda:all"]
-    found = CliRunner().invoke(command, words)
-    assert found.exit_code == 0, found.output
-    assert used
-    refused = CliRunner().invoke(command, [*words, "--cluster", "local:2", "--overwrite"])
-    assert "starts its own workers and cannot be combined with --cluster local:2" in refused.stderr
-
-
-def test_who_works_on_one_image_in_memory_is_told_how_to_get_them() -> None:
-    with pytest.raises(DeviceError, match="from file to file: with 'hushpore denoise'"):
-        choose_backend("cuda:all")
-    assert dataclasses.asdict(Backend())["device"] == "cpu"
