@@ -15,7 +15,7 @@ from hushpore.base.formatting import readable_unit
 from hushpore.figures.drawing import SCREEN, draw_rev, frame
 from hushpore.figures.orientation import azimuth_table, draw_rose
 from hushpore.figures.size_plots import distribution_table, draw_distribution, draw_thickness
-from hushpore.pores.tables.material import major_axes
+from hushpore.pores.tables.totals import major_axes
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
