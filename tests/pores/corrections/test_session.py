@@ -15,7 +15,7 @@ from hushpore.pores.corrections.operations import Operation
 from hushpore.pores.flow.network import Network
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.rock import pore_throat_ratio
-from hushpore.pores.stored import restored
+from hushpore.pores.result import restored
 
 if TYPE_CHECKING:
     from hushpore.pores.result import Pores

@@ -112,10 +112,7 @@ def test_a_stroke_paints_and_another_erases(panel, mouse, after):
     assert_measured(panel)
     assert [each.kind for each in result_of(layer).corrections] == ["paint", "erase"]
     assert {label: tuple(layer.get_color(label)) for label in (1, 2)} == colours
-
-
-def test_a_pore_painted_beside_others_gets_a_row(panel, mouse, after):
-    layer = panel.view.layer
+    # a pore painted beside others gets a row
     layer.mode, layer.brush_size, layer.selected_label = "paint", 3, 9
     after(lambda: mouse.drag((5, 5, 40), (5, 5, 50)))
     assert panel.view.tables.pores["label"].tolist() == [1, 2, 3, 9]
@@ -166,7 +163,7 @@ def test_pores_clicked_in_3d_are_merged_split_and_deleted(panel, mouse, after, v
     np.testing.assert_array_equal(panel.view.layer.data, mouse.given.labels)
 
 
-def test_a_line_drawn_with_the_mouse_cuts_a_pore(panel, mouse, after, viewer):
+def test_a_line_drawn_with_the_mouse_cuts_a_pore_and_points_split_it(panel, mouse, after, viewer):
     panel.corrections.cut()
     assert viewer.layers.selection.active.name == LINE
     mouse.drag((5, 10, 35.5), (5, 14, 35.5), (5, 18, 35.5))
@@ -174,9 +171,7 @@ def test_a_line_drawn_with_the_mouse_cuts_a_pore(panel, mouse, after, viewer):
     after(panel.corrections.cut)
     assert sorted(table(panel).loc[[3, 4], "num_voxels"]) == [25 * 11, 25 * 14]
     assert_measured(panel)
-
-
-def test_points_clicked_with_the_mouse_split_a_pore(panel, mouse, after, viewer):
+    after(panel.corrections._undo.click)
     panel.corrections.split()
     for place in ((5, 14, 28), (5, 14, 46)):
         mouse.drag(place)

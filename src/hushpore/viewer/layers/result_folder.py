@@ -215,7 +215,7 @@ def _result(
     """Return the result that can be merged again, or None, and a note on a problem."""
     if not file.is_file() or not isinstance(labels.data, np.ndarray):
         return None, ()
-    from hushpore.pores.stored import restored
+    from hushpore.pores.result import restored
 
     try:
         with zipfile.ZipFile(file) as archive:
