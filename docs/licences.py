@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).with_name("licences.md")
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
-#: Extras that need other hardware, or conflict with the others.
-LEFT_OUT = ("cuda12", "cuda13", "bioimage")
+#: Extras that need other hardware.
+LEFT_OUT = ("cuda12", "cuda13")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 HEAD = """# Licences of the dependencies
 

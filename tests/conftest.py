@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: What some tests need beside what `make test` installs, and how to get it.
 NEEDS = {
     "asan": "the address sanitizer of g++",
-    "bioimageio": "BioImage.IO: pip install 'hushpore[bioimage]'",
     "cuda": "a CUDA device",
     "cupy": "CuPy: pip install 'hushpore[cuda12]' or 'hushpore[cuda13]'",
     "g++": "the compiler g++",

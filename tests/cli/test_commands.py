@@ -131,36 +131,6 @@ def test_a_model_is_kept_and_applied(scan: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "three.tif").exists()
 
 
-def test_a_model_that_cannot_be_packaged_is_refused_before_it_is_trained(
-    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # whether the zoo's library is installed or not
-    monkeypatch.setattr("hushpore.denoising.export._import_zoo", lambda: None)
-    model = tmp_path / "bread.safetensors"
-    # slices as near as pixels, of which neighbours are seen
-    quick = [*QUICK, "--voxel-size", "0.1mm"]
-    trained = call("denoise", scan, "-o", tmp_path / "a.tif", "--save-model", model, *quick)
-    assert trained.exit_code == 0
-    for path in tmp_path.glob("a.*"):
-        path.unlink()
-
-    def no_training(*_: object) -> None:
-        pytest.fail("the job has begun")
-
-    monkeypatch.setattr("hushpore.denoising.job.Task.of", no_training)
-    words = ("denoise", scan, "-o", tmp_path / "a.tif", "--export-model", tmp_path / "a.zip")
-    # asked for, chosen by itself for slices that are alike, and of a model from before
-    for flags, count in ((["--context", "1"], 1), ([], 2), (["--model", model], 2)):
-        refused = call(*words, *quick, *flags)
-        assert refused.exit_code == 1
-        assert f"with {count} neighbouring slice" in refused.output
-        assert "--context 0" in refused.output
-    write_image(tmp_path / "two.tif", Volume(np.ones((2, 4, 40, 40), np.uint8), axes="czyx"))
-    refused = call(*words[:1], tmp_path / "two.tif", *words[2:], *QUICK, "--context", "0")
-    assert "denoises its 2 channels separately" in refused.output
-    assert not list(tmp_path.glob("a.*"))
-
-
 def test_what_was_removed_is_pictured(scan: Path, tmp_path: Path) -> None:
     words = ("denoise", scan, "-o", tmp_path / "one.tif", "--picture", tmp_path / "one.png")
     done = call(*words, *QUICK)

@@ -175,59 +175,6 @@ class Model:
     def _weights(self) -> dict[str, torch.Tensor]:
         return {name: value.contiguous() for name, value in self.network.state_dict().items()}
 
-    def export(
-        self,
-        path: str | os.PathLike[str],
-        sample: VolumeLike,
-        *,
-        name: str = "",
-        authors: tuple[str, ...] = ("unknown",),
-        license: str = "CC-BY-4.0",
-        overwrite: bool = False,
-    ) -> Path:
-        """Write the model as a package of the BioImage Model Zoo, tested by its own library.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The package, ending in ``.zip``.
-        sample : Volume or array_like
-            An image like those that it was trained on; a part of it goes into the package as its
-            test.
-        name : str, optional
-            Of the model; by default that of the sample with "denoiser".
-        authors : tuple of str, optional
-            Who trained it.
-        license : str, optional
-            SPDX identifier of the terms under which the weights are passed on.
-        overwrite : bool, optional
-            Replace an existing file.
-
-        Returns
-        -------
-        Path
-            The package.
-
-        Raises
-        ------
-        MissingPackageError
-            If `bioimageio.core` is not installed.
-        InputError
-            If the model cannot be described so, or the zoo's test does not pass.
-        OutputError
-            If the package cannot be written.
-        """
-        from hushpore.denoising.export import check_target, require_plain, write_package
-
-        target = check_target(path, overwrite)
-        require_plain(self.context, len(self.mean), self.network.architecture.outputs)
-        volume = as_volume(sample)
-        first = self.arrange(volume).members[0]
-        values = PlaneReader(volume, self.network.dimensions).read(first)
-        name = name or f"{volume.name} denoiser"
-        write_package(target, self.network, self.scale, values, name, authors, license)
-        return target
-
     def facts(self) -> dict[str, Any]:
         """Return the metadata of the weights as plain JSON values."""
         return {

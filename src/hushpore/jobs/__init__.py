@@ -173,13 +173,6 @@ JOBS = Registry("jobs", JobDescription, {
                 "hushpore.runs.extra_files:save_model",
             ),
             ExtraFile(
-                "export_model",
-                "BioImage Model Zoo package (.zip); needs --context 0 or --dimensions 3.",
-                "hushpore.denoising.export:check_package",
-                "hushpore.runs.extra_files:export_model",
-                "hushpore.runs.extra_files:check_export", _IN_MEMORY,
-            ),
-            ExtraFile(
                 "picture", "Figure of the removed noise and the loss curve (.png).", _MODEL_CHECK,
                 "hushpore.runs.extra_files:save_picture", not_on_cluster=_IN_MEMORY,
             ),

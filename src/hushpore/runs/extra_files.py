@@ -14,38 +14,12 @@ from hushpore.io.output_target import new_directory
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.denoising.result import Denoised
-    from hushpore.denoising.settings import DenoiseSettings
     from hushpore.patches.result import Patches
 
 
 def save_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
     """Save the trained model."""
     result.model.save(target, overwrite=overwrite)
-
-
-def check_export(volume: Volume, settings: DenoiseSettings) -> None:
-    """Check before training that the model can be exported.
-
-    Raises InputError if it cannot, see `hushpore.denoising.export.require_plain`.
-    """
-    from hushpore.denoising.automatic import context_for
-    from hushpore.denoising.export import require_plain
-    from hushpore.denoising.images import arrange
-    from hushpore.denoising.trained_model import load_model
-
-    if settings.model:
-        model = load_model(settings.model)
-        require_plain(model.context, len(model.mean), model.network.architecture.outputs)
-        return
-    context = context_for(volume, settings)
-    outputs = arrange(volume, settings.dimensions, settings.channels, context).outputs
-    count = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
-    require_plain(context, count, outputs)
-
-
-def export_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
-    """Export the trained model for the BioImage Model Zoo."""
-    result.model.export(target, noisy, overwrite=overwrite)
 
 
 def save_picture(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
