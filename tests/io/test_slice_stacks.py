@@ -19,7 +19,6 @@ NAMES = {
     "negative decimal": [f"z{(i - 6) * 0.5:g}" for i in range(12)],
     "unpadded": [f"img{i}" for i in range(12)],
     "hyphen": [f"scan-{i}" for i in range(12)],
-    "hexadecimal": [f"slice_{i:03x}" for i in range(8, 40)],
     "first without a number": ["slice", *(f"slice{i}" for i in range(1, 12))],
     "number that is a point and a number": [f"run1.{i}" for i in range(1, 13)],
     "time of day": [f"s_20260101_{i:02d}5900_{7 * i}" for i in range(12)],
@@ -30,13 +29,8 @@ NAMES = {
     "micrometres": [f"pos_{i * 15.4:g}µm" for i in range(12)],
     "decimal comma": [f"z{i * 0.5:g}mm".replace(".", ",") for i in range(12)],
     "decimal comma, padded": [f"z{i * 0.25:.2f}".replace(".", ",") for i in range(12)],
-    "decimal p": [f"z{i * 0.5:g}mm".replace(".", "p") for i in range(12)],
-    "decimal p, padded": [f"Z{i * 0.5:.1f}".replace(".", "P") for i in range(12)],
-    "decimal underscore": [f"z{i * 0.25:.2f}".replace(".", "_") for i in range(12)],
     "exponent": [f"z{i * 0.001:.3e}" for i in range(12)],
     "plus and minus": [f"z{i - 6:+04d}" for i in range(12)],
-    "n and p": [f"n{6 - i}" if i < 6 else f"p{i - 6}" for i in range(12)],
-    "minus and plus": [f"minus{6 - i}_x" if i < 6 else f"plus{i - 6}_x" for i in range(12)],
     "all negative": [f"core_-{12 - i}" for i in range(12)],
     "negative after a date": [f"scan_2026-11-27_{i - 6}" for i in range(12)],
     "dates": [f"2026-{1 + i // 4:02d}-{25 + i % 4}" for i in range(12)],
@@ -68,7 +62,7 @@ def test_names_without_numbers_are_in_alphabetical_order_and_said(tmp_path):
 
 @pytest.mark.parametrize("names", [("a_{:03d}", "b_{:03d}"), ("bread1 {}", "bread2 {}"),
                                    ("{}_raw", "{}_bin"), ("s1_{:02d}", "s2_{:02d}"),
-                                   ("n{}", "p{}"), ("1p{:03d}", "2p{:03d}")])  # fmt: skip
+                                   ("n{}", "p{}")])  # fmt: skip
 def test_two_samples_are_two_stacks(tmp_path, names):
     for name, first in zip(names, (0, 100), strict=True):
         for i in range(24):

@@ -1,8 +1,8 @@
 """Input limits: every reader checks the declared size of a file before it uses memory or time.
 
 A few bytes can declare, or expand to, more data than any memory holds. The declared size is
-compared with the bytes in the file; for compressed images (JPEG and related formats, PNG, WebP,
-LERC) the size in their own headers. No real scan is compressed more than `LARGEST_RATIO`; a file
+compared with the bytes in the file; for compressed images (JPEG and related formats, PNG) the size
+in their own headers. No real scan is compressed more than `LARGEST_RATIO`; a file
 that is needs the consent of the user, who knows its source.
 """
 
@@ -19,7 +19,7 @@ from hushpore.base.formatting import readable_bytes
 from hushpore.device.backend import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -41,8 +41,6 @@ REST = (
 )
 _is_trusted: ContextVar[bool] = ContextVar("is_trusted", default=False)
 _SIZE_2000 = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream and of its size segment
-#: Aspect ratios by their code in a JPEG XL header.
-_RATIOS = (None, (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
 
 
 @contextmanager
@@ -173,11 +171,10 @@ def _jpeg_size(frame: bytes) -> tuple[int, int] | None:
 def stated_bytes(frame: bytes) -> int | None:
     """Return the decoded size of a compressed image in bytes, or None if it declares none.
 
-    `frame`: at least the beginning of the image, in any image format used in TIFF and DICOM.
+    `frame`: at least the beginning of the image, in JPEG, JPEG-LS, JPEG 2000 or PNG.
     """
-    read = next((read for is_of, read in _FORMATS if is_of(frame)), _jpeg_bytes)
     try:
-        return read(frame)
+        return _png_bytes(frame) if frame[:8] == b"\x89PNG\r\n\x1a\n" else _jpeg_bytes(frame)
     except (struct.error, IndexError):
         return None
 
@@ -192,106 +189,9 @@ def _png_bytes(frame: bytes) -> int | None:
     return int(columns * rows * max(bits // 8, 1) * 4)
 
 
-def _lerc_bytes(frame: bytes) -> int | None:
-    if frame[:1] == b"C":  # first version
-        rows, columns = struct.unpack("<II", frame[18:26])
-        return int(rows * columns * 8)
-    version = int.from_bytes(frame[6:10], "little")
-    at = 14 if version >= 3 else 10  # a checksum came with version 3
-    rows, columns, depth = struct.unpack("<III", frame[at : at + 12])
-    return int(rows * columns * max(depth if version >= 4 else 1, 1) * 8)
-
-
-def _jpeg_xl_bytes(frame: bytes) -> int | None:
-    size = _jpeg_xl_size(frame)
-    # the number of channels is too deep in the header: assume colour, alpha and 32 bits
-    return None if size is None else size[0] * size[1] * 16
-
-
 def _samples(frame: bytes) -> int:
     """Return the number of samples per pixel in a JPEG, JPEG-LS or JPEG 2000 image."""
     start = frame.find(_SIZE_2000, 0, 4096)
     if frame[:2] != b"\xff\xd8" and start >= 0:
         return int.from_bytes(frame[start + 40 : start + 42], "big")
     return 4
-
-
-def _webp_bytes(frame: bytes) -> int | None:
-    kind = frame[12:16]
-    if kind == b"VP8X":
-        columns = int.from_bytes(frame[24:27], "little") + 1
-        rows = int.from_bytes(frame[27:30], "little") + 1
-    elif kind == b"VP8L":
-        bits = int.from_bytes(frame[21:25], "little")
-        columns, rows = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    elif kind == b"VP8 ":
-        columns, rows = (each & 0x3FFF for each in struct.unpack("<HH", frame[26:30]))
-    else:
-        return None
-    return columns * rows * 4
-
-
-def _jpeg_xr_bytes(frame: bytes) -> int | None:
-    """Return the decoded size of a JPEG XR image from its directory, which resembles TIFF."""
-    at = int.from_bytes(frame[4:8], "little")
-    found = {}
-    for number in range(int.from_bytes(frame[at : at + 2], "little")):
-        entry = frame[at + 2 + 12 * number : at + 14 + 12 * number]
-        if len(entry) < 12:
-            return None
-        tag, kind = struct.unpack("<HH", entry[:4])
-        found[tag] = int.from_bytes(entry[8 : 8 + {1: 1, 3: 2}.get(kind, 4)], "little")
-    columns, rows = found.get(0xBC80), found.get(0xBC81)
-    # colour with alpha, 32 bits each
-    return None if columns is None or rows is None else columns * rows * 16
-
-
-class _Bits:
-    """Bit reader, least significant bit first."""
-
-    def __init__(self, content: bytes) -> None:
-        self._left = int.from_bytes(content, "little")
-
-    def take(self, count: int) -> int:
-        found = self._left & ((1 << count) - 1)
-        self._left >>= count
-        return found
-
-
-def _jpeg_xl_size(frame: bytes) -> tuple[int, int] | None:
-    """Return the rows and columns in the header of a JPEG XL codestream."""
-    start = 2
-    if frame[4:8] == b"JXL ":
-        # in a container the codestream is in boxes of one of two types
-        places = [frame.find(name, 0, 65536) for name in (b"jxlc", b"jxlp")]
-        if places[0] >= 0:
-            start = places[0] + 4
-        elif places[1] >= 0:
-            start = places[1] + 8
-        else:
-            return None
-        if frame[start : start + 2] != b"\xff\x0a":
-            return None
-        start += 2
-    bits = _Bits(frame[start : start + 16])
-    is_small = bool(bits.take(1))
-
-    def length() -> int:
-        if is_small:
-            return 8 * (bits.take(5) + 1)
-        return bits.take((9, 13, 18, 30)[bits.take(2)]) + 1
-
-    rows = length()
-    ratio = _RATIOS[bits.take(3)]
-    columns = length() if ratio is None else rows * ratio[0] // ratio[1]
-    return rows, columns
-
-
-#: Signature test and size reader of each format.
-_FORMATS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], int | None]], ...] = (
-    (lambda f: f[:2] == b"\xff\x0a" or f[4:8] == b"JXL ", _jpeg_xl_bytes),
-    (lambda f: f[:8] == b"\x89PNG\r\n\x1a\n", _png_bytes),
-    (lambda f: f[:4] == b"RIFF" and f[8:12] == b"WEBP", _webp_bytes),
-    (lambda f: f[:3] == b"II\xbc", _jpeg_xr_bytes),
-    (lambda f: f[:6] == b"Lerc2 " or f[:10] == b"CntZImage ", _lerc_bytes),
-)

@@ -12,7 +12,7 @@ from hushpore.base.formatting import readable_count
 from hushpore.io.folders import natural_key, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 #: A date, else a number with a sign, decimals and an exponent.
@@ -20,10 +20,6 @@ _NUMBER = re.compile(
     r"(?<!\d)-?(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)|[-+]?\d+(?:[.,]\d+(?:e[-+]\d+)?)?", re.IGNORECASE
 )
 _DATE = re.compile(r"(?:19|20)\d\d-?[01]\d-?[0-3]\d")
-#: Decimals with a p or underscore as the point, as in z0p25 and z0_25.
-_OTHER_POINT = re.compile(r"(?<=\d)[p_](?=\d)", re.IGNORECASE)
-#: Words before the negative and the positive numbers of a stack.
-_SIGNS = (("n", "p"), ("m", "p"), ("neg", "pos"), ("minus", "plus"))
 _SEPARATORS = "_-. ()[]"
 #: Number of slices from which a single file with another name is not taken as a slice.
 _LEAST = 3
@@ -54,7 +50,7 @@ def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
     """Group files of one shape and data type into stacks, by their names.
 
     Files whose names differ only in a running number form a stack. Numbers may have a minus sign,
-    decimals, or no zero padding, or be hexadecimal.
+    decimals, or no zero padding.
 
     Parameters
     ----------
@@ -77,58 +73,13 @@ def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
     files = sorted(files, key=natural_key)
     if len(files) == 1:
         return [SliceStack((files[0],), files[0].stem)]
-    in_hexadecimal = _hexadecimal(files)
-    if in_hexadecimal is not None:
-        return [in_hexadecimal]
-    stems = _plain_stems(files)
     groups: dict[tuple[Path, str], list[Path]] = {}
     for path in files:
-        groups.setdefault((path.parent, _NUMBER.sub("#", stems[path])), []).append(path)
+        groups.setdefault((path.parent, _NUMBER.sub("#", path.stem.lower())), []).append(path)
     if len(groups) == len(files):
         return [SliceStack(tuple(files), "", (_NO_ORDER,))]
-    stacks = [stack for group in groups.values() for stack in _numbered(group, stems)]
+    stacks = [stack for group in groups.values() for stack in _numbered(group)]
     return _with_unnumbered_first(stacks)
-
-
-def _plain_stems(files: Sequence[Path]) -> dict[Path, str]:
-    """Return the names in lower case, with decimal points and signs for other ways to write them.
-
-    Other ways are only replaced if this explains the names of all files.
-    """
-    stems = {path: path.stem.lower() for path in files}
-    pointed = {path: _OTHER_POINT.sub(".", stem) for path, stem in stems.items()}
-    if pointed != stems:
-        numbers, decimals = _even_numbers(pointed.values())
-        # a step of one unit counts the slices of several samples: s1_00 to s1_99, s2_00 ...
-        if len(numbers) > 1 and (numbers[1] - numbers[0]) * 10**decimals > 1.5:
-            return pointed
-    for minus, plus in _SIGNS:
-        words = re.compile(rf"(?<![a-z])(?:({minus})|{plus})[_ ]?(?=\d)")
-        signed = {
-            path: words.sub(lambda word: "-" if word[1] else "+", stem)
-            for path, stem in stems.items()
-        }
-        if signed != stems:
-            numbers, _ = _even_numbers(signed.values())
-            if numbers and numbers[0] < 0 <= numbers[-1]:
-                return signed
-    return stems
-
-
-def _even_numbers(stems: Iterable[str]) -> tuple[list[float], int]:
-    """Return the numbers, ascending, if names differ in one alone with even steps; else none.
-
-    Also returns how many decimals the numbers have.
-    """
-    names = list(stems)
-    if len(names) < _LEAST or len({_NUMBER.sub("#", name) for name in names}) > 1:
-        return [], 0
-    columns = zip(*map(_NUMBER.findall, names), strict=True)
-    varying = [column for column in columns if len(set(column)) > 1]
-    numbers = sorted({_number(text) for text in varying[0]}) if len(varying) == 1 else []
-    if len(numbers) < len(names) or not _counts_evenly([(number,) for number in numbers]):
-        return [], 0
-    return numbers, max(len(text.partition(".")[2]) for text in varying[0])
 
 
 def without_strays(by_shape: Sequence[Sequence[SliceStack]]) -> tuple[list[SliceStack], list[str]]:
@@ -184,10 +135,10 @@ def _pattern(path: Path) -> tuple[Path, str]:
     return path.parent, re.sub(r"\d+", "#", path.name.lower())
 
 
-def _numbered(group: list[Path], stems: Mapping[Path, str]) -> list[SliceStack]:
+def _numbered(group: list[Path]) -> list[SliceStack]:
     """Sort files whose names differ only in numbers; split them where that number repeats."""
-    texts = [_NUMBER.findall(stems[path]) for path in group]
-    stem = stems[group[0]]
+    texts = [_NUMBER.findall(path.stem) for path in group]
+    stem = group[0].stem
     # after a separator, a minus sign is not another one
     signed = [stem[: found.start()].endswith(("_", " ", "=")) for found in _NUMBER.finditer(stem)]
     columns = [
@@ -215,9 +166,7 @@ def _numbered(group: list[Path], stems: Mapping[Path, str]) -> list[SliceStack]:
             sorted(rows, key=columns[running].__getitem__) for _, rows in sorted(parts.items())
         ]
     return [
-        _stack(
-            [group[row] for row in rows], [columns[running][row] for row in rows], running, stems
-        )
+        _stack([group[row] for row in rows], [columns[running][row] for row in rows], running)
         for rows in in_order
     ]
 
@@ -229,18 +178,12 @@ def _counts_evenly(numbers: Sequence[tuple[float, ...]]) -> bool:
     return bool(steps) and math.isclose(min(steps), max(steps), rel_tol=1e-6)
 
 
-def _stack(
-    files: Sequence[Path],
-    numbers: Sequence[tuple[float, ...]],
-    running: int,
-    stems: Mapping[Path, str],
-) -> SliceStack:
-    stem, plain = files[0].stem, stems[files[0]]
-    # words in place of signs shift the number in the name
-    place = list(_NUMBER.finditer(plain if len(plain) == len(stem) else stem))[running]
-    whole = [number[0] for number in numbers if len(number) == 1]
+def _stack(files: Sequence[Path], numbers: Sequence[tuple[float, ...]], running: int) -> SliceStack:
+    stem = files[0].stem
+    number = list(_NUMBER.finditer(stem))[running]
+    whole = [value[0] for value in numbers if len(value) == 1]
     notes = _missing(whole) if len(whole) == len(numbers) else []
-    return SliceStack(tuple(files), stem[: place.start()], tuple(notes), stem[place.end() :])
+    return SliceStack(tuple(files), stem[: number.start()], tuple(notes), stem[number.end() :])
 
 
 def _number(text: str) -> float:
@@ -266,26 +209,6 @@ def _values(column: Sequence[str], is_signed: bool) -> list[tuple[float, ...]]:
             # 1.9 and 1.10: two numbers separated by a point
             return [tuple(float(part) for part in text.split(".")) for text in texts]
     return [(_number(text),) for text in texts]
-
-
-def _hexadecimal(files: Sequence[Path]) -> SliceStack | None:
-    """Return all files as one stack if their names end in consecutive hexadecimal numbers."""
-    stems = [path.stem.lower() for path in files]
-    same = (len(set(letters)) == 1 for letters in zip(*stems, strict=False))
-    start = sum(itertools.takewhile(bool, same))
-    ends = [stem[start:] for stem in stems]
-    width = len(ends[0])
-    if len(files) < _LEAST or not 1 <= width <= 8 or {len(end) for end in ends} != {width}:
-        return None
-    if not all(re.fullmatch(r"[0-9a-f]+", end) for end in ends):
-        return None
-    if all(end.isdecimal() for end in ends) or not any(end[-1].isdecimal() for end in ends):
-        return None
-    order = sorted(range(len(files)), key=lambda i: int(ends[i], 16))
-    values = [int(ends[i], 16) for i in order]
-    if values != list(range(values[0], values[0] + len(values))):
-        return None
-    return SliceStack(tuple(files[i] for i in order), files[0].stem[:start])
 
 
 def _with_unnumbered_first(stacks: list[SliceStack]) -> list[SliceStack]:

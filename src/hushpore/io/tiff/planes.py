@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
 
 # TIFF compression codes: those decoded into a buffer of known size; and those that declare the
-# size of the image again: JPEG, JPEG 2000, JPEG XR, JPEG XL, JPEG-LS, LERC, PNG and WebP
+# size of the image again: JPEG, JPEG 2000, JPEG-LS and PNG
 _BOUNDED = (1, 2, 3, 4, 5, 8, 32773, 32946, 34925, 34926, 48124, 50000, 65000, 65001, 65002)
-_STATING = (
-    6, 7, 22610, 33003, 33004, 33005, 33007, 34712, 34887, 34892, 34927, 34933, 34934, 50001, 50002,
-    52546,
-)  # fmt: skip
+_STATING = (6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34933)
 _LARGE = 2**30  # file size in bytes above which the number of pages is not limited
 _START = 65536  # bytes that contain the declared size of an image
 _MOST_TIMES = 16  # largest ratio of decoder memory to image size

@@ -17,7 +17,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import METRES, readable_count, readable_unit, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import natural_key, shortened
-from hushpore.io.input_limits import limits_for
+from hushpore.io.input_limits import SMALL, limits_for
 from hushpore.io.lazy_arrays import DiskArray
 from hushpore.io.libraries import explained_damage
 from hushpore.io.loading import with_own_names
@@ -26,7 +26,7 @@ from hushpore.io.value_metadata import value_metadata
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from hushpore.base.arrays import Array
     from hushpore.io.input_limits import InputLimits
@@ -41,18 +41,13 @@ class ZarrStack(DiskArray):
 
     `index`: applied first; drops axes of length one.
     `chunks`: shape of a chunk on the remaining axes.
-    `files`: storage of the chunks, for reading in threads; None if zarr reads them.
     """
 
     def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
         kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
         super().__init__(tuple(int(array.shape[axis]) for axis in kept), array.dtype)
-        # zarr is optional, so this cannot be imported above
-        from hushpore.io.zarr.chunks import ChunkFiles
-
         self._array, self._index = array, index
         self.chunks: tuple[int, ...] = tuple(int(array.chunks[axis]) for axis in kept)
-        self.files = ChunkFiles.of(array)
         self._lock = threading.Lock()
         self._kept_layer: tuple[Any, Array] | None = None
 
@@ -116,7 +111,6 @@ class ZarrStack(DiskArray):
         """Return the values at an index, in `out` if given."""
         rest = iter(keys)
         full = tuple(next(rest) if isinstance(i, slice) else i for i in self._index)
-        region = _region(full, self._array.shape)
         with explained_damage(
             lambda error: InputError(
                 f"A chunk of the Zarr array {self._array.path or '/'} is damaged "
@@ -125,15 +119,6 @@ class ZarrStack(DiskArray):
             IndexError,
             NotImplementedError,
         ):
-            if self.files is not None and region is not None:
-                kept = tuple(0 if isinstance(each, int) else slice(None) for each in full)
-                if out is None:
-                    whole = np.empty([each.stop - each.start for each in region], self.dtype)
-                    self.files.read(region, whole)
-                    return np.asarray(whole[kept])
-                added = tuple(None if isinstance(each, int) else slice(None) for each in full)
-                self.files.read(region, out[added])
-                return out
             if out is None:
                 return np.asarray(self._array[full])
             from zarr.buffer.cpu import NDBuffer
@@ -151,6 +136,17 @@ class ZarrStack(DiskArray):
             yield end * planes if self.ndim > 2 else 1
 
 
+#: Supported codecs: others could run code, as a pickle does.
+_CODECS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
+#: Zarr 2 codecs that do not change the size, or only compute a checksum.
+_FILTERS = (
+    "shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "crc32",
+    "crc32c", "adler32", "fletcher32", "jenkins_lookup3",
+)  # fmt: skip
+#: Zarr 3 codecs of this kind.
+_ARRAY_CODECS = ("bytes", "transpose", "crc32c", "sharding_indexed", "endian")
+#: Codecs of the index of a shard, which must have a known size.
+_INDEX_CODECS = ("bytes", "crc32c", "endian")
 #: Chunks, above which those that are missing are not counted.
 _MOST_COUNTED = 100_000
 _NO_LENGTHS = "The scale in the file is not above zero; the voxel size is not known."
@@ -168,14 +164,14 @@ def open_zarr(folder: Path) -> list[Volume]:
     not installed.
     """
     zarr = import_zarr()
-    from hushpore.io.zarr.codecs import PlainFiles, bounded
-
     with explained_damage(partial(_damaged, folder)):
         limits = limits_for(folder)
-        node = zarr.open(PlainFiles(str(folder), read_only=True), mode="r")
+        node = zarr.open(str(folder), mode="r")
         if not hasattr(node, "keys"):
-            stack = ZarrStack(bounded(node, limits), tuple(slice(None) for _ in node.shape))
-            return [Volume(stack, name=folder.stem, notes=_chunk_notes(node))]
+            stack = ZarrStack(_checked(node, limits), tuple(slice(None) for _ in node.shape))
+            return [
+                Volume(stack, name=folder.stem, notes=[*_chunk_notes(node), *_lost_chunks(node)])
+            ]
         images = {folder.name.removesuffix(".zarr").removesuffix(".ome"): node}
         labels = {}
         if _multiscales(node) is None:
@@ -192,6 +188,47 @@ def open_zarr(folder: Path) -> list[Volume]:
             f"or array inside it; it contains {shortened(sorted(node.keys())) or 'nothing'}."
         )
     return volumes
+
+
+def _checked(array: Any, limits: InputLimits) -> Any:
+    """Return a zarr array after checking its data type, codecs and the size of its chunks.
+
+    Raises InputError if it uses another codec or does not contain numbers; MemoryLimitError if a
+    chunk or shard does not fit into memory.
+    """
+    dtype = np.dtype(array.dtype)
+    if dtype.kind not in "buif":
+        raise InputError(f"{limits.name} contains {dtype} values; real numbers are needed.")
+    chunk, whole = (math.prod(shape) * dtype.itemsize for shape in (array.chunks, array.shape))
+    if not chunk or not whole or chunk > 4 * whole + SMALL:
+        raise InputError(
+            f"{limits.name} is damaged: its shape is {array.shape}, in chunks of {array.chunks}. "
+            "Copy or export it again."
+        )
+    limits.require_room(chunk, "the values of a chunk")
+    metadata = array.metadata
+    if metadata.zarr_format == 2:
+        used = [metadata.compressor, *(metadata.filters or ())]
+        _require_supported([codec for codec in used if codec is not None], _FILTERS, limits)
+    else:
+        _require_supported(metadata.codecs, _ARRAY_CODECS, limits)
+    return array
+
+
+def _require_supported(codecs: Sequence[Any], others: tuple[str, ...], limits: InputLimits) -> None:
+    """Raise InputError for a codec that is neither a supported compressor nor one of others."""
+    supported = sorted((*others, *(() if others == _INDEX_CODECS else _CODECS)))
+    for codec in codecs:
+        name = str(getattr(codec, "codec_id", None) or codec.to_dict().get("name", ""))
+        if name not in supported:
+            raise InputError(
+                f"{limits.name} uses the codec {name[:100]!r}, which is not supported, because a "
+                f"codec could run code. Supported codecs: {', '.join(supported)}. Convert the "
+                "image with the program that wrote it."
+            )
+        if name == "sharding_indexed":
+            _require_supported(codec.codecs, others, limits)
+            _require_supported(codec.index_codecs, _INDEX_CODECS, limits)
 
 
 def _damaged(folder: Path, error: Exception) -> InputError:
@@ -226,28 +263,10 @@ def _labels(group: Any) -> dict[str, Any]:
     return {str(name): inner[name] for name in listed if name in inner}
 
 
-def _region(keys: Sequence[Any], shape: Sequence[int]) -> list[slice] | None:
-    """Return an index as slices with start and stop; None if it skips voxels.
-
-    Raises IndexError for an integer outside an axis.
-    """
-    found = []
-    for key, length in zip(keys, shape, strict=True):
-        places = range(length)[key]
-        if isinstance(places, int):
-            places = range(places, places + 1)
-        if places.step != 1 or not places:
-            return None
-        found.append(slice(places.start, places.stop))
-    return found
-
-
 def _image(group: Any, name: str, limits: InputLimits) -> Volume:
-    from hushpore.io.zarr.codecs import bounded
-
     image = _multiscales(group)[0]
     dataset = image["datasets"][0]
-    array = bounded(group[dataset["path"]], limits)
+    array = _checked(group[dataset["path"]], limits)
     stated = image.get("axes") or [{"name": letter} for letter in _ORDER[-array.ndim :]]
     axes = [axis if isinstance(axis, dict) else {"name": axis} for axis in stated]
     letters = "".join(str(axis["name"])[:1].lower() for axis in axes)
@@ -297,7 +316,7 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
     finer = stack
     coarser = []
     for other in image["datasets"][1:]:
-        level = ZarrStack(bounded(group[other["path"]], limits), index)
+        level = ZarrStack(_checked(group[other["path"]], limits), index)
         # levels of equal size are versions of the image, not a pyramid
         if level.ndim != stack.ndim or level.size >= finer.size:
             break
@@ -325,15 +344,17 @@ def _image(group: Any, name: str, limits: InputLimits) -> Volume:
 
 
 def _lost_chunks(array: Any) -> list[str]:
-    """Say how many chunks of an array are not stored, which are read as its fill value."""
+    """Say how many chunks of an array are missing or empty, and are read as its fill value."""
     parts = array.shards or array.chunks
     expected = math.prod(math.ceil(n / each) for n, each in zip(array.shape, parts, strict=True))
     place = Path(array.store.root, array.path)
     if expected > _MOST_COUNTED:
         return []
     stored = sum(
-        not name.startswith(".z") and name != "zarr.json"
-        for _, _, names in os.walk(place)
+        not name.startswith(".z")
+        and name != "zarr.json"
+        and Path(folder, name).stat().st_size > 0  # zarr reads an empty shard as the fill value
+        for folder, _, names in os.walk(place)
         for name in names
     )
     if stored >= expected:
