@@ -110,6 +110,8 @@ def judge(
             found["new"] += 1
         elif there[name] == old[name]:
             found["old"] += 1
+        elif there[name] is None and any(place.glob(f".{name}.*.old")):
+            found["old, put back by the next run"] += 1
         elif there[name] is None and name == "d.json":
             found["image without its record"] += 1
         else:

@@ -117,7 +117,6 @@ def test_of_two_results_the_new_one_stays(tmp_path: Path, monkeypatch: pytest.Mo
     for folder in (old, tmp_path / "out"):
         folder.mkdir()
         (folder / "result.json").write_text('{"files": ["result.json"]}')
-    monkeypatch.setattr("hushpore.io.output_target.exchange", lambda *_: False)
     with new_directory(check_target(tmp_path / "out", overwrite=True), overwrite=True) as part:
         (part / "new").write_text("x")
     assert [item.name for item in tmp_path.iterdir()] == ["out"]

@@ -7,7 +7,6 @@ it a link. Nothing here follows a link, or opens, fills or empties a file that i
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import functools
 import hashlib
@@ -31,8 +30,6 @@ _LONGEST = 40  # characters of the target name in a hidden name
 # machine, process number, its start time, and a random part; only the random part for partial
 # results that were released for resuming
 _MARK = re.compile(r"(?:([0-9a-f]{8})-([0-9a-f]+)-([0-9a-f]+)-)?[0-9a-f]{16}")
-_HERE = -100  # AT_FDCWD of Linux: paths relative to the current folder
-_EXCHANGE = 2  # RENAME_EXCHANGE of Linux: exchange two names
 
 
 def partial_path(target: Path, suffix: str = ".part", *, owned: bool = True) -> Path:
@@ -128,19 +125,6 @@ def _beginning(process: int) -> int:
         return int(fields[18])
     except (OSError, ValueError, IndexError):
         return int(100 * psutil.Process(process).create_time())
-
-
-def exchange(one: Path, other: Path) -> bool:
-    """Exchange two names atomically; return whether this was possible.
-
-    Supported on Linux, for local file systems.
-    """
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):
-        return False
-    done: int = rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)
-    return done == 0
 
 
 @contextmanager

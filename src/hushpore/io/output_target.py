@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.atomic import (
     abandoned_partials,
-    exchange,
     explained_writing,
     is_real_folder,
     partial_path,
@@ -331,13 +330,10 @@ def _taken(target: Path, key: Any) -> Path | None:
 def _move_into_place(part: Path, target: Path) -> None:
     """Rename a complete directory to its final name, then remove the earlier one.
 
-    All data must be on disk. If the process is killed at any time, one of the two directories
-    remains complete: under the final name, or, on systems that cannot exchange two names in one
-    step, briefly under a hidden name, from which `check_target` restores it.
+    All data must be on disk. The earlier directory has a hidden name meanwhile, from which
+    `check_target` restores it if the process is killed in between.
     """
-    if not target.exists():
-        part.rename(target)
-    elif not exchange(part, target):
+    if target.exists():
         old = partial_path(target, _OLD)
         target.rename(old)
         try:
@@ -346,7 +342,8 @@ def _move_into_place(part: Path, target: Path) -> None:
             old.rename(target)
             raise
         part = old
+    else:
+        part.rename(target)
     write_through(target.parent)
-    # after an exchange this is the earlier directory
     shutil.rmtree(part, ignore_errors=True)
     remove_partial(target, _OLD)

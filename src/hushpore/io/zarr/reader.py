@@ -26,7 +26,7 @@ from hushpore.io.value_metadata import value_metadata
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hushpore.base.arrays import Array
     from hushpore.io.input_limits import InputLimits
