@@ -428,7 +428,7 @@ def _solve(
     near_z = float(min(length[low_z, y, x], length[high_z, y, x]))
     near_y = float(min(length[z, low_y, x], length[z, high_y, x]))
     near_x = float(min(length[z, y, low_x], length[z, y, high_x]))
-    # what is farther is not known for good yet
+    # the lengths of farther voxels may still change
     near_z = near_z if near_z <= here else np.inf
     near_y = near_y if near_y <= here else np.inf
     near_x = near_x if near_x <= here else np.inf

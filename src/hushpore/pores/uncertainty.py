@@ -412,7 +412,7 @@ class Certainty(NamedTuple):
     """How sure the figures of a segmentation are."""
 
     intervals: dict[str, Interval]  # by `INTERVALS` and `FLOW` of `hushpore.pores.tables.totals`
-    band: Band | None  # thresholds that cannot be told apart; None where there is no one threshold
+    band: Band | None  # plausible thresholds; None without a single threshold
     curve: dict[str, Float64s]  # see `hushpore.pores.uncertainty.curve`
     settled: float | None  # edge from which on a part is representative; None where it never is
     parts: int  # of the scan, that were drawn
@@ -443,7 +443,7 @@ def find_certainty(
     threshold: float | None,
     again: Callable[[PoreSettings], Generator[Event, Any, Merged]],
 ) -> Generator[Event, None, Certainty | None]:
-    """Find how sure the figures of a segmentation are; None where there is no pore.
+    """Find the intervals of the figures of a segmentation; None without pores.
 
     `phase`: (z, y, x), uint8; `AIR` and above is not of the sample. `labels`: (z, y, x), int32.
     `threshold`: that was taken; None where there is none, or one for each voxel. `again`:
@@ -578,7 +578,7 @@ def _has_flow(settings: PoreSettings, volume: Volume) -> bool:
 
 
 def _middle_slices(work: Work, inside: Mask) -> tuple[Array, Mask]:
-    """Return grey values by which it is told how sure a threshold is, and what is outside."""
+    """Return the grey values for the band of thresholds, and the voxels outside the sample."""
     depth, *plane = inside.shape
     count = min(depth, max(1, SAMPLE // math.prod(plane)))
     first = (depth - count) // 2
@@ -587,5 +587,5 @@ def _middle_slices(work: Work, inside: Mask) -> tuple[Array, Mask]:
 
 
 def _at_work(event: Event) -> Progress:
-    """Return that something happens, which is all that is told of a job."""
+    """Return a progress without figures in place of an event of a repeated segmentation."""
     return Progress(STAGE, 0, 0, "", 0.97)

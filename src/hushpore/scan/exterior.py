@@ -1,13 +1,13 @@
-"""What lies around a sample, found quickly in some of the grey values: air, and filled-in voxels.
+"""Air and padding around a sample, found quickly in a thumbnail of the volume.
 
 A scan may show a whole core in air, a block cut out of one, or a foam whose void reaches all faces.
-What tells them apart is seen along lines: where there is air around a sample, whole bundles of
-lines go through the volume without meeting any solid, at its rim, and wider than any way through
-the pores. So the solid of some slices is projected along each axis, and a disc a quarter as wide as
-the volume is rolled over its silhouette from outside, into which pores do not let it.
+Only with air around the sample do whole bundles of lines along an axis cross the volume at its rim
+without meeting solid, and these bundles are wider than any path through the pores. So the solid of
+some slices is projected along each axis, and a disc a quarter as wide as the volume is rolled over
+this silhouette from outside; it is too large to enter pores.
 
-Voxels outside a round field of view are often filled in with one value, which is no grey value of
-anything. They are known by that: one value, around the rest, with nothing like it beside them.
+Voxels outside a round field of view are often padded with one value, which is recognised because
+it surrounds the rest and no similar value occurs beside it.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ if TYPE_CHECKING:
 
     S = TypeVar("S", bound=VoidSettings)
 
-#: Slices that are looked at at most.
+#: Maximum number of slices in a thumbnail.
 SLICES = 24
 
-#: Pixels along the longer side of each, for which its blocks are averaged.
+#: Maximum number of pixels along the longer side of its slices; pixels are means of blocks.
 PIXELS = 160
 
-#: Pixels of a slice that are read along one side at most.
+#: Maximum number of pixels read along one side of a slice.
 _READ = 1024
 
 #: Radius of the disc that is rolled over a silhouette, as a share of its shorter side.
 DISC = 0.25
 
-#: Share of a silhouette's frame, or of a thumbnail, that air or filling must have.
+#: Minimum share of air in a silhouette, or of padding in a thumbnail.
 _LEAST_SHARE = 0.01
 
-#: Pixels that the air around a silhouette must be deep.
+#: Minimum depth of the air around a silhouette, in pixels.
 _LEAST_DEPTH = 2.5
 
-#: Pixels that each side of a silhouette must have, to tell anything.
+#: Minimum side length of a silhouette, in pixels.
 _LEAST_SIDE = 16
 
-#: How much deeper the air must be than what is empty inside a silhouette.
+#: Minimum ratio of the depth of the air to that of empty regions inside a silhouette.
 _DEEPER = 3.0
 
-#: Pixels along the whole rim that may be all that is empty instead.
+#: Width of the rim, in pixels, to which the empty pixels may be confined instead.
 _RIM = 3
 
-#: Pixels that the radius of a disc has at the least.
+#: Minimum radius of a disc, in pixels.
 BLUNT = 1.5
 
-#: Share of the corners of a volume that are filled in at the least, where a pore may be.
+#: Minimum share of padded corners if the padding value may also be that of a pore.
 _CORNERS = 0.75
 
-#: Bins for values that are not counted level by level.
+#: Number of bins for values that are not counted level by level.
 _BINS = 1024
 
 
@@ -73,19 +73,19 @@ _BINS = 1024
 class Thumbnail:
     """A small stack of grey values from all over a volume."""
 
-    values: Array  # (z, y, x), as they are
-    means: Float32s  # (z, y, x): means of the voxels around each
+    values: Array  # (z, y, x): single voxels
+    means: Float32s  # (z, y, x): means of the neighbourhood of each
     spacing: tuple[float, float, float]  # of the stack, in smallest voxels
     depth: int  # slices of the volume
-    padded: Mask  # (z, y, x): where it is filled in
-    padding: float | None = None  # and with which value
+    padded: Mask  # (z, y, x): voxels of the padding
+    padding: float | None = None  # value of the padding
 
 
 def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
     """Read a small stack of a volume, 2D or 3D: its first slice, its last, and some in between.
 
-    And see where it is filled in with one value, in three more slices at most. `slices`: how many
-    are read for the stack at most.
+    The padding is also found, for which up to three more slices are read. `slices`: maximum number
+    of slices in the stack.
     """
     spacing = (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
     depth, height, width = (1,) * (3 - volume.n_spatial) + volume.shape
@@ -114,16 +114,16 @@ def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
 
 
 def axes_of(void: Mask) -> tuple[int, ...]:
-    """Return the axes along which it is looked through a thumbnail: of few slices along z alone."""
+    """Return the axes along which a thumbnail is projected: with few slices only z."""
     return (0, 1, 2) if len(void) >= 8 else (0,)
 
 
 def _block_means(plane: Array, block: int) -> Float32s:
-    """Return means of blocks of pixels, and of what is around each; against noise."""
+    """Return the means of blocks of pixels, smoothed against noise."""
     from scipy import ndimage
 
     counts = [np.minimum(block, n - np.arange(0, n, block)) for n in plane.shape]
-    # what is not finite is said later, by name
+    # values that are not finite raise an error later
     with np.errstate(all="ignore"):
         sums = _sums_of_rows(_sums_of_rows(plane, block).T, block).T
         means = sums / np.multiply.outer(*counts)
@@ -133,7 +133,7 @@ def _block_means(plane: Array, block: int) -> Float32s:
 
 
 def _sums_of_rows(values: Array, block: int) -> Float64s:
-    """Return the sums of so many rows at a time, in a tenth of the time of `numpy.add.reduceat`."""
+    """Return the sums of blocks of rows, ten times as fast as `numpy.add.reduceat`."""
     sums = values[::block].astype(np.float64)
     for place in range(1, block):
         more = values[place::block]
@@ -142,7 +142,7 @@ def _sums_of_rows(values: Array, block: int) -> Float64s:
 
 
 def void_of(small: Thumbnail, settings: VoidSettings) -> Mask | None:
-    """Return the void of a thumbnail, roughly; None where a method finds no threshold."""
+    """Return the approximate void of a thumbnail; None if the method finds no threshold."""
     if small.values.dtype == np.bool_:
         return small.means > 0.5
     threshold = threshold_of(small, settings)
@@ -154,7 +154,7 @@ def void_of(small: Thumbnail, settings: VoidSettings) -> Mask | None:
 
 
 def threshold_of(small: Thumbnail, settings: VoidSettings) -> float | None:
-    """Return the threshold of a thumbnail, roughly; None where a method finds none."""
+    """Return the approximate threshold in a thumbnail; None if the method finds none."""
     method, classes = settings.threshold, settings.otsu_classes
     if not isinstance(method, str):
         return float(method)
@@ -168,14 +168,14 @@ def threshold_of(small: Thumbnail, settings: VoidSettings) -> float | None:
 
 
 def spread(depth: int) -> Int64s:
-    """Return some slices of a thumbnail, from the first to the last."""
+    """Return up to five slices of a thumbnail, evenly spaced from the first to the last."""
     return np.unique(np.linspace(0, depth - 1, min(depth, 5)).round().astype(np.int64))
 
 
 def histogram_of(values: Array) -> Histogram:
     """Count the grey values of a thumbnail.
 
-    Raises InputError if there are no two.
+    Raises InputError if there are fewer than two.
     """
     if values.size == 0 or values.min() == values.max():
         raise InputError("There are no two grey values.")
@@ -184,14 +184,14 @@ def histogram_of(values: Array) -> Histogram:
         wide = values.astype(f"{values.dtype.kind}8")
         counts = np.bincount((wide - wide.min()).astype(np.int64).ravel())
         return Histogram(counts, low + np.arange(counts.size, dtype=np.float64))
-    # in half precision there are not as many numbers as bins
+    # half precision has fewer numbers than there are bins
     wide = values.astype(np.promote_types(values.dtype, np.float32))
     counts, edges = np.histogram(wide, _BINS, (low, high))
     return Histogram(counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2)
 
 
 def _find_padding(small: Thumbnail, volume: Volume) -> tuple[Mask, float | None]:
-    """Return where a thumbnail is filled in with one value, and which that is."""
+    """Return the padded voxels of a thumbnail, and the value of the padding."""
     values = small.values
     nothing = np.zeros(values.shape, np.bool_)
     if values.dtype == np.bool_ or not np.isfinite(small.means).all():
@@ -211,10 +211,9 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[Mask, float | None]
 
 
 def _may_be_a_pore(padded: Mask, value: float, dtype: np.dtype[Any]) -> bool:
-    """Whether one value is that of a pore at the rim, whose grey values were cut off there.
+    """Whether voxels of one value may be a pore at the rim whose grey values were clipped.
 
-    They are at an end of the type, or at 0; and what is filled in, around whatever was measured,
-    is in most corners.
+    Clipped values are 0 or an end of the dtype, and padding, unlike a pore, fills most corners.
     """
     ends = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else ()
     corners = padded[[0, -1]][:, [0, -1]][:, :, [0, -1]]
@@ -222,16 +221,16 @@ def _may_be_a_pore(padded: Mask, value: float, dtype: np.dtype[Any]) -> bool:
 
 
 def is_around(void: Mask, padded: Mask, axis: int, spacing: tuple[float, ...]) -> bool:
-    """Whether void lies around the rest, but for what is filled in, as it is seen along an axis."""
+    """Whether void surrounds the rest, apart from padding, in the projection along an axis."""
     from scipy import ndimage
 
     least = max(1, round(0.03 * void.shape[axis]))
     if min(n for place, n in enumerate(void.shape) if place != axis) < _LEAST_SIDE:
         return False
-    # in 16 bits, in less than half of the time
+    # 16 bits take less than half the time
     empty = (~void).sum(axis=axis, dtype=np.int16) < least
     inside = (~padded).sum(axis=axis, dtype=np.int16) >= least
-    # of which the disc reaches a part
+    # the disc reaches only a part of it
     least_air = _LEAST_SHARE * np.count_nonzero(inside)
     if np.count_nonzero(empty & inside) < least_air:
         return False
@@ -253,10 +252,9 @@ def is_around(void: Mask, padded: Mask, axis: int, spacing: tuple[float, ...]) -
 
 
 def roll(empty: Mask, sides: tuple[float, ...], radius: float) -> Mask:
-    """Return what of the empty a disc comes to cover that is rolled over a silhouette from outside.
+    """Return the empty pixels that a disc covers when rolled over a silhouette from outside.
 
-    As `hushpore.pores.void.components.mark_outside` does in a slice, of an image so small that no
-    kernel need be compiled for it.
+    The same as `hushpore.pores.void.components.mark_outside` in a slice, without compiled kernels.
     """
     from scipy import ndimage
 
@@ -273,68 +271,68 @@ def roll(empty: Mask, sides: tuple[float, ...], radius: float) -> Mask:
 
 
 def rolled(planes: Mask, small: Thumbnail, radius: float) -> Mask:
-    """Return what a ball covers in slices of a thumbnail, in which it is no smaller than pixels."""
+    """Return the pixels that a disc of at least `BLUNT` pixels covers in slices of a thumbnail."""
     sides = small.spacing[1:]
     ball = max(radius, BLUNT * min(sides))
     return np.stack([roll(plane, sides, ball) for plane in planes])
 
 
-#: Distance of the grey values of solid from those of air, in widths of the middle 80 % of these.
+#: Minimum contrast of solid and air, in widths of the middle 80 % of the values of air.
 _EVEN = 2.5
 
-#: Share of a sample that a ball may take where a much larger one does not get.
+#: Maximum share of the hull that a ball may enter.
 _TAKEN = 0.1
 
-#: Share of what a ball leaves that may be void where it takes more than that.
+#: Maximum share of void in the remaining sample if the ball enters more than that.
 _HOLLOW = 0.25
 
-#: Width of ways into which it may get all the same, in radii of the ball.
+#: Minimum width of openings that it may enter all the same, in radii of the ball.
 _WIDE = 3.0
 
-#: Places in the solid of which a drift of its grey is found at the least.
+#: Minimum number of solid voxels from which a drift is determined.
 _FEWEST = 1000
 
-#: And about at most: more take time, and tell nothing more.
+#: Approximate maximum number of them.
 _SAMPLED = 20_000
 
-#: Median deviations from the middle up to which the grey of a place counts for a drift.
+#: Maximum deviation of a voxel that counts for the drift, in median deviations.
 _ODD = 8.0
 
-#: Blocks along each axis by which a drift is told from a coarse texture.
+#: Blocks along each axis by which a drift is distinguished from a coarse texture.
 _BLOCKS = 6
 
-#: How much larger a drift is than what blocks deviate from it.
+#: Minimum ratio of a drift to the deviation of blocks from it.
 _CLEAR = 4.0
 
-#: Drift, as a share of what parts the solid from the void, that is worth a word.
+#: Minimum drift that is reported, as a share of the contrast of solid and void.
 _UNEVEN = 0.15
 
-#: How many times as much void a wider ball leaves that is worth a word.
+#: Minimum ratio of the void with a wider ball to that with this one that is reported.
 _CUT_OFF = 1.1
 
 
 class Exterior(NamedTuple):
-    """What lies around a sample, and what to do with it."""
+    """The exterior of a sample, and how it is treated."""
 
     treatment: str  # ``"keep"``, ``"remove"`` or ``"remove-slicewise"``, as the setting says it
     radius: float  # of the ball that finds the air, in voxels
-    share: float = 0.0  # which share of the volume is left out, about
-    padding: float | None = None  # value of voxels that are filled in; None where none are
-    kept: float = 0.0  # which share of the volume is air that counts, about
-    gain: float = 1.0  # how many times as much of the sample is void for a ball as wide as may be
-    widest: float = 0.0  # its radius; 0 where that makes no odds
-    drift: float = 0.0  # of the solid's grey, for what parts it from the void; 0 where it is little
-    groups: tuple[float, float] | None = None  # grey values of the void, if they are of two groups
+    share: float = 0.0  # approximate share of the volume that is excluded
+    padding: float | None = None  # value of the padding; None without padding
+    kept: float = 0.0  # approximate share of the volume that is air and counts
+    gain: float = 1.0  # ratio of the void with the widest ball to that with this one
+    widest: float = 0.0  # radius of the widest ball; 0 if it makes no difference
+    drift: float = 0.0  # of the solid, as a share of the contrast; 0 if small
+    groups: tuple[float, float] | None = None  # grey values of two groups of void, if any
 
     def apply(self, settings: S) -> S:
-        """Return settings that say themselves what to do with the air."""
+        """Return settings with this treatment of the exterior."""
         return dataclasses.replace(settings, exterior=self.treatment, ball_radius=self.radius)
 
 
 def values_of_sample(volume: Volume, slices: int) -> Array:
-    """Return some grey values of a sample, and none of what is around it.
+    """Return some grey values of a sample, without the exterior.
 
-    `volume`: 2D or 3D. `slices`: how many are read at most, of four at least.
+    `volume`: 2D or 3D. `slices`: maximum number to read, at least 4.
     Returns: (n,), of the type of the volume.
     """
     from scipy import ndimage
@@ -344,10 +342,10 @@ def values_of_sample(volume: Volume, slices: int) -> Array:
     around = find_exterior(volume, settings, small)
     left_out = small.padded
     left_out = left_out | outside_of_thumbnail(small, settings, around)
-    # the rim is neither
+    # the rim belongs to neither
     left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
     values: Array = small.values[~left_out]
-    # of one value alone nothing would be seen
+    # a single value could not be shown
     return values if values.size and values.min() < values.max() else small.values.ravel()
 
 
@@ -362,12 +360,12 @@ def outside_of_thumbnail(small: Thumbnail, settings: VoidSettings, exterior: Ext
 def find_exterior(
     volume: Volume, settings: VoidSettings, thumbnail: Thumbnail | None = None
 ) -> Exterior:
-    """Find what lies around the sample of a volume, 2D or 3D, whose void settings describe.
+    """Find the exterior of a sample; `volume`: 2D or 3D.
 
-    `thumbnail`: of the volume, where it is at hand.
-    Returns: what to do: what the settings say, where they say it; else ``"keep"`` where nothing is
-    found, no threshold is, or a mask says what the sample is. What is filled in is left out too,
-    but where air is kept.
+    `thumbnail`: of the volume, if there is one already.
+    Returns: the exterior. Its treatment is that of the settings, if they decide; else ``"keep"`` if
+    no air or threshold was found, or a mask defines the sample. Padding is excluded, too, unless
+    the settings keep air.
     """
     small = thumbnail or make_thumbnail(volume)
     outside = settings.exterior if settings.removes_air else "keep"
@@ -384,24 +382,23 @@ def find_exterior(
     radius = 0.0 if found.treatment == "keep" else found.radius
     groups = None if void is None else _find_groups(void, small, settings, radius)
     if settings.keeps_all:
-        # it is done as it is asked for, and said
+        # the settings are followed, and the air is reported
         kept = 0.0 if found.treatment == "keep" else found.share
         return nothing._replace(kept=kept, drift=drift, groups=groups)
     return found._replace(groups=groups)
 
 
 def _find_drift(void: Mask, small: Thumbnail) -> float:
-    """Return by how much the grey of the solid differs from place to place, as by beam hardening.
+    """Return how far the grey value of the solid drifts, for example by beam hardening.
 
-    As a share of what parts it from the void: of a parabola through its grey values, from where
-    one in twenty is lower to where one in twenty is higher. 0 where that is little, or cannot be
-    told.
+    A parabola is fitted to the grey values of the solid; the drift is the range of its middle 90 %
+    as a share of the contrast between solid and void. 0 if it is small or not known.
     """
     from scipy import ndimage
 
     values = small.values
     measured = ~small.padded
-    # beside void they are in part of that
+    # voxels beside void are partly void
     solid = ndimage.binary_erosion(~void & measured, np.ones((1, 3, 3), np.bool_))
     places = np.argwhere(solid)
     places = places[:: max(1, len(places) // _SAMPLED)]
@@ -410,13 +407,13 @@ def _find_drift(void: Mask, small: Thumbnail) -> float:
         return 0.0
     grey = values[tuple(places.T)].astype(np.float64)
     middle = float(np.median(grey))
-    # some grains of another material are no drift
+    # without grains of another material
     usual = np.abs(grey - middle) <= _ODD * np.median(np.abs(grey - middle))
     at = places / (np.array([max(n, 2) for n in values.shape]) - 1.0) - 0.5
     design = np.column_stack([np.ones(len(at)), at, at**2])
     fitted = design @ np.linalg.lstsq(design[usual], grey[usual])[0]
     low, high = np.percentile(fitted, (5, 95))
-    # nor is it where blocks differ from that as much: they are of a coarse texture
+    # blocks that deviate as much from the parabola are a coarse texture
     block = np.minimum((_BLOCKS * (at + 0.5)).astype(np.int64), _BLOCKS - 1)
     block = np.ravel_multi_index(tuple(block[usual].T), (_BLOCKS,) * 3)
     voxels = np.bincount(block)
@@ -432,10 +429,10 @@ def _find_drift(void: Mask, small: Thumbnail) -> float:
 def _find_groups(
     void: Mask, small: Thumbnail, settings: VoidSettings, radius: float
 ) -> tuple[float, float] | None:
-    """Return where the grey values of the pores lie, if a method left two groups of them.
+    """Return the grey values of two groups of pore voxels, if the threshold of a method left two.
 
-    `radius`: of the ball that finds the air around the sample; 0 where there is none. Air and pores
-    of few voxels are two groups, too, and are looked at apart.
+    `radius`: of the ball that finds the air around the sample; 0 without air. Air and small pores
+    would be two groups as well, so they are examined separately.
     """
     from scipy import ndimage
 
@@ -450,7 +447,7 @@ def _find_groups(
     if radius:
         outside = rolled(void | padded, small, radius)
     solid = ~void & ~padded
-    # beside solid they are in part of that, which is no group
+    # voxels beside solid are partly solid, and no group
     pure = ndimage.binary_erosion(void, np.ones((1, 3, 3), np.bool_), border_value=1) & ~padded
     for part in (pure & ~outside, pure & outside):
         if part.any() and solid.any():
@@ -462,20 +459,20 @@ def _find_groups(
 
 
 def _find_air(void: Mask, small: Thumbnail, nothing: Exterior) -> Exterior:
-    """Return what to do with the air around a sample; `nothing` where there is none."""
+    """Return the air around a sample and its treatment; `nothing` if there is none."""
     from scipy import ndimage
 
     padded = small.padded
     if void.all() or not any(is_around(void, padded, at, small.spacing) for at in axes_of(void)):
         return nothing
     radius, outside, places, hull, widest = _fitting_ball(void, small, nothing.radius)
-    # means beside what is filled in, or solid, are in part of that
+    # means beside padding or solid are partly of it
     mixed = ndimage.binary_dilation(padded[places], np.ones((1, 5, 5), np.bool_))
     mixed |= ndimage.binary_dilation(~void[places], np.ones((1, 3, 3), np.bool_))
     shown = small.means[places], outside & ~mixed, ~void[places]
     if small.values.dtype != np.bool_ and not _is_even(*shown):
         return nothing
-    # whole slices may be filled in
+    # whole slices may be padding
     ends = np.flatnonzero(~padded.all(axis=(1, 2)))[[0, -1]]
     is_cut = small.depth > 1 and not void[ends].all()
     way = "remove-slicewise" if is_cut else "remove"
@@ -493,13 +490,13 @@ def _find_air(void: Mask, small: Thumbnail, nothing: Exterior) -> Exterior:
 def _fitting_ball(
     void: Mask, small: Thumbnail, radius: float
 ) -> tuple[float, Mask, Int64s, Mask, float]:
-    """Return the radius of a ball that does not get inside the sample, and what it covers.
+    """Return the radius of a ball that stays outside the sample, and the pixels that it covers.
 
-    That in some slices, with their places in the thumbnail; and what in these a ball leaves that
-    is as wide as may be, with its radius.
+    Also returned: the slices of the thumbnail that were examined, the hull that the widest ball
+    leaves in them, and the radius of that ball.
 
-    A ball that fits through the pores of a foam gets far into it, and leaves struts that are
-    thinner than what it takes. Twice the radius is tried instead, and so on.
+    A ball that fits through the pores of a foam enters it deeply and leaves struts thinner than
+    the paths it took; then the radius is doubled until it does not.
     """
     from scipy import ndimage
 
@@ -526,7 +523,7 @@ def _fitting_ball(
 
 
 def _is_even(values: Float32s, air: Mask, solid: Mask) -> bool:
-    """Whether air is of one grey value, and not the darker side of a ground of uneven grey."""
+    """Whether air has one grey value, unlike the darker side of an uneven background."""
     if not air.any() or not solid.any():
         return True
     low, middle, high = np.percentile(values[air], (10, 50, 90))

@@ -183,7 +183,7 @@ def _paint_disc(
     value: np.float32,
     out: Float32s,
 ) -> int:
-    """Write a value to what is not painted yet of the cut of a ball; returns how much that is.
+    """Write a value to the unpainted voxels of a ball in a slice; returns their number.
 
     `place`: of the middle of the cut: slice in the block and in the slab, row, and column.
     """
