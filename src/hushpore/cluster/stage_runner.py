@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster import components, merging, outputs, void, watershed
+from hushpore.cluster import merging, outputs, void, watershed
 from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory, freed_memory_kept
@@ -31,7 +31,7 @@ TASKS: dict[str, Callable[..., Report]] = {
     "levels": void.count_levels,
     "threshold": void.find_void,
     "hysteresis": void.apply_hysteresis,
-    "hysteresis-parts": components.stitch_parts,
+    "hysteresis-parts": merging.stitch_parts,
     "air": void.mark_slices,
     "mask": void.mark_masked,
     "balls": void.fit_balls,
@@ -40,7 +40,7 @@ TASKS: dict[str, Callable[..., Report]] = {
     "covered": void.mark_covered,
     "points": void.read_points,
     "parts": void.find_parts,
-    "join": components.stitch_parts,
+    "join": merging.stitch_parts,
     "paint": void.paint,
     "along": void.pass_along_z,
     "basins": watershed.watershed,

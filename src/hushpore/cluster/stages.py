@@ -18,8 +18,7 @@ from hushpore.base.events import Note, by_importance, result_of
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.blocks import Blocks, save_arrays
-from hushpore.cluster.components import join_shared
-from hushpore.cluster.merging import peaks_of
+from hushpore.cluster.merging import join_shared, peaks_of
 from hushpore.cluster.outputs import (
     Finished,
     collect,
@@ -73,8 +72,8 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Int64s, UInt8s
     from hushpore.base.events import Event, Subject
     from hushpore.cluster.blocks import Report
-    from hushpore.cluster.components import Joined
     from hushpore.cluster.gpus import Gpus
+    from hushpore.cluster.merging import Joined
     from hushpore.cluster.setup import Setup
     from hushpore.io.output_target import Unfinished
     from hushpore.pores.numbering import Columns
