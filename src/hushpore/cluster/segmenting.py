@@ -19,12 +19,11 @@ from hushpore.base.events import Note, Progress, by_importance, part_of, result_
 from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
 from hushpore.cluster.connection import connect
-from hushpore.cluster.gpus import Gpus, gpus_of
 from hushpore.cluster.outputs import Finished, write_table
 from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, open_beside, source_of
 from hushpore.cluster.setup import check_folders, check_settings, has_slab_results, memory_for_one
 from hushpore.cluster.stages import in_blocks
-from hushpore.cluster.task_runner import watch, workers_of
+from hushpore.cluster.task_runner import Gpus, gpus_of, watch, workers_of
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.memory import freed_memory_kept
 from hushpore.io.output_target import PROVENANCE, check_target, require_apart, resumable_directory

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
-    from hushpore.cluster.gpus import Gpus
+    from hushpore.cluster.task_runner import Gpus
     from hushpore.io.output_target import Unfinished
     from hushpore.pores.settings import PoreSettings
 

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Int64s, UInt8s
     from hushpore.base.events import Event, Subject
     from hushpore.cluster.blocks import Report
-    from hushpore.cluster.gpus import Gpus
     from hushpore.cluster.merging import Joined
     from hushpore.cluster.setup import Setup
+    from hushpore.cluster.task_runner import Gpus
     from hushpore.io.output_target import Unfinished
     from hushpore.pores.numbering import Columns
     from hushpore.pores.settings import PoreSettings

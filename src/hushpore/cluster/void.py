@@ -21,8 +21,8 @@ import numpy as np
 from hushpore.base.provenance import fingerprint_of_slices, slice_fingerprints
 from hushpore.base.volume import Volume
 from hushpore.cluster.blocks import Blocks
-from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.merging import paint_parts, parts_of, parts_on_gpu, stitch_parts, store_parts
+from hushpore.cluster.task_runner import on_gpu_or_cpu
 from hushpore.pores.forms.sample_map import grid_of
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts

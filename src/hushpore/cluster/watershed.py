@@ -14,9 +14,9 @@ import numpy as np
 
 from hushpore.base.errors import MemoryLimitError
 from hushpore.cluster.blocks import load_arrays, save_arrays
-from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.merging import begin_merging, paint_parts
 from hushpore.cluster.outputs import BASINS, EDGES, ELSEWHERE, PEAKS, join_tables
+from hushpore.cluster.task_runner import on_gpu_or_cpu
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.slabs import GpuSlabs

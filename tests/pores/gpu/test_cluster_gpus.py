@@ -19,7 +19,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.errors import DeviceError
 from hushpore.base.events import result_of
-from hushpore.cluster import denoise_tasks, denoising, gpus
+from hushpore.cluster import denoise_tasks, denoising, task_runner
 from hushpore.cluster.denoising import denoise_on
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.denoising.settings import DenoiseSettings
@@ -116,7 +116,7 @@ def pinned(
             free = (slices + 4) * 24 * 28 * opening.BYTES_A_VOXEL / 0.9
             return emulated_backend(name=name, free=int(free) + 1)  # type: ignore[call-arg]
 
-        monkeypatch.setattr(gpus, "choose_backend", choose)
+        monkeypatch.setattr(task_runner, "choose_backend", choose)
         return used
 
     return give
