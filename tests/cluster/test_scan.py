@@ -14,7 +14,7 @@ from hushpore.io import read, read_all
 zarr = pytest.importorskip("zarr")
 pytest.importorskip("distributed")
 
-from hushpore.cluster.scan import as_source, as_zarr, source_of  # noqa: E402
+from hushpore.cluster.blocks import as_source, as_zarr, source_of  # noqa: E402
 from hushpore.io.zarr import write_zarr  # noqa: E402
 from hushpore.runs.scan_recipe import ScanRecipe  # noqa: E402
 

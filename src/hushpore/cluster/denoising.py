@@ -18,10 +18,9 @@ from hushpore.base.events import Note, Progress, Timing, mapped, part_of
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume
 from hushpore.cluster import denoise_tasks as remote
-from hushpore.cluster.blocks import whole
+from hushpore.cluster.blocks import as_source, as_zarr, inputs_of, stamp_of, whole
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
-from hushpore.cluster.scan import as_source, as_zarr, inputs_of, stamp_of
 from hushpore.cluster.task_runner import in_words, loss_explained, memory_of, spread, watch
 from hushpore.denoising.fill_value import PADDED, find_fill_value
 from hushpore.denoising.inference.tiles import CORES, core_within
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from hushpore.base.events import Event, Job, Subject
-    from hushpore.cluster.scan import Scan
+    from hushpore.cluster.blocks import Scan
     from hushpore.denoising.noise.residual import Residual
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model

@@ -18,9 +18,16 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.events import Note, Progress, by_importance, part_of, result_text
 from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
+from hushpore.cluster.blocks import (
+    as_source,
+    as_zarr,
+    folders_of,
+    inputs_of,
+    open_beside,
+    source_of,
+)
 from hushpore.cluster.connection import connect
 from hushpore.cluster.outputs import Finished, write_table
-from hushpore.cluster.scan import as_source, as_zarr, folders_of, inputs_of, open_beside, source_of
 from hushpore.cluster.setup import check_folders, check_settings, has_slab_results, memory_for_one
 from hushpore.cluster.stages import in_blocks
 from hushpore.cluster.task_runner import Gpus, gpus_of, watch, workers_of
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from hushpore.base.events import Event, Job
-    from hushpore.cluster.scan import Scan
+    from hushpore.cluster.blocks import Scan
     from hushpore.io.output_target import Unfinished
     from hushpore.pores.settings import PoreSettings
 

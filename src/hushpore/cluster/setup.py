@@ -17,8 +17,7 @@ import psutil
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, MemoryLimitError, OutputError
-from hushpore.cluster.blocks import Blocks, Plan, whole
-from hushpore.cluster.scan import folders_of
+from hushpore.cluster.blocks import Blocks, Plan, folders_of, whole
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.task_runner import workers_of
 from hushpore.cluster.void import digest_of
