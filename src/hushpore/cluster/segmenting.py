@@ -27,10 +27,10 @@ from hushpore.cluster.blocks import (
     source_of,
 )
 from hushpore.cluster.connection import connect
-from hushpore.cluster.outputs import Finished, write_table
 from hushpore.cluster.setup import check_folders, check_settings, has_slab_results, memory_for_one
 from hushpore.cluster.stages import in_blocks
 from hushpore.cluster.task_runner import Gpus, gpus_of, watch, workers_of
+from hushpore.cluster.watershed import Finished, write_table
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.memory import freed_memory_kept
 from hushpore.io.output_target import PROVENANCE, check_target, require_apart, resumable_directory

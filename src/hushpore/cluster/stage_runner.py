@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster import merging, outputs, void, watershed
+from hushpore.cluster import merging, void, watershed
 from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory, freed_memory_kept
@@ -50,9 +50,9 @@ TASKS: dict[str, Callable[..., Report]] = {
     "widths": merging.look_up_widths,
     "merge": merging.merge_slab,
     "union": merging.union_ranges,
-    "finish": outputs.finish,
-    "labels": outputs.write_labels,
-    "coarser": outputs.write_coarser,
+    "finish": watershed.finish,
+    "labels": watershed.write_labels,
+    "coarser": watershed.write_coarser,
 }
 
 

@@ -19,17 +19,18 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.blocks import Blocks, save_arrays
 from hushpore.cluster.merging import join_shared, peaks_of
-from hushpore.cluster.outputs import (
+from hushpore.cluster.setup import set_up
+from hushpore.cluster.void import histogram_of, range_of, room_of
+from hushpore.cluster.watershed import (
     Finished,
     collect,
     count_layers,
+    follow_through,
+    join_marks,
     open_labels,
     profile_of,
     write_table,
 )
-from hushpore.cluster.setup import set_up
-from hushpore.cluster.void import histogram_of, range_of, room_of
-from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.pores.advice import examine_sample, remarks_of, warnings_of
 from hushpore.pores.forms.entries import Findings
 from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
