@@ -14,7 +14,7 @@ from hushpore.base.events import result_of
 from hushpore.cluster import setup
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
-from hushpore.cluster.stage_runner import StageRunner
+from hushpore.cluster.setup import StageRunner
 from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import PoreSettings

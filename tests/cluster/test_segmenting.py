@@ -17,7 +17,7 @@ from hushpore import InputError, Volume
 from hushpore.base.atomic import partial_path
 from hushpore.base.errors import DeviceError, MemoryLimitError, OutputError
 from hushpore.base.events import Note, Progress, Timing, result_of
-from hushpore.cluster import setup, stage_runner
+from hushpore.cluster import setup
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.io.output_target import PROVENANCE
@@ -440,7 +440,7 @@ def test_what_a_task_cannot_do_is_said_and_leaves_nothing(
     def fails(*_: Any, **__: Any) -> Any:
         raise InputError("This cannot be.")
 
-    monkeypatch.setitem(stage_runner.TASKS, "basins", fails)
+    monkeypatch.setitem(setup.TASKS, "basins", fails)
     with pytest.raises(InputError, match=r"This cannot be\."):
         run(path, client, 9)
     assert sorted(each.name for each in path.parent.iterdir()) == ["scan.ome.zarr"]
