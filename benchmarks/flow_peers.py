@@ -23,8 +23,7 @@ import hushpore
 from benchmarks._missing import require_package
 from benchmarks.pores import CPU, berea
 from hushpore import Volume
-from hushpore.pores.flow.drainage import drainage_columns
-from hushpore.pores.flow.network import Network, formation_factor, permeability
+from hushpore.pores.flow import Network, drainage_columns, formation_factor, permeability
 
 if TYPE_CHECKING:
     from collections.abc import Callable

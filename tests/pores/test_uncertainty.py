@@ -7,7 +7,7 @@ from scipy import ndimage
 import hushpore
 from hushpore.base.events import Event, Note, Progress
 from hushpore.base.volume import Volume
-from hushpore.pores.flow.network import Network
+from hushpore.pores.flow import Network
 from hushpore.pores.tables.totals import INTERVALS
 from hushpore.pores.uncertainty import (
     Sample,

@@ -14,7 +14,7 @@ from hushpore import Volume
 from hushpore.base.events import Note, result_text
 from hushpore.base.formatting import readable_number
 from hushpore.base.provenance import fingerprint
-from hushpore.pores.flow.network import Network
+from hushpore.pores.flow import Network
 from hushpore.pores.forms.registry import FORMS
 from hushpore.runs.form_section import form_section, typeset
 from hushpore.runs.report_page import job_report, pore_page

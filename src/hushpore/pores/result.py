@@ -255,7 +255,7 @@ class Pores:
         """Paths of the largest balls that pass from face to face, with the forms of flow.
 
         Empty with another form, or if air around the sample was excluded; see
-        `hushpore.pores.flow.network.path_columns`.
+        `hushpore.pores.flow.path_columns`.
         """
         import pandas as pd
 

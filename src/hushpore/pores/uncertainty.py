@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.events import Progress, mapped
-from hushpore.pores.flow.network import Network, NotSolvedError, formation_factor, permeability
+from hushpore.pores.flow import Network, NotSolvedError, formation_factor, permeability
 from hushpore.pores.forms.registry import FORMS
 from hushpore.pores.numbering import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns

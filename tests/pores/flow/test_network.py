@@ -12,8 +12,14 @@ from scipy.sparse.csgraph import connected_components
 
 import hushpore
 from hushpore import Volume
-from hushpore.pores.flow.drainage import capillary_pressure, drainage_columns, threshold_diameter
-from hushpore.pores.flow.network import Network, formation_factor, permeability
+from hushpore.pores.flow import (
+    Network,
+    capillary_pressure,
+    drainage_columns,
+    formation_factor,
+    permeability,
+    threshold_diameter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +106,7 @@ def test_tubes_side_by_side_add_up_and_dead_ends_do_not_count() -> None:
 def test_flow_is_that_of_a_dense_solver(
     monkeypatch: pytest.MonkeyPatch, seed: int, hydraulic: bool, direct: int
 ) -> None:
-    monkeypatch.setattr(hushpore.pores.flow.network, "_DIRECT", direct)
+    monkeypatch.setattr(hushpore.pores.flow, "_DIRECT", direct)
     found = random_network(seed)
     link = found.conductances(hydraulic=hydraulic)
     for axis in range(3):

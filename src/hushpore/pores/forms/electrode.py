@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from hushpore.pores.flow.network import formation_factor
+from hushpore.pores.flow import formation_factor
 from hushpore.pores.forms.entries import (
     Entry,
     Findings,

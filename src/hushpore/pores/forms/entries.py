@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from hushpore.base.formatting import METRES
-from hushpore.pores.flow.drainage import drainage_columns
-from hushpore.pores.flow.network import Network, NotSolvedError
+from hushpore.pores.flow import Network, NotSolvedError, drainage_columns
 from hushpore.pores.forms.sample_map import SampleMap
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ class Findings:
 
     @property
     def drainage(self) -> dict[str, Float64s]:
-        """The drainage curve, see `hushpore.pores.flow.drainage.drainage_columns`."""
+        """The drainage curve, see `hushpore.pores.flow.drainage_columns`."""
         how = partial(drainage_columns, self.network, METRES.get(self.volume.unit))
         return self.once("drainage", how)
 

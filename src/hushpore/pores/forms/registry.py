@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
-from hushpore.pores.flow.network import path_columns
+from hushpore.pores.flow import path_columns
 from hushpore.pores.forms.bone import BONE
 from hushpore.pores.forms.bread import BREAD
 from hushpore.pores.forms.casting import CASTING
@@ -53,8 +53,8 @@ def form_tables(name: str, findings: Findings) -> dict[str, Mapping[str, Any]]:
         ``form``: the columns `hushpore.pores.forms.entries.COLUMNS`, a row for each entry;
         ``size_classes`` and ``size_statistics``: see `hushpore.pores.forms.size_tables`;
         ``drainage`` and ``breakthrough_path``: see
-        `hushpore.pores.flow.drainage.drainage_columns` and
-        `hushpore.pores.flow.network.path_columns`, of rocks and electrodes;
+        `hushpore.pores.flow.drainage_columns` and
+        `hushpore.pores.flow.path_columns`, of rocks and electrodes;
         ``profile_depth`` and ``profile_radius``: porosity by depth below the surface and by radius,
         of castings, bread and foams.
 

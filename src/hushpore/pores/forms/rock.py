@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.formatting import METRES
-from hushpore.pores.flow.drainage import capillary_pressure, threshold_diameter
-from hushpore.pores.flow.network import formation_factor, permeability
+from hushpore.pores.flow import (
+    capillary_pressure,
+    formation_factor,
+    permeability,
+    threshold_diameter,
+)
 from hushpore.pores.forms.entries import (
     Entry,
     Findings,

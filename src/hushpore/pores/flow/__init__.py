@@ -1,1 +1,0 @@
-"""Flow through the network of pores and throats: breakthrough, drainage, permeability."""
