@@ -20,8 +20,13 @@ from hushpore.pores.memory_plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.numbering import outside_totals
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.labelling import find_labels, find_phases
-from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of
-from hushpore.pores.phases.regions import Regions
+from hushpore.pores.phases.measures import (
+    PhaseSums,
+    Regions,
+    contact_columns,
+    phase_columns,
+    rows_of,
+)
 from hushpore.pores.phases.result import Phases
 from hushpore.pores.pipeline import Stages
 from hushpore.pores.settings import PoreSettings
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.pores.engine import Pass
     from hushpore.pores.phases.labelling import Found
-    from hushpore.pores.phases.regions import FoundRegions
+    from hushpore.pores.phases.measures import FoundRegions
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.slabs import Stack
     from hushpore.pores.watershed.graph import BasinGraph

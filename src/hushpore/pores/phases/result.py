@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.arrays import Float32s, UInt8s
     from hushpore.base.volume import Volume
-    from hushpore.pores.phases.regions import FoundRegions
+    from hushpore.pores.phases.measures import FoundRegions
 
 #: Colour of each phase in the window and in figures, from the darkest phase, which has the colour
 #: of pores; distinguishable by the colour-blind (Okabe and Ito, 2008,
@@ -57,7 +57,7 @@ class Phases:
         float32, in the same shape: local thickness of each voxel within its phase, in the unit of
         the volume; None if not measured. See `hushpore.pores.geometry.thickness.LocalThickness`.
     regions : FoundRegions or None
-        Regions of the phases, see `hushpore.pores.phases.regions.FoundRegions`; None if not
+        Regions of the phases, see `hushpore.pores.phases.measures.FoundRegions`; None if not
         measured.
     """
 
