@@ -9,7 +9,7 @@ import pytest
 from skimage.filters import threshold_multiotsu
 
 from hushpore import InputError
-from hushpore.pores.phases.multi_otsu import find_thresholds
+from hushpore.pores.phases.labelling import find_thresholds
 from hushpore.scan.histogram import Histogram, find_threshold
 
 

@@ -21,7 +21,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_grey
-from hushpore.pores.phases.multi_otsu import find_thresholds
+from hushpore.pores.phases.labelling import find_thresholds
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.phases.layers import PhasePreview
