@@ -16,8 +16,7 @@ from hushpore.base.formatting import readable_number
 from hushpore.base.provenance import fingerprint
 from hushpore.pores.flow import Network
 from hushpore.pores.forms.registry import FORMS
-from hushpore.runs.form_section import form_section, typeset
-from hushpore.runs.report_page import job_report, pore_page
+from hushpore.runs.report_page import form_section, job_report, pore_page, typeset
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
