@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushpore.runs.two_samples import compare_samples
+from hushpore.runs.compare import compare_samples
 
 
 @pytest.mark.parametrize("sizes", [(40, 31), (8, 200)])

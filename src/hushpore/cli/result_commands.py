@@ -79,8 +79,13 @@ def compare_command(
     """
     from hushpore.base.atomic import new_file
     from hushpore.io.output_target import check_target, require_apart
-    from hushpore.runs.compare import compare, comparison_figure, comparison_headline, unit_in_words
-    from hushpore.runs.two_samples import NOT_INDEPENDENT
+    from hushpore.runs.compare import (
+        NOT_INDEPENDENT,
+        compare,
+        comparison_figure,
+        comparison_headline,
+        unit_in_words,
+    )
 
     files = {
         suffix: check_target(path, overwrite, suffixes=(suffix,))
