@@ -23,10 +23,11 @@ from hushpore.cluster.segmenting import segment_pores
 from hushpore.io.output_target import PROVENANCE
 from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
-from hushpore.pores.settings import LOCAL_METHODS, PoreSettings
+from hushpore.pores.settings import PoreSettings
 from hushpore.runs.pore_result import open_result
 from hushpore.runs.rerun import rerun
 from hushpore.runs.scan_recipe import ScanRecipe
+from hushpore.scan.settings import LOCAL_METHODS
 
 if TYPE_CHECKING:
     from pathlib import Path
