@@ -15,7 +15,7 @@ from hushpore.base.events import Note, result_text
 from hushpore.base.formatting import readable_number
 from hushpore.base.provenance import fingerprint
 from hushpore.pores.flow import Network
-from hushpore.pores.forms.registry import FORMS
+from hushpore.pores.forms.tables import FORMS, form_of
 from hushpore.runs.report_page import form_section, job_report, pore_page, typeset
 from hushpore.runs.result_folder import write_result
 
@@ -188,20 +188,21 @@ def test_the_report_holds_all_forms_with_the_chosen_one_open(tmp_path: Path, cho
     assert parser.open == []
     assert "<script" not in page
     forms = forms_of(page)
-    assert list(forms) == [escape(form.title) for form in FORMS.values()]
+    assert list(forms) == [escape(form.title) for form in map(form_of, FORMS)]
     is_open = [title for title, (state, _) in forms.items() if state]
-    assert is_open == [escape(form.title) for name, form in FORMS.items() if name == chosen]
+    assert is_open == [escape(form_of(name).title) for name in FORMS if name == chosen]
     assert (folder / "form.csv").is_file() == (chosen != "none")
     # all else is as in the form itself, but what takes time is left out with the reason
-    has_flow = "Permeability along z</td><td class=whole>" in forms[escape(FORMS["rock"].title)][1]
+    rock = forms[escape(form_of("rock").title)][1]
+    has_flow = "Permeability along z</td><td class=whole>" in rock
     assert has_flow == (chosen == "rock")
-    electrode = forms[escape(FORMS["electrode"].title)][1]
+    electrode = forms[escape(form_of("electrode").title)][1]
     assert ("MacMullin number along z</td><td class=whole>" in electrode) == (
         chosen in ("rock", "electrode")
     )
     reason = "Set Report form to Rock (--report-form rock)."
-    assert (reason in forms[escape(FORMS["rock"].title)][1]) == (chosen != "rock")
-    for name, form in FORMS.items():
+    assert (reason in rock) == (chosen != "rock")
+    for name, form in zip(FORMS, map(form_of, FORMS), strict=True):
         for line in found.form(name).itertuples():
             text = typeset(line.missing or readable_number(line.value, 4))
             shown = f"<td>{typeset(line.name)}</td>"

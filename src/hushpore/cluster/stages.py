@@ -32,8 +32,8 @@ from hushpore.cluster.watershed import (
     write_table,
 )
 from hushpore.pores.advice import examine_sample, remarks_of, warnings_of
-from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.registry import depth_column, form_tables, has_profiles
+from hushpore.pores.forms.findings import Findings
+from hushpore.pores.forms.tables import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise, with_minimum
 from hushpore.pores.numbering import (
     excluded_basins,

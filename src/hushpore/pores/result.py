@@ -15,8 +15,8 @@ from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
 from hushpore.pores.advice import remarks_of
 from hushpore.pores.corrections.operations import Operation
-from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.registry import depth_column, form_tables, other_forms, path_table
+from hushpore.pores.forms.findings import Findings
+from hushpore.pores.forms.tables import depth_column, form_tables, other_forms, path_table
 from hushpore.pores.geometry.sums import index_of, intercept_totals
 from hushpore.pores.numbering import (
     Columns,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Forms that results are reported in; see `hushpore.pores.forms.registry.FORMS`.
+#: Forms that results are reported in; see `hushpore.pores.forms.tables.FORMS`.
 FORM_NAMES = ("none", "bone", "foam", "casting", "bread", "rock", "electrode")
 
 #: Settings of grey values, which a boolean volume (the void itself) does not use.

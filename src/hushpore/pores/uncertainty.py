@@ -50,7 +50,7 @@ import numpy as np
 
 from hushpore.base.events import Progress, mapped
 from hushpore.pores.flow import Network, NotSolvedError, formation_factor, permeability
-from hushpore.pores.forms.registry import FORMS
+from hushpore.pores.forms.tables import has_drainage
 from hushpore.pores.numbering import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.tables.totals import INTERVALS
@@ -573,8 +573,7 @@ def _flow(network: Network) -> dict[str, float]:
 
 def _has_flow(settings: PoreSettings, volume: Volume) -> bool:
     """Whether a form of flow was chosen for a volume."""
-    form = FORMS.get(settings.report_form)
-    return volume.n_spatial == 3 and form is not None and form.has_drainage
+    return volume.n_spatial == 3 and has_drainage(settings.report_form)
 
 
 def _middle_slices(work: Work, inside: Mask) -> tuple[Array, Mask]:

@@ -32,7 +32,7 @@ from hushpore.figures.orientation import (
 )
 from hushpore.figures.size_plots import distribution_table, draw_distribution, draw_thickness
 from hushpore.io.output_target import check_target, require_apart
-from hushpore.pores.forms.size_tables import size_statistics
+from hushpore.pores.forms.tables import size_statistics
 from hushpore.pores.result import Pores
 from hushpore.pores.tables.measures import PORES, measure_of, summarised
 from hushpore.pores.tables.totals import major_axes

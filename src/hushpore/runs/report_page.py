@@ -33,7 +33,7 @@ from hushpore.figures.drawing import (
 from hushpore.figures.noise_match import draw_noise_match, noise_match_in_words
 from hushpore.figures.slices import phase_picture, pore_picture
 from hushpore.jobs import JOBS
-from hushpore.pores.forms.registry import FORMS
+from hushpore.pores.forms.tables import FORMS, form_of
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.pores.tables.measures import PORES, summarised
@@ -80,7 +80,7 @@ def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
     """
     if table is None or name not in FORMS:
         return
-    form = FORMS[name]
+    form = form_of(name)
     found, missing = table[table["missing"] == ""], table[table["missing"] != ""]
     with_ends = bool(found["low"].notna().any())
     heads = ["Symbol", "Name", "Value", *(["90 % interval"] if with_ends else []), "Unit",

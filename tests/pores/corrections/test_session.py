@@ -13,8 +13,8 @@ from scipy import ndimage
 from hushpore import Corrections, InputError, Volume, correct, measure_labels, segment_pores
 from hushpore.pores.corrections.operations import Operation
 from hushpore.pores.flow import Network
-from hushpore.pores.forms.entries import Findings
-from hushpore.pores.forms.rock import pore_throat_ratio
+from hushpore.pores.forms.figures import pore_throat_ratio
+from hushpore.pores.forms.findings import Findings
 from hushpore.pores.result import restored
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,7 @@ import pytest
 
 import hushpore
 from hushpore import InputError, Volume
-from hushpore.pores.forms.entries import COLUMNS
-from hushpore.pores.forms.registry import FORMS
-from hushpore.pores.settings import FORM_NAMES
+from hushpore.pores.forms.tables import COLUMNS, FORMS, form_of
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
@@ -35,7 +34,8 @@ def struts(cells: int, pitch: int, width: int) -> np.ndarray:
 
 
 def test_settings_name_the_forms_that_there_are() -> None:
-    assert ("none", *FORMS) == FORM_NAMES
+    fields = resources.files("hushpore.pores.forms") / "fields"
+    assert {f"{name}.toml" for name in FORMS} == {file.name for file in fields.iterdir()}
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -163,7 +163,7 @@ def test_an_unknown_form_is_refused() -> None:
 @pytest.mark.parametrize("name", FORMS)
 def test_a_volume_without_pores_and_an_image_have_every_form(name: str) -> None:
     for void in (np.zeros((9, 9, 9), bool), np.ones((9, 9, 9), bool), np.eye(20, dtype=bool)):
-        assert len(form(name, void)) == len(FORMS[name].entries)
+        assert len(form(name, void)) == len(form_of(name).entries)
 
 
 def test_the_form_is_a_file_and_a_part_of_the_report(
@@ -173,7 +173,7 @@ def test_the_form_is_a_file_and_a_part_of_the_report(
     found = hushpore.segment_pores(volume, report_form="casting")
     folder = write_result(tmp_path / "out", [found], volume)
     table = pd.read_csv(folder / "form.csv", keep_default_na=False)
-    assert table["symbol"].tolist() == [entry.symbol for entry in FORMS["casting"].entries]
+    assert table["symbol"].tolist() == [entry.symbol for entry in form_of("casting").entries]
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "<h2>Casting (in the sense of BDG P 203)</h2>" in page
     assert "Diameter of the largest pore" in page

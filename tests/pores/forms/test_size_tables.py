@@ -7,7 +7,7 @@ import pytest
 
 import hushpore
 from hushpore import Volume
-from hushpore.pores.forms.size_tables import class_limits, size_classes, size_statistics
+from hushpore.pores.forms.tables import class_limits, size_classes, size_statistics
 
 
 def of_diameters(diameter: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Entries of a form, and their conversion to a table."""
+"""A finished segmentation, as the forms of the fields see it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from hushpore.base.formatting import METRES
-from hushpore.pores.flow import Network, NotSolvedError, drainage_columns
+from hushpore.pores.flow import Network, drainage_columns
 from hushpore.pores.forms.sample_map import SampleMap
 
 if TYPE_CHECKING:
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from hushpore.pores.settings import PoreSettings
 
 T = TypeVar("T")
-
-#: Columns of ``form.csv``, in their order.
-COLUMNS = (
-    "symbol", "name", "value", "low", "high", "unit", "definition", "missing", "reference",
-)  # fmt: skip
-
-
-#: Reason for a value that is a division by zero here.
-_UNDEFINED = "Not defined for this volume."
 
 
 class NotMeasuredError(Exception):
@@ -105,11 +96,11 @@ class Findings:
     def total(self, name: str, otherwise: str = "") -> float:
         """Return a total of the record.
 
-        Raises NotMeasuredError, with a reason, if it is not there.
+        Raises NotMeasuredError if it is not there, with the reason `otherwise` or that of the form.
         """
         value = self.totals.get(name)
         if value is None or math.isnan(value):
-            raise NotMeasuredError(otherwise or _UNDEFINED)
+            raise NotMeasuredError(otherwise)
         return float(value)
 
     def thickness(self, name: str) -> float:
@@ -253,131 +244,3 @@ class Findings:
         if not values.size:
             raise NotMeasuredError("It needs at least one pore.")
         return values
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A line of a form.
-
-    Attributes
-    ----------
-    symbol : str
-        As the field writes it.
-    name : str
-        In words.
-    compute : callable
-        Returns the value, or an `Interval`, of `Findings`, in their unit of length; raises
-        `NotMeasuredError` with the reason if there is none.
-    definition : str
-        How it is computed here, and where that differs from the source.
-    power : int
-        Power of the unit of length.
-    length : str
-        Unit of length of the field, for lengths with a known unit.
-    is_share : bool
-        Whether it is a share of 1, which is written in per cent.
-    unit : str
-        Of what is not made of lengths.
-    reference : str
-        If another one than that of the form.
-    """
-
-    symbol: str
-    name: str
-    compute: Callable[[Findings], float | Interval]
-    definition: str
-    power: int = 0
-    length: str = "mm"
-    is_share: bool = False
-    unit: str = ""
-    reference: str = ""
-
-
-@dataclass(frozen=True)
-class Form:
-    """A form of a field.
-
-    Attributes
-    ----------
-    title : str
-        Of the form.
-    reference : str
-        Where its names and definitions are from.
-    entries : tuple of Entry
-        In the order of the field.
-    has_drainage : bool
-        Whether a drainage curve belongs to it.
-    has_profiles : bool
-        Whether profiles by depth below the surface and by radius belong to it.
-    """
-
-    title: str
-    reference: str
-    entries: tuple[Entry, ...]
-    has_drainage: bool = False
-    has_profiles: bool = False
-
-    def columns(self, findings: Findings) -> dict[str, list[Any]]:
-        """Return the form of a segmentation as the columns of a table, `COLUMNS`."""
-        rows = [_row(entry, findings, self.reference) for entry in self.entries]
-        return {name: [row[name] for row in rows] for name in COLUMNS}
-
-
-def percolating_entries() -> tuple[Entry, ...]:
-    """Return the entries of the percolating void along z, y and x."""
-
-    def share(name: str, findings: Findings) -> float:
-        return findings.total(name, "Defined for a volume that is all sample.")
-
-    return tuple(
-        Entry(
-            f"f_{axis}", f"Percolating void along {axis}",
-            partial(share, f"percolating_fraction_{axis}"),
-            "Share of the void that is connected from face to face.", is_share=True,
-        )
-        for axis in "zyx"
-    )  # fmt: skip
-
-
-def not_measured(reason: str) -> Callable[[Findings], float]:
-    """Return the `compute` of an entry that no scan gives, for a reason."""
-
-    def compute(findings: Findings) -> float:
-        raise NotMeasuredError(reason)
-
-    return compute
-
-
-def _row(entry: Entry, findings: Findings, reference: str) -> dict[str, Any]:
-    unit, factor = _unit_of(entry, findings.volume.unit)
-    row: dict[str, Any] = {
-        "symbol": entry.symbol, "name": entry.name, "value": math.nan, "low": math.nan,
-        "high": math.nan, "unit": unit, "definition": entry.definition, "missing": "",
-        "reference": entry.reference or reference,
-    }  # fmt: skip
-    try:
-        found = entry.compute(findings)
-    except (NotMeasuredError, NotSolvedError) as reason:
-        return row | {"missing": str(reason)}
-    except ZeroDivisionError:
-        found = math.nan
-    if isinstance(found, Interval):
-        low, high = sorted((found.low * factor, found.high * factor))
-        row |= {"low": low, "high": high}
-    value = value_of(found)
-    if not math.isfinite(value):
-        return row | {"missing": _UNDEFINED, "low": math.nan, "high": math.nan}
-    return row | {"value": value * factor}
-
-
-def _unit_of(entry: Entry, unit: str) -> tuple[str, float]:
-    """Return the unit that an entry is written in, and what a value is multiplied by."""
-    if entry.is_share:
-        return "%", 100.0
-    if not entry.power:
-        return entry.unit, 1.0
-    length, factor = unit, 1.0
-    if unit in METRES:
-        length, factor = entry.length, METRES[unit] / METRES[entry.length]
-    power = "" if entry.power == 1 else f"^{entry.power}"
-    return f"{length}{power}", factor**entry.power
