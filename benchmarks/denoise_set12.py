@@ -1,9 +1,7 @@
 """The default on photographs: trained on 400 others, and on the twelve alone that are denoised.
 
 Noisy photographs alone, for three minutes, nothing set but the time: on Train400, and on Set12, as
-somebody does who has no more than what is to be denoised. Tested on Set12, beside what the local
-cosine transform alone makes of it, which the network starts from and which is told the deviation of
-the noise.
+somebody does who has no more than what is to be denoised. Tested on Set12.
 """
 
 from __future__ import annotations
@@ -12,11 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 import hushpore
-from benchmarks._photos import SIGMA, psnr, test_photos, training_photos
-from hushpore.denoising.local_dct import LocalDCT
+from benchmarks._photos import psnr, test_photos, training_photos
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,17 +36,13 @@ def measure() -> Iterator[dict[str, object]]:
         for y in range(0, noisy.shape[0], 256)
         for x in range(0, noisy.shape[1], 256)
     ]
-    figures: dict[str, object] = {
-        "noisy": on_set12(lambda noisy: noisy),
-        "cosine transform": on_set12(transformed),
-    }
+    figures: dict[str, object] = {"noisy": on_set12(lambda noisy: noisy)}
     for name, photos in (("Train400", training_photos()), ("the twelve", np.stack(pieces))):
         result = hushpore.denoise(photos, **SETTINGS)
         record = result.provenance
         figures[f"trained on {name}"] = {
             "steps": record["result"]["steps"],
             "method": record["network"]["method"],
-            "starts from the cosine transform": record["network"]["corrects_dct"],
             "precision": record["result"]["precision"],
             "once": on_set12(partial(predicted, result.model, False)),
             "averaged": on_set12(partial(predicted, result.model, True)),
@@ -61,14 +53,6 @@ def measure() -> Iterator[dict[str, object]]:
 def predicted(model: Model, is_averaged: bool, noisy: Image) -> Image:
     """Denoise by what was trained, once or averaged over eight orientations."""
     image: Image = model.predict(noisy, test_time_augmentation=is_averaged).data
-    return image
-
-
-def transformed(noisy: Image) -> Image:
-    """Denoise by a local cosine transform alone."""
-    transform = LocalDCT()
-    transform.set_noise(SIGMA)
-    image: Image = transform(torch.from_numpy(noisy)[None, None])[0, 0].numpy()
     return image
 
 

@@ -40,7 +40,6 @@ TINY: dict[str, dict[str, Any]] = {
     "corners": {"ROUNDS": 1, "EDGE": 12, "IMAGE": 24, "PLATE": 16, "pores.ROCK": 24},
     "corrections": {"EDGES": (2,), "ROUNDS": 1},
     "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
-    "denoise_photons": {"COUNTS": (10,), "PHOTOS": (1,), "STEPS": 1},
     "denoise_quality": {"BUDGETS": (1,), "APART": 0.3},
     "denoise_set12": {"SETTINGS": {"steps": 1}},
     "denoise_step": {"PAIRS": 1, "WARM_UP": 0, **STEP},
@@ -156,7 +155,7 @@ def test_what_is_not_run_here_can_be_imported_at_least(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
-        *((f"denoise_{name}", "photos") for name in ("photons", "quality", "set12")),
+        *((f"denoise_{name}", "photos") for name in ("quality", "set12")),
         ("noise_model", "snow.tif"),
         *((name, "a screen") for name in ("live", "positions", "window_steps")),
     ],

@@ -415,27 +415,6 @@ def test_neighbouring_slices_are_seen_where_they_are_near_and_alike(
     assert result.provenance["network"]["inputs"] == expected
 
 
-@pytest.mark.parametrize(
-    ("alike", "kernel", "expected"),
-    [(False, WHITE, True), (True, WHITE, False), (False, KERNEL, False)],
-)
-def test_pictures_that_lie_alone_in_independent_noise_are_denoised_by_a_cosine_transform_first(
-    alike: bool, kernel: np.ndarray, expected: bool
-) -> None:
-    rng = np.random.default_rng(0)
-    clean = balls(rng, (8, 96, 96))
-    if not alike:
-        clean = np.stack([balls(rng, (1, 96, 96))[0] for _ in range(8)])
-    noisy = clean + 150 * correlated(rng, clean.shape, kernel)
-    result = hushpore.denoise(noisy, steps=1, context=0, **QUICK)
-    assert result.provenance["network"]["corrects_dct"] == expected
-    transform = result.model.network.local_dct
-    assert (transform is not None) == expected
-    if transform is not None:
-        (std,) = result.model.std
-        np.testing.assert_allclose(transform.deviation, 150 / std, rtol=0.1)
-
-
 def test_what_varies_where_no_place_is_flat_is_not_taken_for_noise() -> None:
     rng = np.random.default_rng(0)
     # so full of balls that no place between them is left

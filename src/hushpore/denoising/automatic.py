@@ -45,10 +45,6 @@ STRONG = 0.3
 #: Noise relative to the standard deviation of a scan up to which it counts as weak.
 WEAK = 0.2
 
-#: Photons per pixel, on average, below which photons with a measured gain are not divided: a
-#: network trained on part of them differs too much from one for all.
-FEW_PHOTONS = 1.5
-
 #: Default number of neighbouring slices on either side.
 CONTEXT = 2
 
@@ -128,9 +124,7 @@ class Method:
     """The training method, and the noise model that it uses."""
 
     name: str  # see `hushpore.denoising.model.METHODS`
-    is_independent: bool  # whether the noise is uncorrelated
     noise: NoiseModel | None = None  # noise to simulate or record; None for N2V2 and N2V
-    count: float | None = None  # grey value of one photon count, for Poisson thinning
     reason: Note | None = None  # note on the choice
 
 
@@ -139,26 +133,15 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
 
     `std`: standard deviation of the grey values.
     """
-    is_open, is_independent = task.settings.method == "auto", noise.diagnosis.is_independent
+    is_open = task.settings.method == "auto"
     if not task.may_draw_noise:
         name = "n2v2" if is_open else task.settings.method
         if task.trained is not None:
             name = task.trained.network.architecture.method
         is_paired = task.trained is None and task.pair is not None
-        return Method("n2n", is_independent, noise) if is_paired else Method(name, is_independent)
-    hiding = partial(Method, "n2v2", is_independent)
-    drawing = partial(Method, "r2r", is_independent, noise)
-    if noise.count is not None:
-        photons = (noise.deviation / noise.count) ** 2
-        if is_open and noise.zero is not None and photons < FEW_PHOTONS:
-            text = f"A pixel has only {readable_number(photons, 2)} photons on average: N2V2 "
-            return hiding(reason=Note(text + "(blind-spot training) was chosen.", subject="scan"))
-        text = "Grey values are photon counts with Poisson noise: the counts of each voxel are "
-        if noise.zero is not None:
-            text = "The noise grows with the grey value as that of photons does (one photon: "
-            text += f"{readable_number(noise.count)} grey values): the photons of each pixel are "
-        text += "divided at random between input and target."
-        return drawing(noise.count, Note(text, subject="scan"))
+        return Method("n2n", noise) if is_paired else Method(name)
+    hiding = partial(Method, "n2v2")
+    drawing = partial(Method, "r2r", noise)
     if noise.doubts:
         doubts = " ".join(noise.doubts)
         # in weak noise blind spots would lose small pores, and R2R cannot do much harm
@@ -168,7 +151,7 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
         if is_open and not hides:
             # differences of neighbours contain less structure than flat regions
             share = min(noise.diagnosis.noise / noise.deviation, 1.0)
-            drawing = partial(Method, "r2r", is_independent, noise.strengthened(share))
+            drawing = partial(Method, "r2r", noise.strengthened(share))
             doubts += (
                 " To keep small pores, only noise of the standard deviation that differences of "
                 f"neighbouring voxels have ({readable_number(share * noise.deviation)} instead of "
@@ -180,7 +163,7 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     # so that masked pixels cannot be predicted from the noise of their neighbours, the original
     # value is the better target
     is_strong = noise.deviation**2 >= STRONG * std**2
-    is_white = is_independent and noise.is_independent
+    is_white = noise.diagnosis.is_independent and noise.is_independent
     if is_open and task.settings.dimensions == 2 and is_white and is_strong:
         text = "The noise is strong and uncorrelated: N2V2 (blind-spot training) was chosen."
         return hiding(reason=Note(text, subject="scan"))
@@ -222,22 +205,9 @@ def has_alike_slices(volume: Volume) -> bool:
 
 
 def architecture_for(
-    volume: Volume,
-    settings: DenoiseSettings,
-    method: str,
-    arrangement: Arrangement,
-    is_independent: bool,
+    volume: Volume, settings: DenoiseSettings, method: str, arrangement: Arrangement
 ) -> Architecture:
-    """Return the network architecture for a volume; 3D does not down-sample a coarse or short z.
-
-    For unrelated images, for example photographs, the network starts from the result of a local
-    cosine transform, which preserves textures and edges that it could not learn from a single
-    image. The slices of a scan are similar, and are denoised better without it.
-
-    `is_independent`: whether the noise is uncorrelated; the transform cannot separate correlated
-    noise from the image.
-    """
-    may_correct = method == "r2r" and settings.dimensions == 2 and is_independent
+    """Return the network architecture for a volume; 3D does not down-sample a coarse or short z."""
     return Architecture(
         settings.dimensions,
         method,
@@ -245,7 +215,6 @@ def architecture_for(
         inputs=arrangement.inputs,
         outputs=arrangement.outputs,
         features=FEATURES[method],
-        corrects_dct=may_correct and not has_alike_slices(volume),
     )
 
 

@@ -211,7 +211,7 @@ def _noise_notes(
             yield Note(message, warning=True, subject="scan")
     elif method.reason is not None:
         yield method.reason
-    drawn = method.noise if method.name == "r2r" and method.count is None else None
+    drawn = method.noise if method.name == "r2r" else None
     if drawn is not None and drawn.unevenness:
         yield Note(drawn.unevenness, subject="scan")
     is_suited = not diagnosis.rings

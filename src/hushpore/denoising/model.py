@@ -20,8 +20,6 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hushpore.base.errors import InputError
-from hushpore.denoising import local_dct
-from hushpore.denoising.local_dct import LocalDCT
 from hushpore.denoising.resampling import blur_kernel, max_blur_pool, upsample
 from hushpore.denoising.settings import LEVELS
 from hushpore.device.constants import constant
@@ -61,9 +59,6 @@ class Architecture:
     inputs: int = 1  # number of images seen together: channels, or neighbouring slices
     outputs: int = 1  # number of them that are predicted
     features: int = 32  # channels of the top level
-    # for ``"r2r"`` in 2D: whether the input denoised by a local cosine transform is the initial
-    # estimate, which the network sees too, and to which it predicts a correction
-    corrects_dct: bool = False
     levels: int = LEVELS  # number of levels below the top level
 
     def __post_init__(self) -> None:
@@ -76,7 +71,6 @@ class Architecture:
             or not 1 <= self.outputs <= self.inputs <= 64
             or not 1 <= self.features <= 512
             or not 1 <= self.levels <= MOST_LEVELS
-            or (self.corrects_dct and (self.dimensions, self.method) != (2, "r2r"))
         ):
             raise InputError(f"This network architecture is not supported: {self}.")
 
@@ -98,8 +92,7 @@ class Architecture:
     @property
     def radii(self) -> tuple[int, ...]:
         """Radius of the receptive field along each axis, in pixels (a test measures it)."""
-        beyond = local_dct.RADIUS if self.corrects_dct else 0
-        return tuple(beyond + self._radius(step) for step in self.steps)
+        return tuple(self._radius(step) for step in self.steps)
 
     def _radius(self, step: int) -> int:
         # four convolutions of radius 1 on each level, two at the bottom, in pixels of that level
@@ -151,15 +144,14 @@ class UNet(nn.Module):
             architecture = Architecture(architecture)
         self.architecture = a = architecture
         n, f = a.dimensions, a.features
-        inputs = a.inputs + (a.outputs if a.corrects_dct else 0)
         # channels of the skip connection at the top level
-        skipped = {"r2r": inputs, "n2n": inputs, "n2v2": 0, "n2v": f}[a.method]
+        skipped = {"r2r": a.inputs, "n2n": a.inputs, "n2v2": 0, "n2v": f}[a.method]
         if a.method == "n2v":
             self.pool: nn.Module = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
         else:
             self.pool = MaxBlurPool(a.steps)
         widths = [f * 2**level for level in range(a.levels + 1)]
-        ins = [inputs, *widths[:-2]]
+        ins = [a.inputs, *widths[:-2]]
         pairs = zip(ins, widths, strict=False)
         self.down = nn.ModuleList([_two_convolutions(n, i, own, own) for i, own in pairs])
         self.bottom = _two_convolutions(n, widths[-2], widths[-1], widths[-2])
@@ -172,7 +164,6 @@ class UNet(nn.Module):
             self.register_buffer("offset", torch.zeros(a.outputs))
             self.register_buffer("input_shares", torch.zeros(len(SHARE_QUANTILES)))
             self.register_buffer("share_at", torch.zeros(len(SHARE_QUANTILES)))
-        self.local_dct = LocalDCT() if a.corrects_dct else None
 
     @property
     def dimensions(self) -> int:
@@ -181,20 +172,12 @@ class UNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Predict the noise-free image; edges are multiples of `Architecture.multiples`."""
-        start = self.start(x)
-        output = self.output(self.features(beside(x, start)), start)
+        output = self.output(self.features(x))
         if not self.architecture.hides_pixels:
             output = self.shifted(output)
             difference = self.own(x) - output
             output = output + self._share_of(self.activity(difference, output)) * difference
         return output
-
-    def start(self, x: torch.Tensor, noise: float = 1.0) -> torch.Tensor | None:
-        """Return the initial estimate, (batch, outputs, *size), or None if the network has none.
-
-        `noise`: noise standard deviation of the inputs, relative to that of the scan.
-        """
-        return None if self.local_dct is None else self.local_dct(self.own(x), noise)
 
     def removed(self, own: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Return the removed noise, (batch, outputs, *size), from predicted inputs and output."""
@@ -238,10 +221,7 @@ class UNet(nn.Module):
         return torch.lerp(shares[above - 1], shares[above], part)
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the features, whose weighted sum is the output: (batch, features, *size).
-
-        `x`: the inputs and the initial estimate, as from `beside`.
-        """
+        """Return the features, whose weighted sum is the output: (batch, features, *size)."""
         steps = self.architecture.steps
         top = self.down[0](x)  # (batch, f, y, x)
         # no skip connection at the top level in N2V2: it would carry noise of single pixels to the
@@ -287,22 +267,13 @@ class UNet(nn.Module):
                 module.reset_parameters()
             elif isinstance(module, MaxBlurPool):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
-            elif isinstance(module, LocalDCT):
-                module.reset()
         if not self.architecture.hides_pixels:
             self.offset.zero_()
             self.input_shares.zero_()
             self.share_at.copy_(torch.arange(len(SHARE_QUANTILES)))
 
-    def output(self, features: torch.Tensor, start: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the output of features (batch, features, *size), at every pixel.
-
-        `start`: the initial estimate.
-        """
-        output = self._weighted_sum(features)
-        return output if start is None else output + start
-
-    def _weighted_sum(self, features: torch.Tensor) -> torch.Tensor:
+    def output(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the output of features (batch, features, *size), at every pixel."""
         if features.dtype != torch.bfloat16:
             result: torch.Tensor = self.out(features)
             return result
@@ -314,11 +285,6 @@ class UNet(nn.Module):
             parts = torch.split(rows.flatten(0, -2), _AT_ONCE)
             output = torch.cat([F.linear(part.float(), weight, bias) for part in parts])
         return output.view(*rows.shape[:-1], -1).movedim(-1, 1)
-
-
-def beside(x: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
-    """Return the inputs concatenated with the initial estimate, for `UNet.features`."""
-    return x if start is None else torch.cat([x, start.to(x.dtype)], 1)
 
 
 def local_mean(values: torch.Tensor) -> torch.Tensor:

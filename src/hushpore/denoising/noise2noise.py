@@ -54,8 +54,6 @@ class Noise2Noise:
 
     #: Noise variance of an input and of a target, relative to that of a scan.
     input_variance = target_variance = 1.0
-    #: The noise need not be known.
-    noise = None
 
     def pairs(
         self,

@@ -9,17 +9,6 @@ and all pixels of a patch contribute to the training.
 After Pang et al., Recorrupted-to-Recorrupted: Unsupervised Deep Learning for Image Denoising,
 https://doi.org/10.1109/CVPR46437.2021.00208; here for noise that is correlated, and that may grow
 with the grey value.
-
-The noise of few counts is far from Gaussian, but Poisson thinning is exact: each count goes into
-the input with a fixed probability, otherwise into the target. Both are independent Poisson counts
-again, and a network that predicts one from the other learns their mean, even for less than one
-count per voxel.
-
-After Monroy, Bacca, Tachella, Generalized Recorrupted-to-Recorrupted: Self-Supervised Learning
-Beyond Gaussian Noise, https://doi.org/10.48550/arXiv.2412.04648.
-
-Grey values of a camera, with a gain, an offset and read noise, are divided in the same way: read
-noise of variance v counts as v / gain**2 further photons.
 """
 
 from __future__ import annotations
@@ -32,7 +21,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from scipy import fft
 
-from hushpore.denoising.local_dct import relative_deviation
 from hushpore.device.constants import constant
 from hushpore.patches.sampling import read_windows
 from hushpore.scan.noise_model import power_spectrum
@@ -45,6 +33,9 @@ if TYPE_CHECKING:
 #: Noise added to an input, relative to that of the scan. Less makes the input more like the scan,
 #: more makes the target so: from 0.5 to 1 results differed by at most 0.4 dB.
 ADDED = 0.7
+
+#: Minimum noise variance, relative to that at the mean grey value.
+_LEAST_VARIANCE = 0.01
 
 #: Edge of the square over which grey values are averaged to get the local noise variance.
 _SMOOTH = 5
@@ -59,7 +50,6 @@ class Recorruption:
     root: torch.Tensor
     grid: tuple[int, ...]  # shape of the noise simulated for one patch
     block: tuple[int, ...]  # part of it that is used: consecutive slices, y and x
-    deviation: float  # of the normalised noise of the scan, at the mean grey value
     # the variance at a normalised grey value, over that at the mean, is 1 + slope * value
     slope: float = 0.0
     # relative standard deviation at each pixel of a slice, float32, (1, y, x); None: uniform
@@ -103,7 +93,7 @@ class Recorruption:
         if model.strength is not None:
             cells = torch.from_numpy(model.strength)[None, None]
             strength = F.interpolate(cells, plane, mode="bilinear")[0].to(device)
-        return cls(root.to(device), grid, block, model.deviation / std, slope, strength)
+        return cls(root.to(device), grid, block, slope, strength)
 
     @property
     def input_variance(self) -> float:
@@ -114,11 +104,6 @@ class Recorruption:
     def target_variance(self) -> float:
         """Noise variance of a target, relative to that of the scan."""
         return 1 + 1 / ADDED**2
-
-    @property
-    def noise(self) -> tuple[float, float]:
-        """Noise standard deviation at the mean grey value, and relative growth of the variance."""
-        return self.deviation, self.slope
 
     def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
         """Draw normalised noise for some patches, with the strength at the mean grey value.
@@ -197,7 +182,7 @@ class Recorruption:
         )  # fmt: skip
         counts = F.conv2d(torch.ones_like(planes[:, :1]), ones, padding=_SMOOTH // 2)
         smooth = (sums / counts).view_as(noisy)
-        return relative_deviation(smooth, self.slope)
+        return smooth.mul_(self.slope).add_(1).clamp_min_(_LEAST_VARIANCE).sqrt_()
 
 
 def varies(noisy: torch.Tensor) -> torch.Tensor:
@@ -215,66 +200,3 @@ def varies(noisy: torch.Tensor) -> torch.Tensor:
 def _both(pairs: torch.Tensor, before: tuple[int, ...], after: tuple[int, ...]) -> torch.Tensor:
     """Return the pixels that equal both neighbours along an axis; at the ends the only one."""
     return F.pad(pairs, before, value=True) & F.pad(pairs, after, value=True)
-
-
-#: Share of the counts that goes into the input: a larger share makes the input more like the scan,
-#: a smaller one the target.
-KEPT = 0.8
-
-
-@dataclass(frozen=True)
-class Thinning:
-    """Divides the counts of a scan between inputs and targets."""
-
-    first: float  # normalised grey value of zero counts
-    unit: float  # normalised difference of one count
-    is_whole: bool = True  # whether the grey values are whole counts
-
-    #: Noise variance of an input and of a target, relative to that of the scan.
-    input_variance = 1 / KEPT
-    target_variance = 1 / (1 - KEPT)
-
-    @classmethod
-    def of(cls, count: float, scale: Scale, zero: float | None = None) -> Thinning:
-        """Return the Poisson thinning for a scan.
-
-        `count`: the grey value of one count. `scale`: grey scale of one channel. `zero`: grey value
-        without counts; None: 0, and all values are whole counts.
-        """
-        (mean,), (std,) = scale.mean, scale.std
-        return cls(((zero or 0.0) - mean) / std, count / std, zero is None)
-
-    @property
-    def noise(self) -> tuple[float, float]:
-        """Noise standard deviation at the mean grey value, and relative growth of the variance."""
-        # the variance of counts equals their mean, and is zero at the first value
-        return math.sqrt(-self.first * self.unit), -1 / self.first
-
-    def pairs(
-        self,
-        images: Images,
-        corners: torch.Tensor,
-        size: tuple[int, ...],
-        orientations: torch.Tensor,
-        generator: torch.Generator | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read patches, and divide the counts of each between an input and a target.
-
-        `images`, `corners`, `orientations`: as for `Images.windows`.
-        Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
-        """
-        noisy = images.windows(corners, size, orientations)
-        # if only part of the values was checked for counts, some may be negative
-        counts = (noisy - self.first) / self.unit
-        if not self.is_whole:
-            # rounding up or down at random keeps the mean, and is new noise each time
-            counts = (
-                counts + torch.rand(counts.shape, generator=generator, device=counts.device)
-            ).floor()
-        counts = counts.round().clamp_min(0)
-        kept = torch.binomial(counts, torch.full_like(counts, KEPT), generator)
-        own = slice(images.first, images.first + images.outputs)
-        return (
-            self.first + self.unit / KEPT * kept,
-            self.first + self.unit / (1 - KEPT) * (counts - kept)[:, own],
-        )

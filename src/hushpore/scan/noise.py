@@ -10,7 +10,6 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_count
-from hushpore.scan.counts import find_count
 from hushpore.scan.flat_blocks import (
     FEWEST,
     Drawn,
@@ -31,7 +30,6 @@ from hushpore.scan.noise_model import (
     ring_correlation,
 )
 from hushpore.scan.noise_strength import DetrendedBlocks, detrended_blocks, measure_strength
-from hushpore.scan.photons import measure_photon_noise
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float32s, Float64s, Int64s
@@ -75,9 +73,6 @@ _CALMEST, _AT_LEAST = 0.25, 160
 #: One in this many of the usual blocks is drawn for a brief estimate.
 _BRIEF = 8
 
-#: One in this many of the drawn blocks is used to find counts.
-_EVERY = 4
-
 
 def estimate_noise(
     volume: Volume,
@@ -109,12 +104,11 @@ def estimate_noise(
         Seed of the random positions of the blocks.
     slicewise : bool, optional
         Use slices separately, for a stack of unrelated slices: the correlation between slices is
-        not estimated then, and white noise that grows with the grey value is measured everywhere
-        (`hushpore.scan.photons`).
+        not estimated then.
     sample : Sample, optional
         The sample of the scan: the noise is that of flat regions inside it.
     brief : bool, optional
-        Draw an eighth of the blocks, and leave out diagnosis, counts and strength: the standard
+        Draw an eighth of the blocks, and leave out diagnosis and strength: the standard
         deviation and autocovariance alone, in a fifth of the time.
 
     Returns
@@ -138,24 +132,13 @@ def estimate_noise(
         )
     if math.prod(volume.shape) * volume.dtype.itemsize <= _READ_WHOLE:
         volume = volume.replace(np.asarray(volume.data))
-    found, drawn = _estimate(volume, seed, slicewise, sample, brief)
-    if brief or not (slicewise or volume.n_spatial == 2) or found.count is not None:
-        return found
-    photons = measure_photon_noise(drawn.values)
-    return found if photons is None else found.of_photons(photons, drawn.unit * drawn.mean)
-
-
-def _estimate(
-    volume: Volume, seed: int, slicewise: bool, sample: Sample | None, brief: bool
-) -> tuple[NoiseModel, Drawn]:
-    """Return the noise of flat regions, and statistics of all regions."""
     doubts: list[str] = []
     for size in block_sizes(volume, slicewise):
         kind = detrended_blocks(size, largest_lags(size))
         rng = np.random.default_rng(seed)
         blocks, drawn = read_flattest(volume, kind, rng, sample, _BRIEF if brief else 1)
         if not (blocks.products[:FEWEST, 0] > 0).any():
-            return _no_noise(kind, volume, drawn), drawn
+            return _no_noise(kind, volume, drawn)
         used, flatness = flat_ones(kind, blocks)
         if flatness <= flat_below(kind):
             break
@@ -164,7 +147,6 @@ def _estimate(
     if drawn.is_rounded:
         doubts.append("Most neighbouring voxels have equal values: rounding hides the noise.")
     even = even_ones(kind, blocks, used)
-    plain = blocks
     # with few flat blocks, image structure could pass for noise that grows with the grey value
     sure = flatness <= flat_below(kind) and len(used) >= _FEWEST_PAIRED
     offset, slope = _variance_line(kind, used, even) if sure else (1.0, 0.0)
@@ -177,7 +159,7 @@ def _estimate(
         even = even_ones(kind, blocks, used)
     found = _model(volume, kind, used, even, (offset, slope), drawn, doubts)
     if brief or not found.deviation:
-        return found, drawn
+        return found
     diagnosis = _diagnosis(volume, kind, used, found, drawn)
     # without doubts, since a weaker estimate returns more of the scan
     if not found.doubts:
@@ -189,7 +171,7 @@ def _estimate(
         strength = measure_strength(drawn.values, middles, found.autocovariance, line)
         found = found.strengthened(strength.factor, strength.map)
     if not diagnosis.is_independent:
-        return replace(found, diagnosis=diagnosis), drawn
+        return replace(found, diagnosis=diagnosis)
     doubts = [*found.doubts]
     if found.deviation > _AGREEING * diagnosis.noise:
         doubts.append(
@@ -197,8 +179,7 @@ def _estimate(
             f"({diagnosis.noise:.3g}, from differences of neighbouring voxels): no region is flat "
             "enough."
         )
-    count = _count_in(kind, plain, drawn)
-    return replace(found, diagnosis=diagnosis, count=count, doubts=tuple(doubts)), drawn
+    return replace(found, diagnosis=diagnosis, doubts=tuple(doubts))
 
 
 def _second_differences(values: Float32s) -> tuple[Float64s, Float64s]:
@@ -234,15 +215,6 @@ def _calmest_quarters(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[Float3
     order = np.argsort(np.ptp(parts, axis=0), kind="stable")
     chosen = order[: max(round(_CALMEST * len(order)), _AT_LEAST)]
     return quarters[chosen], corners[chosen]
-
-
-def _count_in(kind: DetrendedBlocks, blocks: FlatBlocks, drawn: Drawn) -> float | None:
-    """Return the grey value of one count, if the values are counts; see `find_count`."""
-    flattest = blocks.take(slice(max(len(blocks) // 4, FEWEST)))
-    along_y, along_x = _second_differences(_residuals(kind, flattest))
-    variances = ((along_y**2).mean((1, 2, 3)) + (along_x**2).mean((1, 2, 3))) / 12
-    unit = drawn.unit
-    return find_count(drawn.values[::_EVERY], unit * flattest.means, unit**2 * variances)
 
 
 def _diagnosis(

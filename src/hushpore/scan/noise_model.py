@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hushpore.base.arrays import Float32s, Float64s
-    from hushpore.scan.photons import PhotonNoise
 
 
 #: Correlation of neighbouring voxels from which the noise counts as correlated.
@@ -202,11 +201,6 @@ class NoiseModel:
         Reasons why the estimate may be wrong, each in a sentence; empty if there are none.
     diagnosis : NoiseDiagnosis
         The diagnosis from differences of neighbours in the same flat regions.
-    count : float or None
-        The grey value of one photon, if the values are counts with Poisson noise, or if white noise
-        grows with the grey value as that of photons; otherwise None.
-    zero : float or None
-        The grey value without photons and read noise, if the values are no whole counts.
     strength : numpy.ndarray or None
         The standard deviation at each place of a slice relative to `deviation`, float32, shape
         (y, x) of a few cells; None if the noise is uniform.
@@ -224,8 +218,6 @@ class NoiseModel:
     is_uneven: bool = False
     doubts: tuple[str, ...] = ()
     diagnosis: NoiseDiagnosis = _NOT_LOOKED_AT
-    count: float | None = None
-    zero: float | None = None
     strength: Float32s | None = None
 
     @property
@@ -283,27 +275,6 @@ class NoiseModel:
             slope=self.slope * factor**2,
         )
 
-    def of_photons(self, photons: PhotonNoise, mean: float) -> NoiseModel:
-        """Return the noise model of white photon noise.
-
-        `mean`: grey value of the image.
-        """
-        offset, slope = -photons.slope * photons.zero, photons.slope
-        white = np.zeros_like(self.autocovariance)
-        white[self.reach] = variance = offset + slope * mean
-        diagnosis = replace(
-            self.diagnosis,
-            correlation=dict.fromkeys(self.diagnosis.correlation, 0.0),
-            noise=float(np.sqrt(variance)),
-            slope=slope,
-            offset=offset,
-            rings=0.0,
-        )
-        return replace(
-            self, autocovariance=white, offset=offset, slope=slope, is_uneven=False, doubts=(),
-            diagnosis=diagnosis, count=slope, zero=photons.zero, strength=None,
-        )  # fmt: skip
-
     def scaled(self, unit: float) -> NoiseModel:
         """Return the noise model of the values times `unit`."""
         return replace(
@@ -320,9 +291,8 @@ class NoiseModel:
         facts = dataclasses.asdict(self) | {"deviation": self.deviation}
         # it has its own place in the record
         del facts["diagnosis"]
-        for name in ("count", "zero", "strength"):
-            if facts[name] is None:
-                del facts[name]
+        if self.strength is None:
+            del facts["strength"]
         kept = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
         # NaN of slices without flat regions, and of an unknown rim
         kept["slices"] = [None if np.isnan(each) else each for each in kept["slices"]]

@@ -50,9 +50,8 @@ def make_model(**architecture: object) -> Model:
         ((41, 24, 21), "zyx", {"dimensions": 3, "flat": True}),
         ((2, 2, 80, 16, 17), "tczyx", {"dimensions": 3, "inputs": 2, "outputs": 2}),
         ((40, 37), "yx", {"dimensions": 2}),
-        ((3, 90, 37), "tyx", {"method": "r2r", "corrects_dct": True}),
     ],
-    ids=["2D", "channels", "2.5D", "3D", "flat", "3D channels", "one slice", "cosine transform"],
+    ids=["2D", "channels", "2.5D", "3D", "flat", "3D channels", "one slice"],
 )
 def test_in_slabs_the_result_is_that_of_the_whole(
     rng: np.random.Generator, shape: tuple[int, ...], axes: str, architecture: dict[str, object]
@@ -106,9 +105,8 @@ def taken_by(work: Callable[[], object]) -> int:
         ({"dimensions": 2}, (1, 200, 300), 80e6, True),
         ({"dimensions": 2, "inputs": 5}, (5, 180, 180), 90e6, False),
         ({"dimensions": 3}, (36, 36, 96), 320e6, False),
-        ({"method": "r2r", "features": 8, "corrects_dct": True}, (1, 200, 300), 80e6, True),
     ],
-    ids=["2D", "2.5D", "3D", "cosine transform"],
+    ids=["2D", "2.5D", "3D"],
 )
 def test_prediction_takes_no_more_memory_than_it_may(
     architecture: dict[str, Any], shape: tuple[int, ...], memory: float, averaged: bool

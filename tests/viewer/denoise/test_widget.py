@@ -146,9 +146,6 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     viewer.add_image(lines, name="lines")
     qtbot.waitUntil(lambda: "noise: stripes along x\xa0⚠" in widget._facts.text())
     assert "'Correlation direction' = x" in widget._facts.text().replace("\xa0", " ")
-    viewer.add_image(rng.poisson(np.full((4, 64, 64), 3)), name="photons")
-    said = "noise: Poisson, 3 counts per voxel on average"
-    qtbot.waitUntil(lambda: said in widget._facts.text())
 
 
 def test_one_layer_is_looked_at_at_a_time_and_those_that_went_are_not(qtbot, monkeypatch):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hushpore.denoising import local_dct
 from hushpore.denoising.model import Architecture
 from hushpore.denoising.settings import MULTIPLE
 from hushpore.denoising.training.step import channels_last, mixed_precision
@@ -110,9 +109,6 @@ def tile_bytes(
         edges = [min(edge, n + multiple) for edge, n in zip(edges, size, strict=True)]
     features = _TOGETHER[architecture.method] * architecture.features * dtype.itemsize
     features *= _BESIDE
-    if architecture.corrects_dct:
-        # the two are computed one after the other
-        features = max(features, architecture.outputs * local_dct.BYTES)
     a_pixel = features + _PLANE * (architecture.inputs + architecture.outputs)
     return a_pixel * core[0] * math.prod(edges)
 

@@ -91,9 +91,6 @@ class TrainingLoop:
         layout = torch.channels_last if two else torch.channels_last_3d
         network = build_network(architecture, weights).to(self.backend.device)
         network = network.to(memory_format=layout)  # type: ignore[call-overload]
-        maker = self.batch_sampler.pair_maker
-        if network.local_dct is not None and maker is not None and maker.noise is not None:
-            network.local_dct.set_noise(*maker.noise)
         generator = self.batch_sampler.generator
         assert generator is not None
         total = torch.zeros((), device=self.backend.device)

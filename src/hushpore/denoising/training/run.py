@@ -14,7 +14,7 @@ from hushpore.base.formatting import readable_count, readable_percent
 from hushpore.base.provenance import fingerprint
 from hushpore.denoising.automatic import BATCH, architecture_for, masked_share
 from hushpore.denoising.noise2noise import Noise2Noise
-from hushpore.denoising.recorruption import Recorruption, Thinning
+from hushpore.denoising.recorruption import Recorruption
 from hushpore.denoising.regions import TrainingRegions, has_regions, regions_fingerprint
 from hushpore.denoising.result import ALL_OF_IT, TrainingOutcome
 from hushpore.denoising.sample import SamplePlaces
@@ -93,9 +93,6 @@ class Training:
         task, method = self.task, self.method
         if method.name == "n2n":
             return Noise2Noise()
-        if method.count is not None:
-            zero = None if method.noise is None else method.noise.zero
-            return Thinning.of(method.count, self.scale, zero)
         if method.noise is None:
             return None
         device = self.workplace.backend.device
@@ -133,20 +130,14 @@ class Training:
 
     def _architecture(self) -> Architecture:
         task, method = self.task, self.method
-        return architecture_for(
-            task.volume, task.settings, method.name, task.arrangement, method.is_independent
-        )
+        return architecture_for(task.volume, task.settings, method.name, task.arrangement)
 
     def _noise_of_targets(self, batches: BatchSampler) -> float | None:
         """Return the normalised noise variance of the training targets; None if unknown."""
         noise, maker = self.method.noise, batches.pair_maker
         if noise is None or maker is None:
             return None
-        own = noise.deviation**2
-        if self.method.count is not None:
-            # of counts the variance is the mean
-            own = self.method.count * (self.scale.mean[0] - (noise.zero or 0.0))
-        return float(own / self.scale.std[0] ** 2 * maker.target_variance)
+        return float(noise.deviation**2 / self.scale.std[0] ** 2 * maker.target_variance)
 
     def _to_batch(self, blocks: BlockSampler | None, step: int, patch_losses: Float32s) -> Batch:
         """Return the positions in the volume of the patches of a batch."""

@@ -18,7 +18,7 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.denoising.masking import Replacement, draw_positions, mask_pixels, values_at
-from hushpore.denoising.model import SHARE_QUANTILES, beside
+from hushpore.denoising.model import SHARE_QUANTILES
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
@@ -55,10 +55,6 @@ class PairMaker(Protocol):
     @property
     def target_variance(self) -> float:
         """Noise variance of a target, relative to that of the scan."""
-
-    @property
-    def noise(self) -> tuple[float, float] | None:
-        """The noise of the scan for `LocalDCT.set_noise`; None if it is not needed."""
 
     def pairs(
         self,
@@ -331,7 +327,7 @@ class Learner:
             inputs, targets = pair_maker.pairs(
                 images, corners, batch_sampler.size, turned, batch_sampler.generator
             )
-            output = self._predicted(network, inputs, pair_maker.input_variance)
+            output = self._predicted(network, inputs)
             looked_at.append((network.own(inputs), targets, output))
             # the network is applied to the scan, which has less noise than the training inputs
             scan = images.windows(corners, batch_sampler.size, turned)
@@ -376,8 +372,7 @@ class Learner:
             inputs, targets = batch_sampler.pair_maker.pairs(
                 images, corners, batch_sampler.size, turned, draw
             )
-            variance = batch_sampler.pair_maker.input_variance
-            output = self._predicted(network, inputs, variance)
+            output = self._predicted(network, inputs)
             errors = (output - targets).square().flatten(1).mean(1)
             self._keep_patch_losses(corners, errors)
             return errors.mean()
@@ -401,12 +396,8 @@ class Learner:
             self._keep_patch_losses(corners, errors)
         return torch.nn.functional.mse_loss(found, truth)
 
-    def _predicted(
-        self, network: UNet, inputs: torch.Tensor, variance: float = 1.0
-    ) -> torch.Tensor:
-        """Return the prediction for inputs with a noise variance relative to that of the scan."""
-        start = network.start(inputs, math.sqrt(variance))
-        return network.output(self._features_of(network, beside(inputs, start)), start)
+    def _predicted(self, network: UNet, inputs: torch.Tensor) -> torch.Tensor:
+        return network.output(self._features_of(network, inputs))
 
     def _features_of(self, network: UNet, inputs: torch.Tensor) -> torch.Tensor:
         compute = network.features

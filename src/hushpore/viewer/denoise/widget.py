@@ -432,12 +432,12 @@ class NoiseLine(QObject):
 
 def words(volume: Volume, model: NoiseModel) -> str:
     """Return the noise in a few words, with the setting that helps."""
-    noise, count = model.diagnosis, model.count
+    noise = model.diagnosis
     if not model.deviation:
         return "no noise detected: nothing to denoise"
     if noise.rings:
         return f"noise: ring artefacts ⚠ (best corrected in the reconstruction, or {_LINKED})"
-    if count is None and model.doubts:
+    if model.doubts:
         axes = noise.correlated_axes
         if len(axes) == 1:
             remedy = JOBS["denoise"].settings.as_in_a_form(f"correlated_along={axes}")
@@ -452,12 +452,8 @@ def words(volume: Volume, model: NoiseModel) -> str:
     low, high = np.percentile(sample, (2, 98))
     share = model.deviation / (high - low) if high > low else 1.0
     of_range = f"{readable_percent(share)} of the grey range"
-    if count is not None:
-        mean = readable_number((float(np.mean(sample)) - (model.zero or 0.0)) / count, 2)
-        text = f"noise: Poisson, {mean} counts per voxel on average ({of_range}) ✓"
-    else:
-        unit = volume.metadata.get("value_unit", "") or "grey levels"
-        text = f"noise SD {readable_number(model.deviation)} {unit} ({of_range}), {kind} ✓"
+    unit = volume.metadata.get("value_unit", "") or "grey levels"
+    text = f"noise SD {readable_number(model.deviation)} {unit} ({of_range}), {kind} ✓"
     if share < _LOW:
         text += f" · Noise is low; denoising may erase pores of 1 to 3 voxels. {_SEGMENT}"
     return text
