@@ -30,22 +30,20 @@ from hushpore.io.export import PoreResult
 from hushpore.pores.tables.measures import PORES, THROATS, measure_of
 from hushpore.pores.tables.totals import total_of
 from hushpore.runs.compare import (
+    NOT_INDEPENDENT,
+    PhaseTables,
     columns_compared,
     compare,
     distributions,
-    shift_in_words,
-    unit_in_words,
-)
-from hushpore.runs.compare_phases import (
-    PhaseTables,
     draw_bars,
     is_of_phases,
     kind_in_words,
     kind_of,
     open_phases,
+    shift_in_words,
+    unit_in_words,
 )
 from hushpore.runs.pore_result import open_result
-from hushpore.runs.two_samples import NOT_INDEPENDENT
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.layout import ScrolledColumn, fill

@@ -19,7 +19,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.safe_text import as_csv
 from hushpore.pores.settings import PoreSettings
-from hushpore.runs.form_section import form_section
+from hushpore.runs.report_page import form_section
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.layers.conversion import known_of
 from hushpore.viewer.results.pore_layer import result_of
