@@ -15,14 +15,13 @@ import numpy as np
 
 import hushpore
 from hushpore.device.backend import Backend
-from hushpore.device.clocks import HostClock
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import HostClock, StageTimer
 from hushpore.pores import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hushpore.device.clocks import Clock
+    from hushpore.device.timing import Clock
 
 #: What is in no stage: tables, totals and the record.
 REST = "tables and record"

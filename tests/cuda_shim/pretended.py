@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hushpore.device.backend import Backend
-from hushpore.device.clocks import HostClock
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import HostClock, StageTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,7 @@ from hushpore.denoising.training import loop
 from hushpore.denoising.training.loop import PreviewPace
 from hushpore.denoising.training.step import Learner
 from hushpore.device.backend import Backend
-from hushpore.device.clocks import Clock, HostClock
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import Clock, HostClock, StageTimer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from hushpore.device.clocks import CudaClock, HostClock
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import CudaClock, HostClock, StageTimer
 
 
 class Stream:

@@ -14,7 +14,6 @@ import torch
 
 from hushpore.device import memory
 from hushpore.device.backend import Backend
-from hushpore.device.clocks import HostClock
 from hushpore.device.memory import (
     LEAST_PINNED,
     PeakMemory,
@@ -25,7 +24,7 @@ from hushpore.device.memory import (
     lift_limits,
     limit_pools,
 )
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import HostClock, StageTimer
 
 
 def test_the_most_memory_is_kept_after_it_was_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

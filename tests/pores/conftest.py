@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from hushpore.device.backend import Backend
-from hushpore.device.clocks import HostClock
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import HostClock, StageTimer
 from hushpore.pores.gpu import opening
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.parallel import KernelThreads

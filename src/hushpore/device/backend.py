@@ -13,10 +13,9 @@ import numpy as np
 from hushpore.base.errors import DeviceError, first_line
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.rescaled import Scaled
-from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools, pinned_array
 from hushpore.device.switches import Choices, Switches
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import Clock, CudaClock, HostClock, StageTimer
 
 if TYPE_CHECKING:
     import torch

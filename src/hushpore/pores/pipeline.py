@@ -19,9 +19,8 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.events import Attention, Driver, Note, Preview, Progress
 from hushpore.base.rescaled import Scaled, held
 from hushpore.device.backend import Backend
-from hushpore.device.clocks import HostClock
 from hushpore.device.memory import arrays_apart, free_pools, give_back_freed, is_out_of_memory
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import HostClock, StageTimer
 from hushpore.pores.engine import Engine, VoidCounts
 from hushpore.pores.gpu.opening import holds_values, in_one_piece, open_gpu, room_on
 from hushpore.pores.gpu.slabs import GpuSlabs
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job, Subject
     from hushpore.base.volume import Volume
-    from hushpore.device.clocks import Clock
+    from hushpore.device.timing import Clock
     from hushpore.pores.engine import Pass
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.void.threshold import RoundedGrey
