@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 from hushpore.base.events import Metric, Note, Progress, Span, Timing
+from hushpore.device.breakdown import Trace
 from hushpore.device.timing import StageTimer
-from hushpore.device.trace import Trace
 
 
 def entries(trace: Trace, phase: str) -> list[dict[str, object]]:

@@ -17,8 +17,7 @@ from hushpore.base.events import Driver, Note, StopEarly, Timing, mapped
 from hushpore.base.events import Progress as Done
 from hushpore.base.safe_text import harmless
 from hushpore.cli.flags import in_flags
-from hushpore.device.breakdown import timing_table
-from hushpore.device.trace import Trace
+from hushpore.device.breakdown import Trace, timing_table
 from hushpore.io.output_target import check_target
 from hushpore.jobs import JOBS
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hushpore.base.events import Metric
-    from hushpore.device.trace import Trace
+    from hushpore.device.breakdown import Trace
 
 
 #: Maximum number of points kept; more than the width of the widget in pixels.

@@ -32,8 +32,8 @@ from hushpore.base.events import (
     Timing,
     result_of,
 )
+from hushpore.device.breakdown import Trace
 from hushpore.device.memory import give_back_freed
-from hushpore.device.trace import Trace
 from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_units
 from hushpore.viewer.running.problem import explain
 
