@@ -9,8 +9,8 @@ import torch
 from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend, cpu_threads, cupy_extra
 from hushpore.device.memory import is_out_of_memory
-from hushpore.device.readback import Readback
 from hushpore.device.switches import Switches
+from hushpore.device.transfers import Readback
 from hushpore.jobs import JOBS
 
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")

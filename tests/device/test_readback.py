@@ -9,8 +9,8 @@ from hushpore.denoising.images import Images
 from hushpore.denoising.model import Architecture, build_network
 from hushpore.denoising.training.step import BatchSampler, Learner
 from hushpore.device.backend import Backend, choose_backend
-from hushpore.device.readback import Readback
 from hushpore.device.timing import HostClock, StageTimer
+from hushpore.device.transfers import Readback
 
 
 class Event:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hushpore.device.constants import constant, grid
+from hushpore.device.transfers import constant, grid
 from hushpore.patches.places import flat_index
 
 if TYPE_CHECKING:

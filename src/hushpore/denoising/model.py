@@ -22,7 +22,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from hushpore.base.errors import InputError
 from hushpore.denoising.resampling import blur_kernel, max_blur_pool, upsample
 from hushpore.denoising.settings import LEVELS
-from hushpore.device.constants import constant
+from hushpore.device.transfers import constant
 from hushpore.patches.places import flat_index
 
 #: Maximum number of levels in a model file.

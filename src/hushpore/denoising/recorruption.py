@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from scipy import fft
 
-from hushpore.device.constants import constant
+from hushpore.device.transfers import constant
 from hushpore.patches.sampling import read_windows
 from hushpore.scan.noise_model import power_spectrum
 

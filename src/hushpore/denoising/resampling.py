@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch.autograd.function import once_differentiable
 
-from hushpore.device.constants import constant
+from hushpore.device.transfers import constant
 
 #: Kernels of the blur and of the gradient of an interpolation, along axes that are halved (2) and
 #: along the others (1).

@@ -13,7 +13,7 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_count
-from hushpore.device.constants import constant, grid
+from hushpore.device.transfers import constant, grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

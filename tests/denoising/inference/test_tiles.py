@@ -23,7 +23,7 @@ from hushpore.denoising.inference.tiles import (
     tile_bytes,
 )
 from hushpore.denoising.model import Architecture, UNet, build_network
-from hushpore.device.constants import constant
+from hushpore.device.transfers import constant
 
 sizes = st.integers(1, 90)
 

@@ -28,7 +28,7 @@ from hushpore.denoising.model import Architecture, build_network
 from hushpore.denoising.training.checkpoint import TrainingState
 from hushpore.denoising.training.schedule import ENDLESS, Schedule, learning_rate, to_parts
 from hushpore.denoising.training.step import BatchSampler, Learner
-from hushpore.device.readback import Readback
+from hushpore.device.transfers import Readback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
