@@ -24,8 +24,7 @@ from hushpore.cluster.blocks import Blocks
 from hushpore.cluster.merging import paint_parts, parts_of, parts_on_gpu, stitch_parts, store_parts
 from hushpore.cluster.task_runner import on_gpu_or_cpu
 from hushpore.pores.forms.sample_map import grid_of
-from hushpore.pores.gpu.grey import GpuGrey, kind_of
-from hushpore.pores.gpu.void import GpuParts
+from hushpore.pores.gpu.void import GpuGrey, GpuParts, kind_of
 from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
 from hushpore.pores.void.components import (
     AIR,

@@ -263,7 +263,7 @@ from types import SimpleNamespace
 spec = importlib.util.spec_from_file_location("cuda_shim", {str(SHIM)!r})
 shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
 from hushpore import Volume
-from hushpore.pores.gpu.grey import GpuGrey
+from hushpore.pores.gpu.void import GpuGrey
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.device.timing import StageTimer

@@ -23,8 +23,7 @@ import numpy as np
 from hushpore.pores.engine import Engine, VoidCounts
 from hushpore.pores.geometry.contacts import N_DIRECTIONS
 from hushpore.pores.gpu.engine import GpuWatershed
-from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import GpuParts, mark_outside
+from hushpore.pores.gpu.void import GpuGrey, GpuParts, mark_outside
 from hushpore.pores.slabs import DeviceStack
 from hushpore.pores.void.components import AIR, SOLID
 from hushpore.pores.void.threshold import Rounding
