@@ -22,7 +22,7 @@ from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.geometry.sums import add_rows
-from hushpore.pores.gpu.slabs import GpuSlabs
+from hushpore.pores.gpu.engines import GpuSlabs
 from hushpore.pores.memory_plan import BYTES_A_BASIN
 from hushpore.pores.numbering import require_in_void, whole_markers
 from hushpore.pores.parallel import kernel

@@ -3,8 +3,8 @@
 A step is a generator: it yields the completed fraction after every slab, can be closed there, and
 returns its result. Its voxel data go to stacks (`hushpore.pores.slabs`). An engine does the
 computations on a slab: the CPU (`hushpore.pores.engine`); a GPU, to which slabs are copied
-(`hushpore.pores.gpu.slabs`); or a GPU that holds whole stacks as one slab, so that nothing is
-copied between steps (`hushpore.pores.gpu.whole`).
+(`hushpore.pores.gpu.engines`); or a GPU that holds whole stacks as one slab, so that nothing is
+copied between steps (`hushpore.pores.gpu.engines`).
 """
 
 from __future__ import annotations

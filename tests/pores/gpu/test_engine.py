@@ -265,7 +265,7 @@ shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
 from hushpore import Volume
 from hushpore.pores.gpu.void import GpuGrey
 from hushpore.pores.gpu.void import GpuParts
-from hushpore.pores.gpu.whole import GpuWhole
+from hushpore.pores.gpu.engines import GpuWhole
 from hushpore.device.timing import StageTimer
 from hushpore.pores.void.threshold import Rounding
 from hushpore.pores.parallel import KernelThreads

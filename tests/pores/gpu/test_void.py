@@ -21,8 +21,8 @@ from hushpore.device.timing import StageTimer
 from hushpore.pores.engine import Engine
 from hushpore.pores.gpu import engine as gpu_arrays
 from hushpore.pores.gpu import void as gpu_grey
+from hushpore.pores.gpu.engines import GpuWhole
 from hushpore.pores.gpu.void import GpuGrey, GpuParts, why_on_host
-from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import classify_void, find_air, find_grey_value, find_void
 from hushpore.pores.slabs import Scratch, Slabs

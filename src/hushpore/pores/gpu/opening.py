@@ -15,8 +15,8 @@ from hushpore.base.volume import Volume
 from hushpore.device.memory import POOLED
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.engine import Gpu
+from hushpore.pores.gpu.engines import GpuWhole
 from hushpore.pores.gpu.void import BYTES_OUTSIDE, GpuParts, bytes_outside
-from hushpore.pores.gpu.whole import GpuWhole
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import (
