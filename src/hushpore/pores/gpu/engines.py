@@ -135,9 +135,14 @@ _NO_EXITS = np.zeros(0, np.int64)
 
 
 class GpuWhole(Engine):
-    """A GPU that holds all stacks of a job, in one slab.
+    """A GPU that holds all stacks of a job, as one slab.
 
-    `timer`: times what crosses, and counts how often the host waits.
+    Grey values are uploaded once, as the scanner wrote them, and the basins downloaded once, with
+    the tables of their graph; in between nothing is copied. The host waits five times: for the
+    histogram, the number of basins, the number of contacts, all tables in one piece, and the
+    basins; once more for the distance if it is needed later.
+
+    `timer`: times the copies, and counts the waits of the host.
     """
 
     holds_all = True
