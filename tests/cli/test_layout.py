@@ -18,6 +18,7 @@ from hushpore.cli.commands import hushpore as command
 from hushpore.cli.flags import in_flags
 from hushpore.io import read
 from hushpore.io.results import write_image
+from hushpore.runs.reading import Reading
 
 
 @pytest.fixture
@@ -42,6 +43,13 @@ def count_of(folder):
 
 def pores_of(folder):
     return json.loads((folder / "result.json").read_text())["jobs"][-1]
+
+
+@pytest.mark.parametrize("name", ["pores", "run", "batch", "convert", "align"])
+def test_every_command_that_reads_a_scan_has_a_flag_for_each_option_of_reading(name):
+    code, said = run(name, "--help")
+    assert code == 0
+    assert not [opt.flag for opt in Reading.options() if opt.flag not in said]
 
 
 @pytest.mark.parametrize("order", ["little", "big"])

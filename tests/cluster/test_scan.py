@@ -48,7 +48,7 @@ def test_of_several_images_the_largest_is_taken_as_on_one_machine(
 
 
 def test_how_a_scan_is_read_is_heeded_where_it_lies(several: Path, tmp_path: Path) -> None:
-    reading = ScanRecipe(str(several), "overview", at=("t=1",), voxel_size="5um")
+    reading = ScanRecipe(str(several), series="overview", at=("t=1",), voxel_size="5um")
     scan = result_of(as_zarr(reading, tmp_path))
     assert (scan.axes, scan.spacing, scan.unit) == ("zyx", (5, 5, 5), "um")
     np.testing.assert_array_equal(scan.array(), reading.read().array())
@@ -57,7 +57,7 @@ def test_how_a_scan_is_read_is_heeded_where_it_lies(several: Path, tmp_path: Pat
 
 
 def test_a_box_of_an_image_is_converted_alone(several: Path, tmp_path: Path) -> None:
-    reading = ScanRecipe(str(several), "overview", at=("t=1",), crop="1:,:,2:4", bin="1,1,2")
+    reading = ScanRecipe(str(several), series="overview", at=("t=1",), crop="1:,:,2:4", bin="1,1,2")
     scan = result_of(as_zarr(reading, tmp_path))
     np.testing.assert_array_equal(scan.array(), reading.read().array())
     assert scan.shape[2] == 1

@@ -15,6 +15,7 @@ from hushpore.base.events import result_of
 from hushpore.jobs import JOBS
 from hushpore.runs.batch_workers import explained, find_scans, names_of, plan
 from hushpore.runs.pipeline import run_pipeline
+from hushpore.runs.reading import Reading
 from hushpore.runs.scan_recipe import ScanRecipe
 
 PORES = JOBS["pores"].settings
@@ -102,7 +103,7 @@ def test_what_is_done_stays_done_when_scans_are_trusted_from_then_on_or_no_more(
     out, steps = tmp_path / "out", {"pores": PORES()}
     out.mkdir()
     result_of(run_pipeline(ScanRecipe(str(scan), trust=trust), out / "foam", steps, device="cpu"))
-    tasks = plan([str(scan)], out, steps, reading=ScanRecipe("", trust=not trust))
+    tasks = plan([str(scan)], out, steps, reading=Reading(trust=not trust))
     assert list(tasks.values()) == [True]
 
 

@@ -41,7 +41,7 @@ class Option:
     label: str  # title for a form
     help: str  # one explaining sentence
     unit: str  # physical unit
-    types: tuple[type, ...]  # accepted Python types, a subset of bool, int, float and str
+    types: tuple[type, ...]  # accepted: a subset of bool, int, float and str, or tuple (of str)
     default: Any
     choices: tuple[str, ...]  # accepted words; empty where any value of `types` is
     choice_labels: tuple[
@@ -62,6 +62,8 @@ class Option:
     path: str
     grey_value: bool  # whether a number is a grey value, of which another scan has others
     of_run: bool  # whether a value is meant for one run, so that the next begins without it
+    metavar: str  # what the help of a command calls the value; empty for its kind
+    flag_value: str  # value of the flag, if it takes none; empty if it takes one
 
     @property
     def is_of_scan(self) -> bool:
@@ -84,7 +86,9 @@ class Option:
             parts.append(", ".join(repr(choice) for choice in self.choices))
         elif str in self.types and not self.auxiliary:
             parts.append(f"the path of a {self.path}" if self.path else "text")
-        if bool in self.types:
+        if tuple in self.types:
+            parts.append("texts")
+        elif bool in self.types:
             parts.append("True or False")
         elif int in self.types or float in self.types:
             kind = "a number" if float in self.types else "a whole number"
@@ -164,7 +168,11 @@ class Option:
         """
         if self.optional and (value is None or (isinstance(value, str) and value == "none")):
             return None
-        if isinstance(value, str) and str in self.types:
+        if tuple in self.types:
+            texts = (value,) if isinstance(value, str) else value
+            if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+                return tuple(texts)
+        elif isinstance(value, str) and str in self.types:
             if not self.choices or value in self.choices:
                 return _absolute(value) if self.path and value else value
         elif isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
@@ -229,6 +237,8 @@ def option(
     path: str = "",
     grey_value: bool = False,
     of_run: bool = False,
+    metavar: str = "",
+    flag_value: str = "",
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {
@@ -246,6 +256,8 @@ def option(
         "path": path,
         "grey_value": grey_value,
         "of_run": of_run,
+        "metavar": metavar,
+        "flag_value": flag_value,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -369,6 +381,7 @@ def _options(kind: type[Settings]) -> tuple[Option, ...]:
     return tuple(
         _describe(field.name, field.default, hints[field.name], dict(field.metadata))
         for field in dataclasses.fields(kind)
+        if field.metadata
     )
 
 
@@ -377,7 +390,7 @@ def _describe(name: str, default: Any, hint: Any, metadata: dict[str, Any]) -> O
     metadata["label"] = metadata["label"] or name.replace("_", " ").capitalize()
     return Option(
         name=name,
-        types=tuple(member for member in members if member is not types.NoneType),
+        types=tuple(get_origin(kind) or kind for kind in members if kind is not types.NoneType),
         default=default,
         optional=types.NoneType in members,
         **metadata,

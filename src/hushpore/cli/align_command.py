@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hushpore.cli.flags import in_flags, layout_of, reading_flags
+from hushpore.cli.flags import in_flags, reading_flags, reading_from
 from hushpore.cli.terminal import drive, echo
 
 
@@ -18,7 +18,7 @@ from hushpore.cli.terminal import drive, echo
 @click.option(
     "-o", "--output", required=True, metavar="OUT", help="New OME-Zarr folder (.ome.zarr)."
 )
-@reading_flags
+@reading_flags()
 @click.option("--overwrite", is_flag=True, help="Replace an existing OME-Zarr folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the motion as JSON.")
 def align_command(
@@ -37,10 +37,8 @@ def align_command(
 
     target = check_target(output, overwrite, suffixes=(".zarr",))
     require_apart([target], [moving, fixed])
-    common = {name: reading[name] for name in ("series", "resample", "voxel_size", "trust", "at")}
-    scans = [
-        ScanRecipe(path, **common, **layout_of(reading)).describe() for path in (moving, fixed)
-    ]
+    how = reading_from(reading)
+    scans = [ScanRecipe.read_as(path, how).describe() for path in (moving, fixed)]
     volume, found = aligned(*scans)
     done = drive(converting(volume, Path(target), overwrite=overwrite), "Align", quiet=as_json)
     if as_json:

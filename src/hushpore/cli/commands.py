@@ -18,12 +18,10 @@ from hushpore.cli.align_command import align_command
 from hushpore.cli.flags import (
     JobCommand,
     in_flags,
-    layout_flags,
-    layout_of,
     reading_flags,
+    reading_from,
     timings_flag,
     trace_flag,
-    trust_flag,
 )
 from hushpore.cli.job_commands import batch_command, job_command
 from hushpore.cli.methods_command import methods_command
@@ -122,14 +120,10 @@ def hushpore() -> None:
     epilog=f"Supported formats: {titles(READERS.values(), 'and')}.",
 )
 @click.argument("path", required=False)
-@click.option("--series", metavar="N|NAME", help="List this image stack only, by number or name.")
-@layout_flags
-@trust_flag
+@reading_flags("series", "axes", "shape", "dtype", "byte_order", "offset", "crop", "bin", "trust")
 @click.option("--device", is_flag=True, help="Show the device that jobs run on, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def info(
-    path: str | None, series: str | None, trust: bool, device: bool, as_json: bool, **flags: Any
-) -> None:
+def info(path: str | None, device: bool, as_json: bool, **flags: Any) -> None:
     """List the image stacks in PATH, with shape, voxel size, data type and problems.
 
     Only headers are read. If there are several stacks, they are numbered for --series.
@@ -148,17 +142,15 @@ def info(
         }
     if path is not None:
         from hushpore.io import choose, describe
+        from hushpore.runs.scan_recipe import ScanRecipe
 
-        layout = layout_of(flags)
-        if any(layout.values()):
-            from hushpore.runs.scan_recipe import ScanRecipe
-
-            volumes = [ScanRecipe(path, series or "", trust=trust, **layout).describe()]
-            series = None
+        reading = reading_from(flags)
+        series, trust = reading.series, reading.trust
+        if reading != type(reading)(series=series, trust=trust):
+            volumes = [ScanRecipe.read_as(path, reading).describe()]
         else:
             volumes = describe(path, trust=trust)
-        if series is not None:
-            volumes = [choose(volumes, series)]
+            volumes = [choose(volumes, series)] if series else volumes
         found["volumes"] = [_describe(volume) for volume in volumes]
     if as_json:
         echo(json.dumps(found, indent=2))
@@ -173,7 +165,7 @@ def info(
 @hushpore.command("convert", short_help="Convert a stack of any size to OME-Zarr.")
 @click.argument("path")
 @click.argument("output")
-@reading_flags
+@reading_flags()
 @click.option(
     "--memory-budget",
     type=float,
@@ -203,11 +195,10 @@ def convert_command(
     conversion.
     """
     from hushpore.runs.convert import converting
-    from hushpore.runs.scan_recipe import ScanRecipe
 
     recorder = TimingRecorder(timings, trace, overwrite)
-    source = ScanRecipe(path, **reading)
-    work = converting(path, output, source, memory_budget, overwrite, others=recorder.files)
+    how = reading_from(reading)
+    work = converting(path, output, how, memory_budget, overwrite, others=recorder.files)
     done = drive(recorder.watch("Convert", work), "Convert", quiet=as_json)
     recorder.show()
     if as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
+from hushpore.runs.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,11 +22,9 @@ _OWN = "Options"
 #: Wording in messages about files, and the wording with the flag (named first) that replaces it.
 _FILES = (
     ("resample", "Resample the stack", "Use --resample"),
-    ("axes", "axes='zyx'", "--axes zyx"),
     ("flatten", "Flatten the scan", "Flatten the scan (--flatten)"),
     ("overwrite", "allow overwriting", "use --overwrite"),
     ("series", "series=", "--series"),
-    ("trust", "trust=True", "--trust"),
 )
 _POSITIONS = re.compile(r"\b\w+\.at\(([^)]*)\)")
 #: Advice to crop, or to crop or bin, to which the flags are added.
@@ -41,11 +40,6 @@ device_flag = click.option(
     "or mps (Apple GPU).",
 )  # fmt: skip
 timings_flag = click.option("--timings", is_flag=True, help="Print the time taken by each stage.")
-trust_flag = click.option(
-    "--trust", is_flag=True,
-    help="Also read files compressed more than 1,000:1 or with more than 100,000 frames or pages "
-    "(only from a source that you trust).",
-)  # fmt: skip
 trace_flag = click.option(
     "--trace", metavar="FILE", help="Write a timeline (.json) for https://ui.perfetto.dev."
 )
@@ -117,89 +111,38 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
     return decorate
 
 
-#: Flags that describe values where the file does not, or does so wrongly, and select a part.
-_layout_flags = (
-    click.option(
-        "--bin", default="", metavar="N",
-        help="Average blocks of voxels, after cropping: 2, or along z,y,x: 1,2,2.",
-    ),
-    click.option(
-        "--crop", default="", metavar="BOX",
-        help="Read only a box, in voxels along z,y,x: 100:300,0:512,0:512 (ends are excluded); "
-        "sample: the box around the sample; cylinder: the largest upright cylinder inside it.",
-    ),
-    click.option(
-        "--offset", default=0, type=click.IntRange(min=0), metavar="BYTES",
-        help="Header size to skip, in bytes, with --shape.",
-    ),
-    click.option(
-        "--byte-order", default="", type=click.Choice(["", "little", "big"]), metavar="ORDER",
-        help="Byte order, little or big (endian), with --shape.  [default: little]",
-    ),
-    click.option(
-        "--dtype", default="", metavar="TYPE",
-        help="Data type, with --shape: uint8, uint16, int16, float32.  [default: guessed from the "
-        "file size]",
-    ),
-    click.option(
-        "--shape", default="", metavar="Z,Y,X",
-        help="Shape of a raw file without header, in voxels along z,y,x: 400,512,512.",
-    ),
-    click.option(
-        "--axes", default="", metavar="AXES",
-        help="Axes of the image, if wrong in the file: zyx for slices labelled as frames (tyx).",
-    ),
-)  # fmt: skip
+def reading_flags(*names: str) -> Callable[[Any], Any]:
+    """Return a decorator that adds the flags of `Reading`: all, or those of some options."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(Reading.options()):
+            if not names or option.name in names:
+                command = _reading_flag(option)(command)
+        return command
+
+    return decorate
 
 
-def layout_flags(command: Any) -> Any:
-    """Add the flags that describe values where the file does not, and those that select a part."""
-    for decorator in _layout_flags:
-        command = decorator(command)
-    return command
+def _reading_flag(option: Option) -> Callable[[Any], Any]:
+    kind: dict[str, Any] = {"type": SettingType(option), "metavar": option.metavar}
+    if bool in option.types:
+        kind = {"is_flag": True}
+    elif option.flag_value:
+        kind = {"flag_value": option.flag_value}
+    elif tuple in option.types:
+        kind = {"multiple": True, "metavar": option.metavar}
+    return click.option(
+        option.flag, option.name, cls=SettingOption, setting=option, section=_OWN,
+        default=option.default, help=option.help, **kind,
+    )  # fmt: skip
 
 
-def layout_of(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the flags of `layout_flags` and ``--flatten``, as fields of a `ScanRecipe`."""
-    names = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin")
-    found = {name: flags[name] for name in names}
-    if flags.get("flatten"):
-        found["flatten"] = "dark" if flags.get("pores_are") == "bright" else "bright"
-    return found
-
-
-def reading_flags(command: Any) -> Any:
-    """Add the flags for reading a scan (`hushpore.runs.scan_recipe.ScanRecipe`)."""
-    for decorator in (
-        trust_flag,
-        click.option(
-            "--voxel-size", default="", metavar="SIZE",
-            help="Voxel size, if the file gives none or a wrong one: 15.4um, or as z,y,x: "
-            "5,0.49,0.49mm.",
-        ),
-        click.option(
-            "--flatten", flag_value="bright", default="",
-            help="Remove drift and cupping (beam hardening) of the grey value of the solid, after "
-            "cropping and binning.",
-        ),
-        layout_flags,
-        click.option(
-            "--at", multiple=True, metavar="AXIS=N",
-            help="Position on a time or channel axis, for example --at t=0; repeat for more axes. "
-            "In a batch, --at all gives a result and a row for each position.",
-        ),
-        click.option(
-            "--resample", is_flag=True,
-            help="Interpolate unevenly spaced or missing slices to an even spacing first.",
-        ),
-        click.option(
-            "--series", default="", metavar="N|NAME",
-            help="Image stack to use, by its number or name in the output of info.  [default: the "
-            "largest]",
-        ),
-    ):  # fmt: skip
-        command = decorator(command)
-    return command
+def reading_from(flags: Mapping[str, Any]) -> Reading:
+    """Return how a scan is read, picked from all flags of a command."""
+    values = {opt.name: flags[opt.name] for opt in Reading.options() if opt.name in flags}
+    if values.get("flatten") and flags.get("pores_are") == "bright":
+        values["flatten"] = "dark"
+    return Reading.of(values)
 
 
 def in_flags(message: str, command: click.Command | None = None) -> str:

@@ -14,8 +14,8 @@ from hushpore.cli.flags import (
     JobCommand,
     device_flag,
     in_flags,
-    layout_of,
     reading_flags,
+    reading_from,
     settings_flags,
     settings_from,
     timings_flag,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 #: Flags of every command that runs jobs on one scan.
 _COMMON = (
     device_flag,
-    reading_flags,
+    reading_flags(),
     trace_flag,
     timings_flag,
     click.option("--overwrite", is_flag=True, help="Replace an existing result."),
@@ -106,7 +106,6 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
         scans: tuple[str, ...],
         output: str,
         device: str,
-        at: tuple[str, ...],
         n_jobs: int,
         overwrite: bool,
         groups: str,
@@ -122,12 +121,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
                 job: settings_from(flags, kind.settings) if flags.get(_with(job), True) else None
                 for job, kind in kinds.items()
             },
-            series=flags["series"],
-            resample=flags["resample"],
-            voxel_size=flags["voxel_size"],
-            trust=flags["trust"],
-            at=at,
-            layout=layout_of(flags),
+            reading=reading_from(flags),
             device=device,
             jobs=n_jobs,
             overwrite=overwrite,
@@ -166,7 +160,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
         ),
         *(settings_flags(kind.settings, kind.title) for kind in kinds.values()),
         settings_sources(*jobs),
-        reading_flags,
+        reading_flags(),
         device_flag,
         click.option(
             "--overwrite", is_flag=True,
@@ -214,10 +208,7 @@ def _run(
     from hushpore.runs.scan_recipe import ScanRecipe, files_of, settings_for
 
     overwrite, quiet = flags["overwrite"], flags["as_json"]
-    source = ScanRecipe(
-        path, flags["series"], flags["resample"], flags["at"], flags["voxel_size"], flags["trust"],
-        **layout_of(flags),
-    )  # fmt: skip
+    source = ScanRecipe.read_as(path, reading_from(flags))
     requested = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in requested.items()}
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}

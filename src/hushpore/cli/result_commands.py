@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hushpore.base.safe_text import as_csv
-from hushpore.cli.flags import device_flag, in_flags, trust_flag
+from hushpore.cli.flags import device_flag, in_flags, reading_flags
 from hushpore.cli.terminal import drive, echo
 from hushpore.figures.drawing import COLUMNS
 from hushpore.figures.drawing import FORMATS as FIGURE_FORMATS
@@ -35,7 +35,7 @@ EXPORT_HELP = (
     "--json", "as_json", is_flag=True, help="Print the outcome as JSON, without a progress bar."
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing result in OUT.")
-@trust_flag
+@reading_flags("trust")
 def rerun_command(
     result: str, output: str, device: str, as_json: bool, overwrite: bool, trust: bool
 ) -> None:

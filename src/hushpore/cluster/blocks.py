@@ -377,7 +377,7 @@ def as_source(scan: Scan, series: int | str | None, trust: bool) -> ScanRecipe |
     """
     if isinstance(scan, ScanRecipe | Volume):
         return scan
-    return ScanRecipe(str(scan), "" if series is None else str(series), trust=trust)
+    return ScanRecipe(str(scan), series="" if series is None else str(series), trust=trust)
 
 
 def as_zarr(
@@ -500,7 +500,7 @@ def source_of(scan: ScanRecipe | Volume) -> ScanRecipe | None:
     size = ""
     if (scan.spacing, scan.unit) != (there.spacing, there.unit):
         size = f"{','.join(map(repr, scan.spacing))}{scan.unit}"
-    return ScanRecipe(str(folder), str(number), voxel_size=size)
+    return ScanRecipe(str(folder), series=str(number), voxel_size=size)
 
 
 def stamp_of(scan: ScanRecipe | Volume) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from hushpore.runs.batch_groups import (
     note_on_units,
 )
 from hushpore.runs.batch_workers import State, plan, run_in_parallel, run_in_sequence
-from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event
     from hushpore.base.settings import Settings
     from hushpore.runs.batch_workers import Task
+    from hushpore.runs.reading import Reading
 
     #: Yields events and the states of scans, and returns the batch.
     Batching: TypeAlias = Generator[Event | State, None, "Batch"]
@@ -89,12 +89,7 @@ def run_batch(
     output: str | os.PathLike[str],
     steps: Mapping[str, Settings | None] | None = None,
     *,
-    series: str = "",
-    resample: bool = False,
-    at: Sequence[str] = (),
-    voxel_size: str = "",
-    trust: bool = False,
-    layout: Mapping[str, Any] | None = None,
+    reading: Reading | None = None,
     device: str = "auto",
     jobs: int = 1,
     overwrite: bool = False,
@@ -114,12 +109,9 @@ def run_batch(
     steps : mapping of str to Settings, optional
         The settings of each job, in the order in which they run; None skips the job. By default
         pores are segmented with the default settings.
-    series, resample, at, voxel_size, trust : optional
-        How each scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`. With ``at=("all",)`` each
-        time and channel of a scan has its own result and row.
-    layout : mapping of str to value, optional
-        Further fields of it: ``axes``, ``crop``, ``bin`` and ``flatten``, and ``shape``, ``dtype``,
-        ``byte_order`` and ``offset`` of raw files.
+    reading : Reading, optional
+        How each scan is read. With ``at=("all",)`` each time and channel of a scan has its own
+        result and row.
     device : str, optional
         As for `hushpore.denoise`.
     jobs : int, optional
@@ -189,7 +181,6 @@ def run_batch(
         )
     known = {job: settings and settings.to_dict() for job, settings in steps.items()}
     with _claimed(folder):
-        reading = ScanRecipe("", series, resample, tuple(at), voxel_size, trust, **(layout or {}))
         tasks = plan(given, folder, wanted, reading=reading, device=device, overwrite=overwrite)
         group_of = _groups(list(tasks), groups)
         return (yield from _run(folder, tasks, known, jobs, group_of))

@@ -31,8 +31,9 @@ from hushpore.io import describe
 from hushpore.io.folders import natural_key
 from hushpore.io.output_target import require_apart, require_result
 from hushpore.runs.pipeline import run_pipeline
+from hushpore.runs.reading import ALL
 from hushpore.runs.result_folder import read_provenance
-from hushpore.runs.scan_recipe import ALL, ScanRecipe, origin_of, settings_for
+from hushpore.runs.scan_recipe import ScanRecipe, origin_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Settings
     from hushpore.runs.pipeline import Pipeline
+    from hushpore.runs.reading import Reading
 
     #: Yields the states of tasks until all have finished or failed.
     Working = Generator["State", None, None]
@@ -152,14 +154,14 @@ def plan(
     output: Path,
     steps: Mapping[str, Settings],
     *,
-    reading: ScanRecipe | None = None,
+    reading: Reading | None = None,
     device: str = "auto",
     overwrite: bool = False,
 ) -> dict[Task, bool]:
     """Return the tasks of a batch in the order of the scans, and whether each is finished already.
 
     `patterns`, `output`: as for `find_scans`. `steps`, `device`, `overwrite`: of each `Task`.
-    `reading`: how scans are read; its path is ignored.
+    `reading`: how scans are read.
     Raises InputError if a pattern has no match; OutputError if there are results of other scans or
     settings that may not be replaced.
     """
@@ -181,7 +183,7 @@ def plan(
     outdated = []
     require_apart([output], scans)
     for scan, name in zip(scans, names_of(scans), strict=True):
-        whole = ScanRecipe(str(scan)) if reading is None else replace(reading, path=str(scan))
+        whole = ScanRecipe.read_as(scan, reading)
         for end, source in _positions(whole):
             folder = output / f"{name}{end}"
             task = Task(folder.name, source, folder, of_each[scan], device, overwrite)

@@ -27,11 +27,12 @@ from hushpore.io.zarr.image import (
     require_content,
     write_blocks,
 )
+from hushpore.runs.reading import Reading
 from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
 
     from hushpore.base.events import Event
@@ -70,17 +71,10 @@ def convert(
     scan: str | os.PathLike[str] | Volume,
     path: str | os.PathLike[str],
     *,
-    series: int | str | None = None,
-    resample: bool = False,
-    at: Sequence[str] = (),
-    voxel_size: str = "",
-    trust: bool = False,
-    crop: str = "",
-    bin: str = "",
-    flatten: str = "",
     memory_budget: float | None = None,
     overwrite: bool = False,
     on_event: Callable[[Event], None] | None = None,
+    **reading: Any,
 ) -> Converted:
     """Convert a scan of any format to OME-Zarr, with levels of lower resolution for viewing.
 
@@ -93,10 +87,6 @@ def convert(
         A path as for `hushpore.read`, or a volume, which may be lazy (memory-mapped or chunked).
     path : str or path-like
         A folder whose name ends in ``.zarr``, usually ``.ome.zarr``.
-    series : int or str, optional
-        Which of several image stacks, as for `hushpore.read`; by default the largest.
-    resample, at, voxel_size, trust, crop, bin, flatten : optional
-        How the scan is read, see `hushpore.runs.scan_recipe.ScanRecipe`.
     memory_budget : float, optional
         Memory in GB for reading and writing, beside the program itself; by default a quarter of
         the free memory.
@@ -104,6 +94,9 @@ def convert(
         Replace an OME-Zarr folder of that name.
     on_event : callable, optional
         Called with each event, in this thread.
+    **reading
+        How the scan is read, see `hushpore.runs.reading.Reading`; among them ``series``, ``at``,
+        ``voxel_size``, ``crop`` and ``bin``.
 
     Returns
     -------
@@ -133,17 +126,17 @@ def convert(
     ...     hushpore.read(written.path).spacing
     (2.0, 1.0, 1.0)
     """
-    reading = ScanRecipe(
-        "", "" if series is None else str(series), resample, tuple(at), voxel_size, trust,
-        crop=crop, bin=bin, flatten=flatten,
-    )  # fmt: skip
-    return result_of(converting(scan, path, reading, memory_budget, overwrite), on_event)
+    if "series" in reading:
+        # a number, too
+        reading["series"] = "" if reading["series"] is None else str(reading["series"])
+    how = Reading.of(reading)
+    return result_of(converting(scan, path, how, memory_budget, overwrite), on_event)
 
 
 def converting(
     scan: str | os.PathLike[str] | Volume,
     path: str | os.PathLike[str],
-    reading: ScanRecipe | None = None,
+    reading: Reading | None = None,
     memory_budget: float | None = None,
     overwrite: bool = False,
     *,
@@ -154,7 +147,7 @@ def converting(
 
     Errors about the output are raised by this call, before the job starts.
 
-    `reading`: how the scan is read; its path is ignored. `others`: further files to be written.
+    `reading`: how the scan is read. `others`: further files to be written.
     `fill_undefined`: replace NaN as `hushpore.io.undefined.with_fill_value` does.
     """
     import_zarr()
@@ -165,7 +158,7 @@ def converting(
     def work() -> Conversion:
         timer = StageTimer()
         with timer.stage("reading headers"):
-            volume, known = yield from _opened(scan, reading or ScanRecipe(""))
+            volume, known = yield from _opened(scan, reading or Reading())
             if fill_undefined:
                 volume = with_fill_value(volume)
         require_content(volume)
@@ -193,13 +186,15 @@ def _memory(budget: float | None) -> float:
 
 
 def _opened(
-    scan: str | os.PathLike[str] | Volume, reading: ScanRecipe
+    scan: str | os.PathLike[str] | Volume, how: Reading
 ) -> Generator[Progress, None, tuple[Volume, dict[str, Any]]]:
     """Return the scan as a lazy volume, and a key that identifies it."""
+    path = "" if isinstance(scan, Volume) else str(scan)
+    reading = ScanRecipe.read_as(path, how)
     if isinstance(scan, Volume):
         # changes of an array go unnoticed, so its conversion cannot resume
         return reading.arrange(scan), {"volume": uuid.uuid4().hex}
-    known = dataclasses.replace(reading, path=str(scan)).to_dict()
+    known = reading.to_dict()
     volumes = yield from load(scan, lazy=True, trust=reading.trust)
     chosen = choose(volumes, reading.series)
     others = [volume.name for volume in volumes if volume is not chosen]

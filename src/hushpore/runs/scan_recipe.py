@@ -8,20 +8,21 @@ import re
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.formatting import METRES, readable_unit, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
-from hushpore.io.flatten import Solid, flattened
+from hushpore.io.flatten import flattened
 from hushpore.io.loading import into_memory
 from hushpore.io.parts import binned, cropped
 from hushpore.io.points import read_points
 from hushpore.io.raw import open_raw_as
 from hushpore.io.resample import resampled, with_rescaled_positions
 from hushpore.io.undefined import with_fill_value
+from hushpore.runs.reading import ALL, Reading
 from hushpore.runs.sample_crop import box_of, crop_to
 
 if TYPE_CHECKING:
@@ -30,14 +31,9 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
+    from hushpore.io.flatten import Solid
 
     T = TypeVar("T", bound=Settings)
-
-#: Fields that describe the values of a file that does not, or does so wrongly, and select a part.
-LAYOUT = ("axes", "shape", "dtype", "byte_order", "offset", "crop", "bin", "flatten")
-
-#: Position that stands for every time and channel, in batches.
-ALL = "all"
 
 #: Marks notes on a voxel size that was set by the user.
 GIVEN = "set by the user"
@@ -49,65 +45,41 @@ _VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<un
 
 
 @dataclass(frozen=True)
-class ScanRecipe:
+class ScanRecipe(Reading):
     """An image stack on disk and how it is read.
 
-    `path`: a file or folder, as `hushpore.read` takes it. `series`: which of several stacks; empty
-    for the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on
-    time and channel axes, each as ``"t=0"``. `voxel_size`: voxel size, if the file gives none or a
-    wrong one: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``. `trust`: also read files that
-    are compressed extremely, as for `hushpore.read`. `axes`: letters of the
-    axes, if the file names them wrongly: ``"zyx"`` for slices that it calls frames.
-
-    For a raw file without a header: `shape`: voxels along z, y, x: ``"400,512,512"``; `dtype`: data
-    type, ``"uint16"``, by default guessed from the file size; `byte_order`: ``"little"`` or
-    ``"big"``; `offset`: bytes before the first voxel.
-
-    `crop`: part to read, as for `hushpore.runs.sample_crop.crop_to`; `bin`: block length for means,
-    as for `hushpore.io.parts.binned`. Both come after the other changes, the crop first. `flatten`:
-    remove drift of the grey value of the solid, which is ``"bright"`` or ``"dark"`` beside the
-    pores, from what is left, as `hushpore.io.flatten.flattened`.
+    `path`: a file or folder, as `hushpore.read` takes it.
     """
 
     path: str
-    series: str = ""
-    resample: bool = False
-    at: tuple[str, ...] = ()
-    voxel_size: str = ""
-    trust: bool = False
-    axes: str = ""
-    shape: str = ""
-    dtype: str = ""
-    byte_order: str = ""
-    offset: int = 0
-    crop: str = ""
-    bin: str = ""
-    flatten: str = ""
 
     @classmethod
-    def of(cls, known: Mapping[str, Any]) -> Self:
+    def read_as(cls, path: str | os.PathLike[str], reading: Reading | None) -> Self:
+        """Return the recipe to read a path in some way; by default as its file says."""
+        how = reading or Reading()
+        return cls(str(path), **{opt.name: getattr(how, opt.name) for opt in Reading.options()})
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
         """Return the recipe in a record, see `to_dict`.
 
         Raises InputError if the record names no file.
         """
-        if not known.get("path"):
+        if not values.get("path"):
             raise InputError(
                 "The record names no file or folder, because the input was an array or a layer. "
                 "Save the input as a file and run the job on that file; its result can be "
                 "reproduced."
             )
         names = {field.name for field in dataclasses.fields(cls)}
-        values = {name: known[name] for name in names & set(known)}
-        return cls(**{**values, "at": tuple(values.get("at", ()))})
+        return cls(**{name: values[name] for name in names & set(values)})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values, with an absolute path and the `stamp` of the files."""
         place = str(Path(self.path).expanduser().resolve())
-        known = {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
-        for name in ("voxel_size", "trust", *LAYOUT):
-            if not known[name]:
-                del known[name]
-        return known
+        values = {name: value for name, value in super().to_dict().items() if value}
+        always = {"path": place, "series": self.series, "resample": self.resample}
+        return {**values, **always, "at": list(self.at), **self.stamp()}
 
     def stamp(self) -> dict[str, Any]:
         """Return a stamp that shows changes of the files without reading them.
@@ -187,8 +159,6 @@ class ScanRecipe:
                 f"--shape {self.shape}: expected whole numbers along z,y,x, for example "
                 "400,512,512."
             )
-        if self.byte_order not in ("", "little", "big"):
-            raise InputError(f"--byte-order {self.byte_order}: expected little or big.")
         volume = open_raw_as(path, shape, self.dtype, self.byte_order, self.offset)
         return dataclasses.replace(volume, source=str(path))
 
@@ -224,8 +194,6 @@ class ScanRecipe:
             volume = binned(volume, self.bin)
         if not self.flatten:
             return volume
-        if self.flatten not in get_args(Solid):
-            raise InputError(f"flatten is {self.flatten!r}: expected bright or dark, the solid.")
         return flattened(volume, cast("Solid", self.flatten))
 
 

@@ -36,6 +36,7 @@ from hushpore.runs.batch_groups import (
 from hushpore.runs.batch_workers import State
 from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import load_preset, remember, remembered
+from hushpore.runs.reading import Reading
 from hushpore.viewer.batch.scan_list import ALLOW_COMPRESSED, NAME, ScanList
 from hushpore.viewer.forms.device_choice import DeviceChoice
 from hushpore.viewer.forms.docking import CANCEL, RUN, SharesSide, bind
@@ -231,12 +232,15 @@ class BatchWidget(WorkerContainer):
                     self.measure.value,
                 ),
             },
-            "resample": self.resample.value,
-            "layout": {"crop": self.crop.value.strip(), "bin": self.bin.value.strip()},
-            "voxel_size": self.voxel_size.value.strip(),
+            "reading": Reading(
+                resample=self.resample.value,
+                crop=self.crop.value.strip(),
+                bin=self.bin.value.strip(),
+                voxel_size=self.voxel_size.value.strip(),
+                trust=self.trust.value,
+            ),
             "jobs": self.jobs.value,
             "overwrite": self.overwrite.value,
-            "trust": self.trust.value,
             "groups": self.groups.value.strip(),
         }
 
