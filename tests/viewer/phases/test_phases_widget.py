@@ -180,8 +180,9 @@ def test_a_voxel_size_given_later_scales_all_that_was_measured(
     shown = cells(widget.tables.contacts)
     assert shown == [list(row) for row in contacts_of(expected)[1:]]
     # of voxels of another shape nothing that was measured is true
-    widget._set_voxel_size("6,6,20µm")
-    assert not widget.tables.isVisible()
+    for size in ("6,6,20µm", "12,12,40µm"):
+        widget._set_voxel_size(size)
+        assert not widget.tables.isVisible()
 
 
 def test_of_labels_each_is_a_phase(widget: PhasesWidget, viewer: Any, rock: np.ndarray) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
+from hushpore.base.rescaled import held
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
 from hushpore.pores.corrections.operations import (
@@ -499,7 +500,10 @@ def _grey_of(pores: Pores, scan: Volume | None) -> Volume | None:
         and volume.dtype != np.bool_
         and volume.shape == pores.volume.shape
     )
-    return volume if has_grey else None
+    if not has_grey:
+        return None
+    # read once, since each correction is measured with it
+    return volume if isinstance(held(volume.data), np.ndarray) else volume.replace(volume.array())
 
 
 def _exterior_of(pores: Pores, scan: Volume | None) -> Mask | None:
