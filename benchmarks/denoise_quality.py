@@ -22,8 +22,7 @@ import numpy as np
 
 import hushpore
 from benchmarks._photos import N2V2, psnr, test_photos, training_photos
-from hushpore.denoising.tensor_file import read_tensors
-from hushpore.denoising.trained_model import load_model
+from hushpore.denoising.trained_model import load_model, read_tensors
 from hushpore.denoising.training import checkpoint
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from skimage.io import imread
 
 import hushpore
 from hushpore import InputError, Volume
-from hushpore.denoising.picture import denoising_picture
+from hushpore.denoising.inspection import denoising_picture
 
 pytestmark = pytest.mark.usefixtures("small_network")
 

@@ -16,8 +16,7 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
 from hushpore.denoising.model import Architecture, build_network
-from hushpore.denoising.tensor_file import read_tensors, write_tensors
-from hushpore.denoising.trained_model import Model, load_model
+from hushpore.denoising.trained_model import Model, load_model, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path

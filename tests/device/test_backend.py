@@ -101,7 +101,7 @@ def test_free_memory_is_known() -> None:
 
 
 def test_readback_hands_copies_out_in_order_and_once() -> None:
-    readback = Readback(Backend())
+    readback = Readback(None)
     value = torch.zeros(())
     for step in range(3):
         value += 1
@@ -114,7 +114,7 @@ def test_readback_hands_copies_out_in_order_and_once() -> None:
 @pytest.mark.gpu
 def test_readback_from_a_gpu_never_reads_early() -> None:
     backend = choose_backend("cuda")
-    readback = Readback(backend, depth=2)
+    readback = Readback(backend.bus(), depth=2)
     value = torch.zeros((), device=backend.device)
     seen = []
     for step in range(20):

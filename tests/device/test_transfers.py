@@ -279,7 +279,7 @@ def timer_of_a_device() -> StageTimer:
 
 def test_what_has_not_happened_is_not_handed_out_and_not_waited_for() -> None:
     timer = timer_of_a_device()
-    readback = Readback(Backend(), timer)
+    readback = Readback(None, timer)
     event = Event(False)
     readback._under_way.append(("loss", torch.ones(()), event))
     assert readback.arrived() == []
@@ -289,7 +289,7 @@ def test_what_has_not_happened_is_not_handed_out_and_not_waited_for() -> None:
 
 def test_waiting_for_the_rest_is_counted_once() -> None:
     timer = timer_of_a_device()
-    readback = Readback(Backend(), timer)
+    readback = Readback(None, timer)
     for name in "ab":
         readback._under_way.append((name, torch.ones(()), Event(False)))
     assert [tag for tag, _ in readback.drain()] == ["a", "b"]
@@ -305,7 +305,7 @@ def test_a_training_epoch_with_timing_and_losses_makes_no_host_wait_on_a_gpu() -
     learner = Learner(network.to(backend.device))
     images = Images.of(torch.randn(4, 128, 128, device=backend.device))
     batches = BatchSampler((64, 64), 8, 0.03, torch.Generator(backend.device).manual_seed(0))
-    timer, readback, arrived = backend.timer(), Readback(backend, depth=64), 0
+    timer, readback, arrived = backend.timer(), Readback(backend.bus(), depth=64), 0
     learner.step(images, batches, 1e-3, 0)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")

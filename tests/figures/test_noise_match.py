@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hushpore.figures.drawing import PAPER, add_plots, new_figure, svg
-from hushpore.figures.noise_match import draw_noise_match
+from hushpore.figures.drawing import PAPER, add_plots, draw_noise_match, new_figure, svg
 
 MATCH = {
     "share": 0.9, "image_lost": 0.1, "noise_left": 0.01, "frequencies": [0.1, 0.3],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushpore.figures.drawing import PAPER, new_figure
-from hushpore.figures.orientation import (
+from hushpore.figures.size_plots import (
     azimuth_table,
     draw_inclination,
     draw_rose,

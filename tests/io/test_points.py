@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushpore import InputError
-from hushpore.io.points import read_points
+from hushpore.io.results import read_points
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 from hushpore.base.volume import Volume
 from hushpore.io import read
 from hushpore.io.results import write_image
-from hushpore.io.value_metadata import value_metadata
+from hushpore.io.undefined import value_metadata
 
 GREY = {"padding_value": -2000.5, "value_unit": "HU", "slice_positions": [0, 1.5, 4]}
 

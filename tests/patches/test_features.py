@@ -6,7 +6,7 @@ import torch
 from scipy import ndimage
 from skimage.filters import threshold_otsu
 
-from hushpore.patches.features import foreground, gradient_magnitude, patch_features
+from hushpore.patches.places import foreground, gradient_magnitude, patch_features
 
 
 @pytest.mark.parametrize("shape", [(7, 8, 9), (5, 4, 6, 7)])
@@ -29,7 +29,7 @@ def test_features_are_those_of_numpy_and_scipy(shape, rng):
 def test_features_do_not_depend_on_how_many_patches_there_are(rng, monkeypatch):
     patches = rng.normal(size=(50, 8, 8)).astype(np.float32)
     whole = patch_features(patches)
-    monkeypatch.setattr("hushpore.patches.features._PIECE", 7 * 64)
+    monkeypatch.setattr("hushpore.patches.places._PIECE", 7 * 64)
     for name, values in patch_features(patches).items():
         np.testing.assert_allclose(values, whole[name], rtol=1e-12, atol=1e-12)
 

@@ -53,8 +53,7 @@ from hushpore.viewer.results.plots import _LINE, _MARK, PlotsWidget
 from hushpore.viewer.results.pore_view import PALETTE
 from hushpore.viewer.results.record_panel import RecordWidget
 from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
-from hushpore.viewer.segment.measure import MeasureWidget
-from hushpore.viewer.segment.widget import PoresWidget
+from hushpore.viewer.segment.widget import MeasureWidget, PoresWidget
 
 WIDGETS = (
     DenoiseWidget,

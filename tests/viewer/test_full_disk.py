@@ -14,7 +14,7 @@ from hushpore.io import read
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.writer import write_image_layer, write_labels_layer
-from hushpore.viewer.results.saving import save
+from hushpore.viewer.results.record_panel import save
 from hushpore.viewer.segment.widget import PoresWidget
 
 SOON = 20_000

@@ -22,8 +22,7 @@ from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, Sto
 from hushpore.viewer import job_widget
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.docking import stay_in_front
-from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.layers.lineage import Lineage, scan_of, set_lineage
+from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
 from hushpore.viewer.running import progress_presenter
 from hushpore.viewer.running.problem import explain
 from hushpore.viewer.running.worker_container import PATIENCE

@@ -14,7 +14,6 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import NO_MEMORY, HushporeError
-from hushpore.cli.align_command import align_command
 from hushpore.cli.flags import (
     JobCommand,
     in_flags,
@@ -24,10 +23,11 @@ from hushpore.cli.flags import (
     trace_flag,
 )
 from hushpore.cli.job_commands import batch_command, job_command
-from hushpore.cli.methods_command import methods_command
 from hushpore.cli.result_commands import (
+    align_command,
     compare_command,
     export_command,
+    methods_command,
     plots_command,
     rerun_command,
 )

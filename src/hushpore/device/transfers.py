@@ -25,7 +25,6 @@ from hushpore.base.errors import first_line
 if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Float64s, UInt8s
     from hushpore.base.rescaled import Scaled
-    from hushpore.device.backend import Backend
     from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
 
@@ -288,12 +287,14 @@ class Readback:
     before its event. `push` lets the host run ahead of the device by at most `depth` copies, so
     that little queued work remains when a job is cancelled.
 
-    `timer`: counts waiting for the device as a stage ``"waiting"``. `depth`: maximum number of
-    copies in progress.
+    `bus`: operations of the device, None on a CPU. `timer`: counts waiting for the device as a
+    stage ``"waiting"``. `depth`: maximum number of copies in progress.
     """
 
-    def __init__(self, backend: Backend, timer: StageTimer | None = None, depth: int = 4) -> None:
-        self._bus = backend.bus()
+    def __init__(
+        self, bus: CudaBus | None, timer: StageTimer | None = None, depth: int = 4
+    ) -> None:
+        self._bus = bus
         self._timer = timer
         self._depth = depth
         self._under_way: deque[tuple[Any, torch.Tensor, Any]] = deque()

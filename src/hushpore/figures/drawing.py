@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.formatting import readable_number
+from hushpore.base.formatting import readable_number, readable_percent
 from hushpore.base.safe_text import in_figure
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hushpore.base.arrays import Float64s
+
 
 #: Colour of text and lines, and of minor elements, on paper.
 INK, FAINT = "#1f2933", "#7b8794"
@@ -251,3 +252,31 @@ def draw_rev(
         axes.axvline(settled, color=colours[1], linewidth=1.5, label=label)
     frame(axes, f"edge of a cube ({unit})", title)
     add_legend(axes, title="porosity not settled" if settled is None else None)
+
+
+def draw_noise_match(axes: Axes, match: Mapping[str, Any], colours: Sequence[str]) -> None:
+    """Plot the power of the noise, and of the residual in flat regions and at edges.
+
+    `match`: ``residual.match`` of a record. `colours`: three.
+    """
+    noise, flat, edges = colours[:3]
+    at = match["frequencies"]
+    axes.plot(at, match["noise"], color=noise, linewidth=2.5, label="noise")
+    axes.plot(at, match["flat"], "o-", color=flat, markersize=3, linewidth=1, label="flat regions")
+    axes.plot(at, match["edges"], "s-", color=edges, markersize=3, linewidth=1, label="edges")
+    axes.set_ylim(bottom=0)
+    frame(axes, "cycles per voxel", "power of the residual")
+    add_legend(axes)
+
+
+def noise_match_in_words(match: Mapping[str, Any]) -> str:
+    """Return the figures in a sentence.
+
+    >>> noise_match_in_words({"share": 0.93, "image_lost": 0.053, "noise_left": 0.02})
+    'Residual matches noise: 93 % (image lost: 5.3 %, noise left: 2 % of the noise power).'
+    """
+    lost, left = readable_percent(match["image_lost"]), readable_percent(match["noise_left"])
+    return (
+        f"Residual matches noise: {readable_percent(match['share'])} (image lost: {lost}, noise "
+        f"left: {left} of the noise power)."
+    )

@@ -15,7 +15,7 @@ from hushpore.base.volume import Volume
 from hushpore.io.folders import shortened
 from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import SLAB, DiskArray
-from hushpore.io.unitless import in_one_unit, unitless_notes
+from hushpore.io.undefined import in_one_unit, unitless_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import unit_of
 from hushpore.io.libraries import captured_warnings, explained_damage
 from hushpore.io.raw import Layout, data_file, volume_of_layout
-from hushpore.io.unitless import in_one_unit, unitless_notes
+from hushpore.io.undefined import in_one_unit, unitless_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

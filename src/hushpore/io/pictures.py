@@ -13,7 +13,7 @@ from hushpore.base.volume import Volume
 from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import PlaneStack
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
-from hushpore.io.scanners.skyscan import with_log
+from hushpore.io.scanners.vendor_headers import with_log
 from hushpore.io.slice_stacks import SliceStack, note_on_damaged, stacks_by_name, without_strays
 
 if TYPE_CHECKING:

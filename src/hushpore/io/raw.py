@@ -21,7 +21,7 @@ from hushpore.io.input_limits import limits_for
 from hushpore.io.lazy_arrays import Stream, uncompressed_planes
 from hushpore.io.libraries import explained_damage
 from hushpore.io.raw_names import TYPES_BY_BYTES, layout_by_name
-from hushpore.io.unitless import unitless_notes
+from hushpore.io.undefined import unitless_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hushpore.base.atomic import new_file, write_through
-from hushpore.base.errors import import_optional
-from hushpore.base.extensions import Registry
+from hushpore.base.errors import Registry, import_optional
 from hushpore.io import folders
 from hushpore.io.folders import PEEK, first_files
 from hushpore.io.raw_names import layout_by_name

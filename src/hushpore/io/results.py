@@ -14,7 +14,7 @@ import numpy as np
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, OutputError
-from hushpore.base.safe_text import as_csv, read_text
+from hushpore.base.safe_text import as_csv, read_table, read_text
 from hushpore.io.output_target import PROVENANCE, check_target, new_directory
 from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.io.tiff.writer import write_tiff
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from hushpore.base.arrays import Float64s
     from hushpore.base.volume import Volume
+
 
 __all__ = ["check_image_target", "check_target", "write_image", "write_results"]
 
@@ -227,3 +229,44 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
+
+
+_EXPECTED = (
+    "Expected one row per point with the columns z, y and x (or y and x), or axis-0, axis-1, ... "
+    "as written by napari, in voxels."
+)
+
+
+def read_points(path: str | Path) -> Float64s:
+    """Read points from a CSV file.
+
+    `path`: table with the columns ``z``, ``y``, ``x``, or ``axis-0``, ``axis-1``, ...; other
+    columns are ignored.
+    Returns: float64, shape (n, 2) or (n, 3): voxel coordinates in z, y, x order.
+    Raises InputError if the file cannot be read, lacks these columns, or contains a coordinate that
+    is not a number.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    try:
+        table = read_table(path, skipinitialspace=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except ValueError as error:
+        raise InputError(f"{path.name} is not a table of points: {error}. {_EXPECTED}") from None
+    lowered = {str(name).strip().lower(): name for name in table.columns}
+    wanted = [name for name in "zyx" if name in lowered]
+    if not {"y", "x"} <= set(wanted):
+        wanted = sorted(name for name in lowered if re.fullmatch(r"axis-\d", name))
+    if len(wanted) < 2:
+        present = ", ".join(str(name) for name in table.columns)
+        raise InputError(f"{path.name} has the columns {present}. {_EXPECTED}")
+    columns = [pd.to_numeric(table[lowered[name]], errors="coerce") for name in wanted]
+    points = np.stack([column.to_numpy(np.float64) for column in columns], axis=1)
+    if not np.isfinite(points).all():
+        row = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
+        raise InputError(
+            f"{path.name}: a coordinate of point {row + 1} is not a number. {_EXPECTED}"
+        )
+    return points

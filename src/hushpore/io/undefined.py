@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.formatting import readable_grey, readable_percent
+from hushpore.base.fill_value import stated_fill_value
+from hushpore.base.formatting import METRES, readable_grey, readable_percent, unit_of
 from hushpore.base.rescaled import Scaled
+from hushpore.base.safe_text import on_one_line
+from hushpore.base.volume import LONGEST_UNIT
 from hushpore.io.lazy_arrays import DiskArray, chunk_depth, slabs
 from hushpore.io.parts import filled_in_slabs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hushpore.base.arrays import Array, Mask
     from hushpore.base.volume import Volume
+
 
 #: Smallest magnitude that is no grey value: programs write 1e30 or the limits of float32 in
 #: voxels without a value.
@@ -126,3 +131,100 @@ def _is_finite(values: Array) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         # NaN spreads to both ends
         return bool(values.min() > -_LARGEST and values.max() < _LARGEST)
+
+
+def unitless_notes(steps: Sequence[float], unit: str = "") -> list[str]:
+    """Return a note that a voxel size without a known unit is not used.
+
+    Parameters
+    ----------
+    steps : sequence of float
+        Voxel size in the file, along z, y, x.
+    unit : str, optional
+        Unit in the file, if it is not a known one.
+
+    Returns
+    -------
+    list of str
+        Empty if all numbers are 1, the usual placeholder.
+
+    Examples
+    --------
+    >>> unitless_notes((1, 1, 1))
+    []
+    """
+    if all(step == 1 for step in steps) and not unit:
+        return []
+    numbers = [f"{step:.4g}" for step in steps]
+    without = f"in the unknown unit {unit!r}" if unit else "without a unit"
+    return [
+        f"The file gives a voxel size of {' x '.join(numbers)} {without}, so lengths are in "
+        f"voxels. Set the size with its unit: --voxel-size {','.join(numbers)}um, or in napari the "
+        "field Voxel size."
+    ]
+
+
+def in_one_unit(
+    steps: Sequence[float], units: Sequence[str]
+) -> tuple[tuple[float, ...], str] | None:
+    """Return a voxel size in the unit of its last axis, and this unit.
+
+    Parameters
+    ----------
+    steps : sequence of float
+        Voxel size along z, y, x.
+    units : sequence of str
+        Unit of each axis, as written in a file.
+
+    Returns
+    -------
+    tuple or None
+        None if the unit of an axis is unknown or is pixels.
+
+    Examples
+    --------
+    >>> in_one_unit((0.002, 1, 1), ("mm", "um", "micron")), in_one_unit((1, 1), ("", "um"))
+    (((2.0, 1.0, 1.0), 'um'), None)
+    """
+    found = [unit_of(unit) for unit in units]
+    known = [each for each in found if each is not None and each[0] != "pixel"]
+    if len(known) < len(units):
+        return None
+    last = known[-1][0]
+    return tuple(
+        float(f"{step * factor * METRES[name] / METRES[last]:.12g}")
+        if name != last
+        else step * factor
+        for step, (name, factor) in zip(steps, known, strict=True)
+    ), last
+
+
+def value_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of values as JSON values, for a file or from a file.
+
+    Whether the values are labels or denoised, the fill value around the scan, the unit of the grey
+    values, and the positions of unevenly spaced slices.
+
+    `metadata`: of a volume or a file; the names are the same. Entries of the wrong type are
+    omitted.
+    """
+    checked: dict[str, Any] = {}
+    if metadata.get("labels") is True:
+        checked["labels"] = True
+    elif _are_positions(metadata.get("slice_positions")):
+        # label values cannot be interpolated between slices
+        checked["slice_positions"] = list(metadata["slice_positions"])
+    if metadata.get("denoised") is True:
+        checked["denoised"] = True
+    padding = stated_fill_value(metadata)
+    if padding is not None:
+        checked["padding_value"] = padding
+    unit = metadata.get("value_unit")
+    if unit and isinstance(unit, str):
+        checked["value_unit"] = on_one_line(unit, LONGEST_UNIT)
+    return checked
+
+
+def _are_positions(value: Any) -> bool:
+    numbers = isinstance(value, list) and all(type(each) in (int, float) for each in value)
+    return numbers and bool(value) and all(map(math.isfinite, value))

@@ -16,9 +16,8 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import InputError
+from hushpore.base.errors import InputError, Registry
 from hushpore.base.events import result_of
-from hushpore.base.extensions import Registry
 from hushpore.base.preferences import preferred
 from hushpore.base.settings import Settings
 from hushpore.base.volume import Volume, VolumeLike, as_volume
@@ -151,7 +150,7 @@ _IN_MEMORY = (
     "needs the whole scan in memory and cannot be combined with --cluster. Save the model with "
     "--save-model and apply it to a part of the scan."
 )
-_MODEL_CHECK = "hushpore.denoising.tensor_file:check_file_target"
+_MODEL_CHECK = "hushpore.denoising.trained_model:check_file_target"
 
 #: The jobs by name.
 JOBS = Registry("jobs", JobDescription, {
@@ -170,11 +169,11 @@ JOBS = Registry("jobs", JobDescription, {
         extras=(
             ExtraFile(
                 "save_model", "Save the trained model (.safetensors).", _MODEL_CHECK,
-                "hushpore.runs.extra_files:save_model",
+                "hushpore.runs.result_folder:save_model",
             ),
             ExtraFile(
                 "picture", "Figure of the removed noise and the loss curve (.png).", _MODEL_CHECK,
-                "hushpore.runs.extra_files:save_picture", not_on_cluster=_IN_MEMORY,
+                "hushpore.runs.result_folder:save_picture", not_on_cluster=_IN_MEMORY,
             ),
         ),
         repeat="hushpore.denoising.reproduce:repeated_denoising",
@@ -245,8 +244,8 @@ JOBS = Registry("jobs", JobDescription, {
         extras=(
             ExtraFile(
                 "save_patches", "Save the patches as a data set (.npz or .zarr).",
-                "hushpore.runs.extra_files:check_data_set",
-                "hushpore.runs.extra_files:save_data_set",
+                "hushpore.runs.result_folder:check_data_set",
+                "hushpore.runs.result_folder:save_data_set",
             ),
         ),
     ),

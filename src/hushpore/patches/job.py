@@ -11,8 +11,15 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Job, Note, Progress, Remedy
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_values
-from hushpore.patches.features import foreground, gradient_magnitude, patch_features
-from hushpore.patches.places import Places, grid_corners, in_volume, patches_at
+from hushpore.patches.places import (
+    Places,
+    foreground,
+    gradient_magnitude,
+    grid_corners,
+    in_volume,
+    patch_features,
+    patches_at,
+)
 from hushpore.patches.reading import read_patches
 from hushpore.patches.result import Patches
 from hushpore.patches.sampling import draw_corners, draw_groups, draw_stratified

@@ -21,7 +21,7 @@ from hushpore.base.formatting import (
 from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
 from hushpore.scan.exterior import make_thumbnail, outside_of_thumbnail
 from hushpore.scan.histogram import Groups
-from hushpore.scan.kinds import kind_of_values
+from hushpore.scan.sample import kind_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -32,7 +32,7 @@ from hushpore.pores.void.threshold import GreyValues, make_histogram, make_void,
 from hushpore.pores.work import Work, beyond_mask, local_threshold, spacing_of
 from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 from hushpore.scan.histogram import AUTO, Histogram, automatic, examine, find_any_threshold
-from hushpore.scan.kinds import kind_of_values
+from hushpore.scan.sample import kind_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hushpore.pores.void.threshold import Range
     from hushpore.scan.exterior import Thumbnail
     from hushpore.scan.histogram import Groups
-    from hushpore.scan.kinds import Kind
+    from hushpore.scan.sample import Kind
 
 
 #: Up to this many voxels in memory, all grey values are counted; of more, only sampled slices.

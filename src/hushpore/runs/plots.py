@@ -24,13 +24,15 @@ from hushpore.figures.drawing import (
     publication_file,
     publication_size,
 )
-from hushpore.figures.orientation import (
+from hushpore.figures.size_plots import (
     azimuth_table,
+    distribution_table,
+    draw_distribution,
     draw_inclination,
     draw_rose,
+    draw_thickness,
     inclination_table,
 )
-from hushpore.figures.size_plots import distribution_table, draw_distribution, draw_thickness
 from hushpore.io.output_target import check_target, require_apart
 from hushpore.pores.forms.tables import size_statistics
 from hushpore.pores.result import Pores

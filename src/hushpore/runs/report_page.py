@@ -21,16 +21,17 @@ from hushpore.figures.drawing import (
     add_legend,
     add_plots,
     bins_for,
+    draw_noise_match,
     draw_rev,
     draw_rising,
     draw_sizes,
     edges_of,
     frame,
     new_figure,
+    noise_match_in_words,
     size_table,
     svg,
 )
-from hushpore.figures.noise_match import draw_noise_match, noise_match_in_words
 from hushpore.figures.slices import phase_picture, pore_picture
 from hushpore.jobs import JOBS
 from hushpore.pores.forms.tables import FORMS, form_of

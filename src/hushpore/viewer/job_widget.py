@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from napari.layers import Image
 from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
@@ -19,6 +20,7 @@ from hushpore.viewer.forms.docking import (
     PREVIOUS_SLICE,
     RUN,
     SharesSide,
+    ValueOf,
     bind,
     open_beside,
     step_slice,
@@ -26,26 +28,30 @@ from hushpore.viewer.forms.docking import (
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layer_choice import VOXEL_SIZE, LayerChoice, LayerFacts, VoxelSizeField
 from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rule
-from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_label, sign
-from hushpore.viewer.job_hooks import JobHooks
-from hushpore.viewer.layers.lineage import (
+from hushpore.viewer.layers.conversion import (
+    LayerData,
     hide_previous_results,
     identity,
+    is_result,
+    layer_data,
     layers_of_other_scans,
     remove_leftovers,
     watch_painting,
 )
-from hushpore.viewer.layers.shown_image import shown_image
 from hushpore.viewer.layers.start import LINKS, follow_start_link
-from hushpore.viewer.layers.unopened import explain_unopened
-from hushpore.viewer.layers.visibility import keep_view_direction, show_scale_bar
+from hushpore.viewer.layers.visibility import (
+    SHOWN,
+    explain_unopened,
+    keep_view_direction,
+    show_scale_bar,
+    shown_image,
+)
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
-from hushpore.viewer.results.saving import ask_and_save_result
+from hushpore.viewer.results.record_panel import ask_and_save_result
 from hushpore.viewer.running.messages import RECORD, SHOW, RunMessages
-from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress import JobProgress, RunButtons
 from hushpore.viewer.running.progress_presenter import ProgressPresenter, RunState
@@ -59,8 +65,8 @@ from hushpore.viewer.running.task import (
     import_libraries,
     local_task,
 )
-from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
-from hushpore.viewer.running.worker_container import is_script
+from hushpore.viewer.running.worker import JobWorker, calling, gc_paused, start_once_drawn
+from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,7 +75,85 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job, Note, Remedy
     from hushpore.base.settings import Settings
+    from hushpore.base.volume import Volume
+    from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
+
+
+class JobHooks(WorkerContainer):
+    """Job, valid input layers, result layers and links of a widget, for subclasses to define.
+
+    Class methods may run in the worker's thread and have no access to the widget.
+    """
+
+    form: SettingsForm
+
+    #: Key of `hushpore.jobs.JOBS`.
+    job: ClassVar[str]
+    #: Names of the widgets for the next steps, and the texts of the links that open them.
+    next_steps: ClassVar[dict[str, str]] = {}
+    #: Link texts in the line about the layer, with their targets for `_follow`.
+    fact_links: ClassVar[dict[str, str]] = {SHOWN: "shown image"}
+    #: Share of the height, and maximum lines, for the buttons and the result below the form.
+    room_for_result: ClassVar[tuple[float, int]] = (0.42, 19)
+    #: Field classes that replace the default ones, by name of the setting.
+    fields: ClassVar[dict[str, type[Field]]] = {}
+
+    @classmethod
+    def accepts(cls, layer: Any) -> bool:
+        """Whether a layer can be the input: any greyscale image."""
+        return isinstance(layer, Image) and not layer.rgb
+
+    @classmethod
+    def prefers(cls, layer: Any) -> bool:
+        """Whether a layer is chosen automatically: a scan, denoised or not.
+
+        Results of this job and measurements of other jobs are not.
+        """
+        made = [job for job, kind in jobs.JOBS.items() if job == cls.job or not kind.gives]
+        return cls.accepts(layer) and not any(is_result(layer, job) for job in made)
+
+    @classmethod
+    def prepare(cls, target: Target) -> Volume:
+        """Return the input volume of the job; runs in the worker's thread."""
+        return target.volume
+
+    @classmethod
+    def result_layers(cls, result: Any, target: Target) -> list[LayerData]:
+        """Return the layers of a result: its volume as an image; runs in the worker's thread."""
+        name = f"{target.volume.name} {jobs.JOBS[cls.job].title.lower()}"
+        words = {"placement": target.placement, "provenance": result.provenance}
+        return [layer_data(result.volume, **words, **{**target.appearance, "name": name})]
+
+    @classmethod
+    def cluster_layers(cls, result: Any, target: Target) -> list[LayerData]:
+        """Return the layers of a result saved by a cluster; runs in the worker's thread."""
+        return cls.result_layers(result, target)
+
+    def facts(self, volume: Volume) -> str:
+        """Return the line about the chosen layer."""
+        return volume.facts
+
+    def settings(self) -> Settings:
+        """Return the settings for a run.
+
+        Raises InputError if a setting is invalid.
+        """
+        return self.form.value
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the run that starts goes on with a cancelled one."""
+        return False
+
+    def result_links(self, result: Any) -> list[str]:
+        """Return further links below a result, as HTML."""
+        return []
+
+    def after_cancel(self) -> str:
+        """Return the links shown after a cancel, as HTML; empty if there are none."""
+        return ""
+
 
 #: Link targets: use the settings of the previous scan; run the job again; remove its layers.
 KEEP_SETTINGS, RUN_AGAIN, REMOVE_OTHERS = "keep settings", "run again", "remove others"

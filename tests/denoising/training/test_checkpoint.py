@@ -15,9 +15,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Progress
-from hushpore.denoising.tensor_file import read_tensors, write_tensors
-from hushpore.denoising.trained_model import HEADER
-from hushpore.denoising.training import blocks, loop, plateau, schedule
+from hushpore.denoising.trained_model import HEADER, read_tensors, write_tensors
+from hushpore.denoising.training import blocks, loop, schedule
 from hushpore.denoising.training import checkpoint as checkpoints
 from hushpore.denoising.training.step import Learner
 
@@ -110,9 +109,9 @@ def test_where_the_curve_ends_a_training_it_ends_a_resumed_one(
     scan: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule, "CHECK_INTERVAL", 10)
-    monkeypatch.setattr(plateau, "CHECK_INTERVAL", 10)
-    monkeypatch.setattr(plateau, "FIRST_CHECK", 10)
-    monkeypatch.setattr(plateau, "LEAST_GAIN", 1e9)
+    monkeypatch.setattr(schedule, "CHECK_INTERVAL", 10)
+    monkeypatch.setattr(schedule, "FIRST_CHECK", 10)
+    monkeypatch.setattr(schedule, "LEAST_GAIN", 1e9)
     monkeypatch.setattr(loop, "LOG_INTERVAL", 5)
     how = {**QUICK, "steps": None}
     unbroken = hushpore.denoise(scan, **how)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hushpore.denoising.training.plateau import (
+from hushpore.denoising.training.schedule import (
     CHECK_INTERVAL,
     FIRST_CHECK,
     LEAST_GAIN,

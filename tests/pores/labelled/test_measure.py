@@ -16,7 +16,7 @@ from hushpore.base.volume import Volume
 from hushpore.pores.advice import Plausibility, warnings_of
 from hushpore.pores.settings import PoreSettings
 from hushpore.scan.exterior import Exterior
-from hushpore.scan.kinds import kind_of_values
+from hushpore.scan.sample import kind_of_values
 
 if TYPE_CHECKING:
     import numpy.typing as npt

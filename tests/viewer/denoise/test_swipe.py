@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 
-from hushpore.viewer.denoise.swipe import REACH, LeftPart, Swipe
+from hushpore.viewer.denoise.noise_panel import REACH, LeftPart, Swipe
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.layer_choice import is_preview
 

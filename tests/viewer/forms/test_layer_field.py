@@ -8,7 +8,7 @@ import pytest
 from hushpore import InputError
 from hushpore.base.settings import Settings, option
 from hushpore.denoising.settings import DenoiseSettings
-from hushpore.viewer.forms.layer_field import LayerField, ModelField
+from hushpore.viewer.forms.layer_choice import LayerField, ModelField
 from hushpore.viewer.running.task import capture
 
 

@@ -2,7 +2,7 @@ import pytest
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QLabel
 
-from hushpore.viewer.forms.native import NameBox, NameLabel
+from hushpore.viewer.forms.docking import NameBox, NameLabel
 
 LONG = "a very long name of a scan of bread, as scanners give it, 2026-11-26 "
 

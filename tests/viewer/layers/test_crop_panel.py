@@ -13,11 +13,10 @@ from hushpore.io.results import write_image
 from hushpore.runs.scan_recipe import ScanRecipe
 from hushpore.viewer.forms import rich_label
 from hushpore.viewer.forms.rich_label import CROP, FLATTEN, RemarkList, ResultMessage, advice_linked
-from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, volume_of
+from hushpore.viewer.layers.conversion import METADATA_KEY, READ, known_of, volume_of
 from hushpore.viewer.layers.crop_layers import Part, crop_job
 from hushpore.viewer.layers.crop_panel import BOX, CropWidget
 from hushpore.viewer.layers.layer_files import SavedLayer
-from hushpore.viewer.layers.lineage import READ
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.running.problem import explain

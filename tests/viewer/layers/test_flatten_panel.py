@@ -9,10 +9,9 @@ from hushpore.base.events import result_of
 from hushpore.io.flatten import Flattened
 from hushpore.io.results import write_image
 from hushpore.runs.scan_recipe import ScanRecipe
-from hushpore.viewer.layers.conversion import known_of
+from hushpore.viewer.layers.conversion import READ, known_of
 from hushpore.viewer.layers.crop_layers import Part, crop_job
 from hushpore.viewer.layers.flatten_panel import FlattenWidget
-from hushpore.viewer.layers.lineage import READ
 from hushpore.viewer.layers.reader import read_layers
 
 SHAPE = (40, 48, 48)

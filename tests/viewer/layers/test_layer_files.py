@@ -30,7 +30,7 @@ from hushpore.viewer.layers.reader import read_layers, resample
 from hushpore.viewer.layers.visibility import show_new_scans
 from hushpore.viewer.layers.writer import prefer_our_writers, write_image_layer, write_labels_layer
 from hushpore.viewer.phases.widget import PhasesWidget
-from hushpore.viewer.results import saving
+from hushpore.viewer.results import record_panel
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import result_of as result_of_layer
 from hushpore.viewer.results.pore_layer import tables_of
@@ -195,7 +195,7 @@ def test_labels_that_were_painted_on_are_saved_without_what_is_not_of_them(
     qtbot, viewer, widget, pores, written, tmp_path, monkeypatch
 ):
     said = []
-    monkeypatch.setattr(saving, "show_info", said.append)
+    monkeypatch.setattr(record_panel, "show_info", said.append)
     pores.paint((4, 8, 8), 77)
     file = written(lambda: widget._result.linkActivated.emit("save"), "painted.tif")
     qtbot.waitUntil(lambda: bool(said))

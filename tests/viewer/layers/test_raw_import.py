@@ -6,8 +6,7 @@ from napari.components import ViewerModel
 from napari.utils.notifications import notification_manager
 
 from hushpore.runs.scan_recipe import ScanRecipe
-from hushpore.viewer.layers.conversion import known_of, volume_of
-from hushpore.viewer.layers.lineage import READ
+from hushpore.viewer.layers.conversion import READ, known_of, volume_of
 from hushpore.viewer.layers.raw_import import RawImportWidget
 from hushpore.viewer.layers.reader import read_layers
 

@@ -16,8 +16,8 @@ from napari.utils.notifications import Notification, notification_manager
 from qtpy.QtWidgets import QDialog, QLabel, QWidget
 
 import hushpore
-from hushpore.viewer.layers import unopened
-from hushpore.viewer.layers.unopened import explain_unopened
+from hushpore.viewer.layers import visibility
+from hushpore.viewer.layers.visibility import explain_unopened
 
 MANIFEST = Path(hushpore.__file__).with_name("napari.yaml")
 TABLE = "t.csv is a table, but an image is needed."
@@ -26,7 +26,7 @@ TABLE = "t.csv is a table, but an image is needed."
 @pytest.fixture
 def viewer(monkeypatch):
     viewer = ViewerModel()
-    monkeypatch.setattr(unopened, "current_viewer", lambda: viewer)
+    monkeypatch.setattr(visibility, "current_viewer", lambda: viewer)
     notification_manager.records.clear()
     # twice, as by several widgets
     explain_unopened()
@@ -76,7 +76,7 @@ def test_a_scan_whose_name_has_an_unknown_ending_is_opened(viewer, qtbot, tmp_pa
 def test_errors_of_other_plugins_are_shown_as_they_are(viewer, qtbot, monkeypatch, tmp_path):
     (tmp_path / "a.czi").touch()
     read = []
-    monkeypatch.setattr(unopened, "_read", lambda *given: read.append(given))
+    monkeypatch.setattr(visibility, "_read", lambda *given: read.append(given))
     for error in (
         ReaderPluginError("No.", "other-plugin", [str(tmp_path / "a.czi")]),
         NoAvailableReaderError("Gone.", [str(tmp_path / "gone.docx")]),

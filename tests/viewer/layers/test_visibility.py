@@ -7,7 +7,7 @@ import pytest
 import tifffile
 from napari.components import ViewerModel
 
-from hushpore.viewer.layers.lineage import Lineage, hide_previous_results, set_lineage
+from hushpore.viewer.layers.conversion import Lineage, hide_previous_results, set_lineage
 from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 
 

@@ -16,9 +16,14 @@ from hushpore.base.events import Preview, Progress
 from hushpore.base.formatting import readable_number
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.layers.conversion import METADATA_KEY, volume_of
+from hushpore.viewer.layers.conversion import (
+    METADATA_KEY,
+    Lineage,
+    identity,
+    set_lineage,
+    volume_of,
+)
 from hushpore.viewer.layers.layer_files import SavedLayer
-from hushpore.viewer.layers.lineage import Lineage, identity, set_lineage
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.plots import THICKNESS, PlotsWidget

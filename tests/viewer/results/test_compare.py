@@ -8,11 +8,11 @@ from qtpy.QtWidgets import QWidget
 import hushpore
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.compare import distributions
-from hushpore.viewer.layers.lineage import Lineage, set_lineage
-from hushpore.viewer.phases.layers import phase_layers
+from hushpore.viewer.layers.conversion import Lineage, set_lineage
+from hushpore.viewer.phases.panel import phase_layers
 from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
 from hushpore.viewer.results.pore_layer import pore_layer
-from hushpore.viewer.results.saving import save_table
+from hushpore.viewer.results.record_panel import save_table
 from hushpore.viewer.running.task import capture
 
 SOON = 10_000

@@ -9,9 +9,9 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 
 from hushpore import Corrections, Volume, segment_pores
-from hushpore.pores.stored import restored
+from hushpore.pores.result import restored
 from hushpore.viewer.forms.layout import Fold
-from hushpore.viewer.layers.lineage import is_painted, watch_painting
+from hushpore.viewer.layers.conversion import is_painted, watch_painting
 from hushpore.viewer.results.corrections import LINE, POINTS
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of

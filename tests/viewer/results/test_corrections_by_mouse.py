@@ -12,7 +12,7 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
 from hushpore import Volume, measure_labels
-from hushpore.viewer.layers.lineage import watch_painting
+from hushpore.viewer.layers.conversion import watch_painting
 from hushpore.viewer.results.corrections import LINE, POINTS
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer, result_of

@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QApplication
 import hushpore
 from hushpore import Volume
 from hushpore.viewer.layers.conversion import known_of
-from hushpore.viewer.results.form_tab import NO_BASINS, NO_FORM
+from hushpore.viewer.results.choices import NO_BASINS, NO_FORM
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import RESULT, pore_layer
 

@@ -4,7 +4,7 @@ from napari.utils.theme import get_theme
 from qtpy.QtCore import QSize
 from qtpy.QtGui import QResizeEvent
 
-from hushpore.viewer.results.plot_canvas import PlotCanvas
+from hushpore.viewer.results.plots import PlotCanvas
 
 
 def test_words_have_room_and_a_mark_that_moves_lays_nothing_out(qtbot, viewer):

@@ -160,9 +160,7 @@ def test_percentiles_fit_and_bins_can_be_chosen(plots):
 def test_a_plot_is_saved_in_the_width_of_columns(
     plots, qtbot, tmp_path, monkeypatch, width, pixels
 ):
-    monkeypatch.setattr(
-        "hushpore.viewer.results.plot_canvas.ask_for_file", lambda *a: tmp_path / "a.png"
-    )
+    monkeypatch.setattr("hushpore.viewer.results.plots.ask_for_file", lambda *a: tmp_path / "a.png")
     size = plots.canvas.figure.get_size_inches().tolist()
     plots._width.setCurrentText(width)
     plots._save()

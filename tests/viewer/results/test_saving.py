@@ -5,7 +5,7 @@ import pytest
 from napari.utils.notifications import notification_manager
 from qtpy.QtWidgets import QFileDialog, QWidget
 
-from hushpore.viewer.results import saving
+from hushpore.viewer.results import record_panel
 
 SOON = 10_000
 
@@ -21,7 +21,7 @@ def said():
 
 def test_values_are_written_and_the_place_is_said(qtbot, tmp_path):
     path = tmp_path / "record.json"
-    saving.save(path, lambda: {"noise": 1.5, "unit": "µm"})
+    record_panel.save(path, lambda: {"noise": 1.5, "unit": "µm"})
     qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert json.loads(path.read_text(encoding="utf-8")) == {"noise": 1.5, "unit": "µm"}
     assert said() == [f"Saved: {path}"]
@@ -33,7 +33,7 @@ def test_a_full_disk_is_said_and_leaves_the_file_before_as_it_was(qtbot, tmp_pat
 
     path = tmp_path / "record.json"
     path.write_text("before")
-    saving.save(path, full)
+    record_panel.save(path, full)
     qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert "the disk is full" in said()[0]
     assert path.read_text() == "before"
@@ -50,6 +50,6 @@ def test_nothing_is_written_where_the_dialog_is_cancelled(qtbot, monkeypatch):
     monkeypatch.setattr(QFileDialog, "getSaveFileName", cancel)
     parent = QWidget()
     qtbot.addWidget(parent)
-    saving.ask_and_save(parent, "Save", "scan 1/2: pores", lambda: 1 / 0)
+    record_panel.ask_and_save(parent, "Save", "scan 1/2: pores", lambda: 1 / 0)
     assert proposed == ["scan 1_2_ pores.json"]
     assert said() == []

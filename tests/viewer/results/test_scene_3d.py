@@ -6,7 +6,7 @@ from PIL import Image as Picture
 from qtpy.QtCore import QObject
 from qtpy.QtGui import QColor, QImage
 
-from hushpore.viewer.results import saving, scene_3d
+from hushpore.viewer.results import record_panel, scene_3d
 from hushpore.viewer.results.pore_view import PoreView
 from hushpore.viewer.results.scene_3d import ANGLES, FRAMES, SIZE, Scene3D, paint_legend
 
@@ -188,7 +188,7 @@ def test_a_picture_that_cannot_be_written_is_said_and_leaves_the_one_before(
     qtbot, scene, tmp_path, monkeypatch
 ):
     said = []
-    monkeypatch.setattr(saving, "show_warning", said.append)
+    monkeypatch.setattr(record_panel, "show_warning", said.append)
     monkeypatch.setattr(scene, "picture", QImage)
     path = tmp_path / "view.png"
     path.write_text("earlier work")

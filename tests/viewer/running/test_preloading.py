@@ -7,9 +7,8 @@ import pint
 import pytest
 from qtpy.QtWidgets import QWidget
 
-from hushpore.viewer.running import preloading
-from hushpore.viewer.running.preloading import start_once_drawn
-from hushpore.viewer.running.worker import JobWorker, calling
+from hushpore.viewer.running import worker as preloading
+from hushpore.viewer.running.worker import JobWorker, calling, start_once_drawn
 
 
 def test_a_worker_starts_once_its_widget_is_there_and_not_without_it(qtbot, monkeypatch):

@@ -13,9 +13,8 @@ import hushpore
 from hushpore.viewer.layers import reader
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.segment.measure import MeasureWidget
 from hushpore.viewer.segment.merge_height import MergeHeight
-from hushpore.viewer.segment.widget import PoresWidget
+from hushpore.viewer.segment.widget import MeasureWidget, PoresWidget
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from napari.layers import Image, Labels
 import hushpore
 from hushpore import jobs
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.layers.lineage import Lineage, scan_of, set_lineage
+from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.phases.widget import PhasesWidget
 from hushpore.viewer.results.pore_layer import tables_of

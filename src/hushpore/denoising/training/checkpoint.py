@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.denoising.tensor_file import check_file_target, read_tensors, write_tensors
-from hushpore.denoising.trained_model import HEADER, TRAINING, Model
+from hushpore.denoising.trained_model import (
+    HEADER,
+    TRAINING,
+    Model,
+    check_file_target,
+    read_tensors,
+    write_tensors,
+)
 from hushpore.denoising.training.schedule import pack, unpack
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ class TrainingLoop:
 
     def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
         settings, learner = self.settings, state.learner
-        readback = Readback(self.backend, self.timer)
+        readback = Readback(self.backend.bus(), self.timer)
         pace = PreviewPace(self.preview_slice, self.batch_sampler.voxels)
         start = time.monotonic() - state.elapsed
         self._look_at_curve(state)

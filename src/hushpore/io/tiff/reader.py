@@ -18,19 +18,17 @@ from hushpore.base.volume import Volume
 from hushpore.io.input_limits import CONSENT, InputLimits, limits_for
 from hushpore.io.lazy_arrays import PlaneStack, Stream
 from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
-from hushpore.io.scanners.skyscan import with_log
+from hushpore.io.scanners.vendor_headers import with_log
 from hushpore.io.slice_stacks import SliceStack, note_on_damaged, stacks_by_name, without_strays
-from hushpore.io.tiff.ome_files import (
-    files_of_image,
-    require_distinct,
-    require_files,
-    require_own_folder,
-)
 from hushpore.io.tiff.planes import (
     explained,
+    files_of_image,
     layout_notes,
     planes_of,
+    require_distinct,
     require_few_pages,
+    require_files,
+    require_own_folder,
     require_parts,
 )
 from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from hushpore.base.formatting import METRES, readable_unit, unit_of
-from hushpore.io.unitless import unitless_notes
-from hushpore.io.value_metadata import value_metadata
+from hushpore.io.undefined import unitless_notes, value_metadata
 
 if TYPE_CHECKING:
     import tifffile

@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import METRES
 from hushpore.base.safe_text import harmless
 from hushpore.io.lazy_arrays import slabs
-from hushpore.io.value_metadata import value_metadata
+from hushpore.io.undefined import value_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from hushpore.base.safe_text import file_name
 from hushpore.device.timing import StageTimer
 from hushpore.io.lazy_arrays import chunk_depth, in_native_order
 from hushpore.io.output_target import check_target, new_directory, require_zarr
-from hushpore.io.value_metadata import value_metadata
+from hushpore.io.undefined import value_metadata
 
 if TYPE_CHECKING:
     import os
@@ -291,7 +291,7 @@ def write_zarr(
 ) -> Path:
     """Write a volume as an OME-Zarr image (NGFF 0.5, Zarr 3), atomically.
 
-    Values, axes, spacing, unit, origin and value metadata (`hushpore.io.value_metadata`) survive a
+    Values, axes, spacing, unit, origin and value metadata (`hushpore.io.undefined`) survive a
     round trip through `hushpore.read`. Levels of half the resolution are added until the coarsest
     is at most 256 pixels wide. A lazy volume is read one layer of blocks at a time.
 

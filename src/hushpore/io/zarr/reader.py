@@ -21,8 +21,7 @@ from hushpore.io.input_limits import SMALL, limits_for
 from hushpore.io.lazy_arrays import DiskArray
 from hushpore.io.libraries import explained_damage
 from hushpore.io.loading import with_own_names
-from hushpore.io.unitless import unitless_notes
-from hushpore.io.value_metadata import value_metadata
+from hushpore.io.undefined import unitless_notes, value_metadata
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:

@@ -503,7 +503,8 @@ def _grey_of(pores: Pores, scan: Volume | None) -> Volume | None:
     if not has_grey:
         return None
     # read once, since each correction is measured with it
-    return volume if isinstance(held(volume.data), np.ndarray) else volume.replace(volume.array())
+    grey: Volume = volume
+    return grey if isinstance(held(grey.data), np.ndarray) else grey.replace(grey.array())
 
 
 def _exterior_of(pores: Pores, scan: Volume | None) -> Mask | None:

@@ -22,7 +22,7 @@ from hushpore.pores.void.threshold import GreyValues, Range, RoundedGrey, Roundi
 from hushpore.pores.watershed.basins import apply_labels
 from hushpore.pores.watershed.merging import Numbering
 from hushpore.scan.exterior import Exterior
-from hushpore.scan.kinds import kind_of_values
+from hushpore.scan.sample import kind_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.work import Work
-    from hushpore.scan.kinds import Kind
+    from hushpore.scan.sample import Kind
 
 
 class GivenLabels:

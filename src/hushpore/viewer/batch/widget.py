@@ -39,15 +39,14 @@ from hushpore.runs.presets import load_preset, remember, remembered
 from hushpore.runs.reading import Reading
 from hushpore.viewer.batch.scan_list import ALLOW_COMPRESSED, NAME, ScanList
 from hushpore.viewer.forms.device_choice import DeviceChoice
-from hushpore.viewer.forms.docking import CANCEL, RUN, SharesSide, bind
+from hushpore.viewer.forms.docking import CANCEL, RUN, SharesSide, ValueOf, bind
 from hushpore.viewer.forms.fields import compact_file_edit
 from hushpore.viewer.forms.form import annotation_of
 from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill
-from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, link, plain_label, sign
 from hushpore.viewer.layers.reader import read_in_thread
-from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
+from hushpore.viewer.results.plots import SAVE_TIP, PlotCanvas
 from hushpore.viewer.running.progress import RunButtons
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer, is_script

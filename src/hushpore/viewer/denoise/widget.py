@@ -24,17 +24,20 @@ from hushpore.denoising.time_estimate import device_timing_key, store_timings
 from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
 from hushpore.jobs import JOBS
-from hushpore.viewer.denoise.noise_panel import NoisePanel, RingPreview
-from hushpore.viewer.denoise.swipe import NAME, Swipe
+from hushpore.viewer.denoise.noise_panel import NAME, NoisePanel, RingPreview, Swipe
 from hushpore.viewer.forms.rich_label import link, plain_label
 from hushpore.viewer.job_widget import JobWidget
-from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
-from hushpore.viewer.layers.lineage import identity, layer_with
+from hushpore.viewer.layers.conversion import (
+    METADATA_KEY,
+    LayerData,
+    identity,
+    layer_data,
+    layer_with,
+)
 from hushpore.viewer.patches.layers import LatestBatch
-from hushpore.viewer.results.saving import ask_for_file, with_ending
-from hushpore.viewer.running.preloading import UNTIL_DRAWN, load_torch_libraries
+from hushpore.viewer.results.record_panel import ask_for_file, with_ending
 from hushpore.viewer.running.task import capture
-from hushpore.viewer.running.worker import JobWorker, calling
+from hushpore.viewer.running.worker import UNTIL_DRAWN, JobWorker, calling, load_torch_libraries
 
 if TYPE_CHECKING:
     from napari.layers import Layer

@@ -14,8 +14,13 @@ from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
 from hushpore.viewer.forms.layout import ArrowButton, fill
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.running.preloading import load_torch_libraries, start_once_drawn
-from hushpore.viewer.running.worker import JobWorker, calling, gc_paused
+from hushpore.viewer.running.worker import (
+    JobWorker,
+    calling,
+    gc_paused,
+    load_torch_libraries,
+    start_once_drawn,
+)
 
 if TYPE_CHECKING:
     from hushpore.jobs import JobDescription

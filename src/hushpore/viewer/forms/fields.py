@@ -12,8 +12,8 @@ from magicgui.widgets.bases import BaseValueWidget
 from qtpy.QtCore import QEvent, QLocale, QObject, QSignalBlocker, Qt
 from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QVBoxLayout, QWidget
 
+from hushpore.viewer.forms.docking import shown_by
 from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.native import shown_by
 
 if TYPE_CHECKING:
     from pathlib import Path

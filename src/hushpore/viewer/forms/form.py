@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings
+from hushpore.viewer.forms.docking import PlacedContainer
 from hushpore.viewer.forms.fields import (
     CheckField,
     ChoiceField,
@@ -22,9 +23,8 @@ from hushpore.viewer.forms.fields import (
     default_in_words,
     type_of,
 )
-from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.forms.layer_choice import LayerField
 from hushpore.viewer.forms.layout import Fold
-from hushpore.viewer.forms.native import PlacedContainer
 from hushpore.viewer.forms.rich_label import plain_label, unbroken
 
 if TYPE_CHECKING:

@@ -15,20 +15,18 @@ from hushpore.io.parts import binned, cropped
 from hushpore.runs.sample_crop import CYLINDER, SAMPLE, cropped_to_cylinder
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
-    appearance_of,
-    known_of,
-    layer_data,
-    placement_of,
-    volume_of,
-)
-from hushpore.viewer.layers.lineage import (
     OF_FILE,
     READ,
     VOXEL_SIZE,
     Lineage,
+    appearance_of,
     identity,
+    known_of,
+    layer_data,
+    placement_of,
     scan_of,
     set_lineage,
+    volume_of,
 )
 
 if TYPE_CHECKING:

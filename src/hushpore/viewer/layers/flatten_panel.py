@@ -18,23 +18,21 @@ from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
-    appearance_of,
-    known_of,
-    layer_data,
-    placement_of,
-    volume_of,
-)
-from hushpore.viewer.layers.crop_layers import can_crop
-from hushpore.viewer.layers.lineage import (
     OF_FILE,
     PREVIEW,
     READ,
     VOXEL_SIZE,
     Lineage,
+    appearance_of,
     identity,
+    known_of,
+    layer_data,
+    placement_of,
     scan_of,
     set_lineage,
+    volume_of,
 )
+from hushpore.viewer.layers.crop_layers import can_crop
 from hushpore.viewer.running.status import LoadingTask
 
 if TYPE_CHECKING:

@@ -27,8 +27,14 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.totals import headline_of, totals_columns
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.scan_recipe import ScanRecipe
-from hushpore.viewer.layers.conversion import known_of, volume_of
-from hushpore.viewer.layers.lineage import READ, UPSTREAM, VOXEL_SIZE, is_painted
+from hushpore.viewer.layers.conversion import (
+    READ,
+    UPSTREAM,
+    VOXEL_SIZE,
+    is_painted,
+    known_of,
+    volume_of,
+)
 from hushpore.viewer.results.pore_layer import result_of, tables_of
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from hushpore.runs.scan_recipe import ScanRecipe
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
-from hushpore.viewer.layers.lineage import READ
+from hushpore.viewer.layers.conversion import METADATA_KEY, READ, layer_data
 from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 from hushpore.viewer.running.status import LoadingTask
 

@@ -32,19 +32,21 @@ from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.undefined import with_fill_value
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
+    READ,
     LayerData,
     known_of,
     layer_data,
     unwrapped,
     volume_of,
 )
-from hushpore.viewer.layers.lineage import READ
-from hushpore.viewer.layers.series_chooser import offer_series
-from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
-from hushpore.viewer.layers.unopened import explain_unopened
-from hushpore.viewer.layers.visibility import show_new_scans, show_new_scans_later, show_scale_bar
+from hushpore.viewer.layers.series_chooser import collect_slice, is_slice, offer_series, slices_by
+from hushpore.viewer.layers.visibility import (
+    explain_unopened,
+    show_new_scans,
+    show_new_scans_later,
+    show_scale_bar,
+)
 from hushpore.viewer.layers.writer import prefer_our_writers
-from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import (
     Problem,
     explain,
@@ -55,7 +57,7 @@ from hushpore.viewer.running.problem import (
 )
 from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.status import FontWarmup, LoadingTask
-from hushpore.viewer.running.worker import JobWorker, calling
+from hushpore.viewer.running.worker import JobWorker, calling, start_once_drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

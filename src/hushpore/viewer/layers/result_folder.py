@@ -21,11 +21,10 @@ from hushpore.jobs import JOBS, PORE_JOBS
 from hushpore.pores.phases.result import Phases
 from hushpore.pores.result import MERGING, thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
-from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
+from hushpore.viewer.layers.conversion import METADATA_KEY, READ, UPSTREAM, layer_data
 from hushpore.viewer.layers.layer_files import beside
-from hushpore.viewer.layers.lineage import READ, UPSTREAM
-from hushpore.viewer.phases.layers import labels_layer, regions_layer
-from hushpore.viewer.phases.layers import thickness_layer as phase_thickness_layer
+from hushpore.viewer.phases.panel import labels_layer, regions_layer
+from hushpore.viewer.phases.panel import thickness_layer as phase_thickness_layer
 from hushpore.viewer.results.pore_layer import (
     PROFILE,
     RESULT,

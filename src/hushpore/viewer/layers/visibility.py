@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import pkgutil
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from napari.layers import Image, Labels
+from napari.errors import NoAvailableReaderError, ReaderPluginError
+from napari.layers import Image, Labels, Layer
+from napari.utils.notifications import notification_manager
+from napari.viewer import current_viewer
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.layers.conversion import is_length, known_of, unwrapped
-from hushpore.viewer.layers.lineage import scan_of, watch_painting
+from hushpore.viewer.layers.conversion import (
+    METADATA_KEY,
+    OF_FILE,
+    READ,
+    VOXEL_SIZE,
+    appearance_of,
+    is_length,
+    known_of,
+    layer_data,
+    placement_of,
+    scan_of,
+    unwrapped,
+    volume_of,
+    watch_painting,
+)
+from hushpore.viewer.running.problem import notices_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,3 +128,67 @@ def _set_view_direction(viewer: Any, _event: object = None) -> None:
     # napari's proxy warns about private names
     cursor = unwrapped(viewer.cursor)
     cursor._view_direction = camera.calculate_nd_view_direction(dims.ndim, dims.displayed)
+
+
+#: Link that chooses the image on the screen; part of the line about a series.
+SHOWN = "Use the image shown"
+
+
+def shown_image(viewer: Any, layer: Any, axis_labels: Sequence[str]) -> Layer:
+    """Return the time or channel of a series that is on the screen.
+
+    `layer`, `axis_labels`: as for `volume_of`. The layer has the place, the colours and the voxel
+    size of the series, and its name ends with the position: ``"series t=2"``.
+    """
+    volume = volume_of(layer, axis_labels)
+    leading = volume.axes[: -volume.n_spatial]
+    index = placement_of(layer).voxel_at(viewer.dims.point[-layer.ndim :])
+    at = {
+        axis: min(max(place, 0), length - 1)
+        for axis, place, length in zip(leading, index, volume.shape, strict=False)
+    }
+    position = " ".join(f"{axis}={place}" for axis, place in at.items())
+    kind, words = ("image", appearance_of(layer)) if isinstance(layer, Image) else ("labels", {})
+    found = layer_data(volume.at(**at), kind, name=f"{layer.name} {position}", **words)
+    known = known_of(layer)
+    found[1]["metadata"][METADATA_KEY] |= {
+        key: known[key] for key in (READ, VOXEL_SIZE, OF_FILE) if key in known
+    }
+    return Layer.create(*found)
+
+
+#: Name of the readers that come with napari.
+_BUILTIN = "napari"
+#: By name, since it imports the file formats, and widgets open before them.
+_READ = "hushpore.viewer.layers.reader:read_in_thread"
+
+
+def explain_unopened() -> None:
+    """Have hushpore read files that napari has no reader for, instead of napari's error.
+
+    The manifest cannot do that: a pattern such as ``*.csv`` would make napari ask for the reader
+    of every table of points. Errors of other plugins are shown as they are.
+    """
+    notification_manager.notification_ready.connect(_try_to_read)
+
+
+def _try_to_read(notification: Any) -> None:
+    """Read the file that an error of napari is about."""
+    error = getattr(notification, "exception", None)
+    if not isinstance(error, NoAvailableReaderError | ReaderPluginError):
+        return
+    if isinstance(error, ReaderPluginError) and error.reader_plugin != _BUILTIN:
+        return
+    paths, viewer = [os.fspath(path) for path in error.paths], current_viewer()
+    in_main = threading.current_thread() is threading.main_thread()
+    if viewer is None or len(paths) != 1 or not os.path.exists(paths[0]) or not in_main:
+        return
+    # later, because napari cannot show a notification within another
+    QTimer.singleShot(0, partial(_read, viewer, paths[0], notification.message))
+
+
+def _read(viewer: Any, path: str, message: str) -> None:
+    """Close napari's notification, and read the file."""
+    for box in notices_of(viewer, message):
+        box.close()
+    pkgutil.resolve_name(_READ)(viewer, path)

@@ -20,12 +20,15 @@ from hushpore.pores.tables.totals import is_proportional
 from hushpore.runs.scan_recipe import GIVEN, with_voxel_size
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
+    OF_FILE,
+    VOXEL_SIZE,
     known_of,
+    layer_with,
     pint_name,
+    scan_of,
     unwrapped,
     volume_of,
 )
-from hushpore.viewer.layers.lineage import OF_FILE, VOXEL_SIZE, layer_with, scan_of
 from hushpore.viewer.layers.visibility import go_to_slice, show_scale_bar, slice_of
 from hushpore.viewer.results.pore_layer import (
     LENGTHS,

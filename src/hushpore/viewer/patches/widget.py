@@ -9,7 +9,7 @@ import numpy as np
 from napari.layers import Labels
 from napari.utils.notifications import show_warning
 
-from hushpore.viewer.forms.layer_field import ModelField
+from hushpore.viewer.forms.layer_choice import ModelField
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import LayerData, is_result
 from hushpore.viewer.patches.layers import LivePatches, patch_layers

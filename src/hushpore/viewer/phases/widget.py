@@ -15,9 +15,16 @@ from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import known_of
-from hushpore.viewer.layers.shown_image import SHOWN
-from hushpore.viewer.phases.layers import contacts_of, phase_layers, table_of
-from hushpore.viewer.phases.panel import PhasePanel, fill_row, fit_height, suit_table
+from hushpore.viewer.layers.visibility import SHOWN
+from hushpore.viewer.phases.panel import (
+    PhasePanel,
+    contacts_of,
+    fill_row,
+    fit_height,
+    phase_layers,
+    suit_table,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

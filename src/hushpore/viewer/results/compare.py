@@ -44,17 +44,15 @@ from hushpore.runs.compare import (
     unit_in_words,
 )
 from hushpore.runs.pore_result import open_result
-from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.docking import SharesSide, ValueOf
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
-from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.layers.conversion import unwrapped, volume_of
-from hushpore.viewer.layers.lineage import scan_of
+from hushpore.viewer.layers.conversion import scan_of, unwrapped, volume_of
 from hushpore.viewer.results.choices import ResultChoice, phases_of
-from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
+from hushpore.viewer.results.plots import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.results.saving import ask_for_file, save_table
+from hushpore.viewer.results.record_panel import ask_for_file, save_table
 from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import WorkerContainer
 

@@ -17,8 +17,7 @@ from hushpore.viewer.forms.docking import DELETE_PORES, MERGE_PORES, bind, with_
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.layers.conversion import known_of, volume_of
-from hushpore.viewer.layers.lineage import is_painted
+from hushpore.viewer.layers.conversion import is_painted, known_of, volume_of
 from hushpore.viewer.results.pore_layer import RESULT, update_pore_layer, with_tables
 from hushpore.viewer.running.redraw import coalesce_redraws
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling

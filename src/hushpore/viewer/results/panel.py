@@ -27,16 +27,14 @@ from superqt.utils import signals_blocked
 from hushpore.base.errors import InputError
 from hushpore.pores.tables.measures import PORES, THROATS, measure_of
 from hushpore.pores.tables.totals import totals_in_words
-from hushpore.viewer.forms.docking import dock_of
+from hushpore.viewer.forms.docking import NameLabel, dock_of
 from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
-from hushpore.viewer.forms.native import NameLabel
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.results.choices import ColourChoice, ColumnBox, numeric_columns
+from hushpore.viewer.results.choices import ColourChoice, ColumnBox, FormTab, numeric_columns
 from hushpore.viewer.results.corrections import CorrectionsPanel
-from hushpore.viewer.results.form_tab import FormTab
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MAX_COLOURS, LayerTrackingWidget
-from hushpore.viewer.results.saving import (
+from hushpore.viewer.results.record_panel import (
     SAVE_RESULT,
     ask_and_save_result,
     ask_for_file,

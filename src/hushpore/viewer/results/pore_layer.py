@@ -25,8 +25,14 @@ from hushpore.base.formatting import (
 )
 from hushpore.pores.tables.totals import intervals_in_words, resized_curve, resized_totals
 from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data, volume_of
-from hushpore.viewer.layers.lineage import is_painted, unpainted
+from hushpore.viewer.layers.conversion import (
+    METADATA_KEY,
+    is_painted,
+    known_of,
+    layer_data,
+    unpainted,
+    volume_of,
+)
 from hushpore.viewer.running.redraw import keep_label_shader
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hushpore.viewer.forms.rich_label import RemarkList, ResultMessage, link
-from hushpore.viewer.layers.lineage import identity, scan_of
-from hushpore.viewer.results.saving import SAVE_RESULT
+from hushpore.viewer.layers.conversion import identity, scan_of
+from hushpore.viewer.results.record_panel import SAVE_RESULT
 from hushpore.viewer.running.timing_panel import TimingPanel
 
 if TYPE_CHECKING:

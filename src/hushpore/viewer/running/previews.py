@@ -10,8 +10,15 @@ from napari.layers import Image, Labels, Layer
 from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import QObject, QTimer, Signal
 
-from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
-from hushpore.viewer.layers.lineage import CANCELLED, PREVIEW, layer_with, mark_as_made
+from hushpore.viewer.layers.conversion import (
+    CANCELLED,
+    METADATA_KEY,
+    PREVIEW,
+    layer_with,
+    mark_as_made,
+    placement_of,
+    unwrapped,
+)
 from hushpore.viewer.running.task import slice_on_screen
 from hushpore.viewer.running.worker import LatestOnlyWorker, gc_frozen
 

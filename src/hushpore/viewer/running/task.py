@@ -23,16 +23,19 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.rescaled import held
 from hushpore.base.safe_text import file_name
 from hushpore.viewer.layers.conversion import (
+    INHERITED,
+    UPSTREAM,
     Placement,
     appearance_of,
+    identity,
     known_of,
+    mark_as_made,
     placement_of,
+    scan_of,
     volume_of,
 )
-from hushpore.viewer.layers.lineage import INHERITED, UPSTREAM, identity, mark_as_made, scan_of
 from hushpore.viewer.layers.visibility import show_colour_bar
-from hushpore.viewer.running.preloading import load_torch_libraries
-from hushpore.viewer.running.worker import gc_paused
+from hushpore.viewer.running.worker import gc_paused, load_torch_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

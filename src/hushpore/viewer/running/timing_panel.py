@@ -31,7 +31,7 @@ from hushpore.device.breakdown import (
 )
 from hushpore.viewer.forms.layout import Fold, fill
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.results.saving import ask_and_save
+from hushpore.viewer.results.record_panel import ask_and_save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

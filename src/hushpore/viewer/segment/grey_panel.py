@@ -15,10 +15,9 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.events import Progress, mapped
 from hushpore.figures.drawing import round_step
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.running.preloading import load_torch_libraries
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
-from hushpore.viewer.running.worker import LatestOnlyWorker
+from hushpore.viewer.running.worker import LatestOnlyWorker, load_torch_libraries
 from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from superqt.utils import signals_blocked
 from hushpore.viewer.forms.docking import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label, unbroken
-from hushpore.viewer.layers.conversion import unwrapped
-from hushpore.viewer.layers.lineage import is_painted, scan_of
+from hushpore.viewer.layers.conversion import is_painted, scan_of, unwrapped
 from hushpore.viewer.results.pore_layer import (
     colour_numbers,
     result_of,
