@@ -1,4 +1,4 @@
-"""Errors for users; each message says what was expected, what was found and what to do."""
+"""Errors for users, which say what to do, and registries that other packages extend."""
 
 from __future__ import annotations
 

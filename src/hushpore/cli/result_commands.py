@@ -1,4 +1,4 @@
-"""Commands for results: reproduce one, compare two, export one to another program."""
+"""Commands for results (reproduce, compare, export, describe), and one that aligns two scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job that shows what the network sees: patches, their blind spots, and its predictions."""
+"""What the network sees (patches, blind spots, predictions), and the picture of a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trained denoiser, which can be applied to other volumes and saved in a safe file format."""
+"""A trained denoiser: applied to other volumes, saved as a file whose reading runs no code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plots of size distributions, with D10, D50, D90 and a log-normal fit."""
+"""Plots of sizes, with D10, D50, D90 and a log-normal fit, and of the orientation of pores."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ _READERS: dict[str, Reader] = {
         slices_by="name",
         read_slices="hushpore.io.tiff.reader:read_tiff_folder",
         understood="ImageJ hyperstacks, OME-TIFF, BigTIFF, pyramids (full resolution), tiles, all "
-        "compressions of imagecodecs, both byte orders, pages of several shapes, a folder with one "
-        "slice a file",
+        "compressions of imagecodecs (WebP, LERC, JPEG XL and JPEG XR with `--trust`), both byte "
+        "orders, pages of several shapes, a folder with one slice a file",
         voxel_size="OME, ImageJ, or the resolution tags",
     ),
     "zarr": Reader(

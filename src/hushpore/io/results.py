@@ -1,4 +1,4 @@
-"""Writing of results: images, tables, figures and the record of the job."""
+"""Writing of results with their record, and reading of point tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voxels without a grey value (NaN), as reconstructions have them outside their field of view."""
+"""Voxels without a grey value (NaN), sizes without a unit, and metadata of values in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of patches: on a grid, at points, or drawn in proportion to weights."""
+"""Positions of patches: on a grid, at points, or drawn by weights from their features."""
 
 from __future__ import annotations
 

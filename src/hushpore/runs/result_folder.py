@@ -1,4 +1,4 @@
-"""Result folders: checking the target, writing results of any job, and reading their record."""
+"""Result folders: checking the target, writing results and further files, reading their record."""
 
 from __future__ import annotations
 

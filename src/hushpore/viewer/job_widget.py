@@ -1,4 +1,4 @@
-"""The widget of every job, from the choice of a layer to the result."""
+"""The widget of every job, from the choice of a layer to the result, and where jobs differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of raw volumes with a scanner's header file: VGI, X-Tek, phoenix and PyHST."""
+"""Raw volumes with a scanner's header (VGI, X-Tek, phoenix, PyHST), and logs of SkyScan."""
 
 from __future__ import annotations
 

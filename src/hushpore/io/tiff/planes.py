@@ -1,4 +1,4 @@
-"""Planes of a TIFF series, read lazily: contiguous in the file, or page by page."""
+"""Planes of a TIFF series, read lazily, and checks of the files of an OME-TIFF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plots of the noise of a scan, and the preview of slices without rings."""
+"""Plots of the noise of a scan, slices without rings, and the swipe between scan and result."""
 
 from __future__ import annotations
 

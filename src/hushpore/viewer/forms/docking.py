@@ -1,4 +1,4 @@
-"""Docking of widgets as tabs at the side of the window, and their keyboard shortcuts."""
+"""Docking of widgets as tabs, their keyboard shortcuts, and Qt widgets of our own."""
 
 from __future__ import annotations
 

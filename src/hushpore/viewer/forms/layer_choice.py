@@ -1,4 +1,4 @@
-"""The input layer of a job: the box to choose it, the line of facts, the voxel size."""
+"""Choosing layers: the input of a job with its facts, and settings that name a layer or model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion between napari layers and volumes, with all metadata."""
+"""Conversion between napari layers and volumes, and which layer was made from which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of series in a file or folder, with sizes, notes and thumbnails."""
+"""The list of series in a file or folder, and the grouping of dropped slices into volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Visibility of layers when a scan is opened, scale bar, slices and the pointer in 3D."""
+"""What is shown: layers of an opened scan, the image on the screen, files that no reader takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panel above the form of phases: histogram with thresholds, colours and names."""
+"""The panel above the form of phases, and the layers of phases with their preview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes to choose a result, and the colours of pores."""
+"""Boxes to choose a result, the colours of pores, and the form of a field as a tab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plots of a pore result: size distributions, profiles, REV curves, scatter plots."""
+"""Plots of a pore result, in the colours of the window and to be saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panel with the record of the active layer."""
+"""The panel with the record of the active layer, and saving of results, tables and plots."""
 
 from __future__ import annotations
 

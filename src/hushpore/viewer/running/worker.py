@@ -1,4 +1,4 @@
-"""The worker: runs a job in a thread and keeps its newest events for the window.
+"""The worker: runs a job in a thread and keeps its newest events; libraries are loaded before.
 
 napari's own generator worker loses RuntimeErrors, does not close the generator when it quits, and
 queues every yield. Here every exception is reported, the generator is closed before the end is

@@ -1,4 +1,4 @@
-"""The histogram above the form of pores, with threshold lines and the void preview."""
+"""The histogram above the form of pores, its preview of the void, and the search for the sample."""
 
 from __future__ import annotations
 

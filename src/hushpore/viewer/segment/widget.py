@@ -1,4 +1,4 @@
-"""The widget that segments pores."""
+"""The widgets that segment pores, and that measure labels of another program."""
 
 from __future__ import annotations
 
