@@ -182,7 +182,7 @@ class Operations(TorchDispatchMode):
 
 
 class Waits(TorchDispatchMode):
-    """Counts, by the module of a package that asks for them, what a host would wait for a GPU for.
+    """Counts what a host would wait for a GPU for, by the class or function of a package that asks.
 
     `package`: its folder. Reading a tensor is counted while `reads` is entered, too.
     """
@@ -201,11 +201,12 @@ class Waits(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
     def count(self, *_: Any) -> None:
-        """Count one, of whatever module calls now."""
+        """Count one, of whatever calls now."""
         frame = sys._getframe(1)
         while frame is not None and self._package not in Path(frame.f_code.co_filename).parents:
             frame = frame.f_back  # type: ignore[assignment]
-        self.of[Path(frame.f_code.co_filename).stem if frame is not None else "test"] += 1
+        asks = "test" if frame is None else frame.f_code.co_qualname.partition(".")[0]
+        self.of[asks] += 1
 
 
 def _name_of(function: Any) -> str:

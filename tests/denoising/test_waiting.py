@@ -53,6 +53,6 @@ def test_in_an_epoch_of_training_the_host_waits_for_its_losses_alone(
     job.close()
     assert losses == 3
     # what is read was copied before, behind an event: losses, and what is told of batches
-    told = waits.of.pop("readback")
+    told = waits.of.pop("Readback")
     assert not waits.of
     assert told >= losses
