@@ -347,6 +347,19 @@ def test_a_worker_that_waits_can_be_cancelled_without_its_turn_being_missed(qtbo
     assert "b begins" not in order
 
 
+def test_a_worker_that_ended_can_be_cancelled_while_the_next_in_its_queue_runs(qtbot):
+    gate, order = threading.Event(), []
+    first, second = JobWorker(lambda: calling(int)), JobWorker(waits_at(gate, order, "b"))
+    with qtbot.waitSignal(first.returned, timeout=SOON):
+        first.start("cpu")
+        second.start("cpu")
+    qtbot.waitUntil(lambda: "b begins" in order, timeout=SOON)
+    # as a window does that is closed
+    first.cancel()
+    with qtbot.waitSignal(second.returned, timeout=SOON):
+        gate.set()
+
+
 def test_a_failure_lets_the_next_in_line_begin(qtbot):
     def fails():
         raise RuntimeError("broken")

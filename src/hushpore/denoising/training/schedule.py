@@ -194,7 +194,7 @@ def learning_rate(fraction: float, peak: float) -> float:
 
     After Haegele et al., Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations,
     https://doi.org/10.48550/arXiv.2405.18392: better here than the one-cycle policy
-    (``benchmarks/denoise_schedule.py``).
+    (``benchmarks/results/decided/denoise_schedule.json``).
 
     `fraction`: completed share of the training, 0 to 1. `peak`: maximum rate, constant from
     `WARM_UP` until the share `COOL_DOWN` is left.

@@ -29,8 +29,8 @@ class RedrawThrottle:
     For any change in a window with a canvas, Qt composes the whole window again, which takes 20 to
     60 ms without a graphics card and slows the job down. So a change waits until the previous one
     is drawn, and then long enough to stay below `MAX_SHARE`. Without it the 99th percentile of
-    pauses of the window is 53 to 74 ms instead of 10, and jobs take 23 to 59 % longer (`benchmarks
-    live_ablation`: Xvfb, two cores, 256 x 256 x 256 voxels).
+    pauses of the window is 53 to 74 ms instead of 10, and jobs take 23 to 59 % longer
+    (`decided/live_ablation.json`: Xvfb, two cores, 256 x 256 x 256 voxels).
 
     `clock`: seconds; for tests.
     """
@@ -62,7 +62,7 @@ def coalesce_redraws(widget: QWidget, then: Callable[[], object] | None = None) 
     Layouts settle in later turns, and bars and lists redraw themselves; each of these redraws would
     compose the window again. Without it the 99th percentile of pauses while segmenting is 26
     to 56 ms instead of 10, and the longest 102 to 155 ms instead of 54 to 70
-    (`benchmarks live_ablation`).
+    (`decided/live_ablation.json`).
 
     Further calls do not delay a pending redraw; otherwise a moving slider would postpone it for
     ever.
@@ -80,7 +80,7 @@ def redraws_suspended(widget: QWidget) -> Iterator[None]:
     """Suspend redraws inside the block, even if events are processed in it.
 
     Without it the longest pause while segmenting is 109 to 172 ms instead of 54 to 73
-    (`benchmarks live_ablation`).
+    (`decided/live_ablation.json`).
     """
     undrawn = _RedrawBlocker(widget.window())
     try:

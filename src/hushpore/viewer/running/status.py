@@ -60,7 +60,7 @@ class Activity(cancelable_progress):
 
     For the GUI thread only. napari's spinner is paused and advanced with the bar, because its
     animation redraws the window 33 times a second: without a graphics card, a denoising of 5 s
-    would take 6.5 to 8.8 s (`benchmarks live_ablation`). napari calls the cancel callback from
+    would take 6.5 to 8.8 s (`decided/live_ablation.json`). napari calls the cancel callback from
     inside an iteration, which does not exist here, so `cancel` calls it.
     """
 
@@ -177,7 +177,7 @@ class FontWarmup(QObject):
     napari creates a glyph when a letter is first drawn, and the graphics driver compiles a shader
     for the first line of text, which would block the window for 390 to 470 ms; with this it is
     blocked for 76 to 93 ms (198 to 365 without the glyphs, 149 to 187 without the blank line;
-    `benchmarks live_ablation`). The line is blank and shown for a moment. Versions of napari
+    `decided/live_ablation.json`). The line is blank and shown for a moment. Versions of napari
     that keep their fonts elsewhere are not prepared.
 
     It waits while libraries are imported, because competition for Python's lock makes a letter take

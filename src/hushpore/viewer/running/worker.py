@@ -305,8 +305,8 @@ class JobWorker(QObject):
     @property
     def waits_for(self) -> JobWorker | None:
         """The running worker of the queue in which this one waits, or None."""
-        first = next(iter(self._queue), self)
-        return None if first is self else first
+        # a worker that left its queue waits for nobody, whoever is first there now
+        return self._queue[0] if self in self._queue[1:] else None
 
     def cancel(self) -> None:
         """Ask the job to stop at its next event; returns at once."""
