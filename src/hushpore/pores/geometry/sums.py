@@ -16,7 +16,7 @@ large. No 13 weights are right for both: those that are for planes along the axe
 large of voxels of 2 : 1 : 1 and 14 to 17 % of 10 : 1, and some planes that are turned a third.
 
 But the crossings along the axes alone tell how large the shadow of a surface is along each: the
-three projected areas. A flat piece of area a and normal n has those of a |n|, whose length as a
+three projected areas. A flat piece of area a and normal n has those of ``a |n|``, whose length as a
 vector is a; pieces of several directions have vectors that are together no longer than all their
 areas. So no surface is smaller than the length of the vector of its projected areas, and a plane is
 as large, however it is turned, and whatever the shape of voxels. The larger of the two is taken:
