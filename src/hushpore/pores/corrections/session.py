@@ -6,6 +6,7 @@ A correction changes labels; afterwards all of them are measured, as labels of a
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.result import Pores
     from hushpore.pores.watershed.graph import BasinGraph
+    from hushpore.pores.work import VoidTotals
 
 #: Name of the sample, in place of an exterior that was excluded, while labels are measured.
 _SAMPLE = "sample"
@@ -324,13 +326,13 @@ class Corrections:
     def _measured(self) -> Pores:
         given, values = self._given, self._labels.values
         labels = np.maximum(values, 0).reshape(given.volume.shape)
-        segmented, connection = self._measure(values)
+        changes_void = not np.array_equal(values != 0, given.basins != 0)
+        segmented, connection = self._measure(values, connects=changes_void)
         graph = dataclasses.replace(segmented.graph, rounding=given.graph.rounding)
         if self._scan is None:
             graph = self._with_known_grey(graph, labels)
         record = given.provenance["result"]
         totals = {name: value for name, value in record.items() if not is_of_interval(name)}
-        changes_void = not np.array_equal(values != 0, given.basins != 0)
         if changes_void:
             totals = {name: value for name, value in totals.items() if "_thickness" not in name}
             totals |= self._void_totals(segmented, graph)
@@ -354,10 +356,13 @@ class Corrections:
             _basins=segmented.basins,
         )
 
-    def _measure(self, values: Int32s) -> tuple[Segmented, dict[str, Any]]:
+    def _measure(
+        self, values: Int32s, *, connects: bool = False
+    ) -> tuple[Segmented, dict[str, Any]]:
         """Measure labels as those of another program, with one basin for each value.
 
-        Returns: the basins and their graph, and the Euler number and tortuosity.
+        Returns: the basins and their graph, and the Euler number and tortuosity if requested by
+        `connects`.
         """
         given, exterior, scan = self._given, self._labels.exterior, self._scan
         lowest = int(values.min())
@@ -388,7 +393,13 @@ class Corrections:
         stages, slabs = Stages(volume), Slabs(len(values), len(values))
         with open_work(volume, settings, slabs, Backend(), stages, labels=labels) as work:
             segmented = result_of(Pipeline(work, Backend(), stages, []).run())
-            return segmented, result_of(find_connection(work, segmented.basins, stages))
+            connection = find_connection(work, segmented.basins, stages) if connects else None
+            return segmented, result_of(connection) if connection else {}
+
+    @cached_property
+    def _given_void(self) -> VoidTotals:
+        """The void of the given labels, measured as that of the corrected ones."""
+        return self._measure(_values_of(self._given))[0].void
 
     def _void_totals(self, segmented: Segmented, graph: BasinGraph) -> dict[str, Any]:
         """Return the totals of the void after it has changed."""
@@ -396,7 +407,7 @@ class Corrections:
         record = given.provenance["result"]
         if given.settings.pore_type != "all":
             # void of the other type, which was not segmented
-            first, size = self._measure(_values_of(given))[0].void, record["sample_voxels"]
+            first, size = self._given_void, record["sample_voxels"]
             void = void._replace(
                 open_voxels=void.open_voxels
                 + round(record["open_porosity"] * size)
