@@ -142,11 +142,12 @@ def info(path: str | None, device: bool, as_json: bool, **flags: Any) -> None:
         }
     if path is not None:
         from hushpore.io import choose, describe
+        from hushpore.runs.reading import Reading
         from hushpore.runs.scan_recipe import ScanRecipe
 
         reading = reading_from(flags)
         series, trust = reading.series, reading.trust
-        if reading != type(reading)(series=series, trust=trust):
+        if reading != Reading(series=series, trust=trust):
             volumes = [ScanRecipe.read_as(path, reading).describe()]
         else:
             volumes = describe(path, trust=trust)

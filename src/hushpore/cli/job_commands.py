@@ -26,11 +26,10 @@ from hushpore.cli.terminal import TimingRecorder, drive, echo, echo_result
 from hushpore.jobs import CHAIN, JOBS, is_one_image, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from hushpore.base.settings import Settings
-    from hushpore.base.volume import Volume
     from hushpore.jobs import ExtraFile
     from hushpore.runs.pipeline import Written
     from hushpore.runs.scan_recipe import ScanRecipe
@@ -231,7 +230,6 @@ def _run(
             device=flags["device"],
             overwrite=overwrite,
             others=others,
-            check=lambda volume: _check_extras(files, volume, steps[jobs[0]]),
             watch=recorder.watch,
         )
         done = drive(work, JOBS[jobs[0]].title if len(jobs) == 1 else "Run", quiet=quiet)
@@ -244,13 +242,6 @@ def _run(
     else:
         echo_result(done.headline, done.remarks)
         echo(f"Written: {done.folder}")
-
-
-def _check_extras(extras: Iterable[ExtraFile], volume: Volume, settings: Settings) -> None:
-    """Run the checks of the extra files before the job instead of after it."""
-    for extra in extras:
-        if extra.check:
-            load(extra.check)(volume, settings)
 
 
 def _run_on_cluster(

@@ -171,7 +171,7 @@ class TimingRecorder:
     def watch(self, job: str, work: Job) -> Job:
         """Return a job that records its times.
 
-        `job`: its name; ``"reading"`` for reading the scan, whose time is shown with the first job.
+        `job`: its name, or ``"reading"``: the time of reading is shown with the first job.
         """
 
         def recorded(event: Event) -> Event:

@@ -49,9 +49,6 @@ class ExtraFile:
     checker: str
     # ``"module:function"``: called with path, result, input volume and overwrite
     writer: str
-    # ``"module:function"``: called with the volume and the settings before the job; raises an error
-    # if the result could not be written in this form. Empty: it always can
-    check: str = ""
     # why it cannot be written on a cluster, as text after the flag; empty if it can
     not_on_cluster: str = ""
 
