@@ -137,13 +137,13 @@ class ZarrStack(DiskArray):
 
 #: Supported codecs: others could run code, as a pickle does.
 _CODECS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
-#: Zarr 2 codecs that do not change the size, or only compute a checksum.
-_FILTERS = (
-    "shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "crc32",
-    "crc32c", "adler32", "fletcher32", "jenkins_lookup3",
+#: Those of Zarr 2, with codecs that do not change the size, or only compute a checksum.
+_CODECS_V2 = (
+    *_CODECS, "shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits",
+    "crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3",
 )  # fmt: skip
-#: Zarr 3 codecs of this kind.
-_ARRAY_CODECS = ("bytes", "transpose", "crc32c", "sharding_indexed", "endian")
+#: Those of Zarr 3, likewise.
+_CODECS_V3 = (*_CODECS, "bytes", "transpose", "crc32c", "sharding_indexed", "endian")
 #: Codecs of the index of a shard, which must have a known size.
 _INDEX_CODECS = ("bytes", "crc32c", "endian")
 #: Chunks, above which those that are missing are not counted.
@@ -208,25 +208,26 @@ def _checked(array: Any, limits: InputLimits) -> Any:
     metadata = array.metadata
     if metadata.zarr_format == 2:
         used = [metadata.compressor, *(metadata.filters or ())]
-        _require_supported([codec for codec in used if codec is not None], _FILTERS, limits)
+        _require_supported([codec for codec in used if codec is not None], _CODECS_V2, limits)
     else:
-        _require_supported(metadata.codecs, _ARRAY_CODECS, limits)
+        _require_supported(metadata.codecs, _CODECS_V3, limits)
     return array
 
 
-def _require_supported(codecs: Sequence[Any], others: tuple[str, ...], limits: InputLimits) -> None:
-    """Raise InputError for a codec that is neither a supported compressor nor one of others."""
-    supported = sorted((*others, *(() if others == _INDEX_CODECS else _CODECS)))
+def _require_supported(
+    codecs: Sequence[Any], supported: tuple[str, ...], limits: InputLimits
+) -> None:
+    """Raise InputError for a codec that is not supported."""
     for codec in codecs:
         name = str(getattr(codec, "codec_id", None) or codec.to_dict().get("name", ""))
         if name not in supported:
             raise InputError(
                 f"{limits.name} uses the codec {name[:100]!r}, which is not supported, because a "
-                f"codec could run code. Supported codecs: {', '.join(supported)}. Convert the "
-                "image with the program that wrote it."
+                f"codec could run code. Supported codecs: {', '.join(sorted(supported))}. Convert "
+                "the image with the program that wrote it."
             )
         if name == "sharding_indexed":
-            _require_supported(codec.codecs, others, limits)
+            _require_supported(codec.codecs, supported, limits)
             _require_supported(codec.index_codecs, _INDEX_CODECS, limits)
 
 
