@@ -98,6 +98,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(left_out)]
 
 
+def pytest_collection_finish() -> None:
+    """Leave what collecting made out of later garbage collections.
+
+    napari collects garbage whenever a layer is removed: the more objects, the longer that takes.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs something that is not there."""
@@ -290,12 +299,3 @@ def scan_of_a_patient(tmp_path: Path, patient: dict[str, str], rng: np.random.Ge
             setattr(dataset, keyword, value)
         dataset.save_as(path)
     return folder
-
-
-def pytest_collection_finish() -> None:
-    """Leave what collecting made out of later garbage collections.
-
-    napari collects garbage whenever a layer is removed: the more objects, the longer that takes.
-    """
-    gc.collect()
-    gc.freeze()

@@ -1,1 +1,1 @@
-"""What is seen in a scan before any job: grey values, noise, and the air around its sample."""
+"""Measurements of a scan for denoising and pores: grey values, noise, air around the sample."""

@@ -49,11 +49,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
+def client(start_workers: Callable[[int], Any]) -> Iterator[Any]:
     """Two workers, which are threads of this process."""
-    work = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
-    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
-    with distributed.LocalCluster(**work, **place) as cluster, distributed.Client(cluster) as made:
+    with distributed.Client(start_workers(2)) as made:
         yield made
 
 

@@ -363,9 +363,8 @@ BYTES_IN_WINDOW = 80
 _TAKES_RANGE = {"sauvola": True, "niblack": False}
 
 _EXACT = 1 << 16  # levels that whole numbers are counted by as they are
-_LOCAL_LEVELS = (
-    1 << 18
-)  # levels of anything else: their squares, summed in the largest window, fit int64
+# levels of anything else: their squares, summed in the largest window, fit int64
+_LOCAL_LEVELS = 1 << 18
 _NOTHING = -1  # level of a voxel that is in no window
 
 
