@@ -41,7 +41,6 @@ from hushpore.viewer.forms.docking import (
     UNDO_MERGE,
     bind,
 )
-from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.layers.series_chooser import SeriesChooser
 from hushpore.viewer.patches.panel import PatchHistogram
 from hushpore.viewer.patches.widget import PatchesWidget
@@ -91,8 +90,6 @@ def opened(qtbot, viewer, layer):
         qtbot.addWidget(native)
         native.show()
         qtbot.waitExposed(native)
-        for fold in native.findChildren(Fold):
-            fold.add_now()
         return widget, native
 
     return make

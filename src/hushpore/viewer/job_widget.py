@@ -370,7 +370,9 @@ class JobWidget(JobHooks):
         self._voxel_size = VoxelSizeField()
         self._voxel_size.given.connect(self._set_voxel_size)
         self.form = SettingsForm(job.settings, viewer=self._viewer, fields=self.fields)
-        self.form.begin_with(None if is_script() else remembered(self.job, job.settings))
+        last_used = None if is_script() else remembered(self.job, job.settings)
+        if last_used is not None:
+            self.form.value = last_used
         self.presets = PresetRow(self.job, self.form)
         self.device = ValueOf(lambda: DeviceChoice(job), "device")
         self.run_on = ValueOf(RunOn, "run_on")
@@ -403,26 +405,9 @@ class JobWidget(JobHooks):
         # room for the contents beside the vertical scroll bar; there is no horizontal one
         self.native.setMinimumWidth(354)
         # items and attributes of the container; their layout is done above
-        items = [self.layer, *self.form.made, self.device]
+        self.extend([self.layer, *self.form, self.device])
         if job.cluster:
-            items.append(self.run_on)
-        for number, item in enumerate(items):
-            self.insert(number, item)
-        self.form.completed.connect(self._take_folded)
-
-    def complete(self) -> None:
-        """Create the fields of folded sections now instead of on demand."""
-        self.form.complete()
-
-    def _is_pending(self, name: str) -> bool:
-        form = self.__dict__.get("form")
-        return form is not None and form._is_pending(name)
-
-    def _take_folded(self, fields: list[Any]) -> None:
-        """Insert fields created on demand among the container items, before the device."""
-        first = 1 + len(self.form.made) - len(fields)
-        for number, field in enumerate(fields, first):
-            self.insert(number, field)
+            self.append(self.run_on)
 
     def _follow_layer(self) -> None:
         """Update the widget for the chosen layer; a different scan starts with reset settings."""

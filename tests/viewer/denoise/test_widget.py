@@ -235,7 +235,6 @@ def test_the_trained_model_is_saved_and_can_be_applied(qtbot, widget, tmp_path, 
     model = hushpore.load_model(file)
     assert model.network.dimensions == 2
     # a model that is only applied is saved already
-    widget.form.complete()
     widget.form.update({"model": str(file)})
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)

@@ -69,27 +69,6 @@ def test_a_new_form_shows_the_defaults(qtbot, job):
     assert [field.name for field in form] == [option.name for option in shown_first]
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda form: form.kind,
-        lambda form: form["rank"],
-        lambda form: form.get_widget("closed"),
-        lambda form: form.update(name="crust"),
-        lambda form: form.asdict(),
-        lambda form: form.more.set_open(True),
-        len, list, dir, repr,
-    ],
-)  # fmt: skip
-def test_what_is_folded_away_is_made_when_it_is_asked_for(form, ask):
-    names = [option.name for option in Example.options()]
-    form.update(count=4)
-    assert form.value == Example(count=4)
-    assert [field.name for field in form.made] == names[:5]
-    ask(form)
-    assert [field.name for field in form.made] == [field.name for field in form] == names
-
-
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
 )
@@ -168,13 +147,6 @@ def test_rarely_needed_settings_are_folded_away_and_changed_ones_marked(form):
     form.more.set_open(True)
     assert form.more.button.isChecked()
     assert "Closed border •" in labels_of(form)
-
-
-def test_what_is_folded_away_can_be_set_before_it_is_unfolded(form):
-    assert "Closed border" not in labels_of(form)
-    form.closed.value = True
-    assert "Closed border •" in labels_of(form)
-    assert form.value.closed
 
 
 def test_reset_brings_the_defaults_back(form):

@@ -338,7 +338,6 @@ def test_a_chosen_mask_is_the_sample(qtbot, in_air, viewer):
     panel = in_air.greys
     away = np.hypot(*(np.indices((64, 64)) - 31.5))
     mask = np.broadcast_to(away < 25, (12, 64, 64)).astype(np.uint8)
-    in_air.complete()
     viewer.add_labels(mask, name="disc")
     in_air.form.sample_mask.value = "disc"
     wait(qtbot, in_air)

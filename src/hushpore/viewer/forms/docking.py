@@ -281,8 +281,6 @@ class PlacedContainer(Container):
     The widgets are items and attributes as in any container; the caller lays them out in the
     column of its ``native`` widget.
 
-    A subclass may create some widgets on demand: at access to one of them, or to all items.
-
     ``**given``: as for `magicgui.widgets.Container`.
     """
 
@@ -295,70 +293,19 @@ class PlacedContainer(Container):
         """Return the parameters and values as a function call, as magicgui shows a function."""
         return f"<{type(self).__name__} {self.__signature__}>"
 
-    # ---- items created on demand
-
-    def complete(self) -> None:
-        """Create the items that do not exist yet."""
-
-    def _is_pending(self, name: str) -> bool:
-        """Whether the item of this name has not been created yet."""
-        return False
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        self.complete()
-        return int(super().__len__())
-
-    def __getitem__(self, key: Any) -> Any:
-        """Return an item by its position or name, or several."""
-        if not isinstance(key, str):
-            self.complete()
-        return super().__getitem__(key)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an item by its name."""
-        if self._is_pending(name):
-            self.complete()
-        return super().__getattr__(name)
-
-    def get_widget(self, name: str) -> Any:
-        """Return an item by its name, or None."""
-        if self._is_pending(name):
-            self.complete()
-        return super().get_widget(name)
-
     def update(self, mapping: Any = (), **values: Any) -> None:
         """Set the values of items by their names.
 
         Raises InputError if there is no item of a name; nothing is set then.
         """
         values = dict(mapping, **values)
-        if any(map(self._is_pending, values)):
-            self.complete()
-        made = {item.name for item in self._list}
+        names = [item.name for item in self]
         for name in values:
-            # the signature needs all fields, which take time to make
-            if name not in made and name not in (known := self.__signature__.parameters):
+            if name not in names:
                 raise InputError(
-                    f"There is no setting {name!r} here. Available: {', '.join(known)}."
+                    f"There is no setting {name!r} here. Available: {', '.join(names)}."
                 )
         super().update(values)
-
-    def asdict(self) -> dict[str, Any]:
-        """Return the values by the names of the items."""
-        self.complete()
-        return dict(super().asdict())
-
-    def __dir__(self) -> list[str]:
-        """Return the names of attributes and items."""
-        self.complete()
-        return list(super().__dir__())
-
-    @property
-    def __signature__(self) -> Any:
-        """The items as parameters of a function, with their values as defaults."""
-        self.complete()
-        return super().__signature__
 
 
 _MIDDLE = Qt.TextElideMode.ElideMiddle

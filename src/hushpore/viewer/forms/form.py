@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from magicgui import register_type
 from magicgui.types import Undefined
-from psygnal import Signal
 from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import InputError
@@ -41,17 +40,11 @@ class SettingsForm(PlacedContainer):
     magicgui also creates it for a type hint that is a `Settings` class, so that functions decorated
     with ``@magicgui`` can take settings.
 
-    Fields under 'More' are created when the section is unfolded or a field is accessed; then
-    `completed` is emitted. Until then their settings have their defaults.
-
     `annotation`: the Settings class. `value`: initial settings; by default the defaults. `viewer`:
     the viewer with the layers for settings that name one; by default the current viewer. `fields`:
     field classes that replace those of `field_class`, by name. ``**given``: as for
-    `magicgui.widgets.Container`. `made`: the fields created so far.
+    `magicgui.widgets.Container`.
     """
-
-    #: Emitted with the list of fields under 'More' once they are created.
-    completed = Signal(object)
 
     def __init__(
         self,
@@ -69,7 +62,6 @@ class SettingsForm(PlacedContainer):
         self._lines: dict[str, QLabel] = {}
         self._explained: dict[str, tuple[str, str]] = {}
         self._known: dict[str, Any] = {}
-        self.made: list[Any] = []
         column = self.native.layout()
         column.setSpacing(4)
         options = annotation.options()
@@ -77,9 +69,8 @@ class SettingsForm(PlacedContainer):
         tip = "Reset all settings to their defaults."
         self._reset = QPushButton("Reset", toolTip=tip, clicked=self.reset)
         self.more = Fold("More", self._reset)
-        self._folded = [option for option in options if option.more]
-        if self._folded:
-            self.more.add_later(self._make_folded)
+        if folded := [option for option in options if option.more]:
+            self.more.add(self._grid(folded))
         column.addWidget(self.more)
         self.changed.connect(self._mark)
         if value is not Undefined:
@@ -92,21 +83,11 @@ class SettingsForm(PlacedContainer):
 
         Raises InputError if a value is not accepted.
         """
-        return self._class.of({field.name: field.value for field in self.made})
+        return self._class.of({field.name: field.value for field in self})
 
     @value.setter
     def value(self, settings: Settings) -> None:
         self.update(settings.to_dict())
-
-    def begin_with(self, settings: Settings | None) -> None:
-        """Show the last used settings, or the defaults if None."""
-        if settings is not None:
-            values, default = settings.to_dict(), self._class().to_dict()
-            self.update({name: one for name, one in values.items() if one != default[name]})
-
-    def complete(self) -> None:
-        """Create the fields under 'More'."""
-        self.more.add_now()
 
     def reset(self) -> None:
         """Show the defaults."""
@@ -118,7 +99,7 @@ class SettingsForm(PlacedContainer):
         `own`: values chosen earlier for the new scan, by names of settings.
         Returns: the values chosen for the previous scan.
         """
-        fields = [field for field in self.made if field.option.is_of_scan]
+        fields = [field for field in self if field.option.is_of_scan]
         left = {field.name: field.value for field in fields}
         for field in fields:
             if field.name in own:
@@ -129,7 +110,7 @@ class SettingsForm(PlacedContainer):
 
     def changed_from(self, values: Mapping[str, Any]) -> str:
         """Return in words the values, given by names of settings, that differ from the form."""
-        lost = [field for field in self.made if field.value != values.get(field.name, field.value)]
+        lost = [field for field in self if field.value != values.get(field.name, field.value)]
         return ", ".join(f"{f.option.label} ({_in_words(f.option, values[f.name])})" for f in lost)
 
     def layers(self, scans: bool) -> list[Any]:
@@ -149,16 +130,6 @@ class SettingsForm(PlacedContainer):
         self._known |= known
         self._explain()
 
-    def _is_pending(self, name: str) -> bool:
-        return any(option.name == name for option in self.__dict__.get("_folded", ()))
-
-    def _make_folded(self) -> QWidget:
-        folded, self._folded = self._folded, []
-        grid = self._grid(folded)
-        self._mark()
-        self.completed.emit(self.made[-len(folded) :])
-        return grid
-
     def _grid(self, options: list[Option]) -> QWidget:
         widget = QWidget()
         grid = QGridLayout(widget)
@@ -175,8 +146,7 @@ class SettingsForm(PlacedContainer):
             grid.addWidget(label, 2 * row, 0)
             grid.addWidget(field.native, 2 * row, 1)
             grid.addWidget(line, 2 * row + 1, 0, 1, 2)
-            self.insert(len(self.made), field)
-            self.made.append(field)
+            self.append(field)
         return widget
 
     def _make_field(self, option: Option) -> Any:
@@ -192,12 +162,12 @@ class SettingsForm(PlacedContainer):
 
     def _mark(self) -> None:
         """Mark changed settings, and show their number in the title of 'More'."""
-        for field in self.made:
+        for field in self:
             changed = "" if field.is_default else " •"
             self._titles[field.name].setText(field.option.label + changed)
-        folded = sum(field.option.more and not field.is_default for field in self.made)
+        folded = sum(field.option.more and not field.is_default for field in self)
         self.more.set_title(f"More ({folded} changed)" if folded else "More")
-        self._reset.setVisible(any(not field.is_default for field in self.made))
+        self._reset.setVisible(any(not field.is_default for field in self))
         self._explain()
 
     def _explain(self) -> None:
@@ -210,7 +180,7 @@ class SettingsForm(PlacedContainer):
         except InputError:
             # the problem is shown when Run is pressed
             pass
-        for field in self.made:
+        for field in self:
             name = field.name
             tip = [unused[name]] if name in unused else []
             tip += [field.option.help_in_words]

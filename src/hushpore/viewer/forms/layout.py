@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qtpy.QtCore import QSize, Qt, QTimer
 from qtpy.QtWidgets import (
@@ -15,9 +15,6 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any = None) -> Any:
@@ -170,7 +167,6 @@ class Fold(QWidget):
         )
         self.set_title(title)
         self._content = QWidget(visible=False)
-        self.button.toggled.connect(self.add_now)
         self.button.toggled.connect(self._content.setVisible)
         self._inner = QVBoxLayout(self._content)
         self._inner.setContentsMargins(8, 2, 0, 2)
@@ -180,8 +176,6 @@ class Fold(QWidget):
         if corner is not None:
             line.addWidget(corner)
         fill(QVBoxLayout(self), line, self._content, spacing=2)
-        self._corner = corner
-        self._later: list[Callable[[], QWidget]] = []
 
     def set_title(self, title: str) -> None:
         """Change the title."""
@@ -191,28 +185,6 @@ class Fold(QWidget):
         """Add a widget to the section."""
         self._inner.addWidget(widget)
         self.button.show()
-
-    def add_later(self, make: Callable[[], QWidget]) -> None:
-        """Create and add a widget when the section is unfolded or `add_now` is called.
-
-        Creating the folded fields takes as long as creating all others of a form.
-        """
-        self._later.append(make)
-        self.button.show()
-
-    def add_now(self) -> None:
-        """Create and add the widgets of `add_later` now."""
-        later, self._later = self._later, []
-        for widget in [make() for make in later]:
-            self.add(widget)
-            # widgets added later would otherwise come last in the Tab order
-            before: QWidget = self.button if self._corner is None else self._corner
-            for each in widget.findChildren(QWidget):
-                takes_tab = bool(each.focusPolicy() & Qt.FocusPolicy.TabFocus)
-                # skip the lists of combo boxes, which are separate windows
-                if takes_tab and each.focusProxy() is None and each.window() is self.window():
-                    QWidget.setTabOrder(before, each)
-                    before = each
 
     def set_open(self, is_open: bool) -> None:
         """Unfold or fold the section."""

@@ -87,8 +87,7 @@ class PatchesWidget(JobWidget):
 
     def _follow_weights(self) -> None:
         """Disable 'Weights are labels' if the layer decides it."""
-        if not self._is_pending("weights"):
-            self.form.know(weights_hold_labels=self._weights_hold_labels)
+        self.form.know(weights_hold_labels=self._weights_hold_labels)
 
     def _follow_model(self) -> None:
         """Use the dimensions of the chosen model."""
