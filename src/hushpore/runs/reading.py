@@ -22,7 +22,9 @@ class Reading(Settings):
         metavar="N|NAME",
     )  # fmt: skip
     resample: bool = option(
-        False, "Interpolate unevenly spaced or missing slices to an even spacing first."
+        False,
+        "Interpolate unevenly spaced or missing slices to an even spacing first.",
+        label="Resample uneven slices",
     )
     at: tuple[str, ...] = option(
         (),
@@ -77,5 +79,6 @@ class Reading(Settings):
         False,
         "Also read files compressed more than 1,000:1 or with more than 100,000 frames or pages "
         "(only from a source that you trust).",
+        label="Allow extremely compressed files",
         of_run=True,
     )

@@ -13,6 +13,7 @@ from qtpy.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem
 from hushpore.base.formatting import readable_number
 from hushpore.io.input_limits import CONSENT
 from hushpore.runs.batch_workers import names_of
+from hushpore.runs.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
 #: The first columns; the numbers of the results follow, and are shown before the result.
 NAME, STATE, RESULT = range(3)
 
-#: Text of the check box that allows extremely compressed files, and the advice to tick it.
-ALLOW_COMPRESSED = "Allow extremely compressed files"
 _TITLES = ("Scan", "State", "Result")
-_ALLOW = f"If you trust its source, tick '{ALLOW_COMPRESSED}'."
+#: Advice on extremely compressed files.
+_ALLOW = Reading.as_in_a_form("If you trust its source, set trust=True.")
 
 
 class ScanList(QTreeWidget):

@@ -7,23 +7,14 @@ import html
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from magicgui.widgets import CheckBox, FileEdit, LineEdit, create_widget
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QEvent, QObject, QTimer
-from qtpy.QtWidgets import (
-    QFileDialog,
-    QFormLayout,
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.settings import Settings, option
+from hushpore.base.settings import option
 from hushpore.jobs import JOBS
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.batch_groups import (
@@ -35,15 +26,14 @@ from hushpore.runs.batch_groups import (
 )
 from hushpore.runs.batch_workers import State
 from hushpore.runs.pore_result import labels_file
-from hushpore.runs.presets import load_preset, remember, remembered
+from hushpore.runs.presets import DEFAULT, load_preset, remember, remembered
 from hushpore.runs.reading import Reading
-from hushpore.viewer.batch.scan_list import ALLOW_COMPRESSED, NAME, ScanList
+from hushpore.viewer.batch.scan_list import NAME, ScanList
 from hushpore.viewer.forms.device_choice import DeviceChoice
 from hushpore.viewer.forms.docking import CANCEL, RUN, SharesSide, ValueOf, bind
-from hushpore.viewer.forms.fields import compact_file_edit
-from hushpore.viewer.forms.form import annotation_of
+from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill
-from hushpore.viewer.forms.presets import PresetBox
+from hushpore.viewer.forms.presets import PresetField
 from hushpore.viewer.forms.rich_label import RichLabel, link, plain_label, sign
 from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plots import SAVE_TIP, PlotCanvas
@@ -52,7 +42,7 @@ from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
 
@@ -63,23 +53,14 @@ if TYPE_CHECKING:
 POLL_INTERVAL = 200
 #: Name under which the options are remembered.
 _REMEMBERED_AS = "batch"
-_TRUST = (
-    "Also read files compressed more than 1,000:1 or with more than 100,000 frames or pages, which "
-    "may be damaged or fill the memory. Use it only for scans from a source that you trust."
-)
 
 
-@dataclass(frozen=True)
-class BatchOptions(Settings):
-    """The options that the widget remembers; scans and result folder are never remembered."""
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(Reading):
+    """The settings of a batch; scans, names and paths are never remembered."""
 
     denoise: bool = option(True, "Denoise each scan before it is measured.", label="Denoise first")
-    measure: str = option(
-        "pores",
-        "What to measure in each scan: pores, or phases (materials).",
-        label="Measure",
-        choices=("pores", "phases"),
-    )
+    denoise_preset: str = option(DEFAULT, "Saved settings for denoising.")
     pair: str = option(
         "",
         "Name of a repeat scan for each scan, or of the other half of its projections: {name}_odd "
@@ -87,33 +68,58 @@ class BatchOptions(Settings):
         "bread_even.tif, ../odd/{name} is in another folder. Empty: none.",
         label="Paired scan (Noise2Noise)",
     )
-    resample: bool = option(
-        False,
-        "Interpolate scans with uneven or missing slices to an even spacing.",
-        label="Resample uneven slices",
+    measure: str = option(
+        "pores",
+        "What to measure in each scan: pores, or phases (materials).",
+        choices=("pores", "phases"),
     )
-    crop: str = option(
+    pores_preset: str = option(DEFAULT, "Saved settings for pores.")
+    phases_preset: str = option(DEFAULT, "Saved settings for phases.")
+    output: str = option(
         "",
-        "Part of each scan: sample (without surrounding air and padding), cylinder (the largest "
-        "upright cylinder inside the sample), or a box in voxels along z,y,x: "
-        "100:300,0:512,0:512. Empty: the whole scan.",
-        label="Crop",
-    )
-    bin: str = option(
-        "",
-        "Average blocks of voxels, after cropping: 2, or along z,y,x: 1,2,2. Empty: no binning.",
-        label="Bin",
+        "Folder for the results: a subfolder for each scan, and the table of all scans.",
+        label="Results in",
+        path="folder",
     )
     groups: str = option(
         "",
         "Groups for the plots: 'folder' (the folder of each scan), or a CSV file with the columns "
         "name and group. Empty: one group.",
-        label="Groups",
     )
     jobs: int = option(
         1, "Number of scans to process at once, if memory allows.", minimum=1, maximum=64,
         label="Scans at once",
     )  # fmt: skip
+    overwrite: bool = option(
+        False,
+        "If off, the batch does not start when such results exist.",
+        label="Overwrite results of other settings",
+        of_run=True,
+    )
+
+    def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return the reasons why settings have no effect with the others, by name."""
+        other = "phases" if self.measure == "pores" else "pores"
+        unused = {f"{other}_preset": f"Not used: {self.measure} are measured."}
+        if not self.denoise:
+            unused |= dict.fromkeys(("denoise_preset", "pair"), "Not used: nothing is denoised.")
+        return unused
+
+
+#: Settings in the form: all of the batch, and of reading those that suit many scans.
+_SHOWN = (
+    *("voxel_size", "resample", "crop", "bin", "trust"),
+    *(opt.name for opt in BatchOptions.options()[len(Reading.options()) :]),
+)
+
+#: What is shown in empty fields.
+_IF_EMPTY = {
+    "voxel_size": "from the files, or 15.4um",
+    "crop": "none, sample, cylinder, or a box",
+    "bin": "none, or 2",
+    "pair": "none, or {name}_odd",
+    "groups": "none, folder, or groups.csv",
+}
 
 
 class BatchWidget(WorkerContainer):
@@ -155,9 +161,8 @@ class BatchWidget(WorkerContainer):
         if reason:
             raise InputError(reason)
         batch: Any = partial(run_batch, self.scans.value, **self._arguments())
-        options = {opt.name: getattr(self, opt.name).value for opt in BatchOptions.options()}
         if not is_script():
-            remember(_REMEMBERED_AS, BatchOptions(**options))
+            remember(_REMEMBERED_AS, self.form.value)
         self._states = {}
         worker = JobWorker(batch, "hushpore batch")
         worker.prepare = partial(_keep_state, self._states)
@@ -182,9 +187,9 @@ class BatchWidget(WorkerContainer):
     def open_result(self, row: int) -> None:
         """Open the scan of a row and the pores or phases of its result as layers."""
         name = self.scans.native.topLevelItem(row).text(NAME)
-        if self.output.value is None:
+        if not self.output.value:
             return
-        folder = self.output.value.expanduser() / name
+        folder = Path(self.output.value) / name
         found = [file for file in (labels_file(folder), folder / "phases.tif") if file.exists()]
         if not found:
             return
@@ -219,28 +224,24 @@ class BatchWidget(WorkerContainer):
 
     def _arguments(self) -> dict[str, Any]:
         """Return the arguments of `run_batch`."""
-        denoise = load_preset(self.denoise_preset.value, "denoise")
-        if self.pair.value:
-            denoise = dataclasses.replace(denoise, **{"pair": self.pair.value})
+        options = cast("BatchOptions", self.form.value)
+        denoise = load_preset(options.denoise_preset, "denoise")
+        if options.pair:
+            denoise = dataclasses.replace(denoise, **{"pair": options.pair})
+        preset = getattr(options, f"{options.measure}_preset")
+        reading = {opt.name: getattr(options, opt.name) for opt in Reading.options()}
         return {
-            "output": self.output.value.expanduser(),
+            "output": options.output,
             "steps": {
-                "denoise": denoise if self.denoise.value else None,
-                self.measure.value: load_preset(
-                    (self.pores_preset if self._of_pores else self.phases_preset).value,
-                    self.measure.value,
-                ),
+                "denoise": denoise if options.denoise else None,
+                options.measure: load_preset(preset, options.measure),
             },
             "reading": Reading(
-                resample=self.resample.value,
-                crop=self.crop.value.strip(),
-                bin=self.bin.value.strip(),
-                voxel_size=self.voxel_size.value.strip(),
-                trust=self.trust.value,
+                **{opt.name: getattr(options, opt.name) for opt in Reading.options()}
             ),
-            "jobs": self.jobs.value,
-            "overwrite": self.overwrite.value,
-            "groups": self.groups.value.strip(),
+            "jobs": options.jobs,
+            "overwrite": options.overwrite,
+            "groups": options.groups,
         }
 
     def _press(self) -> None:
@@ -306,41 +307,14 @@ class BatchWidget(WorkerContainer):
         self._folder = QPushButton("Add f&older …", toolTip=tip, clicked=self._ask_folder)
         tip = "Remove the selected scans from the list."
         self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.remove_selected)
+        presets = {f"{job}_preset": PresetField for job in ("denoise", "pores", "phases")}
+        self.form = SettingsForm(BatchOptions, shown=_SHOWN, fields=presets)
         last = None if is_script() else remembered(_REMEMBERED_AS, BatchOptions)
-        last = last or BatchOptions()
-        for each in BatchOptions.options():
-            field = create_widget(getattr(last, each.name), annotation_of(each))
-            setattr(self, each.name, field)
-        self.crop.native.setPlaceholderText("none, sample, cylinder, or a box")
-        self.bin.native.setPlaceholderText("none, or 2")
-        self.pair.native.setPlaceholderText("none, or {name}_odd")
-        self.groups.native.setPlaceholderText("none, folder, or groups.csv")
-        # never remembered, because it belongs to these scans
-        self.voxel_size = LineEdit(
-            name="voxel_size", annotation=str,
-            tooltip="Voxel size of all scans, if their files give none or a wrong one: 15.4um, or "
-            "along z, y and x: 5,0.49,0.49mm.",
-        )  # fmt: skip
-        self.voxel_size.native.setPlaceholderText("from the files, or 15.4um")
-        self.denoise.changed.connect(self._allow_presets)
-        self.measure.changed.connect(self._allow_presets)
-        self.denoise_preset = ValueOf(lambda: PresetBox("denoise"), "denoise_preset")
-        self.pores_preset = ValueOf(lambda: PresetBox("pores"), "pores_preset")
-        self.phases_preset = ValueOf(lambda: PresetBox("phases"), "phases_preset")
-        tip = "Folder for the results: a subfolder for each scan, and the table of all scans."
-        self.output = FileEdit(mode="d", name="output", nullable=True, annotation=Path, tooltip=tip)
-        compact_file_edit(self.output, "Folder for all results", "Folder for all results")
-        self.output.changed.connect(self._show_ready)
-        tip = "If off, the batch does not start when such results exist."
-        self.overwrite = CheckBox(
-            name="overwrite", text="Overwrite results of other settings", annotation=bool,
-            tooltip=tip,
-        )  # fmt: skip
-        # never remembered: it should be a decision each time
-        self.trust = CheckBox(
-            name="trust", text=ALLOW_COMPRESSED, annotation=bool,
-            tooltip=_TRUST,
-        )  # fmt: skip
+        if last is not None:
+            self.form.value = last
+        for name, hint in _IF_EMPTY.items():
+            self.form[name].native.setPlaceholderText(hint)
+        self.form.output.changed.connect(self._show_ready)
         # hidden; it only determines the device of "auto"
         self._device = DeviceChoice()
         self._device.setParent(self.native)
@@ -358,22 +332,6 @@ class BatchWidget(WorkerContainer):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        form = QFormLayout()
-        form.addRow("Voxel size", self.voxel_size.native)
-        form.addRow(self.resample.native)
-        form.addRow("Cr&op", self.crop.native)
-        form.addRow("&Bin", self.bin.native)
-        form.addRow(self.denoise.native)
-        form.addRow("&Denoise preset", self.denoise_preset.native)
-        form.addRow("Paired scan (&Noise2Noise)", self.pair.native)
-        form.addRow("&Measure", self.measure.native)
-        form.addRow("Po&res preset", self.pores_preset.native)
-        form.addRow("&Phases preset", self.phases_preset.native)
-        form.addRow("Results in", self.output.native)
-        form.addRow("&Groups", self.groups.native)
-        form.addRow("S&cans at once", self.jobs.native)
-        form.addRow(self.overwrite.native)
-        form.addRow(self.trust.native)
         purpose = plain_label(
             "Runs many scans with the same settings. Failures are skipped; finished scans are not "
             "repeated."
@@ -381,23 +339,19 @@ class BatchWidget(WorkerContainer):
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
         # scrolls, because a low window with Results open is too small for the form
-        upper = ScrolledColumn(purpose, scans, buttons, form)
+        upper = ScrolledColumn(purpose, scans, buttons, self.form.native)
         upper.column.setStretchFactor(scans, 1000)
         lower = ScrolledColumn(self._reason, self._bar, self._result, self._show_plot)
         self.native.layout().addWidget(PinnedColumn(upper, self._buttons, lower))
         self.native.setMinimumWidth(300)
         # items and attributes of the container; their layout is done above
-        self.extend([self.scans, self.voxel_size, self.resample, self.crop, self.bin, self.denoise,
-                     self.denoise_preset, self.pair, self.measure, self.pores_preset,
-                     self.phases_preset, self.output, self.groups, self.jobs,
-                     self.overwrite, self.trust])  # fmt: skip
+        self.extend([self.scans, *self.form])
 
     def _why_not(self) -> str:
         """Return the reason why a batch cannot start; empty if it can."""
         if not self.scans.value:
             return "Add scans first: files, or folders with one scan each."
-        has_folder = self.output.line_edit.value.strip()
-        return "" if has_folder else "Choose a folder for the results first."
+        return "" if self.output.value else "Choose a folder for the results first."
 
     def _show_ready(self) -> None:
         if self.is_running:
@@ -422,20 +376,7 @@ class BatchWidget(WorkerContainer):
         self.scans.native.is_fixed = not allowed
         for button in (self._files, self._folder, self._remove):
             button.setEnabled(allowed)
-        for widget in self[1:]:
-            widget.enabled = allowed
-        self._allow_presets()
-
-    @property
-    def _of_pores(self) -> bool:
-        return bool(self.measure.value == "pores")
-
-    def _allow_presets(self) -> None:
-        """Enable the presets that have an effect, unless a batch runs."""
-        allowed = not self.is_running
-        self.denoise_preset.enabled = self.pair.enabled = allowed and self.denoise.value
-        self.pores_preset.enabled = allowed and self._of_pores
-        self.phases_preset.enabled = allowed and not self._of_pores
+        self.form.native.setEnabled(allowed)
 
     def _ask_files(self) -> None:
         self.add(QFileDialog.getOpenFileNames(self.native, "Scans")[0])

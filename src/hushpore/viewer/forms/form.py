@@ -27,7 +27,7 @@ from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label, unbroken
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from hushpore.base.settings import Option
     from hushpore.viewer.forms.fields import Field
@@ -42,7 +42,8 @@ class SettingsForm(PlacedContainer):
 
     `annotation`: the Settings class. `value`: initial settings; by default the defaults. `viewer`:
     the viewer with the layers for settings that name one; by default the current viewer. `fields`:
-    field classes that replace those of `field_class`, by name. ``**given``: as for
+    field classes that replace those of `field_class`, by name. `shown`: names of the settings in
+    the form, if not all; the others have their defaults. ``**given``: as for
     `magicgui.widgets.Container`.
     """
 
@@ -53,6 +54,7 @@ class SettingsForm(PlacedContainer):
         *,
         viewer: Any = None,
         fields: Mapping[str, type[Field]] | None = None,
+        shown: Collection[str] = (),
         **given: Any,
     ) -> None:
         given.pop("nullable", None)
@@ -64,7 +66,7 @@ class SettingsForm(PlacedContainer):
         self._known: dict[str, Any] = {}
         column = self.native.layout()
         column.setSpacing(4)
-        options = annotation.options()
+        options = [opt for opt in annotation.options() if not shown or opt.name in shown]
         column.addWidget(self._grid([option for option in options if not option.more]))
         tip = "Reset all settings to their defaults."
         self._reset = QPushButton("Reset", toolTip=tip, clicked=self.reset)
@@ -87,7 +89,8 @@ class SettingsForm(PlacedContainer):
 
     @value.setter
     def value(self, settings: Settings) -> None:
-        self.update(settings.to_dict())
+        values = settings.to_dict()
+        self.update({field.name: values[field.name] for field in self})
 
     def reset(self) -> None:
         """Show the defaults."""

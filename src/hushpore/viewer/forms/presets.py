@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_warning
-from qtpy.QtCore import QSignalBlocker, Signal
+from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import (
     QApplication,
     QComboBox,
@@ -29,12 +30,14 @@ from hushpore.runs.presets import (
     preset_file,
     save_preset,
 )
+from hushpore.viewer.forms.docking import shown_by
+from hushpore.viewer.forms.fields import Field, keep_narrow
 from hushpore.viewer.forms.layout import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hushpore.base.settings import Settings
+    from hushpore.base.settings import Option, Settings
     from hushpore.viewer.forms.form import SettingsForm
 
 #: Entries that are not presets of the user.
@@ -70,41 +73,42 @@ class _FreshBox(QComboBox):
         super().showPopup()
 
 
-class PresetBox(_FreshBox):
-    """A box with the presets of a job; the list is refreshed when the box opens.
+class PresetField(Field):
+    """A box with the presets of a job, for a setting like ``pores_preset``.
 
-    `job`: a key of `hushpore.jobs.JOBS`.
+    The list is refreshed when the box opens.
     """
 
-    changed = Signal()
+    def __init__(self, option: Option, **given: Any) -> None:
+        self._job = option.name.removesuffix("_preset")
+        super().__init__(option, **given, **shown_by(partial(_FreshBox, self._list, "")))
 
-    def __init__(self, job: str) -> None:
-        super().__init__(self._list, "Saved settings")
-        self._job = job
-        self._list()
-        self.currentTextChanged.connect(self.changed)
+    def _post_init(self) -> None:
+        super()._post_init()
+        keep_narrow(self.native, self.option.label)
+        self.native.currentTextChanged.connect(self._emit_changed)
 
-    def value(self) -> str:
+    def get_value(self) -> str:
         """Return the name of the chosen preset."""
-        return str(self.currentText())
+        return str(self.native.currentText())
 
-    def set(self, name: str) -> None:
+    def set_value(self, value: str) -> None:
         """Choose a preset.
 
         Raises InputError if there is no preset of this name.
         """
         self._list()
-        if self.findText(name) < 0:
+        if self.native.findText(value) < 0:
             known = ", ".join(repr(one) for one in names_to_choose(self._job))
-            raise InputError(f"There is no preset {name!r} for this job. Available: {known}.")
-        self.setCurrentText(name)
+            raise InputError(f"There is no preset {value!r} for this job. Available: {known}.")
+        self.native.setCurrentText(value)
 
     def _list(self) -> None:
-        chosen = self.currentText()
-        with QSignalBlocker(self):
-            self.clear()
-            self.addItems(names_to_choose(self._job))
-            self.setCurrentText(chosen)
+        chosen = self.native.currentText()
+        with QSignalBlocker(self.native):
+            self.native.clear()
+            self.native.addItems(names_to_choose(self._job))
+            self.native.setCurrentText(chosen)
 
 
 class PresetRow(QWidget):
