@@ -19,7 +19,6 @@ from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
 
 from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
-from hushpore.viewer import job_widget
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.docking import stay_in_front
 from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
@@ -79,20 +78,6 @@ def until_done(qtbot, widget):
 def start(qtbot, widget):
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: widget._progress.bar.value() == 250, timeout=SOON)
-
-
-def test_it_is_made_without_a_search_for_garbage(qtbot, viewer, monkeypatch):
-    searching = []
-
-    class Form(job_widget.SettingsForm):
-        def begin_with(self, settings):
-            searching.append(gc.isenabled())
-            super().begin_with(settings)
-
-    monkeypatch.setattr(job_widget, "SettingsForm", Form)
-    qtbot.addWidget(DenoiseWidget(viewer).native)
-    assert searching == [False]
-    assert gc.isenabled()
 
 
 def test_it_says_what_the_layer_is(widget):

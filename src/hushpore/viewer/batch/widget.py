@@ -236,9 +236,7 @@ class BatchWidget(WorkerContainer):
                 "denoise": denoise if options.denoise else None,
                 options.measure: load_preset(preset, options.measure),
             },
-            "reading": Reading(
-                **{opt.name: getattr(options, opt.name) for opt in Reading.options()}
-            ),
+            "reading": Reading(**reading),
             "jobs": options.jobs,
             "overwrite": options.overwrite,
             "groups": options.groups,
