@@ -76,11 +76,11 @@ def test_what_a_killed_program_left_over_is_removed(place: Path) -> None:
 
 def ended(folder: Path) -> Path:
     """Rename a folder as one of a process that is no more."""
-    machine, _, _, rest = folder.name.removeprefix("hushpore-").split("-")
-    return folder.rename(folder.with_name(f"hushpore-{machine}-{2**22 + 1:x}-1-{rest}"))
+    computer, _, rest = folder.name.removeprefix("hushpore-").split("-")
+    return folder.rename(folder.with_name(f"hushpore-{computer}-{2**22 + 1:x}-{rest}"))
 
 
-def test_what_may_be_of_another_machine_is_kept() -> None:
+def test_what_may_be_of_another_computer_is_kept() -> None:
     folder = ended(new_folder())
     theirs = folder.with_name(f"hushpore-{'0' * 8}-{folder.name.split('-', 2)[2]}")
     folder.rename(theirs)
@@ -89,11 +89,10 @@ def test_what_may_be_of_another_machine_is_kept() -> None:
     assert theirs.is_dir()
 
 
-def test_the_number_of_a_process_that_another_has_by_now_does_not_count() -> None:
-    machine, own, began, rest = new_folder().name.removeprefix("hushpore-").split("-")
-    folder = scratch_folder() / f"hushpore-{machine}-{own}-{int(began, 16) - 1:x}-{rest}"
-    folder.mkdir()
-    assert [found.path for found in remove_left_over()] == [folder]
+def test_a_process_that_began_after_the_last_change_is_not_the_writer() -> None:
+    folder = new_folder()
+    os.utime(folder, (1, 1))
+    assert [removed.path for removed in remove_left_over()] == [folder]
 
 
 def test_folders_of_others_are_not_touched(place: Path, tmp_path: Path) -> None:

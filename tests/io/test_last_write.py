@@ -68,7 +68,6 @@ def ended(monkeypatch: pytest.MonkeyPatch, target: Path, suffix: str) -> Path:
     """Return a hidden name of a process that is no more."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(os, "getpid", lambda: 2**22 + 1)
-        elsewhere.setattr("hushpore.base.atomic._beginning", lambda process: 1)
         return partial_path(target, suffix)
 
 
@@ -94,7 +93,7 @@ def test_what_a_killed_process_left_goes_with_the_next_write(
 def test_what_others_are_at_work_on_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = partial_path(tmp_path / "a.tif")
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("hushpore.base.atomic._machine", lambda: "0" * 8)
+        elsewhere.setattr("platform.node", lambda: "another computer")
         theirs = ended(elsewhere, tmp_path / "a.tif", ".part")
     for each in (mine, theirs):
         each.write_text("half")

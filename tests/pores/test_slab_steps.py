@@ -19,7 +19,6 @@ from hushpore.base import provenance
 from hushpore.base.events import result_of
 from hushpore.device.backend import Backend
 from hushpore.pores import job, noise, parallel
-from hushpore.pores import slabs as slabs_module
 from hushpore.pores.job import segment_pores
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs
@@ -38,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of temporary files, empty."""
     place = tmp_path / "scratch"
     place.mkdir()
-    monkeypatch.setattr(slabs_module, "scratch_folder", lambda: place)
+    monkeypatch.setenv("HUSHPORE_TEMPORARY_FOLDER", str(place))
     return place
 
 

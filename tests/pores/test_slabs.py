@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hushpore.base.errors import MemoryLimitError
-from hushpore.pores import slabs as module
 from hushpore.pores.slabs import Scratch, Slabs, Stack, check_disk
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of temporary files, empty."""
-    monkeypatch.setattr(module, "scratch_folder", lambda: tmp_path)
+    monkeypatch.setenv("HUSHPORE_TEMPORARY_FOLDER", str(tmp_path))
     return tmp_path
 
 

@@ -62,8 +62,8 @@ def test_it_says_what_auto_comes_to(widget):
 
 def test_what_was_left_over_is_removed_and_what_is_in_use_stays(qtbot, widget):
     mine, others = scratch.new_folder(), scratch.new_folder()
-    machine, _, _, rest = others.name.removeprefix("hushpore-").split("-")
-    others = others.rename(others.with_name(f"hushpore-{machine}-{2**22 + 1:x}-1-{rest}"))
+    computer, _, rest = others.name.removeprefix("hushpore-").split("-")
+    others = others.rename(others.with_name(f"hushpore-{computer}-{2**22 + 1:x}-{rest}"))
     (others / "labels.raw").write_bytes(bytes(2_000_000))
     assert not widget._clean.isEnabled()
     widget.look()

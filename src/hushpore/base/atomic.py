@@ -8,7 +8,6 @@ it a link. Nothing here follows a link, or opens, fills or empties a file that i
 from __future__ import annotations
 
 import errno
-import functools
 import hashlib
 import os
 import platform
@@ -25,11 +24,11 @@ from hushpore.base.errors import HushporeError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 _LONGEST = 40  # characters of the target name in a hidden name
-# machine, process number, its start time, and a random part; only the random part for partial
-# results that were released for resuming
-_MARK = re.compile(r"(?:([0-9a-f]{8})-([0-9a-f]+)-([0-9a-f]+)-)?[0-9a-f]{16}")
+# computer, process number and a random part; only the random part for partial results that were
+# released for resuming
+_MARK = re.compile(r"(?:([0-9a-f]{8})-([0-9a-f]+)-)?[0-9a-f]{16}")
+_CLOCKS = 60.0  # seconds by which the clocks of a computer and of its file server may differ
 
 
 def partial_path(target: Path, suffix: str = ".part", *, owned: bool = True) -> Path:
@@ -43,10 +42,7 @@ def partial_path(target: Path, suffix: str = ".part", *, owned: bool = True) -> 
 
 
 def partials(target: Path, suffix: str = ".part") -> Iterator[tuple[Path, int | None]]:
-    """Yield this user's partial files of a target, each with the process that is writing it.
-
-    The process is None if it has ended. Processes of other machines count as running.
-    """
+    """Yield this user's partial files of a target, each with its writer; see `marked`."""
     return marked(target.parent, f".{_shortened(target.name)}.", suffix)
 
 
@@ -57,74 +53,55 @@ def abandoned_partials(target: Path, suffix: str = ".part") -> Iterator[Path]:
 
 def _shortened(name: str) -> str:
     """Return a name, shortened to its beginning and a digest if it is long."""
-    if len(name) <= _LONGEST:
-        return name
-    return f"{name[:_LONGEST]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{_digest(name, 8)}"
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
 
 
 def new_mark() -> str:
-    """Return a mark for a hidden name: machine, process, start time and a random part."""
-    own = os.getpid()
-    return f"{_machine()}-{own:x}-{_beginning(own):x}-{secrets.token_hex(8)}"
+    """Return a mark for a hidden name: computer, process and a random part."""
+    return f"{_digest(platform.node(), 4)}-{os.getpid():x}-{secrets.token_hex(8)}"
 
 
 def marked(folder: Path, start: str, suffix: str = "") -> Iterator[tuple[Path, int | None]]:
-    """Yield this user's files and folders with a marked name, and the process writing each."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for name in sorted(each.name for each in entries if each.name.startswith(start)):
-            mark = _MARK.fullmatch(name[len(start) :].removesuffix(suffix))
-            item = folder / name
-            if mark is None or not name.endswith(suffix):
+    """Yield this user's files and folders with a marked name, and the process writing each.
+
+    The process is None if it has ended. Processes of other computers count as running.
+    """
+    with suppress(OSError):
+        for name in sorted(os.listdir(folder)):
+            mark = _MARK.fullmatch(name.removeprefix(start).removesuffix(suffix))
+            if mark is None or not (name.startswith(start) and name.endswith(suffix)):
                 continue
+            item = folder / name
             with suppress(OSError):
-                mode = item.lstat().st_mode
-                if is_own_folder(item) if stat.S_ISDIR(mode) else stat.S_ISREG(mode):
-                    yield item, _process_of(mark)
+                state = item.lstat()
+                if is_own_folder(item) or stat.S_ISREG(state.st_mode):
+                    yield item, _writer(mark, state.st_mtime)
 
 
-def _process_of(mark: re.Match[str]) -> int | None:
-    """Return the process of a mark, or None if it has certainly ended."""
+def _writer(mark: re.Match[str], changed: float) -> int | None:
+    """Return the process of a mark, or None if it has certainly ended.
+
+    `changed`: time of the last change to the file or folder.
+    """
     import psutil
 
     if mark[1] is None:
         return None
     process = int(mark[2], 16)
-    if mark[1] != _machine():
+    if mark[1] != _digest(platform.node(), 4):
         return process
     try:
-        # process numbers are reused, so compare the start time, too
-        return process if _beginning(process) == int(mark[3], 16) else None
+        began = psutil.Process(process).create_time()
     except psutil.NoSuchProcess:
         return None
     except psutil.Error:
         return process
-
-
-@functools.cache
-def _machine() -> str:
-    """Return an id of this machine or container, each of which has its own process numbers."""
-    try:
-        numbers = os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        numbers = 0
-    name = f"{platform.node()} {numbers}"
-    return hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
-
-
-def _beginning(process: int) -> int:
-    """Return the start time of a process; on Linux it does not depend on clock changes.
-
-    Raises psutil.Error if it is unknown, for example because the process has ended.
-    """
-    import psutil
-
-    try:
-        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        if state in "ZX":
-            raise psutil.ZombieProcess(process)  # ended, but not yet reaped by its parent
-        return int(fields[18])
-    except (OSError, ValueError, IndexError):
-        return int(100 * psutil.Process(process).create_time())
+    # numbers are reused: a process that began after the last change is another one
+    return process if began < changed + _CLOCKS else None
 
 
 @contextmanager
@@ -143,7 +120,7 @@ def new_file(
         remove_partial(target, suffix)
     part = partial_path(target, suffix)
     with explained_writing(target):
-        create_file(part)
+        part.touch(exist_ok=False)  # fails for a link as well
     try:
         with explained_writing(target):
             yield part
@@ -188,11 +165,6 @@ def _flush(place: Path, mode: int) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def create_file(path: Path) -> None:
-    """Create an empty file; raises FileExistsError if the name exists, even as a link."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o666))
 
 
 def is_own_folder(path: Path) -> bool:

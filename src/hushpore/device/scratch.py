@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,13 +61,12 @@ def array_within(room: float, shape: tuple[int, ...]) -> Float32s:
         return np.memmap(file, np.float32, "w+", shape=shape)
 
 
-def new_folder(place: Path | None = None) -> Path:
+def new_folder() -> Path:
     """Make a folder for temporary files of this process; the caller removes it.
 
-    `place`: parent folder; by default `scratch_folder`.
-    Raises OSError if no folder can be made there.
+    Raises OSError if no folder can be made.
     """
-    folder = (place or scratch_folder()).absolute() / f"{_PREFIX}{new_mark()}"
+    folder = scratch_folder().absolute() / f"{_PREFIX}{new_mark()}"
     folder.mkdir(mode=0o700)  # scans may be private, and the parent folder is not
     return folder
 
@@ -128,24 +128,19 @@ def remove_left_over() -> list[TemporaryFolder]:
     --------
     >>> removed = remove_left_over()    # doctest: +SKIP
     """
-    removed = []
-    for folder in temporary_folders():
-        if folder.is_left_over:
-            shutil.rmtree(folder.path, ignore_errors=True)
-            if not folder.path.exists():
-                removed.append(folder)
-    return removed
+    left_over = [folder for folder in temporary_folders() if folder.is_left_over]
+    for folder in left_over:
+        shutil.rmtree(folder.path, ignore_errors=True)
+    return [folder for folder in left_over if not folder.path.exists()]
 
 
 def _size(path: Path) -> int:
     total = 0
     for file in path.rglob("*"):
-        try:
+        with suppress(OSError):
             state = file.lstat()
-        except OSError:
-            continue
-        # allocated blocks, if the system counts them: sparse files are smaller than their length
-        total += 512 * state.st_blocks if hasattr(state, "st_blocks") else state.st_size
+            # allocated blocks, if the system counts them: sparse files are smaller
+            total += 512 * state.st_blocks if hasattr(state, "st_blocks") else state.st_size
     return total
 
 

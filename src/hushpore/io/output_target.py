@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import shutil
 import stat
@@ -35,7 +34,7 @@ PROVENANCE = "result.json"
 _OLD = ".old"  # suffix of the hidden name of a result that is being replaced
 _UNFINISHED = ".unfinished"  # suffix of the hidden name of a partial result, for resuming
 _FOLDERS = ("content", "scratch")  # subfolders for the result and for temporary files
-_KEY = "work.json"  # identifies the work and its machine
+_KEY = "work.json"  # identifies the work
 
 # file names in a result folder, and in an OME-Zarr image
 _OURS = re.compile(r"[^\W.][\w .+-]*\.(tif|csv|png|html|npz|json|zarr)")
@@ -277,7 +276,7 @@ def resumable_directory(
                 content.mkdir()
                 scratch.mkdir()
                 # the key last, as it marks the folder as complete
-                note.write_text(json.dumps({"host": platform.node(), "key": wanted}))
+                note.write_text(json.dumps(wanted))
             yield Unfinished(content, scratch, resumed)
             check_target(target, overwrite, replaceable=replaceable)
             # partial chunk files of killed writers
@@ -301,30 +300,28 @@ def resumable_directory(
 def _taken(target: Path, key: Any) -> Path | None:
     """Return the partial result of an earlier run with the same key; others are removed.
 
-    Raises OutputError if its process is running, or ran on another machine.
+    Raises OutputError if its process is running, or ran on another computer.
     """
-    found = None
+    taken = None
     for work, process in list(partials(target, _UNFINISHED)):
-        if not work.is_dir() or {one.name for one in work.iterdir()} - {*_FOLDERS, _KEY}:
+        if not work.is_dir() or {item.name for item in work.iterdir()} - {*_FOLDERS, _KEY}:
             continue  # not a partial result, in spite of its name
-        try:
-            known = json.loads((work / _KEY).read_text(encoding="utf-8"))
-            host, made_with = known["host"], known["key"]
-        except (OSError, ValueError, KeyError, TypeError):
-            host, made_with = "another machine", None
         if process is not None:
-            free = partial_path(target, _UNFINISHED, owned=False)
             raise OutputError(
-                f"{target} is being written by another process ({process} on {host}). If that "
-                f"process has ended, rename {work} to {free.name} to resume its work."
+                f"{target} is being written by another process ({process}). If that process has "
+                f"ended, delete {work}."
             )
-        if found is None and made_with == key and (work / "content").is_dir():
-            found = partial_path(target, _UNFINISHED)
+        try:
+            is_same = json.loads((work / _KEY).read_text(encoding="utf-8")) == key
+        except (OSError, ValueError):
+            is_same = False
+        if taken is None and is_same and (work / "content").is_dir():
+            taken = partial_path(target, _UNFINISHED)
             # only one of two processes succeeds
-            work.rename(found)
+            work.rename(taken)
         else:
             shutil.rmtree(work, ignore_errors=True)
-    return found
+    return taken
 
 
 def _move_into_place(part: Path, target: Path) -> None:

@@ -182,7 +182,7 @@ class Scratch:
 
     def stack(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike) -> Stack:
         """Return a new stack, (z, y, x), of any values."""
-        path = new_folder(scratch_folder()) / f"{name}.raw" if self.on_disk else None
+        path = new_folder() / f"{name}.raw" if self.on_disk else None
         stack = Stack(shape, dtype, path)
         if name not in LASTING:
             self._stacks.append(stack)
