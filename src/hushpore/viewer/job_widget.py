@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from napari.layers import Image
+from napari.layers import Image, Labels
 from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
@@ -99,19 +99,26 @@ class JobHooks(WorkerContainer):
     #: Field classes that replace the default ones, by name of the setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
+    #: Whether labels can be the input, too.
+    takes_labels: ClassVar[bool] = False
+    #: "Pores are segmented", if that is done in one image at a time; empty if a series is accepted.
+    in_one_image: ClassVar[str] = ""
+
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Whether a layer can be the input: any greyscale image."""
-        return isinstance(layer, Image) and not layer.rgb
+        """Whether a layer can be the input: any greyscale image, and labels if `takes_labels`."""
+        is_grey = isinstance(layer, Image) and not layer.rgb
+        return is_grey or (cls.takes_labels and isinstance(layer, Labels))
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
         """Whether a layer is chosen automatically: a scan, denoised or not.
 
-        Results of this job and measurements of other jobs are not.
+        Results of this job, measurements of other jobs, and labels are not.
         """
         made = [job for job, kind in jobs.JOBS.items() if job == cls.job or not kind.gives]
-        return cls.accepts(layer) and not any(is_result(layer, job) for job in made)
+        is_input = isinstance(layer, Image) and cls.accepts(layer)
+        return is_input and not any(is_result(layer, job) for job in made)
 
     @classmethod
     def prepare(cls, target: Target) -> Volume:
@@ -131,7 +138,15 @@ class JobHooks(WorkerContainer):
         return cls.result_layers(result, target)
 
     def facts(self, volume: Volume) -> str:
-        """Return the line about the chosen layer."""
+        """Return the line about the chosen layer.
+
+        Raises InputError if it is a series that the job does not accept.
+        """
+        if self.in_one_image and volume.leading_shape:
+            raise InputError(
+                f"{volume.facts} · {self.in_one_image} in one image at a time. {SHOWN}, or split "
+                "the layer (right-click: Split Stack)."
+            )
         return volume.facts
 
     def settings(self) -> Settings:

@@ -8,7 +8,6 @@ from hushpore.pores.preview import GreySurvey
 from hushpore.pores.void.threshold import Range
 from hushpore.scan.histogram import Histogram
 from hushpore.viewer.segment.grey_histogram import (
-    DRAG_INTERVAL,
     STRICT,
     THRESHOLD,
     GreyHistogram,
@@ -104,30 +103,6 @@ def test_a_line_stays_within_what_is_shown(qtbot, histogram):
     qtbot.mouseMove(histogram, QPoint(5000, 40))
     qtbot.mouseRelease(histogram, Qt.MouseButton.LeftButton, pos=QPoint(5000, 40))
     assert histogram.came[-1][1] == histogram.limits[1]
-
-
-def test_a_fast_drag_is_told_a_few_times_and_at_its_end_and_the_line_keeps_up(qtbot, histogram):
-    histogram.show_lines({THRESHOLD: 0.0})
-    button = Qt.MouseButton.LeftButton
-    qtbot.mousePress(histogram, button, pos=place(histogram, 0.0))
-    for value in range(-5, -405, -5):
-        qtbot.mouseMove(histogram, place(histogram, value))
-        assert histogram.lines[THRESHOLD] == pytest.approx(value, abs=2 * one_value(histogram))
-    qtbot.mouseRelease(histogram, button, pos=place(histogram, -400))
-    assert 2 <= len(histogram.came) < 40
-    assert histogram.came[-1][1] == pytest.approx(-400, abs=one_value(histogram))
-    count = len(histogram.came)
-    qtbot.wait(3 * DRAG_INTERVAL)
-    assert len(histogram.came) == count
-
-
-def test_a_drag_that_rests_is_told_of_before_the_button_is_let_go(qtbot, histogram):
-    histogram.show_lines({THRESHOLD: 0.0})
-    qtbot.mousePress(histogram, Qt.MouseButton.LeftButton, pos=place(histogram, 0.0))
-    qtbot.mouseMove(histogram, place(histogram, -100))
-    qtbot.mouseMove(histogram, place(histogram, -200))
-    near = pytest.approx(-200, abs=one_value(histogram))
-    qtbot.waitUntil(lambda: histogram.came[-1][1] == near, timeout=2000)
 
 
 def test_without_lines_nothing_moves_and_the_tooltip_says_why(qtbot, histogram):

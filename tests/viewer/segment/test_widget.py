@@ -106,7 +106,6 @@ def test_of_a_series_one_image_is_to_be_chosen(qtbot, viewer, widget, scan):
     series = np.stack([scan, scan + 1, scan + 2])
     layer = viewer.add_image(series, name="series", scale=(1, 3, 2, 2), colormap="magma")
     assert "Split Stack" in widget._facts.text()
-    assert "time points" in widget._buttons.run.toolTip()
     assert not widget._buttons.run.isEnabled()
     qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=60_000)
     assert widget.greys.histogram.lines

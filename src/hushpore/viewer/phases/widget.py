@@ -6,16 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from napari.layers import Image, Labels
+from napari.layers import Labels
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHeaderView, QTableWidget, QVBoxLayout, QWidget
 
-from hushpore.base.errors import InputError
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import known_of
-from hushpore.viewer.layers.visibility import SHOWN
 from hushpore.viewer.phases.panel import (
     PhasePanel,
     contacts_of,
@@ -43,6 +41,8 @@ class PhasesWidget(JobWidget):
     """Separates and measures phases; the result is a labels layer with two tables."""
 
     job = "phases"
+    takes_labels = True
+    in_one_image = "Phases are measured"
     room_for_result: ClassVar = (0.5, 30)
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -61,16 +61,6 @@ class PhasesWidget(JobWidget):
         return worker
 
     @classmethod
-    def accepts(cls, layer: Any) -> bool:
-        """Whether a layer can be the input: any greyscale image, or labels of phases."""
-        return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
-
-    @classmethod
-    def prefers(cls, layer: Any) -> bool:
-        """Images; labels are not preferred, because they are mostly results."""
-        return isinstance(layer, Image) and super().prefers(layer)
-
-    @classmethod
     def result_layers(cls, result: Phases, target: Target) -> list[LayerData]:
         """Return labels in the colours of the phases, regions and thickness."""
         return phase_layers(result, target)
@@ -83,15 +73,10 @@ class PhasesWidget(JobWidget):
         return settings
 
     def facts(self, volume: Volume) -> str:
-        """Return the line about the layer; explains labels, and refuses a series."""
-        if volume.leading_shape:
-            raise InputError(
-                f"{volume.facts} · Phases are measured in one image at a time. {SHOWN}, or split "
-                "the layer (right-click: Split Stack)."
-            )
-        if isinstance(self.layer.value, Labels):
-            return f"{volume.facts} · each label counts as a phase"
-        return super().facts(volume)
+        """Return the line about the layer, with an explanation of labels."""
+        facts = super().facts(volume)
+        is_labels = isinstance(self.layer.value, Labels)
+        return f"{facts} · each label counts as a phase" if is_labels else facts
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         super()._show_outcome(outcome, made)

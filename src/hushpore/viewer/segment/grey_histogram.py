@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QPointF, QRectF, Qt, QTimer, Signal
+from qtpy.QtCore import QPointF, QRectF, Qt, Signal
 from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QWidget
 
@@ -38,9 +38,6 @@ _BAR = 2
 
 #: Share of the voxels cut off at either end of the displayed range.
 _BEYOND = 5e-4
-
-#: Milliseconds between two signals of a dragged line, and so between two drawn slices.
-DRAG_INTERVAL = 40
 
 #: Number of steps per arrow key with Shift or Ctrl.
 _LEAP = 10
@@ -85,8 +82,7 @@ class GreyHistogram(QWidget):
     the step of an arrow key.
     """
 
-    #: Emitted with the name of a moved line and its new grey value; during a drag at most every
-    #: `DRAG_INTERVAL`, and at its end.
+    #: Emitted with the name of a moved line and its new grey value.
     moved = Signal(str, float)
 
     TIP = (
@@ -101,8 +97,6 @@ class GreyHistogram(QWidget):
         self.step, self._is_log = 1.0, False
         self._grabbed: str | None = None
         self._active = THRESHOLD
-        self._dragged_to: float | None = None  # value not emitted yet
-        self._drag_timer = QTimer(self, interval=DRAG_INTERVAL, timeout=self._emit_dragged)
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         viewer.events.theme.connect(self._refresh)
@@ -168,17 +162,15 @@ class GreyHistogram(QWidget):
             x = event.position().x()
             self._grabbed = min(self.lines, key=lambda name: abs(self._x(self.lines[name]) - x))
             self._active = self._grabbed
-            self._drag_to(x)
+            self._move(self._grabbed, self._value_at(x))
 
     def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
         """Move the grabbed line."""
         if self._grabbed is not None:
-            self._drag_to(event.position().x())
+            self._move(self._grabbed, self._value_at(event.position().x()))
 
     def mouseReleaseEvent(self, event: Any) -> None:  # noqa: N802
         """Release the line."""
-        self._emit_dragged()
-        self._drag_timer.stop()
         self._grabbed = None
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
@@ -196,25 +188,6 @@ class GreyHistogram(QWidget):
             self._refresh()
         else:
             super().keyPressEvent(event)
-
-    def _drag_to(self, x: float) -> None:
-        """Move the grabbed line to `x`; `moved` is emitted now or at the next interval."""
-        assert self._grabbed is not None
-        low, high = self.limits
-        self._dragged_to = min(max(self._value_at(x), low), high)
-        if self._drag_timer.isActive():
-            self.lines = {**self.lines, self._grabbed: self.rounded(self._dragged_to)}
-            self.update()
-            return
-        self._drag_timer.start()
-        self._emit_dragged()
-
-    def _emit_dragged(self) -> None:
-        value, self._dragged_to = self._dragged_to, None
-        if value is None or self._grabbed is None:
-            self._drag_timer.stop()
-            return
-        self._move(self._grabbed, value)
 
     def _move(self, name: str, value: float) -> None:
         low, high = self.limits

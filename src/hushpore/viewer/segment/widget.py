@@ -7,11 +7,10 @@ import html
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from napari.layers import Image, Labels
+from napari.layers import Labels
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QLabel
 
-from hushpore.base.errors import InputError
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import is_result, scan_of
 from hushpore.viewer.layers.visibility import SHOWN
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 #: Milliseconds between two polls of the compilation.
 POLL_INTERVAL = 250
 
-#: Names of the leading axes of a series.
-_SERIES = {"t": "time points", "c": "channels"}
-
-
 #: Link in the line about labels, which opens the widget that measures them.
 _MEASURE = "Measure these labels"
 
@@ -57,6 +52,8 @@ class PoresWidget(JobWidget):
     """
 
     job = "pores"
+    takes_labels = True
+    in_one_image = "Pores are segmented"
     next_steps = RESULT_WIDGETS
     fact_links: ClassVar[dict[str, str]] = {_MEASURE: "measure", SHOWN: "shown image"}
 
@@ -82,16 +79,6 @@ class PoresWidget(JobWidget):
         return worker
 
     @classmethod
-    def accepts(cls, layer: Any) -> bool:
-        """Whether a layer can be the input: any greyscale image, or labels of the void."""
-        return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
-
-    @classmethod
-    def prefers(cls, layer: Any) -> bool:
-        """Images; labels are not preferred, because they are mostly results."""
-        return isinstance(layer, Image) and super().prefers(layer)
-
-    @classmethod
     def prepare(cls, target: Target) -> Volume:
         """Return the input volume, with labels converted to a mask of the void."""
         if target.kind == "labels":
@@ -101,12 +88,7 @@ class PoresWidget(JobWidget):
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
         """Return the labels with their tables, the local thickness, and breakthrough paths."""
-        labels = pore_layer(result, f"{target.volume.name} pores", target.placement)
-        return [
-            labels,
-            *thickness_layers(result, target.placement),
-            *path_layers(result, target.placement),
-        ]
+        return _layers(result, f"{target.volume.name} pores", target)
 
     @classmethod
     def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
@@ -116,19 +98,14 @@ class PoresWidget(JobWidget):
         return [layer_of_result(result.folder, f"{target.volume.name} pores", target.placement)]
 
     def facts(self, volume: Volume) -> str:
-        """Return the line about the layer; explains labels, and refuses a series."""
-        if volume.leading_shape:
-            series = " and ".join(_SERIES[axis] for axis in volume.axes[: -volume.n_spatial])
-            raise InputError(
-                f"{volume.facts} · Pores are segmented in one image at a time, but {volume.name} "
-                f"has {series}. {SHOWN}, or split the layer (right-click: Split Stack)."
-            )
+        """Return the line about the layer, with an explanation of labels."""
+        facts = super().facts(volume)
         if isinstance(self.layer.value, Labels):
-            return f"{volume.facts} · all labels count as void and are split again. {_MEASURE}"
+            return f"{facts} · all labels count as void and are split again. {_MEASURE}"
         kind = self.greys.kind_of(volume) if hasattr(self, "greys") else ""
         if kind:
-            return f"{volume.facts} · looks like {_KINDS[kind]}, not grey values ⚠ {_MEASURE}"
-        return super().facts(volume)
+            return f"{facts} · looks like {_KINDS[kind]}, not grey values ⚠ {_MEASURE}"
+        return facts
 
     def _follow(self, target: str) -> None:
         if target == "measure":
@@ -219,17 +196,14 @@ class MeasureWidget(JobWidget):
     """Measures labels of another program; the result is a labels layer with a table."""
 
     job = "measure"
+    takes_labels = True
+    in_one_image = "Labels are measured"
     next_steps = RESULT_WIDGETS
 
     @classmethod
-    def accepts(cls, layer: Any) -> bool:
-        """Whether a layer can be the input: labels, or an image that may hold a mask."""
-        return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
-
-    @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Labels that were not measured here."""
-        is_ours = is_result(layer, "pores") or not super().prefers(layer)
+        """Whether a layer is chosen automatically: labels that were not measured here."""
+        is_ours = is_result(layer, "pores") or is_result(layer, "measure")
         return isinstance(layer, Labels) and not is_ours
 
     @classmethod
@@ -243,18 +217,12 @@ class MeasureWidget(JobWidget):
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
         """Return the labels with their tables, the local thickness, and breakthrough paths."""
-        labels = pore_layer(result, f"{target.volume.name} measured", target.placement)
-        return [
-            labels,
-            *thickness_layers(result, target.placement),
-            *path_layers(result, target.placement),
-        ]
+        return _layers(result, f"{target.volume.name} measured", target)
 
-    def facts(self, volume: Volume) -> str:
-        """Return the line about the layer; refuses a series."""
-        if volume.leading_shape:
-            raise InputError(
-                f"{volume.facts} · Labels are measured in one image at a time. {SHOWN}, or split "
-                "the layer (right-click: Split Stack)."
-            )
-        return super().facts(volume)
+
+def _layers(result: Pores, name: str, target: Target) -> list[LayerData]:
+    return [
+        pore_layer(result, name, target.placement),
+        *thickness_layers(result, target.placement),
+        *path_layers(result, target.placement),
+    ]
