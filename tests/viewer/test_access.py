@@ -30,7 +30,7 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 
 from hushpore import Volume
 from hushpore.runs.batch import Batch
-from hushpore.viewer.batch.widget import BatchWidget
+from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.docking import (
     CANCEL,
@@ -42,16 +42,15 @@ from hushpore.viewer.forms.docking import (
     bind,
 )
 from hushpore.viewer.layers.series_chooser import SeriesChooser
-from hushpore.viewer.patches.panel import PatchHistogram
-from hushpore.viewer.patches.widget import PatchesWidget
-from hushpore.viewer.phases.widget import PhasesWidget
+from hushpore.viewer.patches.widget import PatchesWidget, PatchHistogram
+from hushpore.viewer.phases import PhasesWidget
 from hushpore.viewer.preferences import PreferencesWidget
 from hushpore.viewer.results.compare import CompareWidget
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.plots import _LINE, _MARK, PlotsWidget
 from hushpore.viewer.results.pore_view import PALETTE
 from hushpore.viewer.results.record_panel import RecordWidget
-from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
+from hushpore.viewer.segment.grey_panel import VOID_COLOUR, WEAK_COLOUR
 from hushpore.viewer.segment.widget import MeasureWidget, PoresWidget
 
 WIDGETS = (

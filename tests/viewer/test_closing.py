@@ -12,7 +12,7 @@ from qtpy.QtCore import QTimer
 from qtpy.QtGui import QCloseEvent
 from qtpy.QtWidgets import QApplication, QLabel
 
-from hushpore.viewer.batch.widget import BatchWidget
+from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.running.status import ask_before_close
 from hushpore.viewer.running.worker import JobWorker, calling

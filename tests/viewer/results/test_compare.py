@@ -9,7 +9,7 @@ import hushpore
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.compare import distributions
 from hushpore.viewer.layers.conversion import Lineage, set_lineage
-from hushpore.viewer.phases.panel import phase_layers
+from hushpore.viewer.phases import phase_layers
 from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
 from hushpore.viewer.results.pore_layer import pore_layer
 from hushpore.viewer.results.record_panel import save_table

@@ -15,7 +15,7 @@ from hushpore.viewer.layers.conversion import is_painted, watch_painting
 from hushpore.viewer.results.corrections import LINE, POINTS
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of
-from hushpore.viewer.segment.merge_height import MergeHeight
+from hushpore.viewer.segment.widget import MergeHeight
 
 
 @pytest.fixture

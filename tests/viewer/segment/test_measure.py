@@ -13,8 +13,7 @@ import hushpore
 from hushpore.viewer.layers import reader
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.segment.merge_height import MergeHeight
-from hushpore.viewer.segment.widget import MeasureWidget, PoresWidget
+from hushpore.viewer.segment.widget import MeasureWidget, MergeHeight, PoresWidget
 
 
 @pytest.fixture

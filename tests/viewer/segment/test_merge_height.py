@@ -12,7 +12,7 @@ from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of
 from hushpore.viewer.results.pore_view import PoreView
-from hushpore.viewer.segment.merge_height import MergeHeight
+from hushpore.viewer.segment.widget import MergeHeight
 
 
 @pytest.fixture(scope="module")

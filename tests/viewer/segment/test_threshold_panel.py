@@ -7,7 +7,7 @@ from scipy import ndimage
 import hushpore
 from hushpore.pores import preview
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD
+from hushpore.viewer.segment.grey_panel import STRICT, THRESHOLD
 from hushpore.viewer.segment.widget import PoresWidget
 
 SOON = 60_000

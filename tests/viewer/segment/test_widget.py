@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import html
+import threading
 
 import numpy as np
 import pytest
@@ -7,12 +10,16 @@ from napari.layers import Image, Labels
 
 import hushpore
 from hushpore import jobs
+from hushpore.base.events import Progress
+from hushpore.pores import job
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
 from hushpore.viewer.patches.widget import PatchesWidget
-from hushpore.viewer.phases.widget import PhasesWidget
+from hushpore.viewer.phases import PhasesWidget
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.segment.widget import PoresWidget
+from hushpore.viewer.segment import grey_panel
+from hushpore.viewer.segment import widget as segment_widget
+from hushpore.viewer.segment.widget import KernelWarmup, PoresWidget
 
 
 @pytest.fixture
@@ -322,3 +329,68 @@ def test_the_choices_about_air_are_in_plain_words(widget):
     widget.exterior.value = "remove"
     assert box.currentText() == "Always exclude"
     assert widget.form.value.exterior == "remove"
+
+
+@pytest.fixture
+def compiling(monkeypatch):
+    """A preparation that goes on until the event is set."""
+    done, closed = threading.Event(), threading.Event()
+
+    def prepare():
+        try:
+            while not done.wait(0.01):
+                yield Progress("preparing, first time only", 0, 0, "", 0.0)
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(segment_widget, "prepare_kernels", prepare)
+    yield done, closed
+    done.set()
+
+
+def test_it_says_so_while_kernels_are_compiled(qtbot, compiling):
+    label = KernelWarmup()
+    qtbot.addWidget(label)
+    assert label.isHidden()
+    qtbot.waitUntil(lambda: not label.isHidden(), timeout=10_000)
+    assert "first time only" in label.text()
+    compiling[0].set()
+    qtbot.waitUntil(label.isHidden, timeout=10_000)
+
+
+def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
+    gate = threading.Event()
+
+    def prepare():
+        while not gate.wait(0.01):
+            yield Progress("preparing", 0, 0, "", 0.0)
+
+    monkeypatch.setattr(segment_widget, "prepare_kernels", prepare)
+    label = KernelWarmup()
+    qtbot.addWidget(label)
+    qtbot.wait(2 * segment_widget.POLL_INTERVAL)
+    assert label.isHidden()
+    gate.set()
+
+
+def test_it_stops_with_the_widget_and_nobody_waits(qtbot, compiling):
+    _, closed = compiling
+    label = KernelWarmup()
+    worker = label._worker
+    qtbot.waitUntil(lambda: not label.isHidden(), timeout=10_000)
+    label.deleteLater()
+    qtbot.waitUntil(lambda: worker.is_cancelling, timeout=10_000)
+    assert closed.wait(60)
+
+
+def test_kernels_wait_for_the_libraries_that_other_threads_load(monkeypatch):
+    loaded = []
+
+    def prepare(kind):
+        loaded.append("kernels")
+        return iter(())
+
+    monkeypatch.setattr(grey_panel, "load_torch_libraries", lambda: loaded.append("libraries"))
+    monkeypatch.setattr(job, "prepare", prepare)
+    assert list(grey_panel.prepare_kernels()) == []
+    assert loaded == ["libraries", "kernels"]

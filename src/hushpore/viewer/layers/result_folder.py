@@ -23,8 +23,8 @@ from hushpore.pores.result import MERGING, thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
 from hushpore.viewer.layers.conversion import METADATA_KEY, READ, UPSTREAM, layer_data
 from hushpore.viewer.layers.layer_files import beside
-from hushpore.viewer.phases.panel import labels_layer, regions_layer
-from hushpore.viewer.phases.panel import thickness_layer as phase_thickness_layer
+from hushpore.viewer.phases import labels_layer, regions_layer
+from hushpore.viewer.phases import thickness_layer as phase_thickness_layer
 from hushpore.viewer.results.pore_layer import (
     PROFILE,
     RESULT,

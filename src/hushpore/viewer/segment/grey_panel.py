@@ -1,35 +1,378 @@
-"""Base of the panels with a grey value histogram and a preview on the slice."""
+"""The histogram of grey values with thresholds as lines, and the panels with it and a preview."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from napari.layers import Image
-from qtpy.QtCore import Qt, QTimer
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QPointF, QRectF, Qt, QTimer, Signal
+from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QCheckBox, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Progress, mapped
-from hushpore.figures.drawing import round_step
+from hushpore.base.formatting import readable_grey
+from hushpore.figures.drawing import SCREEN, round_step
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.running.worker import LatestOnlyWorker, load_torch_libraries
-from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.arrays import Float64s, Mask
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.preview import GreySurvey, SliceVoid
     from hushpore.pores.settings import PoreSettings
+    from hushpore.scan.histogram import Histogram
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
-    from hushpore.viewer.segment.grey_histogram import GreyHistogram
+
+
+#: Names of the lines, which are those of the settings.
+THRESHOLD, STRICT = "threshold", "hysteresis"
+
+#: Colours of void by the threshold only, and by the stricter threshold; also in the preview.
+WEAK_COLOUR, VOID_COLOUR = SCREEN[:2]
+
+#: Height of the widget in pixels.
+HEIGHT = 116
+
+#: Pixels around the bars.
+MARGIN = 8.0
+
+#: Minimum width of a bar in pixels.
+_BAR = 2
+
+#: Share of the voxels cut off at either end of the displayed range.
+_BEYOND = 5e-4
+
+#: Number of steps per arrow key with Shift or Ctrl.
+_LEAP = 10
+
+
+def bars_of(
+    histogram: Histogram, bins: int, limits: tuple[float, float]
+) -> tuple[Float64s, Float64s]:
+    """Return the histogram between two grey values in about `bins` bars: counts and edges.
+
+    Each bar holds the same number of levels, to avoid a comb pattern.
+    """
+    centers, counts = histogram.centers, histogram.counts
+    step = float(centers[1] - centers[0]) if centers.size > 1 else 1.0
+    first, last = np.searchsorted(centers, limits, side="left")
+    last = max(int(last), int(first) + 1)
+    levels = math.ceil((last - first) / bins)
+    within = counts[first:last].astype(np.float64)
+    within = np.pad(within, (0, -within.size % levels)).reshape(-1, levels).sum(axis=1)
+    edges = centers[first] - step / 2 + step * levels * np.arange(within.size + 1)
+    return within, edges
+
+
+def limits_of(greys: GreySurvey) -> tuple[float, float]:
+    """Return the range of grey values that contains nearly all voxels."""
+    centers, counts = greys.histogram.centers, greys.histogram.counts
+    share = np.cumsum(counts) / counts.sum()
+    low = float(centers[np.searchsorted(share, _BEYOND)])
+    high = float(centers[min(int(np.searchsorted(share, 1 - _BEYOND)), centers.size - 1)])
+    margin = 0.04 * (high - low) or 1.0
+    return max(low - margin, float(greys.range.low)), min(high + margin, float(greys.range.high))
+
+
+class GreyHistogram(QWidget):
+    """A histogram of grey values, with thresholds as lines.
+
+    Lines are moved by dragging, by clicking at the new position, or with the arrow keys.
+
+    A subclass may change the colours of the bars and the names of the lines.
+
+    `lines`: grey values by the names of the lines. `limits`: the grey values at both ends. `step`:
+    the step of an arrow key.
+    """
+
+    #: Emitted with the name of a moved line and its new grey value.
+    moved = Signal(str, float)
+
+    TIP = (
+        "Histogram of the grey values; void is coloured. Drag a line or click to set the "
+        "threshold, or use the left and right keys (Shift: larger steps). Up and down select the "
+        "other line"
+    )
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self.step, self._is_log = 1.0, False
+        self._grabbed: str | None = None
+        self._active = THRESHOLD
+        self.setFixedHeight(HEIGHT)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        viewer.events.theme.connect(self._refresh)
+        self.show_lines({})
+        self.show_greys(None)
+
+    # ---- contents
+
+    def show_greys(self, greys: GreySurvey | None) -> None:
+        """Show the grey values of another volume; None clears the histogram."""
+        self._greys = greys
+        self._counted = None if greys is None else greys.histogram
+        self.limits = (0.0, 1.0) if greys is None else limits_of(greys)
+        self._refresh()
+
+    def show_sample(self, histogram: Histogram | None) -> None:
+        """Draw the bars of the sample alone, between the same limits; None: of all voxels."""
+        if self._greys is not None:
+            self._counted = self._greys.histogram if histogram is None else histogram
+            self.update()
+
+    def show_lines(
+        self,
+        lines: dict[str, float],
+        *,
+        bright: bool = False,
+        mark: tuple[str, float] | None = None,
+        band: tuple[float, float] | None = None,
+        reason: str = "",
+    ) -> None:
+        """Set the lines and marks.
+
+        `lines`: grey values by the names of the lines; `STRICT` only together with `THRESHOLD`.
+        `bright`: whether void is bright. `mark`: label and grey value of the automatic threshold,
+        for comparison. `band`: range of plausible thresholds. `reason`: why no lines are
+        shown.
+        """
+        self.lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
+        self._band = band
+        if self._active not in lines:
+            self._active = next(iter(lines), THRESHOLD)
+        self._refresh()
+
+    def rounded(self, value: float) -> float:
+        """Return a grey value rounded to whole steps."""
+        return round(round(value / self.step) * self.step, 9)
+
+    def set_log(self, is_log: bool) -> None:
+        """Set whether the counts are drawn on a logarithmic scale."""
+        self._is_log = is_log
+        self.update()
+
+    def _named(self, word: str, value: float) -> str:
+        """Return a word followed by a grey value with its unit."""
+        unit = "" if self._greys is None else self._greys.unit
+        return f"{word} {readable_grey(value)} {unit}".strip()
+
+    # ---- input
+
+    def mousePressEvent(self, event: Any) -> None:  # noqa: N802
+        """Grab the nearest line and move it to the pointer."""
+        if event.button() == Qt.MouseButton.LeftButton and self.lines:
+            x = event.position().x()
+            self._grabbed = min(self.lines, key=lambda name: abs(self._x(self.lines[name]) - x))
+            self._active = self._grabbed
+            self._move(self._grabbed, self._value_at(x))
+
+    def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
+        """Move the grabbed line."""
+        if self._grabbed is not None:
+            self._move(self._grabbed, self._value_at(event.position().x()))
+
+    def mouseReleaseEvent(self, event: Any) -> None:  # noqa: N802
+        """Release the line."""
+        self._grabbed = None
+
+    def keyPressEvent(self, event: Any) -> None:  # noqa: N802
+        """Move the active line with left and right; activate another line with up and down."""
+        way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
+        if way is not None and self._active in self.lines:
+            leap = event.modifiers() & (
+                Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.ControlModifier
+            )
+            by = way * self.step * (_LEAP if leap else 1)
+            self._move(self._active, self.lines[self._active] + by)
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and len(self.lines) > 1:
+            names, on = list(self.lines), 1 if event.key() == Qt.Key.Key_Up else -1
+            self._active = names[(names.index(self._active) + on) % len(names)]
+            self._refresh()
+        else:
+            super().keyPressEvent(event)
+
+    def _move(self, name: str, value: float) -> None:
+        low, high = self.limits
+        self.moved.emit(name, min(max(value, low), high))
+
+    # ---- drawing
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802
+        """Draw bars, lines and numbers."""
+        theme = get_theme(self._viewer.theme)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
+        text = QColor(theme.text.as_hex())
+        if self._greys is not None:
+            self._paint_bars(painter, text)
+            if self._band is not None:
+                self._paint_band(painter, text, *self._band)
+            self._paint_numbers(painter, text)
+            if self._mark is not None and self.lines.get(THRESHOLD) != self._mark[1]:
+                self._paint_mark(painter, text, *self._mark)
+            for name, value in self.lines.items():
+                self._paint_line(painter, text, name, value)
+        if self._reason:
+            painter.setPen(text)
+            over = QRectF(self.rect()).adjusted(2, 2, -2, -2)
+            centre = Qt.AlignmentFlag.AlignHCenter
+            up = Qt.AlignmentFlag.AlignVCenter if self._greys is None else Qt.AlignmentFlag.AlignTop
+            painter.drawText(over, centre | up, self._reason)
+        if self.hasFocus():
+            painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
+            # the triangle of the mark has set a brush
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
+        painter.end()
+
+    def _paint_bars(self, painter: QPainter, text: QColor) -> None:
+        assert self._counted is not None
+        area = self._area()
+        counts, edges = bars_of(self._counted, max(1, int(area.width()) // _BAR), self.limits)
+        heights = np.log1p(counts) if self._is_log else counts
+        heights = heights * (area.height() / max(float(heights.max()), 1e-9))
+        # bars of at least one pixel, so that every level that occurs is visible
+        heights = np.where(counts > 0, np.maximum(heights, 1.0), 0.0)
+        pale = QColor(text)
+        pale.setAlphaF(0.45)
+        colours, kinds = self._kinds((edges[:-1] + edges[1:]) / 2, pale)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        ends = self._x(edges)
+        for number, height in enumerate(heights):
+            left, right = float(ends[number]), float(ends[number + 1])
+            bar = QRectF(left, area.bottom() - height, max(right - left, 1.0), height)
+            painter.fillRect(bar.intersected(area), colours[kinds[number]])
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+
+    def _kinds(
+        self, values: Float64s, pale: QColor
+    ) -> tuple[list[QColor], npt.NDArray[np.integer[Any]]]:
+        """Return the colours of bars, and the index of the colour of each grey value."""
+        is_void = self._beyond(values, THRESHOLD)
+        is_strict = self._beyond(values, STRICT) if STRICT in self.lines else is_void
+        colours = [pale, QColor(WEAK_COLOUR), QColor(VOID_COLOUR)]
+        return colours, np.where(is_strict, 2, is_void)
+
+    def _beyond(self, values: Float64s, name: str) -> Mask:
+        """Return which grey values are on the void side of a line."""
+        limit = self.lines.get(name, math.nan)
+        return values > limit if self._bright else values <= limit
+
+    def _paint_numbers(self, painter: QPainter, text: QColor) -> None:
+        assert self._greys is not None
+        area, line = self._area(), painter.fontMetrics().height()
+        below = QRectF(area.left(), area.bottom() + 1, area.width(), line + 2)
+        left, right = (readable_grey(round(end) if self.step >= 1 else end) for end in self.limits)
+        painter.setPen(text)
+        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, left)
+        painter.drawText(below, Qt.AlignmentFlag.AlignRight, right)
+        unit = self._greys.unit or "a.u."
+        painter.drawText(below, Qt.AlignmentFlag.AlignHCenter, f"grey value ({unit})")
+
+    def _paint_line(self, painter: QPainter, text: QColor, name: str, value: float) -> None:
+        """Draw a line with its value above, inside the widget."""
+        area, x = self._area(), float(self._x(value))
+        is_inside = self.limits[0] <= value <= self.limits[1]
+        x = min(max(x, area.left()), area.right())
+        pen = QPen(text, 2.5 if name == self._active and self.hasFocus() else 1.5)
+        pen.setStyle(Qt.PenStyle.SolidLine if is_inside else Qt.PenStyle.DashLine)
+        painter.setPen(pen)
+        painter.drawLine(QPointF(x, area.top() - 3), QPointF(x, area.bottom()))
+        self._paint_label(painter, text, name, value, x)
+
+    def _paint_label(
+        self, painter: QPainter, text: QColor, name: str, value: float, x: float
+    ) -> None:
+        """Write the value of a line above it; the values of two lines side by side."""
+        is_marked = name == THRESHOLD and self._mark is not None and self._mark[1] == value
+        label = self._named(self._mark[0] if self._mark is not None and is_marked else "", value)
+        metrics = painter.fontMetrics()
+        width = metrics.horizontalAdvance(label)
+        left = x - width / 2
+        if STRICT in self.lines:
+            # the label of each line on its own side
+            left = x - width - 2 if (name == THRESHOLD) == self._bright else x + 2
+        left = min(max(left, 2.0), self.width() - width - 2.0)
+        painter.setPen(text)
+        painter.drawText(QPointF(left, metrics.ascent() + 1), label)
+
+    def _paint_band(self, painter: QPainter, text: QColor, low: float, high: float) -> None:
+        """Shade the range of plausible thresholds."""
+        area = self._area()
+        left, right = (min(max(float(self._x(x)), area.left()), area.right()) for x in (low, high))
+        shade = QColor(text)
+        shade.setAlphaF(0.25)
+        painter.fillRect(QRectF(left, area.top(), max(right - left, 1.0), area.height()), shade)
+
+    def _paint_mark(self, painter: QPainter, text: QColor, word: str, value: float) -> None:
+        """Mark the automatic threshold by a triangle with its name."""
+        area, x = self._area(), float(self._x(value))
+        if not area.left() <= x <= area.right():
+            return
+        tip = area.bottom() - 7
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(text)
+        ends = [QPointF(x, tip), QPointF(x - 4, area.bottom()), QPointF(x + 4, area.bottom())]
+        painter.drawPolygon(QPolygonF(ends))
+        painter.setPen(text)
+        metrics = painter.fontMetrics()
+        label = self._named(word, value)
+        width = metrics.horizontalAdvance(label)
+        left = x + 6 if x + 6 + width < area.right() else x - 6 - width
+        back = QColor(get_theme(self._viewer.theme).foreground.as_hex())
+        back.setAlphaF(0.7)
+        place = QRectF(left - 2, area.bottom() - metrics.height(), width + 4, metrics.height())
+        painter.fillRect(place, back)
+        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
+
+    def _word(self, name: str) -> str:
+        """Return the name of a line as displayed."""
+        return {THRESHOLD: "threshold", STRICT: "hysteresis threshold"}[name]
+
+    def _area(self) -> QRectF:
+        line = float(self.fontMetrics().height()) + 4
+        return QRectF(self.rect()).adjusted(MARGIN, line, -MARGIN, -line)
+
+    def _x(self, value: Any) -> Any:
+        low, high = self.limits
+        area = self._area()
+        return area.left() + area.width() * (value - low) / (high - low)
+
+    def _value_at(self, x: float) -> float:
+        low, high = self.limits
+        area = self._area()
+        share = (x - float(area.left())) / float(area.width())
+        return low + (high - low) * min(max(share, 0.0), 1.0)
+
+    def _refresh(self, event: Any = None) -> None:
+        """Redraw, and update the tooltip and the text for screen readers."""
+        self.update()
+        values = [self._named(self._word(name), at) for name, at in self.lines.items()]
+        self.setAccessibleName("Histogram of grey values: " + (", ".join(values) or self._reason))
+        tip = self.TIP
+        if len(values) > 1:
+            tip += f" (now: {self._word(self._active)})"
+        tip += "."
+        if self._band is not None:
+            low, high = (readable_grey(end) for end in self._band)
+            tip += f" Shaded: {low} to {high}, plausible thresholds."
+        self.setToolTip(tip if self.lines else self._reason or "Counting the grey values …")
 
 
 class VoidPreview(SlicePreview):

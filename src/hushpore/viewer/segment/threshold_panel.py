@@ -19,8 +19,14 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
-from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
-from hushpore.viewer.segment.grey_panel import GreyPanel, VoidPreview, prepare_kernels
+from hushpore.viewer.segment.grey_panel import (
+    STRICT,
+    THRESHOLD,
+    GreyHistogram,
+    GreyPanel,
+    VoidPreview,
+    prepare_kernels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,13 +1,13 @@
-"""The panel above the form of phases, and the layers of phases with their preview."""
+"""The widget that measures phases: its panel, its layers and its tables."""
 
 from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from napari.layers import Image
+from napari.layers import Image, Labels
 from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import QPointF, Qt
 from qtpy.QtGui import QColor, QPixmap
@@ -19,6 +19,7 @@ from qtpy.QtWidgets import (
     QTableWidget,
     QTableWidgetItem,
     QVBoxLayout,
+    QWidget,
 )
 from superqt.utils import signals_blocked
 
@@ -28,21 +29,23 @@ from hushpore.pores.phases.labelling import find_thresholds
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
+from hushpore.viewer.job_widget import JobWidget
+from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data
 from hushpore.viewer.results.pore_layer import LENGTHS
 from hushpore.viewer.running.previews import OPACITY, SlicePreview
-from hushpore.viewer.segment.grey_histogram import GreyHistogram
-from hushpore.viewer.segment.grey_panel import GreyPanel, prepare_kernels
+from hushpore.viewer.segment.grey_panel import GreyHistogram, GreyPanel, prepare_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
     import pandas as pd
+    from napari.layers import Layer
     from qtpy.QtGui import QPainter
 
     from hushpore.base.arrays import Float64s
     from hushpore.base.events import Job
+    from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.measures import PhaseSums
     from hushpore.pores.phases.result import Phases
@@ -53,7 +56,8 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
     from hushpore.viewer.layers.conversion import LayerData
-    from hushpore.viewer.running.task import Target
+    from hushpore.viewer.running.task import Outcome, Target
+    from hushpore.viewer.running.worker import JobWorker
 
 
 def phase_layers(result: Phases, target: Target) -> list[LayerData]:
@@ -435,3 +439,133 @@ def fit_height(table: QTableWidget) -> None:
 
 def _as_text(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.10g}" for value in values)
+
+
+class PhasesWidget(JobWidget):
+    """Separates and measures phases; the result is a labels layer with two tables."""
+
+    job = "phases"
+    takes_labels = True
+    in_one_image = "Phases are measured"
+    room_for_result: ClassVar = (0.5, 30)
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__(napari_viewer)
+        self.panel = PhasePanel(napari_viewer, self.layer, self.form)
+        self.tables = PhaseTables()
+        upper, column = self._upper.column, self._lower.column
+        upper.insertWidget(upper.indexOf(self.form.native), self.panel)
+        column.insertWidget(column.indexOf(self._result) + 1, self.tables)
+
+    def run(self) -> JobWorker:
+        """Start the job, and remove the preview, which the phases replace."""
+        worker = super().run()
+        self.panel.remove_preview()
+        self.tables.hide()
+        return worker
+
+    @classmethod
+    def result_layers(cls, result: Phases, target: Target) -> list[LayerData]:
+        """Return labels in the colours of the phases, regions and thickness."""
+        return phase_layers(result, target)
+
+    def settings(self) -> Settings:
+        """Return the settings for a run; labels are used as phases."""
+        settings = super().settings()
+        if isinstance(self.layer.value, Labels):
+            return dataclasses.replace(settings, are_labels=True)  # type: ignore[call-arg]
+        return settings
+
+    def facts(self, volume: Volume) -> str:
+        """Return the line about the layer, with an explanation of labels."""
+        facts = super().facts(volume)
+        is_labels = isinstance(self.layer.value, Labels)
+        return f"{facts} · each label counts as a phase" if is_labels else facts
+
+    def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
+        super()._show_outcome(outcome, made)
+        self.tables.show_result(outcome.result)
+
+    def _show_message(self) -> None:
+        super()._show_message()
+        if hasattr(self, "tables"):
+            # as long as the message about the run is shown
+            message = self._messages.message
+            is_chosen = message is not None and message.scan == self._messages.scan
+            is_of_scan = is_chosen and self.result is not None
+            if is_of_scan:
+                self.tables.setVisible(self.tables.has_content)
+            elif (measured := _measured(self.layer.value)) is not None:
+                self.tables.show_result(measured)
+            else:
+                self.tables.hide()
+
+    def _set_voxel_size(self, text: str) -> None:
+        super()._set_voxel_size(text)
+        measured = next(filter(None, map(_measured, [*self._made, self.layer.value])), None)
+        if measured is None:
+            # areas and lengths do not scale with the voxel shape
+            self.tables.clear()
+            return
+        if self.result is not None:
+            self.result = measured
+        self.tables.show_result(measured)
+
+    def _forget(self, event: Any) -> None:
+        super()._forget(event)
+        if self.result is None and hasattr(self, "tables"):
+            self.tables.clear()
+
+
+def _measured(layer: Layer | None) -> Phases | None:
+    """Return the measured phases of a layer, if its voxel size has not changed."""
+    known = None if layer is None else known_of(layer).get("phases")
+    if known is None or not np.allclose(known.volume.spacing, layer.scale):  # type: ignore[union-attr]
+        return None
+    measured: Phases = known
+    return measured
+
+
+class PhaseTables(QWidget):
+    """Tables of phases and of their contacts; hidden while empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases, self.contacts = QTableWidget(), QTableWidget()
+        self.phases.setAccessibleName("Measured phases")
+        self.contacts.setAccessibleName("Contacts between phases")
+        fill(QVBoxLayout(self), self.phases, self.contacts, spacing=4)
+        self.hide()
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there are rows."""
+        return bool(self.phases.rowCount() > 0)
+
+    def clear(self) -> None:
+        """Empty and hide the tables."""
+        self.phases.setRowCount(0)
+        self.hide()
+
+    def show_result(self, result: Phases) -> None:
+        """Show the tables of a result."""
+        _fill(self.phases, table_of(result), COLOURS)
+        _fill(self.contacts, contacts_of(result))
+        self.contacts.setVisible(self.contacts.rowCount() > 0)
+        self.show()
+
+
+def _fill(
+    table: QTableWidget, rows: Sequence[tuple[str, ...]], colours: Sequence[str] = ()
+) -> None:
+    head, *body = rows
+    table.setColumnCount(len(head))
+    table.setHorizontalHeaderLabels(head)
+    suit_table(table)
+    # a narrow dock cannot show all columns
+    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+    table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
+    table.setRowCount(len(body))
+    for row, cells in enumerate(body):
+        fill_row(table, row, cells, colours[row] if colours else "")
+    fit_height(table)

@@ -18,8 +18,7 @@ from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.voxel_size import set_voxel_size
-from hushpore.viewer.phases.panel import contacts_of
-from hushpore.viewer.phases.widget import PhasesWidget
+from hushpore.viewer.phases import PhasesWidget, contacts_of
 
 UNIT = ("um",) * 3
 

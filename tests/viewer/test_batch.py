@@ -22,7 +22,7 @@ from hushpore.runs import presets
 from hushpore.runs.batch import Batch
 from hushpore.runs.batch_groups import scan_figures
 from hushpore.runs.batch_workers import State
-from hushpore.viewer.batch.widget import BatchWidget
+from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.forms import device_choice
 from hushpore.viewer.forms.device_choice import Devices
 from hushpore.viewer.running.status import LoadingTask
@@ -258,7 +258,7 @@ def test_files_that_are_dropped_are_listed(widget, scans):
 
 def test_it_opens_with_what_was_last_run_but_no_scans(monkeypatch, widget, scans, tmp_path, qtbot):
     # as by a click, and not by a script
-    monkeypatch.setattr("hushpore.viewer.batch.widget.is_script", lambda: False)
+    monkeypatch.setattr("hushpore.viewer.batch.is_script", lambda: False)
     widget.add(scans[:1])
     widget.output.value = tmp_path / "out"
     widget.resample.value = True
@@ -386,7 +386,7 @@ def test_the_voxel_size_is_that_of_all_scans_and_the_table_is_a_link(
 def test_each_scan_is_cropped_and_binned_and_that_is_not_remembered(
     monkeypatch, qtbot, widget, scans, tmp_path
 ):
-    monkeypatch.setattr("hushpore.viewer.batch.widget.is_script", lambda: False)
+    monkeypatch.setattr("hushpore.viewer.batch.is_script", lambda: False)
     widget.scans.value = [path for path in scans if "bad" not in path]
     widget.output.value = tmp_path / "out"
     widget.crop.value, widget.bin.value = "0:16,2:14,4:16", "2"

@@ -1,1 +1,0 @@
-"""The widget that runs a batch of scans."""

@@ -1,1 +1,0 @@
-"""Phases in the window: thresholds, names, colours and measurements."""
