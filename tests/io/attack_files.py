@@ -259,16 +259,6 @@ def _deflated_file(folder: Path, before: bytes, after: bytes) -> Path:
     return folder / "a.dcm"
 
 
-@attack("DICOM: a million empty items")
-def _items(folder: Path) -> Path:
-    whole = dicom(folder / "a.dcm").read_bytes()
-    at = whole.rindex(b"\xe0\x7f\x10\0")
-    items = struct.pack("<HHI", 0xFFFE, 0xE000, 0) * 1_000_000
-    sequence = struct.pack("<HH2sHI", 0x5200, 0x9230, b"SQ", 0, len(items)) + items
-    (folder / "a.dcm").write_bytes(whole[:at] + sequence + whole[at:])
-    return folder / "a.dcm"
-
-
 @attack("DICOMDIR: a file outside its folder, by a link")
 def _dicomdir(folder: Path) -> Path:
     from pydicom.dataset import Dataset, FileDataset, FileMetaDataset

@@ -88,7 +88,7 @@ def test_bins_are_the_means_of_scikit_image(tmp_path, dtype, factors):
 
 @pytest.mark.parametrize(("suffix", "steps"), [(".tif", [1, 2, 3, 4, 5]), (".zarr", [5])])
 def test_slabs_of_a_few_planes_give_the_same(tmp_path, monkeypatch, suffix, steps):
-    monkeypatch.setattr("hushpore.io.parts.SLAB", 60)
+    monkeypatch.setattr("hushpore.io.lazy_arrays.SLAB", 60)
     crop = cropped(lazily(tmp_path, suffix), "1:11,:,1:9")
     expected = VALUES[1:, :, 1:]
     filled = np.empty(crop.shape, crop.dtype)

@@ -17,11 +17,11 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_unit
 from hushpore.base.volume import require_grey
-from hushpore.io.lazy_arrays import DiskArray
-from hushpore.io.parts import binned, filled_in_slabs, needed_ranges
+from hushpore.io.lazy_arrays import Derived
+from hushpore.io.parts import binned, needed_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hushpore.base.arrays import Array, Float32s, Float64s, Mask
     from hushpore.base.volume import Volume
@@ -65,7 +65,7 @@ class Alignment:
         return found
 
 
-class Moved(DiskArray):
+class Moved(Derived):
     """Lazy array of a moving scan on the grid of a fixed one, interpolated linearly, in float32.
 
     `moving`: the scan. `alignment`: its motion. `shape`, `spacing`: of the fixed scan. `fill`:
@@ -80,8 +80,9 @@ class Moved(DiskArray):
         spacing: Sequence[float],
         fill: float,
     ) -> None:
-        super().__init__(shape, np.dtype(np.float32))
-        self._moving, self._alignment, self._fill = moving, alignment, fill
+        super().__init__(moving.data, shape, np.float32)
+        self._chunk = 1  # a slab of the fixed scan takes oblique parts of the moving one
+        self._fill = fill
         to_voxels = np.diag(1 / np.array(moving.spacing))
         self._matrix = to_voxels @ alignment.rotation @ np.diag(spacing)
         self._start = to_voxels @ alignment.of_moving(np.zeros((1, 3)))[0]
@@ -96,20 +97,16 @@ class Moved(DiskArray):
             ends = np.array(list(itertools.product(*((low, high - 1) for low, high in ranges))))
             corners = ends @ self._matrix.T + self._start
             lowest = np.maximum(np.floor(corners.min(0)).astype(int), 0)
-            highest = np.minimum(np.ceil(corners.max(0)).astype(int) + 2, self._moving.shape)
+            highest = np.minimum(np.ceil(corners.max(0)).astype(int) + 2, self._base.shape)
             if (lowest < highest).all():
                 box = tuple(slice(*each) for each in zip(lowest, highest, strict=True))
-                part = np.asarray(self._moving.data[box], np.float32)
+                part = np.asarray(self._base[box], np.float32)
                 ndimage.affine_transform(
                     part, self._matrix, first - lowest, values.shape, values, 1, "constant",
                     self._fill, prefilter=False,
                 )  # fmt: skip
         found: Array = values[within]
         return found
-
-    def read_into(self, values: Array) -> Iterator[int]:
-        """Fill an array of the same shape; see `DiskArray`."""
-        yield from filled_in_slabs(self, values, 1, 0)
 
 
 def aligned(moving: Volume, fixed: Volume) -> tuple[Volume, Alignment]:

@@ -17,11 +17,11 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.fill_value import is_fill_value, possible_fill_values
 from hushpore.base.volume import require_grey
-from hushpore.io.lazy_arrays import DiskArray, chunk_depth
-from hushpore.io.parts import filled_in_slabs, needed_ranges
+from hushpore.io.lazy_arrays import Derived
+from hushpore.io.parts import needed_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hushpore.base.arrays import Array, Float32s, Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
@@ -112,15 +112,15 @@ class GreyField:
         return flat
 
 
-class Flattened(DiskArray):
+class Flattened(Derived):
     """Lazy array of grey values without drift, in float32.
 
     `base`: an array that takes slices, (z, y, x) or (y, x). `field`: the field.
     """
 
     def __init__(self, base: Any, field: GreyField) -> None:
-        super().__init__(tuple(map(int, base.shape)), np.dtype(np.float32))
-        self._base, self._field = base, field
+        super().__init__(base, dtype=np.float32)
+        self._field = field
         self.chunks = getattr(base, "chunks", None)
 
     def _read_part(self, keys: list[Any]) -> Array:
@@ -131,10 +131,6 @@ class Flattened(DiskArray):
         flat = self._field.apply(values, deviation.reshape(values.shape))
         part: Array = flat[within]
         return part
-
-    def read_into(self, values: Array) -> Iterator[int]:
-        """Fill an array of the same shape; see `DiskArray`."""
-        yield from filled_in_slabs(self, values, chunk_depth(self._base, max(0, self.ndim - 3)), 0)
 
 
 def flattened(volume: Volume, solid: Solid = "bright") -> Volume:

@@ -245,6 +245,45 @@ class Stream(DiskArray):
         yield math.prod(self.shape[:-2])
 
 
+class Derived(DiskArray):
+    """Lazy array computed from another one, and filled in slabs that end at chunks of that one.
+
+    `base`: an array that takes slices. `shape`, `dtype`: those of `base` by default.
+    """
+
+    def __init__(
+        self, base: Any, shape: tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None
+    ) -> None:
+        super().__init__(
+            tuple(map(int, base.shape)) if shape is None else shape,
+            np.dtype(base.dtype if dtype is None else dtype).newbyteorder("="),
+        )
+        self._base = base
+        self._axis = max(0, self.ndim - 3)  # of the slices
+        self._chunk = chunk_depth(base, self._axis)  # slices in a chunk
+        self._first = 0  # slices before the first whole chunk
+
+    def read_into(self, values: Array) -> Iterator[int]:
+        """Fill an array of the same shape; see `DiskArray`."""
+        if self.ndim < 3:
+            values[...] = self[...]
+            yield 1
+            return
+        axis, done = self._axis, 0
+        size = math.prod(self.shape[axis + 1 :]) * self.dtype.itemsize
+        depth = max(1, SLAB // max(1, size) // self._chunk) * self._chunk
+        for leading in np.ndindex(self.shape[:axis]):
+            start = 0
+            while start < self.shape[axis]:
+                end = self._first if start < self._first else start + depth
+                end = min(end, self.shape[axis])
+                index = (*leading, slice(start, end))
+                values[index] = self[index]
+                done += end - start
+                yield done
+                start = end
+
+
 def _read_boolean(fill: Callable[[Array], None], out: Array) -> None:
     """Fill a boolean array: True where the uint8 values from `fill` are not 0."""
     stored = np.empty(out.shape, np.uint8)

@@ -13,10 +13,10 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.fill_value import stated_fill_value
 from hushpore.base.rescaled import Scaled, held
-from hushpore.io.lazy_arrays import SLAB, DiskArray, chunk_depth
+from hushpore.io.lazy_arrays import SLAB, Derived, DiskArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hushpore.base.arrays import Array, Float64s, Mask
     from hushpore.base.volume import Volume
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RANGE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
 
 
-class Crop(DiskArray):
+class Crop(Derived):
     """Lazy part of a lazy array.
 
     `base`: the array. `box`: a slice with start and stop for each axis.
@@ -36,8 +36,9 @@ class Crop(DiskArray):
     """
 
     def __init__(self, base: DiskArray, box: Sequence[slice]) -> None:
-        super().__init__(tuple(each.stop - each.start for each in box), base.dtype)
-        self._base, self._starts = base, [each.start for each in box]
+        super().__init__(base, tuple(each.stop - each.start for each in box))
+        self._starts = [each.start for each in box]
+        self._first = -self._starts[self._axis] % self._chunk
         # readers of slabs choose whole chunks
         self.chunks = getattr(base, "chunks", None)
 
@@ -50,14 +51,8 @@ class Crop(DiskArray):
         part: Array = np.asarray(self._base[tuple(moved)])[within]
         return part
 
-    def read_into(self, values: Array) -> Iterator[int]:
-        """Fill an array of the same shape; see `DiskArray`."""
-        axis = max(0, self.ndim - 3)
-        chunk = chunk_depth(self._base, axis)
-        yield from filled_in_slabs(self, values, chunk, -self._starts[axis] % chunk)
 
-
-class Bin(DiskArray):
+class Bin(Derived):
     """Lazy means over blocks of an array; incomplete blocks at the end are left out.
 
     `base`: an array that takes slices. `factors`: block length along each axis. `fill`: fill value;
@@ -68,14 +63,14 @@ class Bin(DiskArray):
     """
 
     def __init__(self, base: Any, factors: Sequence[int], fill: float | None = None) -> None:
-        shape = (n // factor for n, factor in zip(base.shape, factors, strict=True))
-        super().__init__(tuple(shape), np.dtype(base.dtype).newbyteorder("="))
-        self._base, self._factors, self._fill = base, tuple(factors), fill
+        super().__init__(base, tuple(n // f for n, f in zip(base.shape, factors, strict=True)))
+        self._factors, self._fill = tuple(factors), fill
+        self._chunk = max(1, self._chunk // factors[self._axis])
 
     def _read_part(self, keys: list[Any]) -> Array:
         ranges, within = needed_ranges(keys, self.shape)
         values = np.empty([high - low for low, high in ranges], self.dtype)
-        axis = max(0, self.ndim - 3)
+        axis = self._axis
         per_plane = math.prod(values.shape) * math.prod(self._factors) * self._item_size
         depth = max(1, SLAB // max(1, per_plane // max(1, values.shape[axis])))
         for start in range(0, values.shape[axis], depth):
@@ -111,14 +106,8 @@ class Bin(DiskArray):
             total[filled] = self._fill
         return total.astype(self.dtype)
 
-    def read_into(self, values: Array) -> Iterator[int]:
-        """Fill an array of the same shape; see `DiskArray`."""
-        axis = max(0, self.ndim - 3)
-        chunk = max(1, chunk_depth(self._base, axis) // self._factors[axis])
-        yield from filled_in_slabs(self, values, chunk, 0)
 
-
-class BinLabels(DiskArray):
+class BinLabels(Derived):
     """Lazy most frequent values of blocks of an array; of several such values, the lowest.
 
     `base`, `factors`: as for `Bin`.
@@ -128,14 +117,14 @@ class BinLabels(DiskArray):
     """
 
     def __init__(self, base: Any, factors: Sequence[int]) -> None:
-        shape = (n // factor for n, factor in zip(base.shape, factors, strict=True))
-        super().__init__(tuple(shape), np.dtype(base.dtype).newbyteorder("="))
-        self._base, self._factors = base, tuple(factors)
+        super().__init__(base, tuple(n // f for n, f in zip(base.shape, factors, strict=True)))
+        self._factors = tuple(factors)
+        self._chunk = max(1, self._chunk // factors[self._axis])
 
     def _read_part(self, keys: list[Any]) -> Array:
         ranges, within = needed_ranges(keys, self.shape)
         values = np.empty([high - low for low, high in ranges], self.dtype)
-        axis = max(0, self.ndim - 3)
+        axis = self._axis
         # a layer of blocks at a time: all of its voxels are sorted
         for start in range(values.shape[axis]):
             now = [*ranges]
@@ -159,14 +148,8 @@ class BinLabels(DiskArray):
             most = np.where(longer, run, most)
         return best
 
-    def read_into(self, values: Array) -> Iterator[int]:
-        """Fill an array of the same shape; see `DiskArray`."""
-        axis = max(0, self.ndim - 3)
-        chunk = max(1, chunk_depth(self._base, axis) // self._factors[axis])
-        yield from filled_in_slabs(self, values, chunk, 0)
 
-
-class Masked(DiskArray):
+class Masked(Derived):
     """Lazy array in which a fill value replaces some columns along z.
 
     `base`: an array that takes slices. `outside`: (y, x), bool: the columns. `fill`: the value.
@@ -176,8 +159,8 @@ class Masked(DiskArray):
     """
 
     def __init__(self, base: Any, outside: Mask, fill: float) -> None:
-        super().__init__(tuple(base.shape), np.dtype(base.dtype).newbyteorder("="))
-        self._base, self._outside, self._fill = base, outside, self.dtype.type(fill)
+        super().__init__(base)
+        self._outside, self._fill = outside, self.dtype.type(fill)
         # readers of slabs choose whole chunks
         self.chunks = getattr(base, "chunks", None)
 
@@ -185,11 +168,6 @@ class Masked(DiskArray):
         outside = self._outside[tuple(keys[-2:])]
         part: Array = np.where(outside, self._fill, self._base[tuple(keys)])
         return part
-
-    def read_into(self, values: Array) -> Iterator[int]:
-        """Fill an array of the same shape; see `DiskArray`."""
-        chunk = chunk_depth(self._base, max(0, self.ndim - 3))
-        yield from filled_in_slabs(self, values, chunk, 0)
 
 
 def cropped(volume: Volume, crop: str) -> Volume:
@@ -365,29 +343,6 @@ def needed_ranges(
         ranges.append((low, high + 1))
         within.append(slice(None, None, places.step))
     return ranges, tuple(within)
-
-
-def filled_in_slabs(data: DiskArray, values: Array, chunk: int, first: int) -> Iterator[int]:
-    """Fill an array with a lazy one, in slabs that end at chunks, and yield the planes done.
-
-    `chunk`: planes in a chunk; `first`: planes before the first whole chunk.
-    """
-    if data.ndim < 3:
-        values[...] = data[...]
-        yield 1
-        return
-    axis, done = data.ndim - 3, 0
-    size = math.prod(data.shape[axis + 1 :]) * data.dtype.itemsize
-    depth = max(1, SLAB // max(1, size) // chunk) * chunk
-    for leading in np.ndindex(data.shape[:axis]):
-        start = 0
-        while start < data.shape[axis]:
-            end = min(first if start < first else start + depth, data.shape[axis])
-            index = (*leading, slice(start, end))
-            values[index] = data[index]
-            done += end - start
-            yield done
-            start = end
 
 
 def _names(shape: Sequence[int]) -> str:

@@ -13,11 +13,10 @@ from hushpore.base.formatting import METRES, readable_grey, readable_percent, un
 from hushpore.base.rescaled import Scaled
 from hushpore.base.safe_text import on_one_line
 from hushpore.base.volume import LONGEST_UNIT
-from hushpore.io.lazy_arrays import DiskArray, chunk_depth, slabs
-from hushpore.io.parts import filled_in_slabs
+from hushpore.io.lazy_arrays import Derived, slabs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from hushpore.base.arrays import Array, Mask
     from hushpore.base.volume import Volume
@@ -30,7 +29,7 @@ _LARGEST = 1e20
 _BELOW = 0.1
 
 
-class Filled(DiskArray):
+class Filled(Derived):
     """Lazy array in which NaN and infinite values are a fill value.
 
     `base`: an array that takes slices. `fill`: the value.
@@ -40,18 +39,14 @@ class Filled(DiskArray):
     """
 
     def __init__(self, base: Any, fill: float) -> None:
-        super().__init__(tuple(map(int, base.shape)), np.dtype(base.dtype).newbyteorder("="))
-        self._base, self._fill = base, fill
+        super().__init__(base)
+        self._fill = fill
         self.chunks = getattr(base, "chunks", None)
 
     def _read_part(self, keys: list[Any]) -> Array:
         values = np.array(self._base[tuple(keys)], self.dtype)
         values[_undefined(values)] = self._fill
         return values
-
-    def read_into(self, values: Array) -> Iterator[int]:
-        """Fill an array of the same shape; see `DiskArray`."""
-        yield from filled_in_slabs(self, values, chunk_depth(self._base, max(0, self.ndim - 3)), 0)
 
 
 def with_fill_value(volume: Volume) -> Volume:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO, TypeAlias
 
-    from hushpore.io.input_limits import InputLimits
-
     #: Image planes, and the name of each skipped file with the reason.
     Headers: TypeAlias = tuple[list[Slice], list[tuple[str, str]]]
     #: Returns an element of a frame, given its keyword and the functional group sequence with it.
@@ -55,11 +53,8 @@ _TAGS = [
 # number of the pixel data element in its group: data type of float pixel data
 _FLOATS = {0x0008: "f4", 0x0009: "f8"}
 _PIXELS = 0x7FE0
-_ITEM = b"\xfe\xff\x00\xe0"  # the tag of an item of a sequence, little endian
-_PIXEL_TAG = b"\xe0\x7f\x10\x00"  # the tag of the pixel data
 # numbers with decimal points, joined by commas
 _POINTS_APART = re.compile(r"[^,]*\.[^,]*(?:,[^,]*\.[^,]*)*,?")
-_MANY_ITEMS = 50_000
 _BATCH = 50  # headers per progress report
 _UNDEFINED = 0xFFFFFFFF
 
@@ -204,7 +199,6 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
 
     try:
         with path.open("rb") as file:
-            _require_few_items(file, limits_for(path))
             content = inflated(file, HEADER) or file
             header = pydicom.dcmread(
                 content, stop_before_pixels=True, force=True, specific_tags=_tags()
@@ -223,24 +217,6 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
     except Exception as error:
         # a damaged header can raise any error, which must not stop the other files
         return [], f"damaged header ({type(error).__name__})"
-
-
-def _require_few_items(file: BinaryIO, limits: InputLimits) -> None:
-    """Raise NotTrustedError for a header with implausibly many items, each of which takes time.
-
-    `file`: positioned at its beginning.
-    """
-    if limits.stored < _MANY_ITEMS * len(_ITEM):
-        return
-    count, length = 0, 1 << 16
-    while piece := file.read(length):
-        header, pixels, _ = piece.partition(_PIXEL_TAG)
-        count, length = count + header.count(_ITEM), 1 << 20
-        if pixels or count > _MANY_ITEMS:
-            break
-    file.seek(0)
-    if count > _MANY_ITEMS:
-        limits.require_few(count, "items in its header")
 
 
 def _unusable(header: Header) -> str:

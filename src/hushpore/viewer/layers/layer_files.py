@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from hushpore.base.atomic import new_file
-from hushpore.base.errors import HushporeError
 from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.provenance import fingerprint
 from hushpore.base.safe_text import as_csv, file_name
@@ -192,10 +191,7 @@ class SavedLayer:
             source = dataclasses.replace(source, voxel_size=size)
         shape = list(self.read.get("scan_shape", ()))
         if shape and shape != list(given.get("shape", shape)):
-            at = _position(source, given)
-            if at is None:
-                return {}
-            source = dataclasses.replace(source, at=at)
+            return {}  # a part of the scan, which napari does not identify
         return source.to_dict()
 
     def _size_before(self, bin: str) -> str:
@@ -247,28 +243,6 @@ class _Stored:
         files = ResultFiles({}, {}) if pores is None else pores.files()
         images = {**files.images, "labels": self._layer.volume}
         return dataclasses.replace(files, images=images, tables={**tables, **files.tables})
-
-
-def _position(source: ScanRecipe, given: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return the time and channel of the input of a job, as `ScanRecipe.at` takes them.
-
-    napari does not tell which part of a split stack a layer is, so values are compared.
-
-    `given`: the input in the record of the job.
-    Returns: None if the input is not such a part, for example after cropping.
-    """
-    try:
-        whole = source.describe()
-        axes = [axis for axis in whole.axes[: -whole.n_spatial] if axis not in given["axes"]]
-        for place in np.ndindex(*(whole.shape[whole.axes.index(axis)] for axis in axes)):
-            at = dict(zip(axes, place, strict=True))
-            part = whole.at(**at)
-            same_shape = list(part.shape) == list(given["shape"])
-            if same_shape and fingerprint(part.data) == given["blake2b"]:
-                return tuple(f"{axis}={number}" for axis, number in at.items())
-    except (HushporeError, OSError, KeyError):
-        return None
-    return None
 
 
 def _made_before(jobs: list[dict[str, Any]]) -> dict[str, str]:
