@@ -232,7 +232,7 @@ def _open_window() -> Any:
 
 
 def _raise(widget: Any) -> None:
-    from hushpore.viewer.forms.docking import dock_of
+    from hushpore.viewer.forms.layout import dock_of
 
     dock_of(widget.native).raise_()
     wait(0.3)

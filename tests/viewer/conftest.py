@@ -32,7 +32,7 @@ from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
 from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
-from hushpore.viewer.forms import device_choice  # noqa: E402
+from hushpore.viewer.forms import choices  # noqa: E402
 from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
 from hushpore.viewer.running import progress_presenter  # noqa: E402
 from hushpore.viewer.running import worker as worker_module  # noqa: E402
@@ -82,11 +82,11 @@ def cpu_only(monkeypatch):
     def cpu(device="auto"):
         return device if isinstance(device, Backend) else Backend(reason="as the test says")
 
-    monkeypatch.setattr(device_choice, "choose_backend", cpu)
+    monkeypatch.setattr(choices, "choose_backend", cpu)
     monkeypatch.setattr(jobs, "choose_backend", cpu)
-    device_choice.find_devices.cache_clear()
+    choices.find_devices.cache_clear()
     yield
-    device_choice.find_devices.cache_clear()
+    choices.find_devices.cache_clear()
 
 
 @pytest.fixture(autouse=True)

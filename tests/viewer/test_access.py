@@ -32,7 +32,7 @@ from hushpore import Volume
 from hushpore.runs.batch import Batch
 from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.docking import (
+from hushpore.viewer.forms.layout import (
     CANCEL,
     NEXT_SLICE,
     PREVIOUS_SLICE,

@@ -23,8 +23,8 @@ from hushpore.runs.batch import Batch
 from hushpore.runs.batch_groups import scan_figures
 from hushpore.runs.batch_workers import State
 from hushpore.viewer.batch import BatchWidget
-from hushpore.viewer.forms import device_choice
-from hushpore.viewer.forms.device_choice import Devices
+from hushpore.viewer.forms import choices
+from hushpore.viewer.forms.choices import Devices
 from hushpore.viewer.running.status import LoadingTask
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -221,7 +221,7 @@ def test_a_result_is_opened_in_napari_which_gives_widgets_a_proxy(
 
 @pytest.mark.parametrize("denoise", [True, False])
 def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, denoise):
-    monkeypatch.setattr(device_choice, "find_devices", cache(lambda: Devices(Backend("cuda:0"))))
+    monkeypatch.setattr(choices, "find_devices", cache(lambda: Devices(Backend("cuda:0"))))
     widget = BatchWidget(ViewerModel())
     qtbot.addWidget(widget.native)
     with qtbot.waitSignal(widget._device.found):

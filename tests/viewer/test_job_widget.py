@@ -20,7 +20,7 @@ from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
 from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.docking import stay_in_front
+from hushpore.viewer.forms.layout import stay_in_front
 from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
 from hushpore.viewer.running import progress_presenter
 from hushpore.viewer.running.problem import explain

@@ -42,12 +42,22 @@ from hushpore.runs.batch_workers import State, names_of
 from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import DEFAULT, load_preset, remember, remembered
 from hushpore.runs.reading import Reading
-from hushpore.viewer.forms.device_choice import DeviceChoice
-from hushpore.viewer.forms.docking import CANCEL, RUN, SharesSide, ValueOf, bind
-from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill
-from hushpore.viewer.forms.presets import PresetField
-from hushpore.viewer.forms.rich_label import RichLabel, link, plain_label, sign
+from hushpore.viewer.forms.choices import DeviceChoice
+from hushpore.viewer.forms.form import PresetField, SettingsForm
+from hushpore.viewer.forms.layout import (
+    CANCEL,
+    RUN,
+    PinnedColumn,
+    RichLabel,
+    ScrolledColumn,
+    SharesSide,
+    ValueOf,
+    bind,
+    fill,
+    link,
+    plain_label,
+    sign,
+)
 from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plots import SAVE_TIP, PlotCanvas
 from hushpore.viewer.running.progress import RunButtons

@@ -13,23 +13,33 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel
 from hushpore import jobs
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.presets import remember, remembered
-from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
-from hushpore.viewer.forms.docking import (
+from hushpore.viewer.forms.choices import (
+    VOXEL_SIZE,
+    DeviceChoice,
+    LayerChoice,
+    LayerFacts,
+    RunOn,
+    VoxelSizeField,
+)
+from hushpore.viewer.forms.form import PresetRow, SettingsForm
+from hushpore.viewer.forms.layout import (
     CANCEL,
     NEXT_SLICE,
     PREVIOUS_SLICE,
     RUN,
+    PinnedColumn,
+    ScrolledColumn,
     SharesSide,
     ValueOf,
     bind,
+    fill,
+    link,
     open_beside,
+    plain_label,
+    rule,
+    sign,
     step_slice,
 )
-from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.layer_choice import VOXEL_SIZE, LayerChoice, LayerFacts, VoxelSizeField
-from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rule
-from hushpore.viewer.forms.presets import PresetRow
-from hushpore.viewer.forms.rich_label import link, plain_label, sign
 from hushpore.viewer.layers.conversion import (
     LayerData,
     hide_previous_results,

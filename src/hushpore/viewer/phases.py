@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from hushpore.pores.preview import GreySurvey, SliceVoid
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.tables.measures import Measure
+    from hushpore.viewer.forms.choices import LayerChoice
     from hushpore.viewer.forms.form import SettingsForm
-    from hushpore.viewer.forms.layer_choice import LayerChoice
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.task import Outcome, Target
     from hushpore.viewer.running.worker import JobWorker

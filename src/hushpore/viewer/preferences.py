@@ -18,12 +18,18 @@ from hushpore.base.preferences import (
 )
 from hushpore.device.scratch import in_words, remove_left_over, scratch_folder, temporary_folders
 from hushpore.runs.presets import LAST_USED
-from hushpore.viewer.forms.device_choice import find_devices, refresh_devices
-from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.choices import find_devices, refresh_devices
 from hushpore.viewer.forms.fields import ChoiceField
 from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.layout import (
+    RichLabel,
+    ScrolledColumn,
+    SharesSide,
+    fill,
+    plain_label,
+    rule,
+    sign,
+)
 from hushpore.viewer.layers.reader import prefer_hushpore, prefers_hushpore
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Option
     from hushpore.device.scratch import TemporaryFolder
-    from hushpore.viewer.forms.device_choice import Devices
+    from hushpore.viewer.forms.choices import Devices
     from hushpore.viewer.running.problem import Problem
 
 PURPOSE = "Defaults for all widgets and the command line."

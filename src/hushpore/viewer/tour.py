@@ -7,7 +7,7 @@ from typing import Any
 
 from napari import current_viewer
 
-from hushpore.viewer.forms.docking import dock_of
+from hushpore.viewer.forms.layout import dock_of
 from hushpore.viewer.launch import WIDGETS
 from hushpore.viewer.layers.conversion import unwrapped
 

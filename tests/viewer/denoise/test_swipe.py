@@ -7,7 +7,7 @@ from napari.components import ViewerModel
 
 from hushpore.viewer.denoise.noise_panel import REACH, LeftPart, Swipe
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.forms.choices import is_preview
 
 SHAPE = (6, 20, 40)
 

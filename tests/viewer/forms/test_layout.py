@@ -1,7 +1,33 @@
-import pytest
-from qtpy.QtWidgets import QApplication, QLabel, QWidget
+from __future__ import annotations
 
-from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn
+import html
+from pathlib import Path
+
+import pytest
+from app_model.types import Action
+from napari._app_model import get_app_model
+from napari.utils.action_manager import action_manager
+from npe2 import PluginManifest
+from qtpy.QtCore import QSize, Qt
+from qtpy.QtWidgets import QApplication, QDockWidget, QLabel, QMainWindow, QTabBar, QWidget
+
+import hushpore
+from hushpore.base.events import Note, Remedy
+from hushpore.pores.settings import PoreSettings
+from hushpore.viewer.forms import layout
+from hushpore.viewer.forms.layout import (
+    ACTIONS,
+    RUN,
+    PinnedColumn,
+    ScrolledColumn,
+    SharesSide,
+    bind,
+    dock_of,
+    link,
+    press,
+    unbroken,
+)
+from hushpore.viewer.running.messages import RemarkList
 
 
 class Block(QWidget):
@@ -73,3 +99,214 @@ def test_it_never_makes_a_window_grow(pinned):
     column = pinned(900, 900, 300)
     assert column.minimumSizeHint().height() < 150
     assert column.height() == 300
+
+
+LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
+
+
+@pytest.fixture
+def window(qtbot):
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    window.show()
+    return window
+
+
+class High(QWidget):
+    """A widget that can do with no less than some height."""
+
+    def __init__(self, height):
+        super().__init__()
+        self._height = height
+
+    def minimumSizeHint(self):  # noqa: N802
+        return QSize(50, self._height)
+
+
+def open_in(window, area=RIGHT, ours=True, height=50, tab=""):
+    dock, widget = QDockWidget("A long name (plugin)", window), High(height)
+    if ours:
+        SharesSide(widget, tab)
+    dock.setWidget(widget)
+    window.addDockWidget(area, dock)
+    return dock
+
+
+def test_what_is_opened_below_another_becomes_a_tab_beside_it(qtbot, window):
+    first = open_in(window)
+    settle()
+    second, third = open_in(window), open_in(window)
+    beside = {second, third}
+    qtbot.waitUntil(lambda: set(window.tabifiedDockWidgets(first)) == beside, timeout=5000)
+
+
+def test_its_tab_has_a_short_name(qtbot, window):
+    first = open_in(window, tab="Pores")
+    settle()
+    second = open_in(window)
+    qtbot.waitUntil(lambda: second in window.tabifiedDockWidgets(first), timeout=5000)
+    (bar,) = window.findChildren(QTabBar)
+    assert {bar.tabText(number) for number in range(2)} == {"Pores", "A long name (plugin)"}
+
+
+def test_tabs_that_are_too_many_keep_their_words(qtbot, window):
+    docks = []
+    for name in ("Denoise", "Pores", "Patches", "Phases", "Compare", "Preferences"):
+        docks.append(open_in(window, tab=name))
+        settle()
+    (bar,) = window.findChildren(QTabBar)
+    window.resizeDocks([docks[0]], [120], Qt.Orientation.Horizontal)
+    settle()
+    words = [bar.fontMetrics().horizontalAdvance(bar.tabText(number)) for number in range(6)]
+    assert bar.width() < sum(words)
+    assert all(bar.tabRect(number).width() > words[number] for number in range(6))
+
+
+def test_the_window_does_not_grow_to_make_room_for_it(window):
+    window.resize(600, 400)
+    for _ in range(3):
+        dock = open_in(window, height=250)
+        settle()
+    assert window.height() == 400
+    assert dock.widget().minimumSizeHint().height() == 250
+
+
+def test_it_leaves_the_widgets_of_others_and_other_sides_alone(window):
+    open_in(window, ours=False)
+    open_in(window, area=LEFT)
+    settle()
+    own = open_in(window)
+    settle()
+    assert window.tabifiedDockWidgets(own) == []
+
+
+def test_where_the_user_moves_it_later_it_stays(window):
+    first, second = open_in(window), open_in(window)
+    settle()
+    window.addDockWidget(LEFT, second)
+    second.hide()
+    second.show()
+    settle()
+    assert window.tabifiedDockWidgets(first) == []
+    assert dock_of(second.widget()) is second
+    assert dock_of(QWidget()) is None
+
+
+@pytest.fixture
+def fresh_actions():
+    """napari's actions and keys, put back afterwards."""
+    actions, keys = dict(action_manager._actions), dict(action_manager._shortcuts)
+    yield
+    for name, _ in ACTIONS.values():
+        if name in action_manager._actions:
+            action_manager.unbind_shortcut(name)
+    action_manager._actions = actions
+    for name, bound in keys.items():
+        action_manager._shortcuts[name] = bound
+
+
+def of(shortcut):
+    keys = shortcut.keys()
+    return {key.toString() for key in keys}
+
+
+def test_keys_are_listed_under_the_shortcuts_of_napari(qtbot, fresh_actions):
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    bind(widget, RUN, lambda: None)
+    name, description = ACTIONS[RUN]
+    assert action_manager._actions[name].description == description
+    assert [str(key) for key in action_manager._shortcuts[name]] == ["Ctrl+Enter"]
+
+
+def test_a_key_changed_in_the_preferences_of_napari_replaces_the_one_of_the_widget(
+    qtbot, fresh_actions
+):
+    pressed = []
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    key = bind(widget, RUN, lambda: pressed.append("run"))
+    widget.show()
+    qtbot.waitExposed(widget)
+    assert of(key) == {"Ctrl+Enter", "Ctrl+Return"}
+    name, _ = ACTIONS[RUN]
+    action_manager.unbind_shortcut(name)
+    action_manager.bind_shortcut(name, "Ctrl+J")
+    assert of(key) == {"Ctrl+J"}
+    press(RUN, widget)
+    assert pressed == ["run"]
+
+
+def test_keys_pressed_in_the_viewer_still_reach_napari(make_napari_viewer, qtbot, fresh_actions):
+    viewer = make_napari_viewer()
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    bind(widget, RUN, lambda: None)
+    qtbot.keyClick(viewer.window._qt_viewer, Qt.Key.Key_Y, Qt.KeyboardModifier.ControlModifier)
+    assert viewer.dims.ndisplay == 3
+
+
+@pytest.mark.parametrize("key", [*ACTIONS])
+def test_every_key_is_a_command_of_the_palette_and_acts_in_the_active_window(
+    make_napari_viewer, qtbot, fresh_actions, monkeypatch, key
+):
+    viewer = make_napari_viewer()
+    widget, pressed = QWidget(), []
+    viewer.window.add_dock_widget(widget)
+    bind(widget, key, lambda: pressed.append(key))
+    monkeypatch.setattr(layout._Key, "is_in_front", lambda key: True)
+    monkeypatch.setattr(QApplication, "activeWindow", lambda: viewer.window._qt_window)
+    manifest = PluginManifest.from_file(Path(hushpore.__file__).parent / "napari.yaml")
+    name = ACTIONS[key][0].replace(":", ".")
+    (command,) = (each for each in manifest.contributions.commands if each.id == name)
+    app = get_app_model()
+    app.register_action(Action(id="test", title="Test", callback=command.python_name))
+    app.commands.execute_command("test").result()
+    assert pressed == [key]
+
+
+@pytest.fixture
+def notes(qtbot, viewer):
+    notes = RemarkList(viewer)
+    qtbot.addWidget(notes)
+    return notes
+
+
+def test_one_note_is_in_sight_and_nothing_is_folded(notes):
+    notes.show_remarks([Note("slice 6 is missing")])
+    assert "slice 6" in notes._first.text()
+    assert notes._fold.isHidden()
+
+
+def test_of_several_notes_a_warning_is_in_sight_and_the_others_fold(notes):
+    notes.show_remarks([Note("one"), Note("two"), Note("grey values shift", warning=True)])
+    assert "grey values shift" in notes._first.text()
+    assert not notes._fold.isHidden()
+    assert notes._fold.button.text().strip() == "2 more remarks"
+    assert not notes._fold.button.isChecked()
+    assert all(word in notes.text() for word in ("one", "two", "shift"))
+
+
+def test_a_link_chooses_the_remedy_of_its_remark(qtbot, notes):
+    notes.reword = PoreSettings.as_in_a_form
+    remedy = Remedy("Exclude them", {"minimum_voxels": 8})
+    small = Note("5 pores are small (minimum_voxels=1).", True, "result", remedy)
+    notes.show_remarks([Note("one"), small])
+    assert "'Minimum pore size' = 1" in html.unescape(notes._first.text())
+    assert "⚠" in notes._first.text()
+    with qtbot.waitSignal(notes.remedy_chosen) as chosen:
+        notes._first.linkActivated.emit("remedy 0")
+    assert chosen.args == [remedy]
+
+
+def test_without_notes_it_takes_no_room(notes):
+    assert notes.isHidden()
+    notes.show_remarks([Note("one"), Note("two")])
+    notes.show_remarks(())
+    assert notes.isHidden()
+    assert not notes.text()
+
+
+def test_what_belongs_to_the_word_before_stays_on_its_line():
+    assert unbroken("0.067 % of 5 mm") == "0.067\u00a0% of 5\u00a0mm"
+    assert "Save result\u00a0…" in link("save", "Save result …")

@@ -11,14 +11,15 @@ from hushpore import Volume
 from hushpore.base.events import Note, Remedy
 from hushpore.io.results import write_image
 from hushpore.runs.scan_recipe import ScanRecipe
-from hushpore.viewer.forms import rich_label
-from hushpore.viewer.forms.rich_label import CROP, FLATTEN, RemarkList, ResultMessage, advice_linked
+from hushpore.viewer.forms import layout
+from hushpore.viewer.forms.layout import CROP, FLATTEN, advice_linked
 from hushpore.viewer.layers.conversion import METADATA_KEY, READ, known_of, volume_of
 from hushpore.viewer.layers.crop_layers import Part, crop_job
 from hushpore.viewer.layers.crop_panel import BOX, CropWidget
 from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.voxel_size import set_voxel_size
+from hushpore.viewer.running.messages import RemarkList, ResultMessage
 from hushpore.viewer.running.problem import explain
 
 SHAPE = (12, 40, 50)
@@ -199,7 +200,7 @@ def test_messages_that_advise_to_crop_open_the_widget(qtbot, viewer):
 
 def test_the_note_on_drift_offers_to_flatten_and_a_local_threshold(qtbot, viewer, monkeypatch):
     opened, chosen = [], []
-    monkeypatch.setattr(rich_label, "open_beside", lambda _, __, name: opened.append(name))
+    monkeypatch.setattr(layout, "open_beside", lambda _, __, name: opened.append(name))
     remarks = RemarkList(viewer)
     qtbot.addWidget(remarks)
     remarks.remedy_chosen.connect(chosen.append)

@@ -16,7 +16,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.device_choice import RunOn
+from hushpore.viewer.forms.choices import RunOn
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.reader import _layer
 from hushpore.viewer.patches.widget import PatchesWidget

@@ -13,7 +13,7 @@ from hushpore.pores.preview import GreySurvey, survey_greys
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.void.threshold import Range
 from hushpore.scan.histogram import Histogram
-from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.segment.grey_panel import (
     STRICT,

@@ -17,8 +17,7 @@ from hushpore.figures.drawing import (
     frame,
     noise_match_in_words,
 )
-from hushpore.viewer.forms.layout import Fold
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.layout import Fold, plain_label
 from hushpore.viewer.layers.conversion import METADATA_KEY, placement_of, unwrapped
 from hushpore.viewer.running.previews import SlicePreview, add_unselected
 

@@ -25,7 +25,7 @@ from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
 from hushpore.jobs import JOBS
 from hushpore.viewer.denoise.noise_panel import NAME, NoisePanel, RingPreview, Swipe
-from hushpore.viewer.forms.rich_label import link, plain_label
+from hushpore.viewer.forms.layout import link, plain_label
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,

@@ -1,20 +1,40 @@
-"""Layouts: rows and columns, a scrolling column, and sections that fold."""
+"""Docks, keys, layouts and labels: rows and columns, sections that fold, texts with links."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QSize, Qt, QTimer
+from app_model.backends.qt import QKeyBindingSequence, qkeysequence2modelkeybinding
+from app_model.types import KeyBinding
+from magicgui.backends._qtpy.widgets import QBaseWidget
+from magicgui.widgets.bases import BaseValueWidget
+from napari.components import ViewerModel
+from napari.utils.action_manager import action_manager
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from qtpy.QtGui import QColor, QKeySequence, QShortcut
 from qtpy.QtWidgets import (
+    QApplication,
+    QDockWidget,
     QFrame,
     QHBoxLayout,
+    QLabel,
     QLayout,
+    QMainWindow,
     QScrollArea,
     QSizePolicy,
+    QTabBar,
     QToolButton,
     QVBoxLayout,
     QWidget,
 )
+
+from hushpore.viewer.running.redraw import coalesce_redraws
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any = None) -> Any:
@@ -189,3 +209,334 @@ class Fold(QWidget):
     def set_open(self, is_open: bool) -> None:
         """Unfold or fold the section."""
         self.button.setChecked(is_open)
+
+
+class _Shown(QBaseWidget):
+    """Qt backend of a magicgui widget for any Qt widget."""
+
+    def __init__(self, make: Callable[[], QWidget], parent: QWidget | None = None) -> None:
+        super().__init__(lambda parent: make(), parent=parent)
+
+    def _mgui_set_tooltip(self, value: str | None) -> None:
+        # magicgui's empty tooltip must not replace the tooltip of the Qt widget
+        if value:
+            super()._mgui_set_tooltip(value)
+
+
+def shown_by(make: Callable[[], QWidget]) -> dict[str, Any]:
+    """Return the keywords of a magicgui widget for the Qt widget returned by `make`."""
+    return {"widget_type": _Shown, "backend_kwargs": {"make": make}}
+
+
+class ValueOf(BaseValueWidget):
+    """A magicgui widget with the value of a custom Qt widget.
+
+    `make`: returns the Qt widget, which has ``value()``, ``set(value)`` and a signal ``changed``.
+    `name`: its name in a container.
+    """
+
+    def __init__(self, make: Callable[[], QWidget], name: str, annotation: Any = str) -> None:
+        super().__init__(name=name, annotation=annotation, **shown_by(make))
+
+    def _post_init(self) -> None:
+        self.native.changed.connect(self._emit_changed)
+
+    def _emit_changed(self, *_: object) -> None:
+        self.changed.emit(self.value)
+
+    def get_value(self) -> Any:
+        """Return the value of the Qt widget."""
+        return self.native.value()
+
+    def set_value(self, value: Any) -> None:
+        """Show a value."""
+        self.native.set(value)
+
+
+def dock_of(widget: QWidget | None) -> QDockWidget | None:
+    """Return the dock that contains a widget, or None."""
+    while widget is not None and not isinstance(widget, QDockWidget):
+        widget = widget.parent()
+    return widget
+
+
+def open_beside(widget: QWidget, viewer: Any, name: str) -> Any:
+    """Open and return another widget of hushpore, as a tab if it is docked at the same side."""
+    dock, opened = viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
+    dock.show()
+    dock.raise_()
+    QTimer.singleShot(0, partial(stay_in_front, widget, dock))
+    return opened
+
+
+def stay_in_front(widget: QWidget, opened: QDockWidget) -> None:
+    """Keep a widget in front if the widget that it opened is docked elsewhere."""
+    own = dock_of(widget)
+    if own is not None and opened not in opened.parent().tabifiedDockWidgets(own):
+        own.raise_()
+
+
+class SharesSide(QObject):
+    """Makes a widget a tab beside other widgets of hushpore when it is first shown.
+
+    napari's menu opens each widget below the previous one, where two hardly have space.
+
+    `tab`: title of the tab; empty for the name of napari's dock, which includes that of the plugin
+    and is too long for three tabs side by side. The dock keeps its own name.
+    """
+
+    def __init__(self, widget: QWidget, tab: str = "") -> None:
+        super().__init__(widget)
+        self._widget, self._tab = widget, tab
+        # otherwise the window would grow to fit it below the others, and keep that size
+        widget.setMinimumHeight(1)
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
+        """Wait until the widget is shown and its dock is placed."""
+        if event.type() == QEvent.Type.Show:
+            watched.removeEventFilter(self)
+            # creation and drawing take 50 ms each: split over two turns of the event loop
+            coalesce_redraws(watched)
+            QTimer.singleShot(0, self._settle)
+        return False
+
+    def _settle(self) -> None:
+        self._join()
+        self._widget.setMinimumHeight(0)
+
+    def _join(self) -> None:
+        dock: Any = dock_of(self._widget)
+        if dock is not None and self._tab:
+            dock.setWindowTitle(self._tab)
+            # restore the entry in the window's menu, which follows the title
+            dock.toggleViewAction().setText(getattr(dock, "name", self._tab))
+        window = dock and dock.parent()
+        if not isinstance(window, QMainWindow) or window.tabifiedDockWidgets(dock):
+            return
+        area = window.dockWidgetArea(dock)
+        for other in window.findChildren(QDockWidget):
+            is_docked = other is not dock and other.isVisible() and not other.isFloating()
+            shares = is_docked and other.findChild(SharesSide) is not None
+            if shares and window.dockWidgetArea(other) == area:
+                window.tabifyDockWidget(other, dock)
+                dock.raise_()
+                _scroll_tabs(window)
+                return
+
+
+def _scroll_tabs(window: QMainWindow) -> None:
+    """Let too many tabs scroll instead of shortening their titles to 'De…'."""
+    for bar in window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly):
+        bar.setElideMode(Qt.TextElideMode.ElideNone)
+        bar.setUsesScrollButtons(True)
+
+
+#: Keyboard shortcuts that napari does not use. On macOS Ctrl is the Command key.
+RUN, CANCEL = "Ctrl+Return", "Ctrl+."
+PREVIOUS_SLICE, NEXT_SLICE = "Alt+PgUp", "Alt+PgDown"
+UNDO_MERGE, REDO_MERGE = "Ctrl+Alt+Z", "Ctrl+Alt+Y"
+MERGE_PORES, DELETE_PORES = "Ctrl+Alt+M", "Ctrl+Alt+D"
+
+#: Actions under Preferences > Shortcuts of napari, where their keys can be changed; those for
+#: slices are not, because that page does not know the page keys.
+ACTIONS = {
+    RUN: ("hushpore:run", "Run the job of the hushpore widget in front"),
+    CANCEL: ("hushpore:cancel", "Cancel the job of the hushpore widget in front"),
+    UNDO_MERGE: ("hushpore:undo_merge", "Undo the last change of the merge height"),
+    MERGE_PORES: ("hushpore:merge_pores", "Merge the selected pores"),
+    DELETE_PORES: ("hushpore:delete_pores", "Delete the selected pores"),
+    REDO_MERGE: ("hushpore:redo_merge", "Redo the last change of the merge height"),
+}
+
+
+class _Key(QShortcut):
+    """A keyboard shortcut that acts while its widget is in front.
+
+    Qt treats tabs behind another as visible, so a shortcut of several tabs is ambiguous; this class
+    finds the one in front.
+    """
+
+    def __init__(self, widget: QWidget, key: str, act: Callable[[], object]) -> None:
+        super().__init__(widget)
+        self.default = key
+        self._act = act
+        self._take_keys()
+        self.activated.connect(self._pressed)
+        self.activatedAmbiguously.connect(self._pressed)
+        action_manager.events.shortcut_changed.connect(self._take_keys)
+
+    def _take_keys(self, event: Any = None) -> None:
+        """Take over the keys that the user chose in napari's preferences."""
+        keys = [self.default]
+        if self.default in ACTIONS:
+            chosen = action_manager._shortcuts.get(ACTIONS[self.default][0], [])
+            keys = [QKeyBindingSequence(KeyBinding.validate(each)).toString() for each in chosen]
+        # Enter is on the number pad, too
+        keys = [key.replace("Enter", "Return") for key in keys] + keys
+        self.setKeys([QKeySequence(key) for key in dict.fromkeys(keys)])
+
+    def is_in_front(self) -> bool:
+        """Whether its widget, or the dock of the widget, is visible."""
+        widget = self.parent()
+        shown = dock_of(widget) or widget
+        return bool(widget.isVisible() and not shown.visibleRegion().isEmpty())
+
+    def has_focus(self) -> bool:
+        """Whether the focus is in its widget."""
+        focus = QApplication.focusWidget()
+        return focus is not None and bool(self.parent().isAncestorOf(focus))
+
+    def _pressed(self) -> None:
+        press(self.default, self.parent().window())
+
+
+def press(key: str, window: QWidget | None = None) -> None:
+    """Do what a key does, in the widget in front; if several are side by side, in that with focus.
+
+    `key`: the key by default. `window`: by default the active window.
+    """
+    window = window or QApplication.activeWindow()
+    keys = [] if window is None else window.findChildren(_Key)
+    same = [each for each in keys if each.default == key and each.is_in_front()]
+    for each in sorted(same, key=_Key.has_focus)[-1:]:
+        each._act()
+
+
+#: Keys as commands of napari's palette; they act in the widget in front.
+run_in_front, cancel_in_front = partial(press, RUN), partial(press, CANCEL)
+merge_in_front, delete_in_front = partial(press, MERGE_PORES), partial(press, DELETE_PORES)
+undo_in_front, redo_in_front = partial(press, UNDO_MERGE), partial(press, REDO_MERGE)
+
+
+def bind(widget: QWidget, key: str, act: Callable[[], object]) -> QShortcut:
+    """Add a keyboard shortcut that acts while a widget is in front, and return it.
+
+    Those of `ACTIONS` are listed under Preferences > Shortcuts of napari, and follow changes made
+    there.
+    """
+    name, description = ACTIONS.get(key, ("", ""))
+    if name and name not in action_manager._actions:
+        # napari takes a function, not a partial one
+        def pressed(viewer: Any) -> None:
+            press(key)
+
+        action_manager.register_action(name, pressed, description, ViewerModel)
+        # a key from an earlier session is bound before the action exists
+        if name not in action_manager._shortcuts:
+            action_manager.bind_shortcut(name, qkeysequence2modelkeybinding(QKeySequence(key)))
+    return _Key(widget, key, act)
+
+
+def with_key(tip: str, key: str) -> str:
+    """Add a keyboard shortcut to a tooltip, as the system writes it."""
+    return f"{tip} ({QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText)})"
+
+
+def step_slice(viewer: Any, by: int) -> None:
+    """Go to another slice in the 2D view."""
+    dims = viewer.dims
+    if dims.ndisplay == 2 and dims.not_displayed:
+        axis = dims.not_displayed[-1]
+        dims.set_current_step(axis, dims.current_step[axis] + by)
+
+
+#: Placeholders for colours of the theme.
+_TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
+
+
+#: Names of the widgets that crop and bin, or flatten, and the links that open them.
+CROP, FLATTEN = "Crop and bin", "Flatten"
+
+#: Advice to crop or bin, which becomes a link to that widget.
+_ADVICE = re.compile(
+    r"\b[Cc]rop(?:(?: it| the (?:scan|volume)),?)?(?: or bin(?: it| the (?:scan|volume))?)?"
+    r"(?: to the sample)?(?=[,.: ])"
+)
+
+_FLATTEN_ADVICE = "Flatten the scan"
+
+
+#: Spaces at which a line must not break: before units, signs, separating dots and the ellipsis of a
+#: link that opens a dialog.
+_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[%·✓⚠…])(?!\w))")
+
+
+class RichLabel(QLabel):
+    """A wrapped text with links that can be copied; hidden while it is empty."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(
+            wordWrap=True,
+            textFormat=Qt.TextFormat.RichText,
+            textInteractionFlags=Qt.TextInteractionFlag.TextBrowserInteraction,
+            visible=False,
+        )
+        self._viewer = viewer
+        self._html = ""
+        self.linkActivated.connect(self._open_widget)
+        viewer.events.theme.connect(self._paint)
+
+    def say(self, text: str) -> None:
+        """Show a text in HTML, which may contain results of `link` and `sign`."""
+        self._html = text
+        self._paint()
+        self.setVisible(bool(text))
+
+    @property
+    def html(self) -> str:
+        """The text as HTML, before the colours are inserted."""
+        return self._html
+
+    def _open_widget(self, target: str) -> None:
+        if target in (CROP, FLATTEN):
+            open_beside(self, self._viewer, target)
+
+    def _paint(self, event: Any = None) -> None:
+        theme = get_theme(self._viewer.theme)
+        error = QColor(theme.error.as_hex())
+        # napari's red is too dark for a sign on a dark background
+        colours = {
+            _TEXT: theme.text.as_hex(),
+            _WARNING: theme.warning.as_hex(),
+            _ERROR: (error.lighter(170) if theme.type == "dark" else error).name(),
+        }
+        text = self._html
+        for name, colour in colours.items():
+            text = text.replace(name, colour)
+        self.setText(text)
+
+
+def unbroken(text: str) -> str:
+    """Return a text whose lines do not break between a number and its unit."""
+    return _UNBROKEN.sub("\u00a0", text)
+
+
+def link(target: str, text: str) -> str:
+    """Return a link in the text colour, because Qt's blue is unreadable on a dark background."""
+    return f'<a href="{target}" style="color: {_TEXT}">{unbroken(text)}</a>'
+
+
+def advice_linked(text: str) -> str:
+    """Return a text, as HTML, in which advice to crop, bin or flatten is a link.
+
+    >>> CROP in advice_linked("Close other programs, or crop or bin the volume.")
+    True
+    """
+    text = text.replace(_FLATTEN_ADVICE, link(FLATTEN, _FLATTEN_ADVICE))
+    return _ADVICE.sub(lambda found: link(CROP, found[0]), text)
+
+
+def sign(is_error: bool) -> str:
+    """Return the warning sign for the start of a message."""
+    return f'<b style="color: {_ERROR if is_error else _WARNING}">⚠</b>'
+
+
+def plain_label(text: str = "") -> QLabel:
+    """Return a wrapped line of plain text that can be copied."""
+    return QLabel(
+        text,
+        wordWrap=True,
+        textFormat=Qt.TextFormat.PlainText,
+        textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse,
+    )

@@ -24,10 +24,15 @@ from superqt import QLabeledRangeSlider
 from hushpore.base.errors import HushporeError
 from hushpore.base.formatting import readable_bytes
 from hushpore.runs.sample_crop import Cylinder, find_cylinder, sample_box
-from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layer_choice import LayerChoice
-from hushpore.viewer.forms.layout import ScrolledColumn, fill
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.choices import LayerChoice
+from hushpore.viewer.forms.layout import (
+    RichLabel,
+    ScrolledColumn,
+    SharesSide,
+    fill,
+    plain_label,
+    sign,
+)
 from hushpore.viewer.layers.conversion import placement_of, volume_of
 from hushpore.viewer.layers.crop_layers import Part, add_copies, can_crop, crop_job
 from hushpore.viewer.layers.visibility import go_to_slice, slice_of

@@ -12,10 +12,15 @@ from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QPushButton, QVB
 
 from hushpore.io.flatten import Solid, flattened
 from hushpore.io.loading import into_memory
-from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layer_choice import LayerChoice
-from hushpore.viewer.forms.layout import ScrolledColumn, fill
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.choices import LayerChoice
+from hushpore.viewer.forms.layout import (
+    RichLabel,
+    ScrolledColumn,
+    SharesSide,
+    fill,
+    plain_label,
+    sign,
+)
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     OF_FILE,

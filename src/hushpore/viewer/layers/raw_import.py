@@ -31,9 +31,14 @@ from hushpore.io.loading import into_memory
 from hushpore.io.raw_guess import guess_layout
 from hushpore.io.raw_names import why_misfit
 from hushpore.runs.scan_recipe import ScanRecipe
-from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layout import ScrolledColumn, fill
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.layout import (
+    RichLabel,
+    ScrolledColumn,
+    SharesSide,
+    fill,
+    plain_label,
+    sign,
+)
 from hushpore.viewer.layers.conversion import METADATA_KEY, READ, layer_data
 from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 from hushpore.viewer.running.status import LoadingTask

@@ -21,9 +21,7 @@ from hushpore.io import kind_of
 from hushpore.io.input_limits import free_memory
 from hushpore.io.loading import MEMORY_SHARE, preselected, split_notes
 from hushpore.io.registry import READERS
-from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layout import ScrolledColumn, fill
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.layout import ScrolledColumn, SharesSide, fill, plain_label
 from hushpore.viewer.layers.conversion import contrast_limits
 from hushpore.viewer.running.status import POLL_INTERVAL
 from hushpore.viewer.running.worker import JobWorker

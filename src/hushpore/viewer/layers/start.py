@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QFileDialog
 
-from hushpore.viewer.forms.rich_label import link
+from hushpore.viewer.forms.layout import link
 
 if TYPE_CHECKING:
     from qtpy.QtWidgets import QWidget

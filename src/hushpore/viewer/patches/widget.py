@@ -18,9 +18,8 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.formatting import readable_number
 from hushpore.patches.result import GAP
-from hushpore.viewer.forms.layer_choice import ModelField
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import RichLabel, link
+from hushpore.viewer.forms.fields import ModelField
+from hushpore.viewer.forms.layout import RichLabel, fill, link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, is_result
 from hushpore.viewer.patches.layers import (

@@ -29,9 +29,8 @@ from hushpore.base.safe_text import as_csv
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.measures import measure_of
 from hushpore.runs.report_page import form_section
-from hushpore.viewer.forms.docking import NameBox
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import RichLabel, link
+from hushpore.viewer.forms.fields import NameBox
+from hushpore.viewer.forms.layout import RichLabel, fill, link
 from hushpore.viewer.layers.conversion import known_of, unwrapped
 from hushpore.viewer.results.pore_layer import result_of, tables_of
 from hushpore.viewer.results.pore_view import COLORMAPS, is_categorical

@@ -44,10 +44,16 @@ from hushpore.runs.compare import (
     unit_in_words,
 )
 from hushpore.runs.pore_result import open_result
-from hushpore.viewer.forms.docking import SharesSide, ValueOf
 from hushpore.viewer.forms.fields import keep_narrow
-from hushpore.viewer.forms.layout import ScrolledColumn, fill
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.layout import (
+    RichLabel,
+    ScrolledColumn,
+    SharesSide,
+    ValueOf,
+    fill,
+    plain_label,
+    sign,
+)
 from hushpore.viewer.layers.conversion import scan_of, unwrapped, volume_of
 from hushpore.viewer.results.choices import ResultChoice, phases_of
 from hushpore.viewer.results.plots import SAVE_TIP, PlotCanvas

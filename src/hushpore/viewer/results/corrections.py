@@ -13,10 +13,17 @@ from qtpy.QtCore import QTimer, Signal
 from qtpy.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.formatting import readable_count
-from hushpore.viewer.forms.docking import DELETE_PORES, MERGE_PORES, bind, with_key
-from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.choices import is_preview
+from hushpore.viewer.forms.layout import (
+    DELETE_PORES,
+    MERGE_PORES,
+    RichLabel,
+    bind,
+    fill,
+    plain_label,
+    sign,
+    with_key,
+)
 from hushpore.viewer.layers.conversion import is_painted, known_of, volume_of
 from hushpore.viewer.results.pore_layer import RESULT, update_pore_layer, with_tables
 from hushpore.viewer.running.redraw import coalesce_redraws

@@ -27,9 +27,16 @@ from superqt.utils import signals_blocked
 from hushpore.base.errors import InputError
 from hushpore.pores.tables.measures import PORES, THROATS, measure_of
 from hushpore.pores.tables.totals import totals_in_words
-from hushpore.viewer.forms.docking import NameLabel, dock_of
-from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
-from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.forms.fields import NameLabel
+from hushpore.viewer.forms.layout import (
+    Fold,
+    RichLabel,
+    ScrolledColumn,
+    dock_of,
+    fill,
+    plain_label,
+    sign,
+)
 from hushpore.viewer.results.choices import ColourChoice, ColumnBox, FormTab, numeric_columns
 from hushpore.viewer.results.corrections import CorrectionsPanel
 from hushpore.viewer.results.pore_layer import summary_lines

@@ -34,9 +34,7 @@ from hushpore.figures.size_plots import (
     draw_thickness,
 )
 from hushpore.pores.tables.totals import major_axes
-from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layout import ScrolledColumn, fill
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.layout import ScrolledColumn, SharesSide, fill, plain_label
 from hushpore.viewer.results.choices import ColumnBox, compact_combo_box, numeric_columns
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.pore_view import LayerTrackingWidget

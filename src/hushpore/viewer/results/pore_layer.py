@@ -24,7 +24,7 @@ from hushpore.base.formatting import (
     readable_unit,
 )
 from hushpore.pores.tables.totals import intervals_in_words, resized_curve, resized_totals
-from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     is_painted,

@@ -27,10 +27,8 @@ from hushpore.base.errors import InputError
 from hushpore.base.safe_text import as_csv, file_name
 from hushpore.jobs import JOBS
 from hushpore.pores.tables.totals import total_of
-from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.choices import is_preview
+from hushpore.viewer.forms.layout import SharesSide, fill, plain_label
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.running.worker import JobWorker, calling
 

@@ -13,7 +13,7 @@ from qtpy.QtCore import QObject, QRectF, Qt, QTimer, Signal
 from qtpy.QtGui import QColor, QImage, QImageWriter, QPainter
 
 from hushpore.base.errors import OutputError
-from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.results.record_panel import save_with, with_ending
 from hushpore.viewer.results.table import cell_text

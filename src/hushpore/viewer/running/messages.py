@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hushpore.viewer.forms.rich_label import RemarkList, ResultMessage, link
+from qtpy.QtCore import QUrl, Signal
+from qtpy.QtGui import QDesktopServices
+from qtpy.QtWidgets import QApplication, QVBoxLayout, QWidget
+
+from hushpore.base.events import by_importance
+from hushpore.base.formatting import readable_count
+from hushpore.viewer.forms.layout import (
+    CROP,
+    FLATTEN,
+    Fold,
+    RichLabel,
+    advice_linked,
+    fill,
+    link,
+    sign,
+)
 from hushpore.viewer.layers.conversion import identity, scan_of
 from hushpore.viewer.results.record_panel import SAVE_RESULT
+from hushpore.viewer.running.problem import notify_problem
 from hushpore.viewer.running.timing_panel import TimingPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hushpore.base.events import Note
     from hushpore.viewer.running.problem import Problem
@@ -135,3 +152,99 @@ class RunMessages:
 def headline_html(outcome: Any) -> str:
     """Return the headline of a result as HTML, in bold."""
     return f"<b>{html.escape(outcome.headline)}</b>"
+
+
+#: Link that copies the details of a problem.
+COPY = "copy"
+
+
+#: Link that chooses a remedy; followed by the number of its remark.
+_REMEDY = "remedy "
+
+
+#: Addresses in notes, for example of dask's dashboard.
+_ADDRESS = re.compile(r"https?://[^\s<]+")
+
+
+class ResultMessage(RichLabel):
+    """The message about a result or a problem; the details of a problem can be copied."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer)
+        self._details = ""
+        self.linkActivated.connect(self._copy_details)
+
+    def say(self, text: str) -> None:
+        """Show a text in HTML; an empty one also ends `hold_height`."""
+        if not text:
+            self.setMinimumHeight(0)
+        super().say(text)
+
+    def hold_height(self) -> None:
+        """Do not become lower with the next texts, so that widgets below keep their place."""
+        self.setMinimumHeight(self.height())
+
+    def show_problem(self, problem: Problem) -> None:
+        """Show a problem here and as a notification."""
+        self._details = problem.details
+        message = advice_linked(html.escape(problem.message))
+        text = f"{sign(not problem.expected)} {message}"
+        if not problem.expected:
+            text += " " + link(COPY, "Copy details")
+        self.say(text)
+        notify_problem(problem)
+
+    def _copy_details(self, target: str) -> None:
+        if target == COPY:
+            QApplication.clipboard().setText(self._details)
+
+
+class RemarkList(QWidget):
+    """The remarks of a job as a list: the most important one visible, the others folded.
+
+    Links choose a remedy or open a web address. Hidden while there are no remarks. `reword`: turns
+    names of settings in a text into those of the form.
+    """
+
+    #: Emitted with the `Remedy` whose link was clicked.
+    remedy_chosen = Signal(object)
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self.remarks: tuple[Note, ...] = ()
+        self.reword: Callable[[str], str] = str
+        self._first, self._others = RichLabel(viewer), RichLabel(viewer)
+        self._fold = Fold("")
+        self._fold.add(self._others)
+        for label in (self._first, self._others):
+            label.linkActivated.connect(self._follow)
+        fill(QVBoxLayout(self), self._first, self._fold, spacing=2)
+        self.show_remarks(())
+
+    def text(self) -> str:
+        """Return all remarks as HTML, the most important one first."""
+        return "<br>".join(filter(None, (self._first.text(), self._others.text())))
+
+    def show_remarks(self, remarks: Iterable[Note]) -> None:
+        """Show remarks, the most important first; warnings have a sign."""
+        self.remarks = by_importance(remarks)
+        lines = [self._line(number, remark) for number, remark in enumerate(self.remarks)]
+        count = max(len(lines) - 1, 0)
+        self._first.say("".join(lines[:1]))
+        self._others.say("<br>".join(lines[1:]))
+        self._fold.set_title(readable_count(count, "more remark"))
+        self._fold.setVisible(bool(count))
+        self.setVisible(bool(lines))
+
+    def _line(self, number: int, remark: Note) -> str:
+        text = advice_linked(html.escape(self.reword(remark.message)))
+        text = _ADDRESS.sub(lambda found: link(found[0], found[0]), text)
+        if remark.remedy is not None:
+            text += f" {link(f'{_REMEDY}{number}', remark.remedy.label)}"
+        return f"{sign(False) if remark.warning else '•'} {text}"
+
+    def _follow(self, target: str) -> None:
+        if target.startswith(_REMEDY):
+            self.remedy_chosen.emit(self.remarks[int(target.removeprefix(_REMEDY))].remedy)
+        elif target not in (CROP, FLATTEN):
+            QDesktopServices.openUrl(QUrl(target))

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
-from hushpore.viewer.forms.docking import CANCEL, RUN, with_key
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import RichLabel, link
+from hushpore.viewer.forms.layout import CANCEL, RUN, RichLabel, fill, link, with_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, QTimer
 
 from hushpore.base.events import Note, Preview, Progress
-from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.running.previews import Previews
 from hushpore.viewer.running.progress import Eta, JobProgress, RateMeter, canvas_text
 from hushpore.viewer.running.redraw import RedrawThrottle, coalesce_redraws, redraws_suspended
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qtpy.QtWidgets import QWidget
 
     from hushpore.base.events import Event
-    from hushpore.viewer.forms.rich_label import RemarkList
+    from hushpore.viewer.running.messages import RemarkList
     from hushpore.viewer.running.progress import RunButtons
     from hushpore.viewer.running.task import Target
     from hushpore.viewer.running.timing_panel import TimingPanel

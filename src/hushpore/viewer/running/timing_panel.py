@@ -29,8 +29,7 @@ from hushpore.device.breakdown import (
     timing_record,
     timing_table,
 )
-from hushpore.viewer.forms.layout import Fold, fill
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.layout import Fold, fill, plain_label
 from hushpore.viewer.results.record_panel import ask_and_save
 
 if TYPE_CHECKING:

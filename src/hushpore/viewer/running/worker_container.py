@@ -9,7 +9,7 @@ from psygnal import Signal
 from qtpy.QtCore import QEventLoop, QThread, QTimer
 
 from hushpore.base.errors import HushporeError
-from hushpore.viewer.forms.docking import PlacedContainer
+from hushpore.viewer.forms.form import PlacedContainer
 from hushpore.viewer.running.problem import Problem
 from hushpore.viewer.running.status import ask_before_close
 from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_on_destroy

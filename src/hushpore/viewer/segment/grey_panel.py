@@ -18,7 +18,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.events import Progress, mapped
 from hushpore.base.formatting import readable_grey
 from hushpore.figures.drawing import SCREEN, round_step
-from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.layout import plain_label
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.running.worker import LatestOnlyWorker, load_torch_libraries
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from hushpore.pores.preview import GreySurvey, SliceVoid
     from hushpore.pores.settings import PoreSettings
     from hushpore.scan.histogram import Histogram
+    from hushpore.viewer.forms.choices import LayerChoice
     from hushpore.viewer.forms.form import SettingsForm
-    from hushpore.viewer.forms.layer_choice import LayerChoice
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
 

@@ -15,8 +15,7 @@ from superqt.utils import signals_blocked
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress, mapped
 from hushpore.base.formatting import percent_digits, readable_grey, readable_percent
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import RichLabel, link
+from hushpore.viewer.forms.layout import RichLabel, fill, link
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 from hushpore.viewer.segment.grey_panel import (
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from hushpore.pores.preview import GreySurvey, SampleFinder, SampleGreys
     from hushpore.pores.settings import PoreSettings
     from hushpore.scan.sample import Kind
+    from hushpore.viewer.forms.choices import LayerChoice
     from hushpore.viewer.forms.form import SettingsForm
-    from hushpore.viewer.forms.layer_choice import LayerChoice
 
 
 #: Milliseconds for which settings must be left alone before the sample is searched again, so that

@@ -22,9 +22,15 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import signals_blocked
 
-from hushpore.viewer.forms.docking import REDO_MERGE, UNDO_MERGE, bind, with_key
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import plain_label, unbroken
+from hushpore.viewer.forms.layout import (
+    REDO_MERGE,
+    UNDO_MERGE,
+    bind,
+    fill,
+    plain_label,
+    unbroken,
+    with_key,
+)
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import is_painted, is_result, scan_of, unwrapped
 from hushpore.viewer.layers.visibility import SHOWN

@@ -1,21 +1,21 @@
-"""Choosing layers: the input of a job with its facts, and settings that name a layer or model."""
+"""Choosing the input layer of a job, with its facts and voxel size, and the device."""
 
 from __future__ import annotations
 
+import contextlib
 import html
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
-import napari
 from magicgui.widgets.bases import BaseValueWidget
-from napari.layers import Image, Labels, Layer, Points
+from napari.layers import Labels, Layer
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import (
+    QApplication,
     QCheckBox,
     QComboBox,
-    QFileDialog,
     QHBoxLayout,
     QLabel,
     QLineEdit,
@@ -25,21 +25,34 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.errors import DeviceError, HushporeError, InputError
 from hushpore.base.formatting import readable_count, readable_unit
 from hushpore.base.volume import Volume, require_grey
-from hushpore.device.scratch import folder_of
-from hushpore.viewer.forms.docking import NameBox, shown_by
-from hushpore.viewer.forms.fields import Field, keep_narrow
-from hushpore.viewer.forms.layout import fill
-from hushpore.viewer.forms.rich_label import RichLabel, link, plain_label, unbroken
+from hushpore.device.backend import Backend, choose_backend, cpu_threads
+from hushpore.viewer.forms.fields import NameBox, keep_narrow
+from hushpore.viewer.forms.layout import (
+    ArrowButton,
+    RichLabel,
+    fill,
+    link,
+    plain_label,
+    shown_by,
+    unbroken,
+)
 from hushpore.viewer.layers.conversion import is_length, known_of, volume_of
 from hushpore.viewer.layers.start import start_links
+from hushpore.viewer.running.worker import (
+    JobWorker,
+    calling,
+    gc_paused,
+    load_torch_libraries,
+    start_once_drawn,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping
+    from collections.abc import Callable, Mapping
 
-    from hushpore.base.settings import Option
+    from hushpore.jobs import JobDescription
 
 
 #: Text shown if there is no layer.
@@ -366,157 +379,210 @@ def voxel_size_text(numbers: list[str], unit: str) -> str:
     return f"{numbers[0] if len(set(numbers)) == 1 else ','.join(numbers)}{unit}"
 
 
-KINDS = {"labels": Labels, "image": Image, "points": Points, "scan": Image}
-
-#: Entries that are not layers.
-NOTHING, FILE = "none", "file …"
+#: Entry that runs the job in this process.
+HERE = "This computer"
 
 
-class LayerField(Field):
-    """A box with the valid layers for a setting, kept up to date with the viewer.
+@dataclass(frozen=True)
+class Devices:
+    """The devices of this machine."""
 
-    Its value is the name of the layer; it can also be set to the layer itself.
+    auto: Backend  # the choice of "auto"
+    cuda: tuple[Backend, ...] = ()  # all usable CUDA devices
+    apple: Backend | None = None  # the GPU of a Mac
 
-    `viewer`: by default the current viewer. ``**given``: as for `Field`.
+    @property
+    def gpus(self) -> tuple[Backend, ...]:
+        """All GPUs."""
+        return self.cuda if self.apple is None else (*self.cuda, self.apple)
+
+
+@cache
+def find_devices() -> Devices:
+    """Find the devices, once per process; takes seconds, because PyTorch is imported."""
+    found: list[Backend] = []
+    load_torch_libraries()
+    with gc_paused(), contextlib.suppress(DeviceError):
+        # try numbers until one is refused; the preferences do not restrict the list
+        while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
+            found.append(backend)
+    apple: Backend | None = None
+    with contextlib.suppress(DeviceError):
+        apple = choose_backend("mps")
+    has_apple = apple is not None and apple.is_apple
+    return Devices(choose_backend("auto"), tuple(found), apple if has_apple else None)
+
+
+def refresh_devices() -> None:
+    """Let every device choice look for devices again, after a change of the preferences."""
+    find_devices.cache_clear()
+    for widget in QApplication.allWidgets():
+        if isinstance(widget, DeviceChoice):
+            widget.look()
+
+
+class _ExplainedBox(QWidget):
+    """A combo box with a title, and a `line` below that explains the choice."""
+
+    changed = Signal()
+
+    def __init__(self, title: str, tip: str) -> None:
+        super().__init__()
+        self._box = QComboBox(accessibleName=title, toolTip=tip)
+        self._box.currentTextChanged.connect(self._explain)
+        self._box.currentTextChanged.connect(self.changed)
+        self.line = plain_label()
+        self._row = fill(QHBoxLayout(), QLabel(title), self._box, wide=self._box)
+        fill(QVBoxLayout(self), self._row, self.line, spacing=2)
+
+    def _explain(self) -> None:
+        raise NotImplementedError
+
+
+class DeviceChoice(_ExplainedBox):
+    """A box with Auto, CPU and the GPUs; looks for GPUs in a thread.
+
+    `kind`: the job, which may use a GPU only on request. `details`: the unfolded details of the
+    device, one per line.
     """
 
-    lists_layers = True
+    found = Signal()
 
-    def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
-        viewer = napari.current_viewer() if viewer is None else viewer
-        self._layers = [] if viewer is None else viewer.layers
-        self._chosen: Any = None
-        self._listed: list[Any] = []
-        self._shown: list[str] = []
-        super().__init__(option, **given, **shown_by(NameBox))
-        for event in ("inserted", "removed", "reordered") if viewer is not None else ():
-            getattr(viewer.layers.events, event).connect(self._refresh)
+    def __init__(self, kind: JobDescription | None = None) -> None:
+        super().__init__("Device", "CPU or GPU. Auto: a GPU if one is available and useful.")
+        self._kind = kind
+        self._devices: Devices | None = None
+        self._more = ArrowButton(
+            accessibleName="Device details",
+            toolTip="Show what the device offers and what is missing.",
+        )
+        self.details = plain_label()
+        self.details.hide()
+        self._more.toggled.connect(self.details.setVisible)
+        self._more.toggled.connect(self._ask_details)
+        self._row.addWidget(self._more)
+        self.layout().addWidget(self.details)
+        self._box.addItem("Auto", "auto")
+        self._box.addItem("CPU", "cpu")
+        self._listed = self._box.count()
+        self.line.setText("Looking for a GPU …")
+        self.look()
 
-    @property
-    def layer(self) -> Any:
-        """The chosen layer, or None."""
-        return self._chosen
+    def look(self) -> None:
+        """Look for devices, in a thread."""
+        self._worker = JobWorker(partial(calling, find_devices), "hushpore looks for devices")
+        self._worker.returned.connect(self._show)
+        self._worker.failed.connect(self._show_failure)
+        start_once_drawn(self, self._worker)
 
-    def get_value(self) -> str:
-        """Return the name of the chosen layer, or an empty string."""
-        return "" if self._chosen is None else str(self._chosen.name)
+    def value(self) -> str:
+        """Return the device as an argument of jobs: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
+        return str(self._box.currentData())
 
-    def set_value(self, value: str | Layer) -> None:
-        """Choose the layer of this name, or none if there is no such layer."""
-        self._refresh()
-        name = getattr(value, "name", value)
-        self._chosen = next((layer for layer in self._listed if layer.name == name), None)
-        self._refresh()
-        self._emit_changed()
+    def resolved(self, kind: JobDescription | None = None) -> str:
+        """Return the device that the job will run on; the CPU until GPUs are found.
 
-    def _post_init(self) -> None:
-        keep_narrow(self.native, self.option.label)
-        self.native.activated.connect(self._choose)
+        `kind`: the job; by default that of the widget.
+        """
+        if self.value() != "auto":
+            return self.value()
+        return "cpu" if self._devices is None else self._auto(self._devices, kind).device
 
-    def _choose(self, position: int) -> None:
-        self._chosen = self._listed[position - 1] if position else None
-        self._emit_changed()
+    def set(self, device: str) -> None:
+        """Choose a device.
 
-    def _suits(self, layer: Any) -> bool:
-        suits = isinstance(layer, tuple(KINDS[kind] for kind in self.option.auxiliary))
-        return suits and not known_of(layer).get("preview")
+        Raises InputError if the device does not exist; until GPUs are found any is accepted.
+        """
+        if self._box.findData(device) < 0:
+            if self._devices is not None:
+                known = ", ".join(repr(self._box.itemData(n)) for n in range(self._box.count()))
+                raise InputError(f"device must be one of {known}; got {device!r}.")
+            self._box.addItem(device.upper(), device)
+        self._box.setCurrentIndex(self._box.findData(device))
 
-    def _kept(self, new: list[Any]) -> Any:
-        """Return the layer to choose after the list has changed; `new`: layers added to it."""
-        return self._chosen if self._chosen in self._listed else None
+    def _auto(self, devices: Devices, kind: JobDescription | None = None) -> Backend:
+        kind = kind or self._kind
+        return devices.auto if kind is None or kind.on_gpu else kind.backend("auto")
 
-    def _entries(self) -> list[str]:
-        """Return the entries below 'none'."""
-        return [layer.name for layer in self._listed]
+    def _ask_details(self) -> None:
+        """Get the details in a thread when they are unfolded, including the free memory."""
+        if not self._more.isChecked():
+            return
+        self.details.setText("Checking …")
+        device = self.resolved()
+        self._asking = JobWorker(partial(calling, _details_of, device), "hushpore asks the device")
+        self._asking.returned.connect(partial(self._show_details, device))
+        self._asking.start()
 
-    def _position(self) -> int:
-        return 0 if self._chosen is None else 1 + self._listed.index(self._chosen)
+    def _show_details(self, device: str, lines: list[str]) -> None:
+        # unless another device was chosen meanwhile
+        if device == self.resolved():
+            self.details.setText("\n".join(f"• {line}" for line in lines))
 
-    def _refresh(self, event: Any = None) -> None:
-        before, chosen = self._listed, self._chosen
-        self._listed = [layer for layer in reversed(self._layers) if self._suits(layer)]
-        new = [layer for layer in self._listed if layer not in before]
-        # connect only new layers, because napari takes 0.2 ms to check a callback
-        for layer in new:
-            layer.events.name.connect(self._refresh)
-        for layer in before:
-            if layer not in self._listed:
-                layer.events.name.disconnect(self._refresh)
-        self._chosen = self._kept(new)
-        entries = [NOTHING, *self._entries()]
-        if entries != self._shown:
-            self._shown = entries
-            self.native.clear()
-            self.native.addItems(entries)
-        self.native.setCurrentIndex(self._position())
-        if self._chosen is not chosen:
-            self._emit_changed()
+    def _show(self, devices: Devices) -> None:
+        chosen, self._devices = self.value(), devices
+        while self._box.count() > self._listed:
+            self._box.removeItem(self._listed)
+        is_cpu_only = self._kind is not None and self._kind.cpu_only
+        for backend in () if is_cpu_only else devices.cuda:
+            self._box.addItem(f"{backend.device.upper()} {backend.name}", backend.device)
+        if devices.apple is not None and (self._kind is None or self._kind.on_apple):
+            self._box.addItem(devices.apple.name, devices.apple.device)
+        self._box.setCurrentIndex(max(0, self._box.findData(chosen)))
+        self._explain()
+        self.found.emit()
+
+    def _show_failure(self, problem: object) -> None:
+        self._show(Devices(Backend(reason="PyTorch could not be loaded to look for a GPU")))
+
+    def _explain(self) -> None:
+        if self._devices is None:
+            return
+        device, auto = self.value(), self._auto(self._devices)
+        names = {"auto": f"{auto.name} ({auto.reason})", "cpu": Backend().name}
+        # the box shows the name of a chosen GPU
+        self.line.setText(names.get(device, ""))
+        self.line.setVisible(device in names)
+        self._ask_details()
 
 
-class ModelField(LayerField):
-    """A box with the trained models of denoised layers, and an entry to open a file.
+def _details_of(device: str) -> list[str]:
+    """Return the details of a device; may take seconds, because CuPy is imported."""
+    try:
+        return choose_backend(device).details()
+    except DeviceError as error:
+        return [str(error)]
 
-    It follows the newest model until the user chooses one. Its value is the path of a file.
-    """
 
-    #: Files of models, written when a setting needs a path. A file is deleted with its model, so
-    #: code that reads the file must keep a reference to the model.
-    _written: ClassVar[MutableMapping[Any, Path]] = WeakKeyDictionary()
+class RunOn(_ExplainedBox):
+    """A box with this process, local worker processes, or the address of a scheduler."""
 
-    def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
-        self._path = ""
-        self._touched = False
-        super().__init__(option, viewer, **given)
+    def __init__(self) -> None:
+        super().__init__(
+            "Run on",
+            "This computer, worker processes on it, or a dask.distributed cluster: type the "
+            "address of its scheduler (tcp://head-node:8786) or the path of its scheduler file.",
+        )
+        self._box.setEditable(True)
+        self._box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self._box.addItems([HERE, f"local:{cpu_threads()}"])
 
-    @property
-    def model(self) -> Any:
-        """The model of the chosen layer, or None."""
-        return None if self._chosen is None else known_of(self._chosen)["model"]
+    def value(self) -> str:
+        """Return the cluster as an argument of `hushpore.cluster`; empty for this process."""
+        text = str(self._box.currentText()).strip()
+        return "" if text == HERE else text
 
-    def get_value(self) -> str:
-        """Return the path of the model's file, or an empty string."""
-        return self._path if self._chosen is None else str(self._file_of(self.model))
+    def set(self, where: str) -> None:
+        """Choose a cluster; empty for this process."""
+        self._box.setCurrentText(where or HERE)
 
-    def set_value(self, value: str) -> None:
-        """Choose a file; empty for none."""
-        self._chosen, self._path = None, self.option.check(str(value))
-        self._refresh()
-        self._emit_changed()
-
-    @property
-    def is_default(self) -> bool:
-        """Whether no model is chosen."""
-        return self._chosen is None and not self._path
-
-    def _choose(self, position: int) -> None:
-        self._touched = True
-        if position <= len(self._listed):
-            self._chosen = self._listed[position - 1] if position else None
-            self._path = ""
-        elif self.native.itemText(position) == FILE:
-            path, _ = QFileDialog.getOpenFileName(
-                self.native, "Trained model", "", "Models (*.safetensors)"
-            )
-            if path:
-                self._chosen, self._path = None, path
-        self._refresh()
-        self._emit_changed()
-
-    def _suits(self, layer: Any) -> bool:
-        return known_of(layer).get("model") is not None
-
-    def _kept(self, new: list[Any]) -> Any:
-        return new[0] if new and not self._touched and not self._path else super()._kept(new)
-
-    def _entries(self) -> list[str]:
-        own = [Path(self._path).name] if self._path else []
-        return [*(f"of {layer.name}" for layer in self._listed), *own, FILE]
-
-    def _position(self) -> int:
-        return 1 + len(self._listed) if self._path else super()._position()
-
-    @classmethod
-    def _file_of(cls, model: Any) -> Path:
-        if model not in cls._written:
-            cls._written[model] = model.save(folder_of(model) / "model.safetensors")
-        return cls._written[model]
+    def _explain(self) -> None:
+        where = self.value()
+        text = "The result is saved block by block as OME-Zarr in the folder of the scan"
+        otherwise = "or, if that is not writable, in your home folder"
+        if where.startswith("local"):
+            text = f"Worker processes on this computer. {text} {otherwise}."
+        else:
+            text = f"{text}, which all workers must be able to access."
+        self.line.setText(text)
+        self.line.setVisible(bool(where))
