@@ -16,7 +16,7 @@ from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.cluster.setup import StageRunner
 from hushpore.io.zarr import write_zarr
-from hushpore.io.zarr.reader import open_zarr
+from hushpore.io.zarr_reader import open_zarr
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from hushpore import InputError, Volume
 from hushpore.cluster.blocks import Blocks, Plan, load_arrays, save_arrays
 from hushpore.io.zarr import write_zarr
-from hushpore.io.zarr.reader import open_zarr
+from hushpore.io.zarr_reader import open_zarr
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:

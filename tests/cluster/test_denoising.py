@@ -23,7 +23,7 @@ from hushpore.denoising.noise.residual import restore_detail_in_place
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale
 from hushpore.denoising.rings import without_rings
 from hushpore.denoising.settings import DenoiseSettings
-from hushpore.io import input_limits, read, read_all
+from hushpore.io import guards, read, read_all
 from hushpore.io.results import write_image
 from hushpore.runs.rerun import rerun
 from hushpore.scan.noise_model import NoiseDiagnosis
@@ -35,7 +35,7 @@ from hushpore.cluster import denoise_tasks, denoising  # noqa: E402
 from hushpore.cluster.connection import connect  # noqa: E402
 from hushpore.cluster.denoising import denoise_on  # noqa: E402
 from hushpore.io.zarr import write_zarr  # noqa: E402
-from hushpore.io.zarr.reader import open_zarr  # noqa: E402
+from hushpore.io.zarr_reader import open_zarr  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,14 +65,14 @@ def client(start_workers: Callable[[int], Any]) -> Iterator[Client]:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     from hushpore.denoising.inference import blocks, tiles
-    from hushpore.io.zarr import image
+    from hushpore.io import zarr
 
     cores = {2: (4, 32, 32), 3: (1, 8, 16, 16)}
     for module in (blocks, tiles, denoising):
         monkeypatch.setattr(module, "CORES", cores)
-    monkeypatch.setattr(image, "_CHUNK", 16)
-    monkeypatch.setattr(image, "_BLOCK", 32)
-    monkeypatch.setattr(image, "_SMALLEST", 40)
+    monkeypatch.setattr(zarr, "_CHUNK", 16)
+    monkeypatch.setattr(zarr, "_BLOCK", 32)
+    monkeypatch.setattr(zarr, "_SMALLEST", 40)
 
 
 @pytest.fixture
@@ -360,8 +360,8 @@ def test_two_scans_give_what_they_give_on_one_machine_where_their_files_are_trus
     client: Client, scan: Path, noisy: Volume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # all that is compressed needs consent
-    monkeypatch.setattr(input_limits, "LARGEST_RATIO", 1)
-    monkeypatch.setattr(input_limits, "SMALL", 0)
+    monkeypatch.setattr(guards, "LARGEST_RATIO", 1)
+    monkeypatch.setattr(guards, "SMALL", 0)
     values = noisy.data + np.random.default_rng(1).normal(0, 80, noisy.shape)
     # of another format, which is converted as the first would be
     other = noisy.replace(values.astype(np.int16), name="second")

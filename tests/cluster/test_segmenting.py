@@ -22,7 +22,7 @@ from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.io.output_target import PROVENANCE
 from hushpore.io.zarr import write_zarr
-from hushpore.io.zarr.reader import open_zarr
+from hushpore.io.zarr_reader import open_zarr
 from hushpore.pores.settings import PoreSettings
 from hushpore.runs.pore_result import open_result
 from hushpore.runs.rerun import rerun
@@ -542,8 +542,8 @@ def test_a_copy_of_a_scan_is_read_however_little_it_takes_on_disk(
     values = np.full((32, 64, 64), 5000, np.uint16)
     values[10:14, 30:34, 30:34] = 100
     with monkeypatch.context() as strict:
-        strict.setattr("hushpore.io.input_limits.SMALL", 0)
-        strict.setattr("hushpore.io.input_limits.LARGEST_RATIO", 1)
+        strict.setattr("hushpore.io.guards.SMALL", 0)
+        strict.setattr("hushpore.io.guards.LARGEST_RATIO", 1)
         job = segment_pores(Volume(values), tmp_path / "result", PoreSettings(), where=client)
         written = result_of(job)
     assert_same(written.folder, hushpore.segment_pores(Volume(values)))

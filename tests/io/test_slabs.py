@@ -53,7 +53,7 @@ class Counted:
 def test_a_stack_on_disk_is_written_slab_by_slab_and_decoded_once(tmp_path, monkeypatch, name):
     if name.endswith("zarr"):
         pytest.importorskip("zarr")
-        from hushpore.io.zarr import image as writer
+        from hushpore.io import zarr as writer
 
         monkeypatch.setattr(writer, "_PIECE", 10 * 64 * 50 * 4)
     monkeypatch.setattr(module, "SLAB", 10 * 64 * 50 * 4)

@@ -15,7 +15,7 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Progress, StopEarly, result_of
 from hushpore.cli.commands import hushpore as command
-from hushpore.io import input_limits
+from hushpore.io import guards
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
@@ -258,8 +258,8 @@ def test_a_record_cannot_say_that_its_scan_is_trusted(
     tifffile.imwrite(blank, values, compression="zstd", photometric="minisblack")
     known["source"].update(path=str(blank), trust=True)
     (folder / "result.json").write_text(json.dumps(known))
-    monkeypatch.setattr(input_limits, "LARGEST_RATIO", 2)
-    monkeypatch.setattr(input_limits, "SMALL", 0)
+    monkeypatch.setattr(guards, "LARGEST_RATIO", 2)
+    monkeypatch.setattr(guards, "SMALL", 0)
     done = call("rerun", folder, "-o", tmp_path / "again")
     assert done.exit_code == 1
     assert "--trust" in done.output

@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QApplication
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
-from hushpore.io import input_limits
+from hushpore.io import guards
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
@@ -157,8 +157,8 @@ def test_scans_that_may_fill_the_memory_are_read_only_where_they_are_trusted(
     phantom = np.full((8, 64, 64), 900, np.uint16)
     phantom[2:6, 20:40, 20:40] = 100
     tifffile.imwrite(tmp_path / "phantom.tif", phantom, compression="zstd", photometric=1)
-    monkeypatch.setattr(input_limits, "LARGEST_RATIO", 2)
-    monkeypatch.setattr(input_limits, "SMALL", 0)
+    monkeypatch.setattr(guards, "LARGEST_RATIO", 2)
+    monkeypatch.setattr(guards, "SMALL", 0)
     widget.add([tmp_path / "phantom.tif"])
     widget.output.value = tmp_path / "out"
     for _ in range(2):

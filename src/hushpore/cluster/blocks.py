@@ -30,12 +30,12 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Note
 from hushpore.base.volume import Volume
 from hushpore.io import choose
-from hushpore.io.input_limits import trusting
+from hushpore.io.guards import trusting
 from hushpore.io.lazy_arrays import DiskArray, read_uncompressed
 from hushpore.io.registry import kind_of
 from hushpore.io.undefined import with_fill_value
-from hushpore.io.zarr.image import write_zarr
-from hushpore.io.zarr.reader import ZarrStack, open_zarr
+from hushpore.io.zarr import write_zarr
+from hushpore.io.zarr_reader import ZarrStack, open_zarr
 from hushpore.pores.numbering import whole_markers
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.slabs import Scratch, Slabs

@@ -34,9 +34,9 @@ from hushpore.denoising.training.step import choose_precision
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
-from hushpore.io.input_limits import trusting
-from hushpore.io.zarr.image import ZarrImage
-from hushpore.io.zarr.reader import open_zarr
+from hushpore.io.guards import trusting
+from hushpore.io.zarr import ZarrImage
+from hushpore.io.zarr_reader import open_zarr
 from hushpore.runs.scan_recipe import ScanRecipe, attach_files
 from hushpore.scan.noise import estimate_noise
 from hushpore.scan.sample import find_sample
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
     from hushpore.device.backend import Backend
-    from hushpore.io.zarr.image import Block
+    from hushpore.io.zarr import Block
     from hushpore.scan.noise_model import NoiseDiagnosis
 
 

@@ -38,12 +38,12 @@ from hushpore.denoising.result import (
 from hushpore.denoising.rings import ring_facts, slice_ranges
 from hushpore.denoising.trained_model import load_model
 from hushpore.device.timing import StageTimer
-from hushpore.io.input_limits import trusting
+from hushpore.io.guards import trusting
 from hushpore.io.output_target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
-from hushpore.io.zarr.image import ZarrImage, import_zarr
-from hushpore.io.zarr.reader import open_zarr
+from hushpore.io.zarr import ZarrImage, import_zarr
+from hushpore.io.zarr_reader import open_zarr
 from hushpore.scan.noise_model import NoiseDiagnosis
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from hushpore.denoising.noise.residual import Residual
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
-    from hushpore.io.zarr.image import Block
+    from hushpore.io.zarr import Block
     from hushpore.runs.scan_recipe import ScanRecipe
 
     #: Yields progress; returns the results of all tasks.

@@ -35,7 +35,7 @@ from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.memory import freed_memory_kept
 from hushpore.io.output_target import PROVENANCE, check_target, require_apart, resumable_directory
 from hushpore.io.results import write_json
-from hushpore.io.zarr.image import ZarrImage, looks_like_labels, write_blocks
+from hushpore.io.zarr import ZarrImage, looks_like_labels, write_blocks
 from hushpore.pores.geometry.sums import SUMS
 from hushpore.pores.job import segment_pores as segment_on_one_machine
 from hushpore.runs.pipeline import Written

@@ -20,7 +20,7 @@ from hushpore.cluster.merging import begin_merging, paint_parts, roots
 from hushpore.cluster.task_runner import on_gpu_or_cpu
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
-from hushpore.io.zarr.image import ZarrImage
+from hushpore.io.zarr import ZarrImage
 from hushpore.pores.geometry.sums import add_rows
 from hushpore.pores.gpu.engines import GpuSlabs
 from hushpore.pores.memory_plan import BYTES_A_BASIN
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Note
     from hushpore.base.volume import Volume
     from hushpore.cluster.blocks import Blocks, Report
-    from hushpore.io.zarr.image import Block
+    from hushpore.io.zarr import Block
     from hushpore.pores.engine import Engine
     from hushpore.pores.gpu.engine import Gpu
 

@@ -14,8 +14,8 @@ from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.events import result_of
 from hushpore.io.lazy_arrays import LEFT_OUT
 from hushpore.io.loading import choose, into_memory, is_on_disk, load
+from hushpore.io.parts import is_uneven, resample_evenly
 from hushpore.io.registry import kind_of
-from hushpore.io.resample import is_uneven, resample_evenly
 from hushpore.io.undefined import with_fill_value
 
 if TYPE_CHECKING:

@@ -1,14 +1,18 @@
-"""Listing of folders, and detection of each format by its signature or accompanying files."""
+"""Listing of folders, format of a file by its signature, and stacks of slices by file name."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from hushpore.base.formatting import readable_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     #: A part of a path, and a path, as they are sorted.
     _PartKey = tuple[tuple[int, int | str], ...]
     _Key = tuple[_PartKey, ...]
+
 
 #: Number of files and folders examined to detect the format of a folder.
 PEEK = 24
@@ -197,3 +202,239 @@ def _is_bare_dicom(start: bytes) -> bool:
     if start[:4] not in _BARE_DICOM and not explicit:
         return False
     return explicit or int.from_bytes(start[4:8], "little") < 128
+
+
+#: A date, else a number with a sign, decimals and an exponent.
+_NUMBER = re.compile(
+    r"(?<!\d)-?(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)|[-+]?\d+(?:[.,]\d+(?:e[-+]\d+)?)?", re.IGNORECASE
+)
+_DATE = re.compile(r"(?:19|20)\d\d-?[01]\d-?[0-3]\d")
+_SEPARATORS = "_-. ()[]"
+#: Number of slices from which a single file with another name is not taken as a slice.
+_LEAST = 3
+#: The same for a single file with another shape or data type.
+_LEAST_OTHER_SHAPE = 8
+_NO_ORDER = (
+    "The names of the slices have no numbers; they were stacked in alphabetical order. Rename them "
+    "with running numbers if that is wrong."
+)
+
+
+@dataclass(frozen=True)
+class SliceStack:
+    """Files of one stack, in order."""
+
+    files: tuple[Path, ...]
+    prefix: str  # part of the names before the running number
+    notes: tuple[str, ...] = ()
+    suffix: str = ""  # part of the names after the running number
+
+    @property
+    def name(self) -> str:
+        """The common part of the file names, without separators at the ends."""
+        return (self.prefix.rstrip(_SEPARATORS) + self.suffix).strip(_SEPARATORS) or self.prefix
+
+
+def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
+    """Group files of one shape and data type into stacks, by their names.
+
+    Files whose names differ only in a running number form a stack. Numbers may have a minus sign,
+    decimals, or no zero padding.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Image files with one slice each, in any order.
+
+    Returns
+    -------
+    list of SliceStack
+        Each file is in one stack; a file whose name matches no other is a stack of its own. If no
+        name has a running number, all files are one stack in alphabetical order, with a note.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> found = stacks_by_name([Path(f"z{z:g}mm.tif") for z in (1, 0.5, 0, 1.5)])
+    >>> [path.stem for path in found[0].files]
+    ['z0mm', 'z0.5mm', 'z1mm', 'z1.5mm']
+    """
+    files = sorted(files, key=natural_key)
+    if len(files) == 1:
+        return [SliceStack((files[0],), files[0].stem)]
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for path in files:
+        groups.setdefault((path.parent, _NUMBER.sub("#", path.stem.lower())), []).append(path)
+    if len(groups) == len(files):
+        return [SliceStack(tuple(files), "", (_NO_ORDER,))]
+    stacks = [stack for group in groups.values() for stack in _numbered(group)]
+    return _with_unnumbered_first(stacks)
+
+
+def without_strays(by_shape: Sequence[Sequence[SliceStack]]) -> tuple[list[SliceStack], list[str]]:
+    """Exclude single files beside a stack: flat fields, previews, thumbnails.
+
+    Parameters
+    ----------
+    by_shape : sequence of sequences of SliceStack
+        The stacks of a folder, grouped by shape and data type.
+
+    Returns
+    -------
+    stacks : list of SliceStack
+        The remaining stacks.
+    notes : list of str
+        A note with the names of the excluded files.
+    """
+    most = max(len(stack.files) for group in by_shape for stack in group)
+    kept: list[SliceStack] = []
+    strays: list[str] = []
+    for group in by_shape:
+        alike = max(len(stack.files) for stack in group)
+        for stack in group:
+            is_single = len(stack.files) == 1
+            if is_single and (alike >= _LEAST or most >= _LEAST_OTHER_SHAPE):
+                strays.append(stack.files[0].name)
+            else:
+                kept.append(stack)
+    if not strays:
+        return kept, []
+    count = readable_count(len(strays), "file")
+    return kept, [f"{count} skipped (name or shape differs from the slices): {shortened(strays)}."]
+
+
+def note_on_damaged(files: Sequence[Path], others: Sequence[Path]) -> list[str]:
+    """Return a note on files that are named like the slices, but contain no image.
+
+    `files`: the slices. `others`: the other files of the folder.
+
+    >>> from pathlib import Path
+    >>> note_on_damaged([Path("s1.tif"), Path("s2.tif")], [Path("s3.tif"), Path("s.log")])
+    ['1 slice skipped (empty or damaged): s3.tif. Copy or export it again.']
+    """
+    patterns = {_pattern(path) for path in files}
+    lost = [path.name for path in others if _pattern(path) in patterns]
+    if not lost:
+        return []
+    count, them = readable_count(len(lost), "slice"), "it" if len(lost) == 1 else "them"
+    return [f"{count} skipped (empty or damaged): {shortened(lost)}. Copy or export {them} again."]
+
+
+def _pattern(path: Path) -> tuple[Path, str]:
+    return path.parent, re.sub(r"\d+", "#", path.name.lower())
+
+
+def _numbered(group: list[Path]) -> list[SliceStack]:
+    """Sort files whose names differ only in numbers; split them where that number repeats."""
+    texts = [_NUMBER.findall(path.stem) for path in group]
+    stem = group[0].stem
+    # after a separator, a minus sign is not another one
+    signed = [stem[: found.start()].endswith(("_", " ", "=")) for found in _NUMBER.finditer(stem)]
+    columns = [
+        _values(column, is_signed)
+        for column, is_signed in zip(zip(*texts, strict=True), signed, strict=True)
+    ]
+    varying = [i for i, column in enumerate(columns) if len(set(column)) > 1]
+    if not varying:
+        return [SliceStack((path,), path.stem) for path in group]
+    # the running number has the most values; in a tie, prefer one with even steps, then the last
+    running = max(varying, key=lambda i: (len(set(columns[i])), _counts_evenly(columns[i]), i))
+    others = [i for i in varying if i != running]
+    parts: dict[tuple[tuple[float, ...], ...], list[int]] = {}
+    for row in range(len(group)):
+        parts.setdefault(tuple(columns[i][row] for i in others), []).append(row)
+    seen = [{columns[running][row] for row in rows} for rows in parts.values()]
+    if len(parts) > 1 and sum(map(len, seen)) == len(set.union(*seen)):
+        # one stack if the number continues from part to part: dates, or folders of one scan
+        dates = [i for i in others if all(_DATE.fullmatch(row[i].lstrip("-")) for row in texts)]
+        keys = [*dates, running]
+        rows = sorted(range(len(group)), key=lambda row: [columns[i][row] for i in keys])
+        in_order = [rows]
+    else:
+        in_order = [
+            sorted(rows, key=columns[running].__getitem__) for _, rows in sorted(parts.items())
+        ]
+    return [
+        _stack([group[row] for row in rows], [columns[running][row] for row in rows], running)
+        for rows in in_order
+    ]
+
+
+def _counts_evenly(numbers: Sequence[tuple[float, ...]]) -> bool:
+    """Whether numbers have a constant step, unlike dates or times."""
+    ordered = sorted({number[0] for number in numbers if len(number) == 1})
+    steps = [after - before for before, after in itertools.pairwise(ordered)]
+    return bool(steps) and math.isclose(min(steps), max(steps), rel_tol=1e-6)
+
+
+def _stack(files: Sequence[Path], numbers: Sequence[tuple[float, ...]], running: int) -> SliceStack:
+    stem = files[0].stem
+    number = list(_NUMBER.finditer(stem))[running]
+    whole = [value[0] for value in numbers if len(value) == 1]
+    notes = _missing(whole) if len(whole) == len(numbers) else []
+    return SliceStack(tuple(files), stem[: number.start()], tuple(notes), stem[number.end() :])
+
+
+def _number(text: str) -> float:
+    """Return the value of a number in a name; of a date, with its digits in order."""
+    if _DATE.fullmatch(text.lstrip("-")):
+        return float(text.replace("-", ""))
+    return float(text.replace(",", "."))
+
+
+def _values(column: Sequence[str], is_signed: bool) -> list[tuple[float, ...]]:
+    """Return the numbers at one position in all names, as sort keys.
+
+    `is_signed`: whether a minus sign in all names is a sign, and not a separator.
+    """
+    is_separator = not is_signed and all(text.startswith("-") for text in column)
+    texts = [text.lstrip("-") if is_separator else text for text in column]
+    texts = [text.replace(",", ".") for text in texts]
+    decimals = [text.partition(".")[2] for text in texts]
+    if all(decimals) and len({len(each) for each in decimals}) > 1:
+        numbers = sorted({_number(text) for text in texts})
+        steps = [after - before for before, after in itertools.pairwise(numbers)]
+        if steps and not math.isclose(min(steps), max(steps), rel_tol=1e-6):
+            # 1.9 and 1.10: two numbers separated by a point
+            return [tuple(float(part) for part in text.split(".")) for text in texts]
+    return [(_number(text),) for text in texts]
+
+
+def _with_unnumbered_first(stacks: list[SliceStack]) -> list[SliceStack]:
+    """Join ``slice.tif`` to the stack of ``slice1.tif``, as its first slice."""
+    singles = {
+        (each.files[0].parent, each.files[0].stem.lower()): each
+        for each in stacks
+        if len(each.files) == 1
+    }
+    found: list[SliceStack] = []
+    taken: list[SliceStack] = []
+    for stack in stacks:
+        first = singles.get((stack.files[0].parent, stack.name.lower()))
+        if first is None or len(stack.files) == 1:
+            found.append(stack)
+        else:
+            taken.append(first)
+            found.append(replace(stack, files=(*first.files, *stack.files)))
+    return [stack for stack in found if not any(stack is each for each in taken)]
+
+
+def _missing(numbers: list[float]) -> list[str]:
+    """Return a note on missing whole numbers in a sequence with even steps."""
+    if len(numbers) < 2 or not all(number.is_integer() for number in numbers):
+        return []
+    values = [int(number) for number in numbers]
+    if values != sorted(set(values)):
+        return []
+    step = min(after - before for before, after in itertools.pairwise(values))
+    # numbers far apart, such as dates, do not number slices
+    if (values[-1] - values[0]) // step > 2 * len(values):
+        return []
+    missing = sorted(set(range(values[0], values[-1], step)) - set(values))
+    if not missing or any((value - values[0]) % step for value in values):
+        return []
+    shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
+    return [
+        f"{readable_count(len(missing), 'slice')} missing, judging by the file names: {shown}. "
+        "The gap was closed."
+    ]

@@ -13,7 +13,7 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.formatting import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import shortened
-from hushpore.io.input_limits import limits_for
+from hushpore.io.guards import limits_for
 from hushpore.io.lazy_arrays import SLAB, DiskArray
 from hushpore.io.undefined import in_one_unit, unitless_notes
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.formatting import readable_bytes
-from hushpore.io.input_limits import free_memory
+from hushpore.io.guards import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.arrays import Array
-    from hushpore.io.input_limits import InputLimits
+    from hushpore.io.guards import InputLimits
 
 
 #: Note on a damaged stack in a folder with others.

@@ -30,12 +30,12 @@ from hushpore.io.folders import (
     read_beginnings_ahead,
     shortened,
 )
-from hushpore.io.input_limits import free_memory, trusting
+from hushpore.io.guards import free_memory, trusting
 from hushpore.io.lazy_arrays import LEFT_OUT, DiskArray
 from hushpore.io.output_target import PROVENANCE
-from hushpore.io.raw_names import why_misfit
+from hushpore.io.raw import why_misfit
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
-from hushpore.io.scanners.vendor_headers import is_log
+from hushpore.io.vendor_headers import is_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence, Set

@@ -10,11 +10,10 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.input_limits import limits_for
+from hushpore.io.folders import SliceStack, note_on_damaged, stacks_by_name, without_strays
+from hushpore.io.guards import captured_log, captured_warnings, explained_damage, limits_for
 from hushpore.io.lazy_arrays import PlaneStack
-from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
-from hushpore.io.scanners.vendor_headers import with_log
-from hushpore.io.slice_stacks import SliceStack, note_on_damaged, stacks_by_name, without_strays
+from hushpore.io.vendor_headers import with_log
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

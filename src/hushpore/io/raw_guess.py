@@ -13,11 +13,12 @@ import numpy as np
 from hushpore.base.errors import HushporeError
 from hushpore.base.safe_text import read_text
 from hushpore.io.folders import HEADERS, RAW
-from hushpore.io.raw_names import layout_by_name
+from hushpore.io.raw import layout_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
 
 #: Largest header that is assumed before the voxels, in bytes and as a share of the file.
 _LONGEST_HEADER, _LARGEST_SHARE = 65536, 0.1

@@ -22,7 +22,7 @@ from hushpore.base.atomic import new_file, write_through
 from hushpore.base.errors import Registry, import_optional
 from hushpore.io import folders
 from hushpore.io.folders import PEEK, first_files
-from hushpore.io.raw_names import layout_by_name
+from hushpore.io.raw import layout_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,10 +106,10 @@ _READERS: dict[str, Reader] = {
     "tiff": Reader(
         title="TIFF",
         matches=lambda start, path: start[:4] in folders.TIFF,
-        read="hushpore.io.tiff.reader:read_tiff",
+        read="hushpore.io.tiff_reader:read_tiff",
         patterns=("*.tif", "*.tiff", "*.btf"),
         slices_by="name",
-        read_slices="hushpore.io.tiff.reader:read_tiff_folder",
+        read_slices="hushpore.io.tiff_reader:read_tiff_folder",
         understood="ImageJ hyperstacks, OME-TIFF, BigTIFF, pyramids (full resolution), tiles, all "
         "compressions of imagecodecs (WebP, LERC, JPEG XL and JPEG XR with `--trust`), both byte "
         "orders, pages of several shapes, a folder with one slice a file",
@@ -118,7 +118,7 @@ _READERS: dict[str, Reader] = {
     "zarr": Reader(
         title="OME-Zarr",
         matches=folders.is_zarr,
-        read="hushpore.io.zarr.reader:open_zarr",
+        read="hushpore.io.zarr_reader:open_zarr",
         patterns=("*.zarr",),
         is_folder=True,
         package="zarr",
@@ -130,7 +130,7 @@ _READERS: dict[str, Reader] = {
     "nifti": Reader(
         title="NIfTI",
         matches=folders.is_nifti,
-        read="hushpore.io.nifti:read_nifti",
+        read="hushpore.io.nifti_nrrd:read_nifti",
         patterns=("*.nii", "*.nii.gz"),
         package="nibabel",
         extra="nifti",
@@ -156,7 +156,7 @@ _READERS: dict[str, Reader] = {
     "nrrd": Reader(
         title="NRRD",
         matches=lambda start, path: start.startswith(b"NRRD000"),
-        read="hushpore.io.nrrd:open_nrrd",
+        read="hushpore.io.nifti_nrrd:open_nrrd",
         patterns=("*.nrrd", "*.nhdr"),
         package="nrrd",
         extra="formats",
@@ -180,7 +180,7 @@ _READERS: dict[str, Reader] = {
             start.startswith(b"\xd0\xcf\x11\xe0")
             and path.suffix.lower() in (".txm", ".txrm", ".xrm")
         ),
-        read="hushpore.io.scanners.txm:open_txm",
+        read="hushpore.io.txm:open_txm",
         patterns=("*.txm", "*.txrm", "*.xrm"),
         package="olefile",
         extra="formats",
@@ -190,7 +190,7 @@ _READERS: dict[str, Reader] = {
     "isq": Reader(
         title="Scanco ISQ",
         matches=lambda start, path: start.startswith(b"CTDATA-HEADER_V1"),
-        read="hushpore.io.scanners.isq:open_isq",
+        read="hushpore.io.vendor_headers:open_isq",
         patterns=("*.isq", "*.isq;1"),
         understood="`.isq`, as attenuation coefficients in 1/cm",
         voxel_size="the header",
@@ -215,7 +215,7 @@ _READERS: dict[str, Reader] = {
             and folders.sidecar_of(path) is None
             and folders.header_beside(path) is not None
         ),
-        read="hushpore.io.scanners.vendor_headers:open_with_header",
+        read="hushpore.io.vendor_headers:open_with_header",
         patterns=("*.vgi", "*.xtekct", "*.xtekvolume", "*.pcr", "*.vol.info", "*.raw.info"),
         understood="raw voxels beside a header of Volume Graphics (`.vgi`), Nikon X-Tek "
         "(`.xtekct`, `.xtekVolume`), GE phoenix (`.pcr`) or PyHST (`.vol.info`, `.raw.info`)",
@@ -358,13 +358,13 @@ _EXPORTERS: dict[str, Exporter] = {
     "ome-tiff": Exporter(
         title="OME-TIFF",
         of="image",
-        writers=dict.fromkeys((".tif", ".tiff"), "hushpore.io.tiff.writer:write_tiff"),
+        writers=dict.fromkeys((".tif", ".tiff"), "hushpore.io.results:write_tiff"),
         content="an image with its voxel size",
     ),
     "ome-zarr": Exporter(
         title="OME-Zarr",
         of="image",
-        writers={".zarr": "hushpore.io.zarr.image:write_zarr"},
+        writers={".zarr": "hushpore.io.zarr:write_zarr"},
         is_folder=True,
         package="zarr",
         extra="zarr",

@@ -1,4 +1,4 @@
-"""Writing of results with their record, and reading of point tables."""
+"""Writing of result folders and OME-TIFF images, and reading of points."""
 
 from __future__ import annotations
 
@@ -14,19 +14,96 @@ import numpy as np
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, OutputError
-from hushpore.base.safe_text import as_csv, read_table, read_text
+from hushpore.base.formatting import METRES
+from hushpore.base.safe_text import as_csv, harmless, read_table, read_text
+from hushpore.io.lazy_arrays import slabs
 from hushpore.io.output_target import PROVENANCE, check_target, new_directory
 from hushpore.io.registry import exporter_by_ending, exporters_of
-from hushpore.io.tiff.writer import write_tiff
+from hushpore.io.undefined import value_metadata
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
-    from hushpore.base.arrays import Float64s
+    from hushpore.base.arrays import Array, Float64s
     from hushpore.base.volume import Volume
+
+
+# OME names of the length units of a Volume
+_OME_UNITS = {**{unit: unit for unit in METRES}, "um": "µm", "pixel": "pixel"}
+_LABEL_TYPES = (np.uint8, np.int32, np.uint32)
+_LARGE = 2**32 - 2**25  # size in bytes above which BigTIFF is needed
+
+
+def write_tiff(path: Path, volume: Volume) -> None:
+    """Write a volume as OME-TIFF; called by `hushpore.io.results.write_image`."""
+    import tifffile
+
+    dtype = _storable(volume)
+    unit = _OME_UNITS.get(volume.unit, "pixel")
+    # OME cannot store axes of length one, the origin of the stack and value metadata, and few
+    # programs support its 1-bit type
+    ours: dict[str, Any] = {
+        "axes": volume.axes,
+        "origin": list(volume.origin),
+        **value_metadata(volume.metadata),
+    }
+    if volume.dtype.kind == "b":
+        ours["type"] = "bool"
+    description = {"hushpore": ours}
+    metadata: dict[str, Any] = {
+        "axes": volume.axes.upper(),
+        # XML allows no control characters, not even escaped
+        "Name": harmless(volume.name),
+        "Description": json.dumps(description),
+    }
+    for axis, step in zip(reversed("ZYX"), reversed(volume.spacing), strict=False):
+        metadata[f"PhysicalSize{axis}"] = step
+        metadata[f"PhysicalSize{axis}Unit"] = unit
+    tifffile.imwrite(
+        path,
+        _planes(volume, dtype),
+        shape=volume.shape,
+        dtype=dtype,
+        ome=True,
+        bigtiff=math.prod(volume.shape) * dtype.itemsize > _LARGE,
+        photometric="minisblack",
+        compression="zlib" if dtype in _LABEL_TYPES else None,
+        metadata=metadata,
+    )
+
+
+def _planes(volume: Volume, dtype: np.dtype[Any]) -> Iterator[Array]:
+    """Yield the planes one by one; a lazy volume is read slab by slab."""
+    for _, values in slabs(volume.data):
+        yield from values.reshape(-1, *volume.shape[-2:]).astype(dtype, copy=False)
+
+
+def _storable(volume: Volume) -> np.dtype[Any]:
+    """Return a data type of OME-TIFF that can store the values."""
+    if 0 in volume.shape:
+        raise InputError(
+            f"{volume.name} is empty (shape {volume.shape}); there is nothing to write."
+        )
+    dtype = volume.dtype.newbyteorder("=")
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    if dtype.kind in "ui" and dtype.itemsize == 8:
+        smaller = np.dtype(f"{dtype.kind}4")
+        limits = np.iinfo(smaller)
+        ends = [(values.min(), values.max()) for _, values in slabs(volume.data)]
+        lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
+        if lowest < limits.min or highest > limits.max:
+            raise InputError(
+                f"{volume.name} has {dtype} values from {lowest} to {highest}, but TIFF stores "
+                "integers of 32 bits. Rescale them first."
+            )
+        return smaller
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+    return dtype
 
 
 __all__ = ["check_image_target", "check_target", "write_image", "write_results"]
@@ -121,7 +198,7 @@ def write_image(
     Parameters
     ----------
     path : str or path-like
-        Ends in ``.tif`` or ``.tiff`` (see `hushpore.io.tiff.writer.write_tiff`), or in ``.zarr``
+        Ends in ``.tif`` or ``.tiff`` (see `hushpore.io.results.write_tiff`), or in ``.zarr``
         (see `hushpore.io.zarr.write_zarr`).
     volume : Volume
         2D or 3D, with or without leading axes.

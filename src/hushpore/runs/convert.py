@@ -14,12 +14,12 @@ from hushpore.base.events import Note, Progress, result_of
 from hushpore.base.formatting import readable_bytes, readable_count
 from hushpore.base.volume import Volume
 from hushpore.device.timing import StageTimer
-from hushpore.io.input_limits import free_memory
+from hushpore.io.guards import free_memory
 from hushpore.io.loading import choose, load
 from hushpore.io.output_target import check_target, require_apart, require_zarr, resumable_directory
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.undefined import with_fill_value
-from hushpore.io.zarr.image import (
+from hushpore.io.zarr import (
     MEMORY,
     ZarrImage,
     import_zarr,

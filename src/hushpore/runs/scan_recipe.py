@@ -17,9 +17,8 @@ from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.flatten import flattened
 from hushpore.io.loading import into_memory
-from hushpore.io.parts import binned, cropped
+from hushpore.io.parts import binned, cropped, resampled, with_rescaled_positions
 from hushpore.io.raw import open_raw_as
-from hushpore.io.resample import resampled, with_rescaled_positions
 from hushpore.io.results import read_points
 from hushpore.io.undefined import with_fill_value
 from hushpore.runs.reading import ALL, Reading

@@ -28,7 +28,7 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.formatting import readable_number
 from hushpore.base.settings import option
-from hushpore.io.input_limits import CONSENT
+from hushpore.io.guards import CONSENT
 from hushpore.jobs import JOBS
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.batch_groups import (

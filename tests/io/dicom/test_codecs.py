@@ -8,7 +8,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import read
 from hushpore.io.dicom import write_series
-from hushpore.io.input_limits import stated_size
+from hushpore.io.guards import stated_size
 
 imagecodecs = pytest.importorskip("imagecodecs")
 

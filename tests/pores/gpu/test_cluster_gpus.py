@@ -219,13 +219,13 @@ def test_tiles_predicted_on_the_gpus_of_workers_have_the_values_of_one(
     path: Path, tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hushpore.denoising.inference import blocks, tiles
-    from hushpore.io.zarr import image
+    from hushpore.io import zarr
 
     # several blocks of a few tiles each
     for module in (blocks, tiles, denoising):
         monkeypatch.setattr(module, "CORES", {2: (4, 16, 16)})
-    monkeypatch.setattr(image, "_CHUNK", 8)
-    monkeypatch.setattr(image, "_BLOCK", 16)
+    monkeypatch.setattr(zarr, "_CHUNK", 8)
+    monkeypatch.setattr(zarr, "_BLOCK", 16)
     used: set[str] = set()
     asked = itertools.cycle("01")
 

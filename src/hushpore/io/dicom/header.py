@@ -17,8 +17,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.safe_text import on_one_line
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
-from hushpore.io.input_limits import limits_for
-from hushpore.io.libraries import captured_warnings
+from hushpore.io.guards import captured_warnings, limits_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

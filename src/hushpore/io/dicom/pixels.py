@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, MissingPackageError
-from hushpore.io.input_limits import SMALL, stated_bytes, stated_size
+from hushpore.io.guards import SMALL, captured_warnings, explained_damage, stated_bytes, stated_size
 from hushpore.io.lazy_arrays import read_uncompressed
-from hushpore.io.libraries import captured_warnings, explained_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.arrays import Array
     from hushpore.io.dicom.geometry import Slice
-    from hushpore.io.input_limits import InputLimits
+    from hushpore.io.guards import InputLimits
 
 _DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
 #: Transfer syntax of files in which header and pixel data are deflated.

@@ -18,8 +18,8 @@ from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_ser
 from hushpore.io.dicom.header import is_dicomdir, read_headers
 from hushpore.io.dicom.pixels import SeriesReader
 from hushpore.io.folders import START, files_below, is_dicom, shortened
+from hushpore.io.guards import captured_warnings
 from hushpore.io.lazy_arrays import LEFT_OUT, PlaneStack
-from hushpore.io.libraries import captured_warnings
 from hushpore.io.loading import with_own_names
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from hushpore.base.errors import InputError, OutputError, import_optional
 from hushpore.base.formatting import METRES
 from hushpore.base.safe_text import on_one_line
-from hushpore.io.libraries import captured_warnings
+from hushpore.io.guards import captured_warnings
 from hushpore.io.output_target import check_target, is_link, new_directory
 
 if TYPE_CHECKING:

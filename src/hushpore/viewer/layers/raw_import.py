@@ -28,8 +28,8 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.errors import HushporeError
 from hushpore.io.loading import into_memory
+from hushpore.io.raw import why_misfit
 from hushpore.io.raw_guess import guess_layout
-from hushpore.io.raw_names import why_misfit
 from hushpore.runs.scan_recipe import ScanRecipe
 from hushpore.viewer.forms.layout import (
     RichLabel,

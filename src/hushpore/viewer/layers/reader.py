@@ -24,11 +24,11 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import load
 from hushpore.io.folders import RAW, header_beside, sidecar_of
-from hushpore.io.input_limits import CONSENT
+from hushpore.io.guards import CONSENT
 from hushpore.io.loading import into_memory, split_notes
-from hushpore.io.raw_names import layout_by_name, why_misfit
+from hushpore.io.parts import is_uneven, resampling
+from hushpore.io.raw import layout_by_name, why_misfit
 from hushpore.io.registry import READERS
-from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.undefined import with_fill_value
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,

@@ -15,7 +15,7 @@ import numpy as np
 from hushpore.base.provenance import fingerprint
 from hushpore.base.safe_text import read_text
 from hushpore.io import describe
-from hushpore.io.input_limits import limits_for
+from hushpore.io.guards import limits_for
 from hushpore.io.output_target import PROVENANCE
 from hushpore.jobs import JOBS, PORE_JOBS
 from hushpore.pores.phases.result import Phases

@@ -18,7 +18,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
 from hushpore.base.formatting import readable_bytes
 from hushpore.io import kind_of
-from hushpore.io.input_limits import free_memory
+from hushpore.io.guards import free_memory
 from hushpore.io.loading import MEMORY_SHARE, preselected, split_notes
 from hushpore.io.registry import READERS
 from hushpore.viewer.forms.layout import ScrolledColumn, SharesSide, fill, plain_label

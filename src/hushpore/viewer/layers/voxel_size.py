@@ -15,7 +15,7 @@ from napari.layers import Labels
 from qtpy.QtCore import QTimer
 
 from hushpore.base.formatting import readable_unit
-from hushpore.io.resample import with_rescaled_positions
+from hushpore.io.parts import with_rescaled_positions
 from hushpore.pores.tables.totals import is_proportional
 from hushpore.runs.scan_recipe import GIVEN, with_voxel_size
 from hushpore.viewer.layers.conversion import (

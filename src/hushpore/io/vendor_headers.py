@@ -1,4 +1,4 @@
-"""Raw volumes with a scanner's header (VGI, X-Tek, phoenix, PyHST), and logs of SkyScan."""
+"""Raw voxels with a scanner's header (VGI, X-Tek, phoenix, PyHST, Scanco ISQ), and SkyScan logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import codecs
 import dataclasses
 import math
 import re
+import struct
 from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,17 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import unit_of
+from hushpore.base.rescaled import Scaled
 from hushpore.base.safe_text import on_one_line, require_plain
 from hushpore.io.folders import header_beside
-from hushpore.io.libraries import explained_damage
+from hushpore.io.guards import explained_damage
 from hushpore.io.raw import Layout, volume_of_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hushpore.base.volume import Volume
-    from hushpore.io.slice_stacks import SliceStack
+    from hushpore.io.folders import SliceStack
 
     #: ``key -> value`` of each section, names in lower case.
     Sections = dict[str, dict[str, str]]
@@ -468,3 +470,63 @@ def _logs(stack: SliceStack) -> list[Path]:
     # the log of the projections is named like the scan, without _rec
     shared = [log for log in logs if prefix.startswith(log.stem.lower().rstrip("_-. "))]
     return own or shared or (logs if len(logs) == 1 else [])
+
+
+#: Signature of ISQ files.
+SIGNATURE = b"CTDATA-HEADER_V1"
+_ISQ_BLOCK = 512
+
+
+def open_isq(path: Path) -> Volume:
+    """Open a Scanco ISQ volume as a lazy array.
+
+    The header has 512 bytes, little-endian: voxels along x, y, z at byte 44, lengths in µm at 56,
+    ``mu_scaling`` at 88, tube voltage in V at 168, current in µA at 172, blocks before the values
+    at 508. The name of the patient, at 128, is not read. Source: the fields that BoneJ
+    (``ISQReader``) and ITK (``ScancoImageIO``) read.
+
+    Parameters
+    ----------
+    path : Path
+        The ``.isq`` file.
+
+    Returns
+    -------
+    Volume
+        Linear attenuation coefficients in 1/cm: stored int16 over ``mu_scaling``, as `Scaled`.
+        Axes zyx, voxel size in mm.
+
+    Raises
+    ------
+    InputError
+        If the header is damaged or the file ends before its values do.
+    """
+    with path.open("rb") as file:
+        header = file.read(_ISQ_BLOCK)
+    if len(header) < _ISQ_BLOCK:
+        raise InputError(f"{path.name} is incomplete: its header has {len(header)} of 512 bytes.")
+    x, y, z, *lengths = struct.unpack_from("<6i", header, 44)
+    (scaling,) = struct.unpack_from("<i", header, 88)
+    volts, current = struct.unpack_from("<2i", header, 168)
+    (blocks,) = struct.unpack_from("<i", header, _ISQ_BLOCK - 4)
+    sizes = (z, y, x)
+    if min(sizes) < 1 or blocks < 0:
+        raise InputError(
+            f"{path.name} is damaged: its header gives {x} x {y} x {z} voxels from block {blocks}."
+        )
+    known: dict[str, Any] = {}
+    if min(lengths) > 0:
+        steps = zip(reversed(lengths), sizes, strict=True)
+        known = {"spacing": tuple(length / count / 1000 for length, count in steps), "unit": "mm"}
+    else:
+        known = {"notes": ["The header gives no voxel size; the voxel size is not known."]}
+    layout = Layout(path, (blocks + 1) * _ISQ_BLOCK, np.dtype("<i2"), sizes)
+    volume = volume_of_layout(layout, path, **known)
+    scanner = {"voltage_kv": volts / 1000, "current_ua": float(current)}
+    metadata: dict[str, Any] = {
+        "scanner": {name: value for name, value in scanner.items() if value > 0}
+    }
+    if scaling < 1:
+        return volume.replace(volume.data, metadata=metadata)
+    metadata["value_unit"] = "1/cm"
+    return volume.replace(Scaled(volume.data, 1 / scaling, 0.0), metadata=metadata)

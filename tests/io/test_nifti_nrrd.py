@@ -1,5 +1,3 @@
-"""NRRD, written by pynrrd and read by it, too."""
-
 from __future__ import annotations
 
 import gzip
@@ -11,12 +9,100 @@ import pytest
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.io import describe, kind_of, read
 
+nibabel = pytest.importorskip("nibabel")
+
+
+def nifti_file(path, values, spacing=(2, 0.7, 0.5), unit="mm", slope=None):
+    image = nibabel.Nifti1Image(values.T, np.diag([*spacing[::-1], 1]))
+    image.header.set_xyzt_units(unit)
+    if slope is not None:
+        image.header.set_slope_inter(slope, -1024)
+    nibabel.save(image, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+@pytest.mark.parametrize("dtype", ["u1", "<i2", ">i2", "f4"])
+def test_values_spacing_and_unit_are_those_that_nibabel_wrote(tmp_path, ramp, name, dtype):
+    values = np.abs(ramp).astype(dtype)
+    path = nifti_file(tmp_path / name, values)
+    assert kind_of(path) == "nifti"
+    volume = read(path)
+    np.testing.assert_array_equal(volume.data, values)
+    assert volume.dtype == values.dtype.newbyteorder("=")
+    assert (volume.axes, volume.unit, volume.name) == ("zyx", "mm", "a")
+    assert volume.spacing == (2, 0.7, 0.5)
+
+
+@pytest.mark.needs("SimpleITK")
+def test_simpleitk_and_hushpore_read_the_same(tmp_path, ramp):
+    import SimpleITK
+
+    image = SimpleITK.GetImageFromArray(ramp)
+    image.SetSpacing((0.5, 0.75, 2.0))
+    SimpleITK.WriteImage(image, str(tmp_path / "itk.nii.gz"))
+    by_nibabel = nifti_file(tmp_path / "nibabel.nii", ramp, (2, 0.75, 0.5))
+    for path in (tmp_path / "itk.nii.gz", by_nibabel):
+        volume, other = read(path), SimpleITK.ReadImage(str(path))
+        np.testing.assert_array_equal(volume.data, ramp)
+        np.testing.assert_array_equal(SimpleITK.GetArrayFromImage(other), ramp)
+        assert (volume.spacing, volume.unit) == (other.GetSpacing()[::-1], "mm")
+
+
+def test_slope_and_intercept_are_applied(tmp_path, ramp):
+    path = nifti_file(tmp_path / "a.nii", ramp)
+    content = bytearray(path.read_bytes())
+    content[112:120] = np.array([2, -1024], "<f4").tobytes()
+    path.write_bytes(content)
+    volume = read(path)
+    assert volume.dtype == np.float32
+    np.testing.assert_array_equal(volume.data, ramp * 2.0 - 1024)
+
+
+def test_time_comes_first(tmp_path, ramp):
+    values = np.stack([ramp, ramp + 1, ramp + 2, ramp + 3])
+    image = nibabel.Nifti1Image(values.T, np.eye(4))
+    nibabel.save(image, tmp_path / "a.nii")
+    volume = read(tmp_path / "a.nii")
+    assert volume.axes == "tzyx"
+    np.testing.assert_array_equal(volume.data, values)
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+def test_a_nifti_file_that_was_cut_is_told(tmp_path, ramp, name):
+    path = nifti_file(tmp_path / name, ramp)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(0.8 * len(content))])
+    with pytest.raises(InputError):
+        read(path)
+
+
+def test_flipped_bits_of_nifti_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
+    path = nifti_file(tmp_path / "a.nii", ramp)
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    for _ in range(150):
+        broken = content.copy()
+        broken[rng.integers(0, 352, 3)] ^= rng.integers(1, 255, 3, dtype=np.uint8)
+        path.write_bytes(broken.tobytes())
+        try:
+            read(path)
+        except HushporeError:
+            continue
+
+
+def test_without_nibabel_the_command_that_installs_it_is_given(tmp_path, ramp, monkeypatch):
+    path = nifti_file(tmp_path / "a.nii", ramp)
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[nifti\]'"):
+        read(path)
+
+
 nrrd = pytest.importorskip("nrrd")
 
 DIRECTIONS = np.diag([0.5, 0.7, 2.0])
 
 
-def written(path, values, **header):
+def nrrd_file(path, values, **header):
     nrrd.write(str(path), values, header, index_order="C")
     return path
 
@@ -26,7 +112,7 @@ def written(path, values, **header):
 @pytest.mark.parametrize("dtype", ["u1", "<i2", ">u2", "i4", "f4", "f8"])
 def test_values_and_voxel_size_are_those_that_pynrrd_wrote(tmp_path, ramp, encoding, name, dtype):
     values = np.abs(ramp).astype(dtype)
-    path = written(
+    path = nrrd_file(
         tmp_path / name, values, encoding=encoding, space="left-posterior-superior",
         **{"space directions": DIRECTIONS, "space origin": [1.0, 2, 3], "space units": ["um"] * 3},
     )  # fmt: skip
@@ -40,13 +126,13 @@ def test_values_and_voxel_size_are_those_that_pynrrd_wrote(tmp_path, ramp, encod
 
 
 def test_spacings_without_a_unit_are_millimetres_and_said(tmp_path, ramp):
-    volume = read(written(tmp_path / "a.nrrd", ramp, spacings=[0.5, 0.7, 2.0]))
+    volume = read(nrrd_file(tmp_path / "a.nrrd", ramp, spacings=[0.5, 0.7, 2.0]))
     assert (volume.spacing, volume.unit) == ((2, 0.7, 0.5), "mm")
     assert volume.notes == ["The header gives no unit; millimetres are assumed, as in 3D Slicer."]
 
 
 def test_without_a_voxel_size_it_is_unknown(tmp_path, ramp):
-    volume = read(written(tmp_path / "a.nrrd", ramp))
+    volume = read(nrrd_file(tmp_path / "a.nrrd", ramp))
     assert volume.unit == "pixel"
     assert "no voxel size" in volume.notes[0]
 
@@ -54,13 +140,13 @@ def test_without_a_voxel_size_it_is_unknown(tmp_path, ramp):
 def test_an_oblique_volume_has_the_lengths_of_its_directions(tmp_path, ramp):
     turn = np.array([[0.8, 0.6, 0], [-0.6, 0.8, 0], [0, 0, 1.0]])
     header = {"space": "left-posterior-superior", "space directions": (DIRECTIONS @ turn)}
-    volume = read(written(tmp_path / "a.nrrd", ramp, **header))
+    volume = read(nrrd_file(tmp_path / "a.nrrd", ramp, **header))
     assert volume.spacing == pytest.approx((2, 0.7, 0.5))
     assert "oblique" in volume.notes[0]
 
 
 def test_information_decodes_nothing(tmp_path, ramp, monkeypatch):
-    path = written(tmp_path / "a.nrrd", ramp, encoding="gzip")
+    path = nrrd_file(tmp_path / "a.nrrd", ramp, encoding="gzip")
 
     def refuse(*_):
         raise AssertionError("decoded")
@@ -71,7 +157,7 @@ def test_information_decodes_nothing(tmp_path, ramp, monkeypatch):
 
 def test_several_values_a_voxel_are_refused(tmp_path, rng):
     values = rng.random((5, 6, 7, 3)).astype("f4")
-    path = written(tmp_path / "a.nrrd", values, kinds=["vector", "domain", "domain", "domain"])
+    path = nrrd_file(tmp_path / "a.nrrd", values, kinds=["vector", "domain", "domain", "domain"])
     with pytest.raises(InputError, match="3 values a voxel"):
         read(path)
 
@@ -80,7 +166,7 @@ def test_several_values_a_voxel_are_refused(tmp_path, rng):
 def test_other_encodings_are_refused_in_words(tmp_path, ramp, encoding):
     path = tmp_path / "a.nrrd"
     kind = {"txt": "ASCII"}.get(encoding, encoding)
-    written(path, ramp, encoding=kind)
+    nrrd_file(path, ramp, encoding=kind)
     with pytest.raises(InputError, match="raw and gzip are read"):
         read(path)
 
@@ -88,7 +174,7 @@ def test_other_encodings_are_refused_in_words(tmp_path, ramp, encoding):
 @pytest.mark.parametrize("name", ["../secret.raw", "/etc/passwd", "LIST", "slice%03d.raw 1 5 1"])
 def test_a_header_that_leads_elsewhere_is_refused(tmp_path, ramp, name):
     (tmp_path / "scan").mkdir()
-    path = written(tmp_path / "scan" / "a.nhdr", ramp, encoding="raw")
+    path = nrrd_file(tmp_path / "scan" / "a.nhdr", ramp, encoding="raw")
     text = path.read_bytes().replace(b"a.raw", name.encode())
     path.write_bytes(text)
     (tmp_path / "secret.raw").write_bytes(ramp.tobytes())
@@ -96,16 +182,16 @@ def test_a_header_that_leads_elsewhere_is_refused(tmp_path, ramp, name):
         read(path)
 
 
-def test_a_file_that_was_cut_is_told(tmp_path, ramp):
+def test_an_nrrd_file_that_was_cut_is_told(tmp_path, ramp):
     for encoding in ("raw", "gzip"):
-        path = written(tmp_path / f"{encoding}.nrrd", ramp, encoding=encoding)
+        path = nrrd_file(tmp_path / f"{encoding}.nrrd", ramp, encoding=encoding)
         path.write_bytes(path.read_bytes()[:-40])
         with pytest.raises(InputError, match="incomplete"):
             read(path)
 
 
 def test_a_compressed_data_file_with_a_header_of_its_own_is_refused(tmp_path, ramp):
-    path = written(tmp_path / "a.nhdr", ramp, encoding="gzip")
+    path = nrrd_file(tmp_path / "a.nhdr", ramp, encoding="gzip")
     (data,) = (each for each in tmp_path.iterdir() if each != path)
     np.testing.assert_array_equal(read(path).data, ramp)
     # as a NIfTI file has
@@ -147,8 +233,8 @@ def skipped(folder, values, skip, front, encoding):
     return folder / "a.nhdr"
 
 
-def test_flipped_bits_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
-    path = written(tmp_path / "a.nrrd", ramp, spacings=[0.5, 0.7, 2.0])
+def test_flipped_bits_of_nrrd_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
+    path = nrrd_file(tmp_path / "a.nrrd", ramp, spacings=[0.5, 0.7, 2.0])
     content = np.frombuffer(path.read_bytes(), np.uint8)
     for _ in range(150):
         broken = content.copy()
@@ -161,7 +247,7 @@ def test_flipped_bits_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
 
 
 def test_without_pynrrd_the_command_that_installs_it_is_given(tmp_path, ramp, monkeypatch):
-    path = written(tmp_path / "a.nrrd", ramp)
+    path = nrrd_file(tmp_path / "a.nrrd", ramp)
     monkeypatch.setitem(sys.modules, "nrrd", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[formats\]'"):
         read(path)

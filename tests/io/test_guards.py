@@ -15,7 +15,7 @@ import tifffile
 import hushpore
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
 from hushpore.io import describe, read
-from hushpore.io.input_limits import LARGEST_RATIO, MOST_PARTS, MOST_SMALL_PARTS, SMALL, InputLimits
+from hushpore.io.guards import LARGEST_RATIO, MOST_PARTS, MOST_SMALL_PARTS, SMALL, InputLimits
 
 pytest.importorskip("zarr")
 sys.path.insert(0, str(Path(__file__).parent))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     #: A job that yields `Progress` and `Timing`, and returns a number of blocks.
     Writing: TypeAlias = Generator[Progress | Timing, None, int]
 
+
 VERSION = "0.5"
 #: Default memory limit for writing, in bytes.
 MEMORY = 600_000_000

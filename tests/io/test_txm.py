@@ -15,7 +15,7 @@ from hushpore.io import describe, kind_of, read
 
 olefile = pytest.importorskip("olefile")
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 ole_files = import_module("ole_files")
 
 KINDS = {"u1": 3, "u2": 5, "f4": 10}

@@ -11,9 +11,8 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.safe_text import on_one_line
 from hushpore.base.volume import Volume
-from hushpore.io.input_limits import limits_for
+from hushpore.io.guards import captured_warnings, explained_damage, limits_for
 from hushpore.io.lazy_arrays import PlaneStack
-from hushpore.io.libraries import captured_warnings, explained_damage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.arrays import Array
+
 
 #: Signature of OLE files, which other programs write too.
 SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

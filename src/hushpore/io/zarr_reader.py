@@ -17,18 +17,18 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import METRES, readable_count, readable_unit, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import natural_key, shortened
-from hushpore.io.input_limits import SMALL, limits_for
+from hushpore.io.guards import SMALL, explained_damage, limits_for
 from hushpore.io.lazy_arrays import DiskArray
-from hushpore.io.libraries import explained_damage
 from hushpore.io.loading import with_own_names
 from hushpore.io.undefined import unitless_notes, value_metadata
-from hushpore.io.zarr.image import import_zarr
+from hushpore.io.zarr import import_zarr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hushpore.base.arrays import Array
-    from hushpore.io.input_limits import InputLimits
+    from hushpore.io.guards import InputLimits
+
 
 _ORDER = "tczyx"
 #: Largest cached layer of chunks, in bytes; the next slice then needs no decoding.

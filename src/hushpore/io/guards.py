@@ -1,25 +1,22 @@
-"""Input limits: every reader checks the declared size of a file before it uses memory or time.
-
-A few bytes can declare, or expand to, more data than any memory holds. The declared size is
-compared with the bytes in the file; for compressed images (JPEG and related formats, PNG) the size
-in their own headers. No real scan is compressed more than `LARGEST_RATIO`; a file
-that is needs the consent of the user, who knows its source.
-"""
+"""Guards of all readers: limits for declared sizes, and errors of other libraries."""
 
 from __future__ import annotations
 
+import logging
 import struct
+import threading
+import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hushpore.base.errors import InputError, MemoryLimitError, NotTrustedError
+from hushpore.base.errors import HushporeError, InputError, MemoryLimitError, NotTrustedError
 from hushpore.base.formatting import readable_bytes
 from hushpore.device.backend import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -195,3 +192,64 @@ def _samples(frame: bytes) -> int:
     if frame[:2] != b"\xff\xd8" and start >= 0:
         return int.from_bytes(frame[start + 40 : start + 42], "big")
     return 4
+
+
+class _Collector(logging.Filter):
+    """Collects the records of this thread; those of other threads pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+        self._thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.thread != self._thread or record.levelno < logging.WARNING:
+            return True
+        self.messages.append(record.getMessage())
+        return False
+
+
+@contextmanager
+def captured_log(logger: str) -> Iterator[list[str]]:
+    """Collect what this thread logs at level WARNING or above inside the block, without output.
+
+    Yields: the list of messages.
+    """
+    collector = _Collector()
+    target = logging.getLogger(logger)
+    target.addFilter(collector)
+    try:
+        yield collector.messages
+    finally:
+        target.removeFilter(collector)
+
+
+@contextmanager
+def captured_warnings(logger: str) -> Iterator[list[str]]:
+    """Collect the warnings issued and logged inside the block, as `captured_log`.
+
+    Warnings of the `warnings` module are added at the end of the block. Its filters are global, so
+    only one thread may use this at a time.
+    """
+    with warnings.catch_warnings(record=True) as caught, captured_log(logger) as messages:
+        warnings.simplefilter("always")
+        yield messages
+    messages.extend(str(warning.message) for warning in caught)
+
+
+@contextmanager
+def explained_damage(
+    explain: Callable[[Exception], Exception], *others: type[Exception]
+) -> Iterator[None]:
+    """Convert errors of any type, which libraries raise for damaged files, with `explain`.
+
+    Errors of hushpore, OSError, MemoryError and `others` pass unchanged.
+    """
+    try:
+        yield
+    except (HushporeError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, others):
+            raise
+        raise explain(error) from error

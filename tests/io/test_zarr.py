@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from skimage.measure import block_reduce
@@ -5,11 +7,9 @@ from skimage.measure import block_reduce
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
+from hushpore.io.zarr import ZarrImage, reduced, write_zarr
 
 zarr = pytest.importorskip("zarr")
-
-from hushpore.io.zarr import write_zarr  # noqa: E402
-from hushpore.io.zarr.image import ZarrImage, reduced  # noqa: E402
 
 
 def created(path, volume, are_labels=False, **more):

@@ -15,12 +15,18 @@ import tifffile
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
 from hushpore.base.formatting import readable_count
 from hushpore.base.volume import Volume
-from hushpore.io.input_limits import CONSENT, InputLimits, limits_for
+from hushpore.io.folders import SliceStack, note_on_damaged, stacks_by_name, without_strays
+from hushpore.io.guards import (
+    CONSENT,
+    InputLimits,
+    captured_log,
+    captured_warnings,
+    explained_damage,
+    limits_for,
+)
 from hushpore.io.lazy_arrays import PlaneStack, Stream
-from hushpore.io.libraries import captured_log, captured_warnings, explained_damage
-from hushpore.io.scanners.vendor_headers import with_log
-from hushpore.io.slice_stacks import SliceStack, note_on_damaged, stacks_by_name, without_strays
-from hushpore.io.tiff.planes import (
+from hushpore.io.tiff_planes import (
+    VoxelSize,
     explained,
     files_of_image,
     layout_notes,
@@ -30,13 +36,15 @@ from hushpore.io.tiff.planes import (
     require_files,
     require_own_folder,
     require_parts,
+    voxel_size,
 )
-from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
+from hushpore.io.vendor_headers import with_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hushpore.base.arrays import Array
+
 
 _ORDER = "tczyx"
 _COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them

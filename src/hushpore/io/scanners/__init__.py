@@ -1,1 +1,0 @@
-"""Readers for files of laboratory CT scanners and their reconstruction programs."""

@@ -1,1 +1,0 @@
-"""TIFF stacks: read and written."""
