@@ -12,7 +12,6 @@ from magicgui.widgets import CheckBox, ComboBox, Container, FileEdit, LineEdit, 
 from magicgui.widgets.bases import BaseValueWidget
 from napari.layers import Image
 from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QWidget
 from scipy.ndimage import median_filter
 
 from hushpore import InputError, jobs
@@ -228,15 +227,6 @@ def test_every_setting_is_an_attribute_of_its_widget(qtbot, viewer, kind):
         assert isinstance(widget[name], BaseValueWidget)
         assert widget[name].native.window() is widget.native.window(), name
     assert set(widget.asdict()) >= {"layer", "device", *names}
-
-
-@pytest.mark.parametrize("kind", WIDGETS)
-def test_every_field_can_be_read_out_to_someone_who_does_not_see_it(qtbot, viewer, kind):
-    widget = kind(viewer)
-    qtbot.addWidget(widget.native)
-    for each in widget.form:
-        named = [each.native, *each.native.findChildren(QWidget)]
-        assert any(one.accessibleName() == each.option.label for one in named), each.name
 
 
 def test_magicguis_own_widgets_serve_where_they_can(viewer):

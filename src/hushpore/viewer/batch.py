@@ -195,7 +195,6 @@ class ScanList(QTreeWidget):
         self.wanted.emit(self.indexOfTopLevelItem(item))
 
     def _name_rows(self) -> None:
-        """Name each row after its result."""
         for row, name in enumerate(names_of([Path(path) for path in self.value()])):
             self.topLevelItem(row).setText(NAME, name)
         self.changed.emit()
@@ -390,7 +389,6 @@ class BatchWidget(WorkerContainer):
         return canvas
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of `run_batch`."""
         options = cast("BatchOptions", self.form.value)
         denoise = load_preset(options.denoise_preset, "denoise")
         if options.pair:
@@ -513,7 +511,6 @@ class BatchWidget(WorkerContainer):
         self.extend([self.scans, *self.form])
 
     def _why_not(self) -> str:
-        """Return the reason why a batch cannot start; empty if it can."""
         if not self.scans.value:
             return "Add scans first: files, or folders with one scan each."
         return "" if self.output.value else "Choose a folder for the results first."

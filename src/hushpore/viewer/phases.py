@@ -119,7 +119,6 @@ def features_of(phases: pd.DataFrame) -> pd.DataFrame:
 
 
 def _regions_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return phase and size of each region as features."""
     named = table["phase"].map(dict(enumerate(names, 1)))
     columns = {"index": table["label"], "phase": named}
     sizes = {name: table[name] for name in ("volume", "equivalent_diameter")}
@@ -150,7 +149,6 @@ def _table(
     measures: Sequence[Measure[PhaseSums]],
     volume: Volume,
 ) -> list[tuple[str, ...]]:
-    """Return names and measures as rows of text, titles first."""
     titles = (each.titled(volume.unit, volume.n_spatial) for each in measures)
     heads = (each[0].upper() + each[1:] for each in titles)
     columns = ([_in_words(each.name, value) for value in table[each.name]] for each in measures)
@@ -330,7 +328,6 @@ class PhasePanel(GreyPanel):
         self._form["thresholds"].value = _as_text(values)
 
     def _renamed(self, item: QTableWidgetItem) -> None:
-        """Set a name from the table in the form."""
         settings = self._settings()
         if settings is None or item.column():
             return
@@ -374,7 +371,6 @@ class PhasePanel(GreyPanel):
         fill(QVBoxLayout(self), self.histogram, row, self._table, self._line, spacing=4)
 
     def _fill_table(self, names: Sequence[str], greys: GreySurvey) -> None:
-        """Show the name, the range of grey values and the share of voxels of each phase."""
         self._table.setVisible(bool(names))
         if not names:
             return

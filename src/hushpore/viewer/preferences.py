@@ -111,7 +111,6 @@ class PreferencesWidget(QWidget):
         self._device.setText(f"Denoising runs on: {devices.auto.description}")
 
     def _show_reasons(self) -> None:
-        """Show environment variables that override the form."""
         lines = []
         try:
             known = in_force()

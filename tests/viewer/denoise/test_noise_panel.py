@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +9,10 @@ from hushpore import Volume
 from hushpore.scan.noise import estimate_noise
 from hushpore.viewer.denoise.noise_panel import NoisePanel
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 @pytest.fixture
-def panel(make_napari_viewer: Callable[..., Any], qtbot: Any) -> NoisePanel:
-    made = NoisePanel(make_napari_viewer())
+def panel(viewer: Any, qtbot: Any) -> NoisePanel:
+    made = NoisePanel(viewer)
     qtbot.addWidget(made)
     return made
 

@@ -57,13 +57,6 @@ def test_it_begins_with_the_active_layer(qtbot, viewer):
     assert make(qtbot, viewer).value is first
 
 
-def test_it_begins_with_the_newest_where_the_active_layer_does_not_suit(qtbot, viewer):
-    viewer.add_image(STACK, name="a")
-    newest = viewer.add_image(STACK, name="b")
-    viewer.add_labels(STACK.astype(int))
-    assert make(qtbot, viewer).value is newest
-
-
 def test_a_file_just_opened_is_taken(viewer, choice):
     viewer.add_image(STACK, name="a")
     newest = viewer.add_image(STACK, name="b")
@@ -260,15 +253,6 @@ def test_more_about_the_device_is_told_when_it_is_unfolded(qtbot):
     assert "pinned, graphs: " in choice.details.text()
     choice._more.click()
     assert choice.details.isHidden()
-
-
-def test_what_is_unfolded_follows_the_choice(qtbot, two_gpus, monkeypatch):
-    monkeypatch.setattr(Backend, "details", lambda self: [f"memory of {self.name}"])
-    choice = make_choice(qtbot)
-    choice._more.click()
-    qtbot.waitUntil(lambda: choice.details.text() == "• memory of GPU 0", timeout=10_000)
-    choice.set("cuda:1")
-    qtbot.waitUntil(lambda: choice.details.text() == "• memory of GPU 1", timeout=10_000)
 
 
 def test_a_device_that_is_gone_says_so(qtbot, two_gpus):

@@ -20,7 +20,6 @@ from hushpore.jobs import JOBS
 from hushpore.runs import presets
 from hushpore.runs.presets import remember
 from hushpore.viewer.forms import form as row_module
-from hushpore.viewer.forms.fields import FileField
 from hushpore.viewer.forms.form import PresetRow, SettingsForm, as_python
 
 
@@ -317,13 +316,6 @@ def test_a_path_is_typed_or_chosen_in_a_dialog(qtbot, monkeypatch, name, dialog)
     assert form.value == Paths()
 
 
-def test_denoising_has_its_files_chosen_in_dialogs(qtbot):
-    form = SettingsForm(jobs.JOBS["denoise"].settings)
-    qtbot.addWidget(form.native)
-    dialogs = {field.name: field.edit.mode.value for field in form if isinstance(field, FileField)}
-    assert dialogs == {"model": "r", "checkpoint": "w", "repeat": "r"}
-
-
 PORES = JOBS["pores"].settings
 SHIPPED = presets.shipped_presets("pores")
 
@@ -362,17 +354,6 @@ def test_saved_settings_are_chosen_again_by_name(row):
     choose(row, "bread")
     assert row._form.value == PORES(merge_height=2.5, pore_type="closed")
     assert presets.load_preset("bread", "pores") == PORES(merge_height=2.5, pore_type="closed")
-
-
-def test_settings_put_into_the_form_show_the_preset_that_they_are(row):
-    presets.save_preset("crumb", "pores", PORES(merge_height=2.5))
-    presets.save_preset("noise", "denoise", JOBS["denoise"].settings(steps=5))
-    row.refresh()
-    assert entries(row) == ["Default", *SHIPPED, "crumb", "Custom"]
-    row._form.value = PORES(merge_height=2.5)
-    assert row._box.currentText() == "crumb"
-    row._form.reset()
-    assert row._box.currentText() == "Default"
 
 
 def test_one_of_two_with_the_same_values_stays_chosen(row):

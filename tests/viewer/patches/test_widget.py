@@ -97,11 +97,6 @@ def test_weights_of_a_labels_layer_are_labels_and_of_an_image_are_not(qtbot, sca
         assert ("weights are a labels layer" in widget.weights_are_labels.tooltip) is are_labels
 
 
-def test_a_contact_sheet_is_not_taken_as_what_to_work_on(shown):
-    _, widget = shown
-    assert widget.layer.value.name == "scan"
-
-
 @pytest.fixture
 def denoised(qtbot, scan):
     """A viewer with a scan and what a model has made of it, and the widget."""
@@ -288,11 +283,6 @@ def test_a_marked_patch_that_has_no_tile_is_given_one(panel, monkeypatch):
     panel.mark(least)
     assert layer.metadata[METADATA_KEY]["sheet"].patches[0] == least
     assert len(layer.metadata[METADATA_KEY]["sheet"].patches) == 5
-
-
-def test_a_click_beside_everything_changes_nothing(panel):
-    panel.click(np.array([0.0, -50.0, -50.0]))
-    assert panel._marked is None
 
 
 def test_a_range_of_the_histogram_chooses_boxes_and_tiles(panel):

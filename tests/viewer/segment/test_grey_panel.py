@@ -132,10 +132,6 @@ def test_arrow_keys_move_the_line_at_hand(qtbot, histogram):
     assert histogram.came == [(THRESHOLD, 102.0), (THRESHOLD, 80.0), (STRICT, -302.0)]
 
 
-def test_it_is_reached_with_the_tab_key(histogram):
-    assert histogram.focusPolicy() & Qt.FocusPolicy.TabFocus
-
-
 def test_it_says_what_it_shows_to_those_who_do_not_see_it(histogram):
     histogram.show_lines({THRESHOLD: -337.0})
     assert histogram.accessibleName() == "Histogram of grey values: threshold -337 HU"
@@ -235,12 +231,6 @@ def test_the_void_lies_over_the_slice_on_the_screen(qtbot, viewer, preview, scan
     assert tuple(layer.translate) == (6, 0, 0)
     assert layer.name == "scan void (preview)"
     assert is_preview(layer)
-
-
-def test_the_void_of_a_preview_is_named_after_its_result(qtbot, viewer, preview, scan):
-    viewer.layers["scan"].name = "scan denoised (preview)"
-    show(qtbot, preview, viewer.layers[0], threshold=-20.5)
-    assert preview.layer.name == "scan denoised void (preview)"
 
 
 def test_it_follows_the_slider_and_the_settings_in_one_layer(qtbot, viewer, preview, scan):

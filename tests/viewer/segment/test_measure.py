@@ -119,8 +119,13 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["a.tif", "a.nrrd", "a.nii.gz", "a.npy", "a.h5"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("a.tif", kind) for kind in KINDS),
+        *((f"a.{ending}", "labels") for ending in ("nrrd", "nii.gz", "npy", "h5")),
+    ],
+)
 def test_dropped_labels_are_said_before_they_are_segmented(
     pores_of: Any, tmp_path: Path, labels: np.ndarray, monkeypatch: pytest.MonkeyPatch,
     name: str, kind: str,

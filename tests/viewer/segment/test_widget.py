@@ -126,10 +126,6 @@ def test_of_a_series_one_image_is_to_be_chosen(qtbot, viewer, widget, scan):
     assert widget._buttons.run.isEnabled()
 
 
-def test_a_boolean_image_can_be_chosen():
-    assert PoresWidget.accepts(Image(np.zeros((4, 8, 8), bool)))
-
-
 def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     assert widget.remerging.isHidden()
     run(qtbot, widget)

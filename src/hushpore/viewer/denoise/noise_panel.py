@@ -217,7 +217,6 @@ class Swipe:
         return LeftPart(self._values, self._axis, self._cut)
 
     def _horizontal_axis(self) -> int:
-        """Return the axis of the scan that runs from left to right on the screen."""
         missing = int(self._viewer.dims.ndim) - int(self._values.ndim)
         return max(int(self._viewer.dims.displayed[-1]) - missing, 0)
 

@@ -187,7 +187,6 @@ class DenoiseWidget(JobWidget):
             self.form.know(timings=SPEEDS.numbers(kind) if kind else {})
 
     def _show_rings(self) -> None:
-        """Show the ring preview if ring correction is on."""
         layer = self.layer.value
         try:
             asked = cast("DenoiseSettings", self.form.value).correct_rings
@@ -306,7 +305,6 @@ class DenoiseWidget(JobWidget):
             super()._follow(target)
 
     def _resume_training(self, only_apply: bool) -> None:
-        """Resume the training, or end it at once and only denoise."""
         assert self._kept is not None
         self.layer.value = self._kept.layer_in(self._viewer)
         self._again = self._kept.settings

@@ -220,7 +220,6 @@ class CropWidget(QWidget):
         self._show_size()
 
     def _dragged(self, _event: Any = None) -> None:
-        """Set the sliders from the rectangle on the slice."""
         if self._is_drawing or self._box is None or not len(self._box.data):
             return
         corners = np.asarray(self._box.data[0])[:, -2:]

@@ -280,7 +280,6 @@ class PatchesPanel(QWidget):
     # ---- following the viewer
 
     def _follow_layers(self, event: Any = None) -> None:
-        """Switch to the newest layer of boxes."""
         found = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
         boxes = found[-1] if found else None
         if boxes is self.boxes:
@@ -346,7 +345,6 @@ class PatchesPanel(QWidget):
     # ---- the selection in all views
 
     def _take_feature(self, name: str) -> None:
-        """Remember the chosen feature for new boxes."""
         self._user_feature = name
 
     def _show_feature(self, name: str = "") -> None:
@@ -525,7 +523,6 @@ class PatchesWidget(JobWidget):
         self.form.know(weights_hold_labels=self._weights_hold_labels)
 
     def _follow_model(self) -> None:
-        """Use the dimensions of the chosen model."""
         model = self.form.model.model
         if model is not None and self.form.dimensions.value != model.network.dimensions:
             self.form.dimensions.value = model.network.dimensions

@@ -167,7 +167,6 @@ class GreyHistogram(QWidget):
         self.update()
 
     def _named(self, word: str, value: float) -> str:
-        """Return a word followed by a grey value with its unit."""
         unit = "" if self._greys is None else self._greys.unit
         return f"{word} {readable_grey(value)} {unit}".strip()
 
@@ -270,7 +269,6 @@ class GreyHistogram(QWidget):
         return colours, np.where(is_strict, 2, is_void)
 
     def _beyond(self, values: Float64s, name: str) -> Mask:
-        """Return which grey values are on the void side of a line."""
         limit = self.lines.get(name, math.nan)
         return values > limit if self._bright else values <= limit
 
@@ -342,7 +340,6 @@ class GreyHistogram(QWidget):
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
 
     def _word(self, name: str) -> str:
-        """Return the name of a line as displayed."""
         return {THRESHOLD: "threshold", STRICT: "hysteresis threshold"}[name]
 
     def _area(self) -> QRectF:

@@ -388,7 +388,6 @@ class ThresholdPanel(GreyPanel):
         self._say(self._message)
 
     def _named(self) -> str:
-        """Return the label of the last chosen method."""
         return str(self._threshold.option.in_words(self._method))
 
     def _moved(self, name: str, value: float) -> None:
@@ -396,7 +395,6 @@ class ThresholdPanel(GreyPanel):
         self._form[name].value = self.histogram.rounded(value)
 
     def _choose_two(self, are_two: bool) -> None:
-        """Add or remove the stricter threshold."""
         lines, settings = self.histogram.lines, self._settings()
         if self.greys is None or settings is None or THRESHOLD not in lines:
             return

@@ -440,7 +440,6 @@ class PoresWidget(JobWidget):
         self.greys.show_band(volume, outcome.result.provenance.get("result", {}))
 
     def _show_merged(self, result: Pores) -> None:
-        """Show the message about a result that was merged again."""
         layer = self.remerging.layer
         text = self._messages.of_result(result, self.next_steps)
         # so that the slider below the text keeps its place
