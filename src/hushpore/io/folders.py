@@ -241,19 +241,11 @@ def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
     Files whose names differ only in a running number form a stack. Numbers may have a minus sign,
     decimals, or no zero padding.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        Image files with one slice each, in any order.
+    `files`: image files with one slice each, in any order.
+    Returns: stacks with each file in one of them; a file whose name matches no other is a stack of
+    its own. If no name has a running number, all files are one stack in alphabetical order, with a
+    note.
 
-    Returns
-    -------
-    list of SliceStack
-        Each file is in one stack; a file whose name matches no other is a stack of its own. If no
-        name has a running number, all files are one stack in alphabetical order, with a note.
-
-    Examples
-    --------
     >>> from pathlib import Path
     >>> found = stacks_by_name([Path(f"z{z:g}mm.tif") for z in (1, 0.5, 0, 1.5)])
     >>> [path.stem for path in found[0].files]
@@ -274,17 +266,8 @@ def stacks_by_name(files: Sequence[Path]) -> list[SliceStack]:
 def without_strays(by_shape: Sequence[Sequence[SliceStack]]) -> tuple[list[SliceStack], list[str]]:
     """Exclude single files beside a stack: flat fields, previews, thumbnails.
 
-    Parameters
-    ----------
-    by_shape : sequence of sequences of SliceStack
-        The stacks of a folder, grouped by shape and data type.
-
-    Returns
-    -------
-    stacks : list of SliceStack
-        The remaining stacks.
-    notes : list of str
-        A note with the names of the excluded files.
+    `by_shape`: the stacks of a folder, grouped by shape and data type.
+    Returns: the remaining stacks; and a note with the names of the excluded files.
     """
     most = max(len(stack.files) for group in by_shape for stack in group)
     kept: list[SliceStack] = []

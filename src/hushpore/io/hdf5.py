@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.arrays import Array
 
-#: Signature of HDF5 files; some programs write up to 2 kB before it.
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: Data sets with these names are listed first: the images of Data Exchange and NeXus.
 _FIRST = ("/exchange/data", "/entry/data/data")
 #: Names of data sets with rotation angles, and of flat and dark fields.
@@ -121,21 +119,10 @@ def _whole_keys(keys: Sequence[Any], count: int) -> list[Any]:
 def open_hdf5(path: Path) -> list[Volume]:
     """Open every image in an HDF5 file as a lazy array.
 
-    Parameters
-    ----------
-    path : Path
-        An HDF5 file of any program; NeXus (``NXdata``), Data Exchange.
-
-    Returns
-    -------
-    list of Volume
-        One volume for each data set of 2 to 5 axes, named by its path in the file. The image of
-        Data Exchange or NeXus comes first, the others by size.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged, has no image, or has only projections.
+    `path`: a file of any program; NeXus (``NXdata``), Data Exchange.
+    Returns: one volume for each data set of 2 to 5 axes, named by its path in the file. The image
+    of Data Exchange or NeXus comes first, the others by size.
+    Raises InputError if the file is damaged, has no image, or has only projections.
     """
     try:
         with _library().File(path, "r") as file:

@@ -166,21 +166,10 @@ _NO_SIZE = "The header gives no voxel size; the voxel size is not known."
 def open_nrrd(path: Path) -> Volume:
     """Open an NRRD volume (``.nrrd``, or ``.nhdr`` with a detached data file) as a lazy array.
 
-    Parameters
-    ----------
-    path : Path
-        The header file. A detached data file must lie in the same folder.
-
-    Returns
-    -------
-    Volume
-        Axes z, y, x, with time before them. Oblique directions are not applied.
-
-    Raises
-    ------
-    InputError
-        If the header is damaged, the data file is missing or too small, the encoding is text or
-        bzip2, or a voxel has several values.
+    `path`: the header file. A detached data file must lie in the same folder.
+    Returns: a volume with axes z, y, x, and time before them. Oblique directions are not applied.
+    Raises InputError if the header is damaged, the data file is missing or too small, the encoding
+    is text or bzip2, or a voxel has several values.
     """
     import nrrd
 

@@ -52,30 +52,13 @@ def open_pictures(
 ) -> Generator[float, None, list[Volume]]:
     """Open a folder of picture slices from their headers alone.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        BMP, PNG or JPEG files.
-    folder : Path
-        Folder of the files; a single stack is named after it.
-    others : sequence of Path
-        Other files in the folder.
+    Yields the fraction of the headers read so far.
 
-    Yields
-    ------
-    float
-        The fraction of the headers that has been read.
-
-    Returns
-    -------
-    list of Volume
-        One volume for each name, shape and data type of the slices. The voxel size is taken from a
-        SkyScan log in the folder, if there is one.
-
-    Raises
-    ------
-    InputError
-        If a picture is damaged or has colours.
+    `files`: BMP, PNG or JPEG files. `folder`: that of the files; a single stack is named after it.
+    `others`: other files in the folder.
+    Returns: one volume for each name, shape and data type of the slices. The voxel size is taken
+    from a SkyScan log in the folder, if there is one.
+    Raises InputError if a picture is damaged or has colours.
     """
     groups: dict[Key, list[Path]] = {}
     for number, path in enumerate(files, start=1):

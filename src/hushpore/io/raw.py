@@ -80,20 +80,10 @@ class NamedLayout:
 def layout_by_name(path: Path) -> NamedLayout | None:
     """Return the layout that the name of a raw file gives, if the file has exactly that size.
 
-    Parameters
-    ----------
-    path : Path
-        The file. Three numbers joined by ``x``, ``_`` or ``-`` are taken as lengths along x, y, z.
+    Three numbers joined by ``x``, ``_`` or ``-`` are taken as lengths along x, y, z.
 
-    Returns
-    -------
-    NamedLayout or None
-        None if the name gives no shape, or if the size of the file does not match exactly.
-
-    Raises
-    ------
-    OSError
-        If the file is missing.
+    Returns: None if the name gives no shape, or if the size of the file does not match exactly.
+    Raises OSError if the file is missing.
     """
     stem = path.stem
     shapes, stated = _stated(path)
@@ -212,24 +202,11 @@ def open_raw_as(
 ) -> Volume:
     """Open a raw file whose layout the user gives; its values stay on disk.
 
-    Parameters
-    ----------
-    path : Path
-        Any file with uncompressed voxels.
-    shape : sequence of int
-        Voxels along z, y, x (or y, x).
-    dtype : str, optional
-        Type as NumPy writes it, ``"uint16"``. By default that whose voxels fill the file to the
-        byte, which a note says.
-    order : str, optional
-        Byte order, ``"little"`` or ``"big"``; by default that of `dtype`, or little.
-    offset : int, optional
-        Bytes before the first voxel.
-
-    Raises
-    ------
-    InputError
-        If the type is not known, or the file is smaller.
+    `shape`: voxels along z, y, x (or y, x). `dtype`: type as NumPy writes it, ``"uint16"``; by
+    default that whose voxels fill the file to the byte, which a note says. `order`: byte order,
+    ``"little"`` or ``"big"``; by default that of `dtype`, or little. `offset`: bytes before the
+    first voxel.
+    Raises InputError if the type is not known, or the file is smaller.
     """
     notes = []
     if not dtype:

@@ -59,20 +59,8 @@ def guess_layout(path: Path) -> RawGuess:
     if they fill the file, with a header of at most 64 KiB. Of several candidates the one with the
     highest correlation between neighbouring rows is chosen.
 
-    Parameters
-    ----------
-    path : Path
-        Any file.
-
-    Returns
-    -------
-    RawGuess
-        Its `reason` says if nothing fits.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
+    Returns: a guess whose `reason` says if nothing fits.
+    Raises OSError if the file cannot be read.
     """
     size = path.stat().st_size
     named = layout_by_name(path)

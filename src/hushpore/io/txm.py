@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array
 
 
-#: Signature of OLE files, which other programs write too.
-SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TYPES = {3: "u1", 5: "u2", 10: "f4"}
 _PER_FOLDER = 100  # slices in each storage ImageData1, ImageData2, ...
 _LONGEST_TEXT = 80
@@ -32,21 +30,10 @@ _LONGEST_TEXT = 80
 def open_txm(path: Path) -> Volume:
     """Open a reconstructed Zeiss volume as a lazy array.
 
-    Parameters
-    ----------
-    path : Path
-        The ``.txm`` file.
-
-    Returns
-    -------
-    Volume
-        Axes zyx, voxel size in µm, the type that is stored. Voltage, current, exposure and filter
-        are in its metadata, as far as the file has them.
-
-    Raises
-    ------
-    InputError
-        If the file holds projections (``.txrm``, ``.xrm``), is damaged, or no volume of Zeiss.
+    Returns: a volume with axes zyx, voxel size in µm, and the type that is stored. Voltage,
+    current, exposure and filter are in its metadata, as far as the file has them.
+    Raises InputError if the file holds projections (``.txrm``, ``.xrm``), is damaged, or no volume
+    of Zeiss.
     """
     if path.suffix.lower() in (".txrm", ".xrm"):
         raise InputError(

@@ -131,20 +131,10 @@ def _is_finite(values: Array) -> bool:
 def unitless_notes(steps: Sequence[float], unit: str = "") -> list[str]:
     """Return a note that a voxel size without a known unit is not used.
 
-    Parameters
-    ----------
-    steps : sequence of float
-        Voxel size in the file, along z, y, x.
-    unit : str, optional
-        Unit in the file, if it is not a known one.
+    `steps`: voxel size in the file, along z, y, x. `unit`: that in the file, if it is not a known
+    one.
+    Returns: no note if all numbers are 1, the usual placeholder.
 
-    Returns
-    -------
-    list of str
-        Empty if all numbers are 1, the usual placeholder.
-
-    Examples
-    --------
     >>> unitless_notes((1, 1, 1))
     []
     """
@@ -164,20 +154,9 @@ def in_one_unit(
 ) -> tuple[tuple[float, ...], str] | None:
     """Return a voxel size in the unit of its last axis, and this unit.
 
-    Parameters
-    ----------
-    steps : sequence of float
-        Voxel size along z, y, x.
-    units : sequence of str
-        Unit of each axis, as written in a file.
+    `steps`: voxel size along z, y, x. `units`: unit of each axis, as written in a file.
+    Returns: None if the unit of an axis is unknown or is pixels.
 
-    Returns
-    -------
-    tuple or None
-        None if the unit of an axis is unknown or is pixels.
-
-    Examples
-    --------
     >>> in_one_unit((0.002, 1, 1), ("mm", "um", "micron")), in_one_unit((1, 1), ("", "um"))
     (((2.0, 1.0, 1.0), 'um'), None)
     """

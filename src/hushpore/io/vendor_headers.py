@@ -19,7 +19,7 @@ from hushpore.base.rescaled import Scaled
 from hushpore.base.safe_text import on_one_line, require_plain
 from hushpore.io.folders import header_beside
 from hushpore.io.guards import explained_damage
-from hushpore.io.raw import Layout, volume_of_layout
+from hushpore.io.raw import TYPES_BY_BYTES, Layout, volume_of_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,23 +45,12 @@ SCANNER = "scanner"
 def read_sections(path: Path) -> Sections:
     """Read the sections of a header in INI text.
 
-    Parameters
-    ----------
-    path : Path
-        A text file with ``[section]`` or ``{block}`` lines and ``key = value`` lines, in UTF-8,
-        UTF-16 or a single-byte encoding.
-
-    Returns
-    -------
-    dict
-        For each section a dict of its keys, all names in lower case and with u for µ. A
-        section within a block is named ``"block/section"``; keys before any section are in ``""``.
-        Of a key that occurs twice in a section the first value counts.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read or is no plain file.
+    `path`: a text file with ``[section]`` or ``{block}`` lines and ``key = value`` lines, in UTF-8,
+    UTF-16 or a single-byte encoding.
+    Returns: for each section a dict of its keys, all names in lower case and with u for µ. A
+    section within a block is named ``"block/section"``; keys before any section are in ``""``. Of a
+    key that occurs twice in a section the first value counts.
+    Raises OSError if the file cannot be read or is no plain file.
     """
     require_plain(path)
     with path.open("rb") as file:
@@ -129,17 +118,10 @@ def sizes_of(texts: Iterable[str]) -> tuple[float, ...] | None:
 def settings_of(**values: Any) -> dict[str, Any]:
     """Return the scanner settings that a header states, as metadata of a volume.
 
-    Parameters
-    ----------
-    **values
-        By name, for example ``voltage_kv``, ``current_ua``, ``exposure_ms``, ``filter``: text
-        from the header. Names that end in a unit are numbers. Empty text, placeholders such as
-        ``Unknown``, and text without the number that is expected are left out.
-
-    Returns
-    -------
-    dict
-        ``{"scanner": {...}}``, or empty if nothing is stated.
+    `values`: text from the header by name, for example ``voltage_kv``, ``exposure_ms``, ``filter``.
+    Names that end in a unit are numbers. Empty text, placeholders such as ``Unknown``, and text
+    without the number that is expected are left out.
+    Returns: ``{"scanner": {...}}``, or empty if nothing is stated.
     """
     said: dict[str, Any] = {}
     for name, value in values.items():
@@ -164,29 +146,17 @@ _PYHST_TYPES = {
 #: Number of values in the middle of a file that tell 16 bits from half a file of float32, and the
 #: difference between every other value, in standard deviations, that only float32 has.
 _SAMPLE, _UNLIKE = 1 << 16, 0.25
-#: Data type by bytes per voxel, for headers without a data type.
-_BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 
 
 def open_with_header(path: Path) -> list[Volume]:
     """Open the raw volume described by a scanner's header, as a lazy array.
 
-    Parameters
-    ----------
-    path : Path
-        The header (``.vgi``, ``.xtekct``, ``.xtekVolume``, ``.pcr``, ``.vol.info``,
-        ``.raw.info``), or the raw file beside it.
-
-    Returns
-    -------
-    list of Volume
-        One for each volume of a ``.vgi``, else one. Axes zyx; voxel size in mm, of PyHST in µm.
-
-    Raises
-    ------
-    InputError
-        If the header cannot be understood, its raw file is missing, or is smaller than the header
-        states.
+    `path`: the header (``.vgi``, ``.xtekct``, ``.xtekVolume``, ``.pcr``, ``.vol.info``,
+    ``.raw.info``), or the raw file beside it.
+    Returns: one volume for each of a ``.vgi``, else one. Axes zyx; voxel size in mm, of PyHST in
+    µm.
+    Raises InputError if the header cannot be understood, its raw file is missing, or is smaller
+    than the header states.
     """
     header = header_beside(path)
     if header is None:
@@ -359,7 +329,7 @@ def _shape(header: Path, texts: list[str], what: str) -> tuple[int, int, int]:
 def _by_bytes(data: Path, shape: tuple[int, ...]) -> str | None:
     """Return the data type for which the file has exactly the size of the volume."""
     each, rest = divmod(data.stat().st_size, math.prod(shape))
-    return None if rest else _BY_BYTES.get(each)
+    return None if rest else TYPES_BY_BYTES.get(each)
 
 
 def _guessed_type(data: Path, shape: tuple[int, ...], order: str) -> str:
@@ -414,18 +384,10 @@ def is_log(path: Path) -> bool:
 def with_log(volume: Volume, stack: SliceStack) -> Volume:
     """Return a stack of slices with the voxel size and settings of the log beside it.
 
-    Parameters
-    ----------
-    volume : Volume
-        The stack; a voxel size that its files state is kept.
-    stack : SliceStack
-        Its files. The log is ``PREFIX.log`` with the prefix of their names, or the only ``.log``
-        file of a folder that has the sections of SkyScan.
-
-    Returns
-    -------
-    Volume
-        The same volume if there is no such log.
+    `volume`: a voxel size that its files state is kept. `stack`: its files. The log is
+    ``PREFIX.log`` with the prefix of their names, or the only ``.log`` file of a folder that has
+    the sections of SkyScan.
+    Returns: the same volume if there is no such log.
     """
     for log in _logs(stack):
         sections = read_sections(log)
@@ -472,8 +434,6 @@ def _logs(stack: SliceStack) -> list[Path]:
     return own or shared or (logs if len(logs) == 1 else [])
 
 
-#: Signature of ISQ files.
-SIGNATURE = b"CTDATA-HEADER_V1"
 _ISQ_BLOCK = 512
 
 
@@ -485,21 +445,9 @@ def open_isq(path: Path) -> Volume:
     at 508. The name of the patient, at 128, is not read. Source: the fields that BoneJ
     (``ISQReader``) and ITK (``ScancoImageIO``) read.
 
-    Parameters
-    ----------
-    path : Path
-        The ``.isq`` file.
-
-    Returns
-    -------
-    Volume
-        Linear attenuation coefficients in 1/cm: stored int16 over ``mu_scaling``, as `Scaled`.
-        Axes zyx, voxel size in mm.
-
-    Raises
-    ------
-    InputError
-        If the header is damaged or the file ends before its values do.
+    Returns: linear attenuation coefficients in 1/cm: stored int16 over ``mu_scaling``, as `Scaled`.
+    Axes zyx, voxel size in mm.
+    Raises InputError if the header is damaged or the file ends before its values do.
     """
     with path.open("rb") as file:
         header = file.read(_ISQ_BLOCK)

@@ -101,17 +101,8 @@ def join_alike(groups: Sequence[list[Slice]]) -> tuple[list[list[Slice]], list[s
 
     Some scanners give each slice a SeriesInstanceUID of its own.
 
-    Parameters
-    ----------
-    groups : sequence of lists of Slice
-        As `group_by_series` returns them.
-
-    Returns
-    -------
-    groups : list of lists of Slice
-        With one group for each joined stack.
-    notes : list of str
-        Says so.
+    `groups`: as `group_by_series` returns them.
+    Returns: the groups, with one for each joined stack; and notes that say so.
     """
     singles = [group[0] for group in groups if len(group) == 1]
     joined: list[list[Slice]] = []

@@ -34,22 +34,11 @@ def grid_of(positions: Array, numbers: Array, rounding: float) -> SliceGrid:
     Coarsely rounded positions look uneven, or as if slices were missing or at the same position.
     A line through them against the numbers of the slices shows whether rounding explains it.
 
-    Parameters
-    ----------
-    positions : array of shape (n,)
-        Ascending, in mm; n is at least 2.
-    numbers : array of shape (n,)
-        Number of each slice, which may skip missing slices; NaN if it has none.
-    rounding : float
-        Unit to which the positions are rounded, in mm; 0 if unknown.
+    `positions`: ascending, in mm; at least 2. `numbers`: of the slices, which may skip missing
+    ones; NaN if a slice has none. `rounding`: unit to which the positions are rounded, in mm; 0 if
+    unknown.
+    Returns: a grid with a step that is exact to floating-point precision if the positions are.
 
-    Returns
-    -------
-    SliceGrid
-        Its step is exact to floating-point precision if the positions are.
-
-    Examples
-    --------
     >>> grid_of(np.array([7.0, 8, 10, 12, 13]), np.arange(1.0, 6), 1.0)
     SliceGrid(step=1.6, indices=array([0, 1, 2, 3, 4]), is_fitted=True)
     """
