@@ -253,3 +253,9 @@ def explained_damage(
         if isinstance(error, others):
             raise
         raise explain(error) from error
+
+
+def damaged(path: Path, kind: str, error: Exception) -> InputError:
+    """Return the error for a file that a library cannot read as the format it seems to have."""
+    why = f"({type(error).__name__}: {error}). Copy or export it again."
+    return InputError(f"{path.name} is damaged or incomplete and cannot be read as {kind} {why}")

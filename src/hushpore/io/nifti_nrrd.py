@@ -12,7 +12,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import unit_of
 from hushpore.base.volume import Volume
-from hushpore.io.guards import REST, captured_warnings, explained_damage, limits_for
+from hushpore.io.guards import REST, captured_warnings, damaged, explained_damage, limits_for
 from hushpore.io.lazy_arrays import PlaneStack, Stream, uncompressed_planes
 from hushpore.io.raw import Layout, data_file, volume_of_layout
 from hushpore.io.undefined import in_one_unit, unitless_notes
@@ -38,7 +38,7 @@ def read_nifti(path: Path) -> Volume:
     """
     import nibabel
 
-    with explained_damage(partial(_damaged_nifti, path)), captured_warnings(_LOGGER) as messages:
+    with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER) as messages:
         image: Any = nibabel.load(path)
         _require_plausible(image, path)
         steps = image.header.get_zooms()
@@ -106,22 +106,19 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
         wanted = np.dtype(np.float32)
 
     def fill(out: Array) -> None:
-        with explained_damage(partial(_damaged_nifti, path)), captured_warnings(_LOGGER):
+        with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER):
             out[...] = np.asarray(stored).T.reshape(shape)
 
     return Stream(shape, wanted, fill, limits_for(path))
 
 
-def _damaged_nifti(path: Path, error: Exception) -> InputError:
+def _damaged(path: Path, error: Exception) -> InputError:
     if isinstance(error, EOFError):
         return InputError(
             f"{path.name} is incomplete: its compressed data end too early. Copy or export it "
             "again."
         )
-    return InputError(
-        f"{path.name} is damaged or incomplete and cannot be read as NIfTI "
-        f"({type(error).__name__}: {error}). Copy or export it again."
-    )
+    return damaged(path, "NIfTI", error)
 
 
 def _require_plausible(image: Any, path: Path) -> None:
@@ -173,7 +170,7 @@ def open_nrrd(path: Path) -> Volume:
     """
     import nrrd
 
-    with explained_damage(partial(_damaged_nrrd, path)), captured_warnings("nrrd"):
+    with explained_damage(partial(damaged, path, "NRRD")), captured_warnings("nrrd"):
         with path.open("rb") as file:
             header: dict[str, Any] = dict(nrrd.read_header(file))
             start = file.tell()
@@ -270,10 +267,3 @@ def _geometry(header: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
         return {"notes": [*notes, *unitless_notes(steps, unknown)]}
     known = {"spacing": size[0], "unit": size[1], "notes": notes}
     return known | ({"origin": origin} if len(origin) == n_spatial else {})
-
-
-def _damaged_nrrd(path: Path, error: Exception) -> InputError:
-    return InputError(
-        f"{path.name} is damaged or incomplete and cannot be read as NRRD "
-        f"({type(error).__name__}: {error}). Copy or export it again."
-    )

@@ -18,7 +18,7 @@ from hushpore.base.rescaled import Scaled, held
 from hushpore.io.lazy_arrays import SLAB, Derived, DiskArray, PlaneStack
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from hushpore.base.arrays import Array, Float64s, Mask
     from hushpore.base.volume import Volume
@@ -73,35 +73,35 @@ class Bin(Derived):
     def _read_part(self, keys: list[Any]) -> Array:
         ranges, within = needed_ranges(keys, self.shape)
         values = np.empty([high - low for low, high in ranges], self.dtype)
-        axis = self._axis
-        per_plane = math.prod(values.shape) * math.prod(self._factors) * self._item_size
-        depth = max(1, SLAB // max(1, per_plane // max(1, values.shape[axis])))
-        for start in range(0, values.shape[axis], depth):
-            part = (slice(None),) * axis + (slice(start, start + depth),)
-            low, high = ranges[axis]
-            now = [*ranges]
-            now[axis] = (low + start, min(low + start + depth, high))
-            values[part] = self._means(now)
+        axis, depth = self._axis, self._slices_at_once(values.shape)
+        low, high = ranges[axis]
+        for start in range(low, high, depth):
+            end = min(start + depth, high)
+            part = (slice(None),) * axis + (slice(start - low, end - low),)
+            values[part] = self._of_blocks([*ranges[:axis], (start, end), *ranges[axis + 1 :]])
         found: Array = values[within]
         return found
 
-    @property
-    def _item_size(self) -> int:
-        return int(np.dtype(held(self._base).dtype).itemsize)
+    def _slices_at_once(self, shape: tuple[int, ...]) -> int:
+        """Return how many slices of an array of a shape are computed in one step."""
+        size: int = np.dtype(held(self._base).dtype).itemsize
+        per_slice = math.prod(shape) * math.prod(self._factors) * size // max(1, shape[self._axis])
+        return max(1, SLAB // max(1, per_slice))
 
-    def _means(self, ranges: list[tuple[int, int]]) -> Array:
-        key = tuple(
-            slice(low * factor, high * factor)
-            for (low, high), factor in zip(ranges, self._factors, strict=True)
-        )
-        block = np.asarray(self._base[key])
+    def _voxels(self, ranges: list[tuple[int, int]]) -> Iterator[Array]:
+        """Yield the first voxel of each block in a range, then the second, and so on."""
+        pairs = zip(ranges, self._factors, strict=True)
+        block = np.asarray(self._base[tuple(slice(low * f, high * f) for (low, high), f in pairs)])
+        for starts in itertools.product(*map(range, self._factors)):
+            yield block[tuple(map(slice, starts, block.shape, self._factors))]
+
+    def _of_blocks(self, ranges: list[tuple[int, int]]) -> Array:
         total = np.zeros([high - low for low, high in ranges])
         filled = None if self._fill is None else np.zeros(total.shape, np.bool_)
-        for starts in itertools.product(*map(range, self._factors)):
-            each = block[tuple(map(slice, starts, block.shape, self._factors))]
-            total += each
+        for voxels in self._voxels(ranges):
+            total += voxels
             if filled is not None:
-                filled |= each == self._fill
+                filled |= voxels == self._fill
         total /= math.prod(self._factors)
         if self.dtype.kind not in "f":
             np.rint(total, out=total)
@@ -110,7 +110,7 @@ class Bin(Derived):
         return total.astype(self.dtype)
 
 
-class BinLabels(Derived):
+class BinLabels(Bin):
     """Lazy most frequent values of blocks of an array; of several such values, the lowest.
 
     `base`, `factors`: as for `Bin`.
@@ -119,29 +119,11 @@ class BinLabels(Derived):
     [3, 9]
     """
 
-    def __init__(self, base: Any, factors: Sequence[int]) -> None:
-        super().__init__(base, tuple(n // f for n, f in zip(base.shape, factors, strict=True)))
-        self._factors = tuple(factors)
-        self._chunk = max(1, self._chunk // factors[self._axis])
+    def _slices_at_once(self, shape: tuple[int, ...]) -> int:
+        return 1  # all voxels of a layer of blocks are sorted
 
-    def _read_part(self, keys: list[Any]) -> Array:
-        ranges, within = needed_ranges(keys, self.shape)
-        values = np.empty([high - low for low, high in ranges], self.dtype)
-        axis = self._axis
-        # a layer of blocks at a time: all of its voxels are sorted
-        for start in range(values.shape[axis]):
-            now = [*ranges]
-            now[axis] = (ranges[axis][0] + start, ranges[axis][0] + start + 1)
-            values[(slice(None),) * axis + (slice(start, start + 1),)] = self._most_frequent(now)
-        found: Array = values[within]
-        return found
-
-    def _most_frequent(self, ranges: list[tuple[int, int]]) -> Array:
-        pairs = list(zip(ranges, self._factors, strict=True))
-        block = np.asarray(self._base[tuple(slice(low * f, high * f) for (low, high), f in pairs)])
-        starts = itertools.product(*map(range, self._factors))
-        each = [block[tuple(map(slice, at, block.shape, self._factors))] for at in starts]
-        ordered = np.sort(np.stack(each), axis=0)
+    def _of_blocks(self, ranges: list[tuple[int, int]]) -> Array:
+        ordered = np.sort(np.stack(list(self._voxels(ranges))), axis=0)
         best: Array = ordered[0].copy()
         most = run = np.ones(ordered.shape[1:], int)
         for before, value in itertools.pairwise(ordered):

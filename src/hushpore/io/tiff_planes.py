@@ -26,6 +26,7 @@ from hushpore.io.guards import (
     SMALL,
     InputLimits,
     captured_log,
+    damaged,
     explained_damage,
     limits_for,
     stated_bytes,
@@ -106,10 +107,7 @@ def explained(path: Path, error: Exception) -> InputError | MissingPackageError:
             f"{path.name} is compressed with {method}, which needs another package: "
             "pip install imagecodecs"
         )
-    return InputError(
-        f"{path.name} is damaged or incomplete and cannot be read as TIFF "
-        f"({type(error).__name__}: {error}). Copy or export it again."
-    )
+    return damaged(path, "TIFF", error)
 
 
 def require_few_pages(path: Path) -> None:
