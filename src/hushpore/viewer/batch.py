@@ -121,10 +121,10 @@ class ScanList(QTreeWidget):
 
     def add(self, paths: Iterable[str | Path]) -> None:
         """Add scans: files, or folders that hold one scan each."""
-        known = set(self.value())
-        for path in (str(Path(each).resolve()) for each in paths):
-            if path not in known:
-                known.add(path)
+        listed = set(self.value())
+        for path in (str(Path(given).resolve()) for given in paths):
+            if path not in listed:
+                listed.add(path)
                 item = _Row([Path(path).name, "", ""])
                 item.setData(NAME, Qt.ItemDataRole.UserRole, path)
                 item.setToolTip(NAME, path)
@@ -207,7 +207,7 @@ class _Row(QTreeWidgetItem):
         column = self.treeWidget().sortColumn()
         if column < len(_TITLES):
             return bool(self.text(column).casefold() < other.text(column).casefold())
-        ours, theirs = (each.data(column, Qt.ItemDataRole.UserRole) for each in (self, other))
+        ours, theirs = (row.data(column, Qt.ItemDataRole.UserRole) for row in (self, other))
         # scans without a number come first
         first, second = (
             -math.inf if value is None or math.isnan(value) else value for value in (ours, theirs)
@@ -356,11 +356,11 @@ class BatchWidget(WorkerContainer):
         if not self.output.value:
             return
         folder = Path(self.output.value) / name
-        found = [file for file in (labels_file(folder), folder / "phases.tif") if file.exists()]
-        if not found:
+        files = [file for file in (labels_file(folder), folder / "phases.tif") if file.exists()]
+        if not files:
             return
         # the labels lie above the scan, so they are opened after it
-        then = partial(self._open_labels, name, found[0])
+        then = partial(self._open_labels, name, files[0])
         read_in_thread(self._viewer, self.scans.value[row], trust=self.trust.value, then=then)
 
     def _open_labels(self, name: str, file: Path) -> None:

@@ -63,17 +63,17 @@ if TYPE_CHECKING:
 def phase_layers(result: Phases, target: Target) -> list[LayerData]:
     """Return the layers of a result: labels with colours and names, regions, thickness."""
     name = target.volume.name
-    place: dict[str, Any] = {"placement": target.placement, "provenance": result.provenance}
+    common: dict[str, Any] = {"placement": target.placement, "provenance": result.provenance}
     data, keywords, kind = labels_layer(
-        result.labels_volume, result.phases, name=f"{name} phases", **place
+        result.labels_volume, result.phases, name=f"{name} phases", **common
     )
     keywords["metadata"][METADATA_KEY]["phases"] = result
     layers = [(data, keywords, kind)]
     if result.regions is not None:
         regions = result.regions_volume.replace(result.regions.labels, name=f"{name} regions")
-        layers.append(regions_layer(regions, result.region_table, result.names, **place))
+        layers.append(regions_layer(regions, result.region_table, result.names, **common))
     if result.thickness is not None:
-        layers.append(thickness_layer(result.thickness_volume, **place))
+        layers.append(thickness_layer(result.thickness_volume, **common))
     return layers
 
 
@@ -130,8 +130,8 @@ def table_of(result: Phases) -> list[tuple[str, ...]]:
     table = result.phases
     # the most important measures first, visible without scrolling
     first = ("share", "specific_surface", "thickness", "thickness_deviation", "num_regions")
-    measures = sorted(PHASES[1:], key=lambda each: each.name not in first)
-    measures = [each for each in measures if table[each.name].notna().any()]
+    measures = sorted(PHASES[1:], key=lambda measure: measure.name not in first)
+    measures = [measure for measure in measures if table[measure.name].notna().any()]
     return _table("Phase", list(table["name"]), table, measures, result.volume)
 
 
@@ -149,9 +149,11 @@ def _table(
     measures: Sequence[Measure[PhaseSums]],
     volume: Volume,
 ) -> list[tuple[str, ...]]:
-    titles = (each.titled(volume.unit, volume.n_spatial) for each in measures)
-    heads = (each[0].upper() + each[1:] for each in titles)
-    columns = ([_in_words(each.name, value) for value in table[each.name]] for each in measures)
+    titles = (measure.titled(volume.unit, volume.n_spatial) for measure in measures)
+    heads = (measure[0].upper() + measure[1:] for measure in titles)
+    columns = (
+        [_in_words(measure.name, value) for value in table[measure.name]] for measure in measures
+    )
     return [(title, *heads), *zip(names, *columns, strict=True)]
 
 
@@ -235,7 +237,9 @@ class PhaseHistogram(GreyHistogram):
     ) -> tuple[list[QColor], npt.NDArray[np.integer[Any]]]:
         if not self.lines:
             return [pale], np.zeros(values.size, np.int64)
-        return [QColor(each) for each in COLOURS], np.searchsorted([*self.lines.values()], values)
+        return [QColor(colour) for colour in COLOURS], np.searchsorted(
+            [*self.lines.values()], values
+        )
 
     def _paint_label(
         self, painter: QPainter, text: QColor, name: str, value: float, x: float
@@ -346,12 +350,12 @@ class PhasePanel(GreyPanel):
 
     def _settings(self) -> PhaseSettings | None:
         try:
-            found = cast("PhaseSettings", self._form.value)
+            settings = cast("PhaseSettings", self._form.value)
         except InputError as error:
             self._say(str(error))
             return None
         self._say("")
-        return found
+        return settings
 
     # ---- appearance
 
@@ -515,10 +519,10 @@ class PhasesWidget(JobWidget):
 
 def _measured(layer: Layer | None) -> Phases | None:
     """Return the measured phases of a layer, if its voxel size has not changed."""
-    known = None if layer is None else known_of(layer).get("phases")
-    if known is None or not np.allclose(known.volume.spacing, layer.scale):  # type: ignore[union-attr]
+    phases = None if layer is None else known_of(layer).get("phases")
+    if phases is None or not np.allclose(phases.volume.spacing, layer.scale):  # type: ignore[union-attr]
         return None
-    measured: Phases = known
+    measured: Phases = phases
     return measured
 
 

@@ -113,10 +113,10 @@ class PreferencesWidget(QWidget):
     def _show_reasons(self) -> None:
         lines = []
         try:
-            known = in_force()
+            preferences = in_force()
         except HushporeError as error:
-            known, lines = {}, [str(error)]
-        for name, entry in known.items():
+            preferences, lines = {}, [str(error)]
+        for name, entry in preferences.items():
             if entry["variable"] in entry["reason"]:
                 label = self.form[name].label
                 lines.append(f"{label} is {entry['value']}, {entry['reason']}, not as set here.")

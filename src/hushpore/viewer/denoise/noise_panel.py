@@ -133,15 +133,15 @@ class RingPreview(SlicePreview):
         self._follow(target, partial(_find, target, []))
 
 
-def _find(target: Target, known: list[Any], index: tuple[int, ...]) -> Job:
+def _find(target: Target, cached: list[Any], index: tuple[int, ...]) -> Job:
     """Remove the rings of a slice; `known` caches the `SliceRings` of the volume."""
     from hushpore.base.events import Progress
     from hushpore.denoising.rings import SliceRings
 
     yield Progress("ring correction", 0, 0, "", 0.0)
-    if not known:
-        known.append(SliceRings(target.volume))
-    return known[0].corrected(index)
+    if not cached:
+        cached.append(SliceRings(target.volume))
+    return cached[0].corrected(index)
 
 
 #: Name of the temporary layer, and text of the link that shows it.
@@ -282,13 +282,13 @@ class LeftPart:
         """Return values; `index` has an integer or a slice for each of the first axes."""
         index = index if isinstance(index, tuple) else (index,)
         index = (*index, *[slice(None)] * (self.ndim - len(index)))
-        found = index[self._axis]
-        if isinstance(found, slice):
-            first, end, step = found.indices(self._end)
-            found = slice(first, end, step)
-        elif found < 0:
-            found += self._end
-        return np.asarray(self._values[(*index[: self._axis], found, *index[self._axis + 1 :])])
+        along = index[self._axis]
+        if isinstance(along, slice):
+            first, end, step = along.indices(self._end)
+            along = slice(first, end, step)
+        elif along < 0:
+            along += self._end
+        return np.asarray(self._values[(*index[: self._axis], along, *index[self._axis + 1 :])])
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         """Return all values."""

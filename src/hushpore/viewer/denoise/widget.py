@@ -140,8 +140,8 @@ class DenoiseWidget(JobWidget):
 
     def facts(self, volume: Volume) -> str:
         """Return the line about the layer, with the noise."""
-        found = self._noise.text(self.layer.value, volume)
-        return f"{volume.facts} · {found}" if found else volume.facts
+        noise = self._noise.text(self.layer.value, volume)
+        return f"{volume.facts} · {noise}" if noise else volume.facts
 
     def _show_noise(self) -> None:
         layer, (scan, match) = self.layer.value, self._matched
@@ -421,12 +421,12 @@ class NoiseLine(QObject):
 
         try:
             model = estimate_noise(volume)
-            found = _Estimate(volume.data, words(volume, model), model)
+            estimate = _Estimate(volume.data, words(volume, model), model)
         except Exception:
             # the problem is shown when the image is denoised
             return
         if (looked_at := layer()) is not None:
-            self._estimates[looked_at] = found
+            self._estimates[looked_at] = estimate
         with contextlib.suppress(RuntimeError):  # the window was closed meanwhile
             self.found.emit()
 

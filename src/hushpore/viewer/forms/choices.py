@@ -164,7 +164,9 @@ class LayerChoice(BaseValueWidget):
     def _take(self, layer: Any) -> None:
         before, self._layer = self._layer, layer
         self.native.clear()
-        self.native.addItems([each.name for each in self._listed] or ["no suitable layer"])
+        self.native.addItems(
+            [one_layer.name for one_layer in self._listed] or ["no suitable layer"]
+        )
         self.native.setEnabled(bool(self._listed))
         self.native.setToolTip("No layer is suitable for this job.")
         if layer is not None:
@@ -209,8 +211,8 @@ class LayerFacts(RichLabel):
         if not suits:
             # explain why a colour image or labels cannot be used
             others = list(self._viewer.layers)
-            coloured = [each for each in others if getattr(each, "rgb", False)]
-            labels = [each for each in others if isinstance(each, Labels)]
+            coloured = [other for other in others if getattr(other, "rgb", False)]
+            labels = [other for other in others if isinstance(other, Labels)]
             layer = next(iter(coloured + labels), None)
         text = reason = _BEGIN
         if layer is not None:
@@ -400,17 +402,17 @@ class Devices:
 @cache
 def find_devices() -> Devices:
     """Find the devices, once per process; takes seconds, because PyTorch is imported."""
-    found: list[Backend] = []
+    backends: list[Backend] = []
     load_torch_libraries()
     with gc_paused(), contextlib.suppress(DeviceError):
         # try numbers until one is refused; the preferences do not restrict the list
-        while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
-            found.append(backend)
+        while (backend := choose_backend(f"cuda:{len(backends)}")).is_cuda:
+            backends.append(backend)
     apple: Backend | None = None
     with contextlib.suppress(DeviceError):
         apple = choose_backend("mps")
     has_apple = apple is not None and apple.is_apple
-    return Devices(choose_backend("auto"), tuple(found), apple if has_apple else None)
+    return Devices(choose_backend("auto"), tuple(backends), apple if has_apple else None)
 
 
 def refresh_devices() -> None:

@@ -65,8 +65,8 @@ class Field(BaseValueWidget):
 
     def __init__(self, option: Option, value: Any = Undefined, **given: Any) -> None:
         self.option = option
-        own = {"name": option.name, "label": option.label, "tooltip": option.help}
-        given = own | {key: word for key, word in given.items() if word not in (None, "")}
+        described = {"name": option.name, "label": option.label, "tooltip": option.help}
+        given = described | {key: word for key, word in given.items() if word not in (None, "")}
         given = {"nullable": option.optional} | given | {"annotation": type_of(option)}
         super().__init__(value=option.default if value is Undefined else value, **given)
 

@@ -271,9 +271,9 @@ def open_beside(widget: QWidget, viewer: Any, name: str) -> Any:
 
 def stay_in_front(widget: QWidget, opened: QDockWidget) -> None:
     """Keep a widget in front if the widget that it opened is docked elsewhere."""
-    own = dock_of(widget)
-    if own is not None and opened not in opened.parent().tabifiedDockWidgets(own):
-        own.raise_()
+    dock = dock_of(widget)
+    if dock is not None and opened not in opened.parent().tabifiedDockWidgets(dock):
+        dock.raise_()
 
 
 class SharesSide(QObject):
@@ -371,7 +371,9 @@ class _Key(QShortcut):
         keys = [self.default]
         if self.default in ACTIONS:
             chosen = action_manager._shortcuts.get(ACTIONS[self.default][0], [])
-            keys = [QKeyBindingSequence(KeyBinding.validate(each)).toString() for each in chosen]
+            keys = [
+                QKeyBindingSequence(KeyBinding.validate(binding)).toString() for binding in chosen
+            ]
         # Enter is on the number pad, too
         keys = [key.replace("Enter", "Return") for key in keys] + keys
         self.setKeys([QKeySequence(key) for key in dict.fromkeys(keys)])
@@ -398,9 +400,9 @@ def press(key: str, window: QWidget | None = None) -> None:
     """
     window = window or QApplication.activeWindow()
     keys = [] if window is None else window.findChildren(_Key)
-    same = [each for each in keys if each.default == key and each.is_in_front()]
-    for each in sorted(same, key=_Key.has_focus)[-1:]:
-        each._act()
+    same = [shortcut for shortcut in keys if shortcut.default == key and shortcut.is_in_front()]
+    for shortcut in sorted(same, key=_Key.has_focus)[-1:]:
+        shortcut._act()
 
 
 #: Keys as commands of napari's palette; they act in the widget in front.
@@ -524,7 +526,7 @@ def advice_linked(text: str) -> str:
     True
     """
     text = text.replace(_FLATTEN_ADVICE, link(FLATTEN, _FLATTEN_ADVICE))
-    return _ADVICE.sub(lambda found: link(CROP, found[0]), text)
+    return _ADVICE.sub(lambda advice: link(CROP, advice[0]), text)
 
 
 def sign(is_error: bool) -> str:

@@ -97,16 +97,18 @@ def crop_job(viewer: Any, layer: Any, part: Part) -> Job:
     """
     labels = tuple(viewer.dims.axis_labels[-layer.ndim :])
     volume, placement = volume_of(layer, labels), placement_of(layer)
-    masks = [each for each in viewer.layers if _is_mask_on(each, layer)]
-    found = [(_labels_of(mask, labels), _cropped_name(mask, part), "labels") for mask in masks]
-    points = [made for each in viewer.layers if (made := _points_in(each, layer, part)) is not None]
+    masks = [other for other in viewer.layers if _is_mask_on(other, layer)]
+    volumes = [(_labels_of(mask, labels), _cropped_name(mask, part), "labels") for mask in masks]
+    points = [
+        made for other in viewer.layers if (made := _points_in(other, layer, part)) is not None
+    ]
     source = _source_of(layer, volume, part)
     if not source:
         notes = [_OF_RESULT] if known_of(layer).get("provenance") else []
         if _is_in_two_steps(known_of(layer).get(READ) or {}, part):
             notes = [_IN_TWO_STEPS]
         volume = dataclasses.replace(volume, source="", notes=[*volume.notes, *notes])
-    found.append((volume, _cropped_name(layer, part), "image"))
+    volumes.append((volume, _cropped_name(layer, part), "image"))
     shared: dict[str, Any] = {READ: source}
     if known_of(layer).get(VOXEL_SIZE):
         shared[VOXEL_SIZE] = known_of(layer)[VOXEL_SIZE]
@@ -115,7 +117,7 @@ def crop_job(viewer: Any, layer: Any, part: Part) -> Job:
         shared[OF_FILE] = (tuple(step * n for step, n in pairs), unit)
     looks = appearance_of(layer)
     lineage = Lineage(scan_of(layer), identity(layer), "crop", _cropped_name(layer, part))
-    return _made(found, points, _placed(placement, part), part, shared, looks, lineage)
+    return _made(volumes, points, _placed(placement, part), part, shared, looks, lineage)
 
 
 def _labels_of(mask: Any, axis_labels: Sequence[str]) -> Volume:
@@ -186,8 +188,8 @@ def _placed(placement: Placement, part: Part) -> Placement:
     pairs = list(zip(part.box, part.factors, strict=True))
     # a block of voxels lies at its centre
     first: Any = [0] * n_leading + [start + (factor - 1) / 2 for (start, _), factor in pairs]
-    each = (1,) * n_leading + part.factors
-    scale = tuple(step * factor for step, factor in zip(placement.scale, each, strict=True))
+    factors = (1,) * n_leading + part.factors
+    scale = tuple(step * factor for step, factor in zip(placement.scale, factors, strict=True))
     return dataclasses.replace(placement.at(first), scale=scale)
 
 
@@ -198,7 +200,7 @@ def _is_mask_on(mask: Any, layer: Any) -> bool:
     if _shape(mask) != _shape(layer)[-mask.ndim :] or mask.ndim < min(layer.ndim, 3):
         return False
     pairs = ((mask.scale, layer.scale), (mask.translate, layer.translate))
-    return all(np.allclose(own, other[-mask.ndim :]) for own, other in pairs)
+    return all(np.allclose(of_mask, of_layer[-mask.ndim :]) for of_mask, of_layer in pairs)
 
 
 def _points_in(points: Any, layer: Any, part: Part) -> Any:
@@ -251,7 +253,7 @@ def _source_of(layer: Any, volume: Volume, part: Part) -> dict[str, Any]:
         pairs = zip(box, factors, strict=True)
         box = tuple((start * factor, end * factor) for (start, end), factor in pairs)
     if source.get("crop"):
-        starts = [int(each.partition(":")[0] or 0) for each in str(source["crop"]).split(",")]
+        starts = [int(ends.partition(":")[0] or 0) for ends in str(source["crop"]).split(",")]
         pairs = zip(box, starts, strict=True)
         box = tuple((start + first, end + first) for (start, end), first in pairs)
     leading = tuple(source["scan_shape"])[:-n_spatial]

@@ -117,12 +117,12 @@ class CropWidget(QWidget):
     def part(self) -> Part:
         """The box and the block length."""
         sliders = self._sliders[-self._n_spatial :]
-        box = tuple((int(low), int(high)) for low, high in (each.value() for each in sliders))
+        box = tuple((int(low), int(high)) for low, high in (slider.value() for slider in sliders))
         factor = self._factor.value()
-        each = [factor] * self._n_spatial
+        slider = [factor] * self._n_spatial
         if self._n_spatial == 3 and self._keep_slices.isChecked():
-            each[0] = 1
-        part = Part(box, tuple(each))
+            slider[0] = 1
+        part = Part(box, tuple(slider))
         if self._cylinder is not None and part.crop == self._cylinder.box:
             return replace(part, cylinder=self._cylinder)
         return part
@@ -210,7 +210,7 @@ class CropWidget(QWidget):
             return
         if axis == 0:
             at = slice_of(self._viewer, layer)
-            low, high = (int(each) for each in ends)
+            low, high = (int(end) for end in ends)
             before, self._ends = self._ends, (low, high)
             if before != self._ends:
                 at[-3] = low if low != before[0] else high - 1
@@ -261,7 +261,7 @@ class CropWidget(QWidget):
         add_copies(self._viewer, made)
         self._is_done = False
         image = made[-1]
-        others = f", with {', '.join(each.name for each in made[:-1])}" if made[1:] else ""
+        others = f", with {', '.join(layer.name for layer in made[:-1])}" if made[1:] else ""
         self._result.say(html.escape(f"Added {image.name}{others}."))
 
     def _failed(self, problem: Problem) -> None:
@@ -331,7 +331,7 @@ class CropWidget(QWidget):
 
     @property
     def _edge(self) -> float:
-        return float(max(each.maximum() for each in self._sliders[-2:])) / 200
+        return float(max(slider.maximum() for slider in self._sliders[-2:])) / 200
 
     # ---- appearance
 
@@ -342,7 +342,7 @@ class CropWidget(QWidget):
     @property
     def _is_whole(self) -> bool:
         sliders = self._sliders[-self._n_spatial :]
-        return all(tuple(each.value()) == (0, each.maximum()) for each in sliders)
+        return all(tuple(slider.value()) == (0, slider.maximum()) for slider in sliders)
 
     def _show_size(self, *_: Any) -> None:
         """Show shape and size of the copy, and whether there is anything to do."""

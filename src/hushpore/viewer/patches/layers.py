@@ -64,11 +64,11 @@ def box_layer(result: Patches, target: Target) -> LayerData:
     """Return the boxes, coloured by the most informative feature."""
     lines = boxes(result.corners, result.patch_shape)
     table = {"patch": np.arange(len(result.corners)), **result.features}
-    each = len(lines) // max(len(result.corners), 1)
+    n_edges = len(lines) // max(len(result.corners), 1)
     keywords = _keywords(
         result, target, BOXES,
         name="patches",
-        features={name: np.repeat(values, each) for name, values in table.items()},
+        features={name: np.repeat(values, n_edges) for name, values in table.items()},
         edge_color=first_feature(result),
         edge_colormap=COLOURS,
         edge_width=max(1.0, result.patch_shape[-1] / 40),
@@ -193,8 +193,8 @@ def _caption_font(sheet: Sheet) -> Any:
 
 def _masked_layer(result: Patches, target: Target, patches: Int64s) -> LayerData:
     assert result.blind is not None
-    each = max(1, result.blind.positions.shape[1])
-    shown = patches[: max(1, MOST_POINTS // each)]
+    n_pixels = max(1, result.blind.positions.shape[1])
+    shown = patches[: max(1, MOST_POINTS // n_pixels)]
     original = result.blind.originals[shown].ravel()
     replacement = result.blind.replacements[shown].ravel()
     most = float(np.abs(replacement - original).max(initial=0)) or 1.0
@@ -202,7 +202,7 @@ def _masked_layer(result: Patches, target: Target, patches: Int64s) -> LayerData
         result, target, MASKED,
         name="masked pixels",
         features={
-            "patch": np.repeat(shown, each),
+            "patch": np.repeat(shown, n_pixels),
             "original": original,
             "replacement": replacement,
             "change": replacement - original,
@@ -239,14 +239,14 @@ def _group_layer(result: Patches, target: Target) -> LayerData:
 def _keywords(
     result: Patches, target: Target, shows: str, *, name: str, **more: Any
 ) -> dict[str, Any]:
-    known = {
+    metadata = {
         "source": target.volume.source,
         "notes": list(target.volume.notes),
         "provenance": result.provenance,
         "shows": shows,
     }
     name = f"{target.volume.name} {name}"
-    return {**target.placement.kwargs(), "name": name, "metadata": {METADATA_KEY: known}, **more}
+    return {**target.placement.kwargs(), "name": name, "metadata": {METADATA_KEY: metadata}, **more}
 
 
 #: Milliseconds between two polls of the running denoiser.
@@ -313,9 +313,9 @@ class LivePatches(QCheckBox):
 
     def _show(self, batch: Batch, target: Target) -> None:
         lines = boxes(batch.corners, batch.patch_shape)
-        each = len(lines) // max(len(batch.losses), 1)
+        n_edges = len(lines) // max(len(batch.losses), 1)
         # logarithmic, so that a patch of very high loss does not dominate the colours
-        loss = np.log10(np.maximum(batch.losses, 1e-12)).repeat(each)
+        loss = np.log10(np.maximum(batch.losses, 1e-12)).repeat(n_edges)
         features = {"log10 of loss": loss}
         if self._layer is None:
             self._layer = self._add(lines, features, batch, target)

@@ -265,7 +265,7 @@ class PatchesPanel(QWidget):
         seen = np.array(self._viewer.canvas.size) / camera.zoom / 2
         away = np.abs(place - camera.center[-len(place) :])[-2:]
         if (away > seen).any():
-            camera.center = tuple(float(each) for each in place)
+            camera.center = tuple(float(coordinate) for coordinate in place)
 
     def bring_sheet_into_view(self) -> None:
         """Zoom out to volume and contact sheet, if the sheet is out of view."""
@@ -280,8 +280,8 @@ class PatchesPanel(QWidget):
     # ---- following the viewer
 
     def _follow_layers(self, event: Any = None) -> None:
-        found = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
-        boxes = found[-1] if found else None
+        layers = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
+        boxes = layers[-1] if layers else None
         if boxes is self.boxes:
             if event is not None and event.type == "inserted" and _shows(event.value, SHEET):
                 self._fill_sheet()
@@ -326,10 +326,10 @@ class PatchesPanel(QWidget):
         if layer is not None and layer.visible:
             sheet = layer.metadata[METADATA_KEY]["sheet"]
             y, x = layer.world_to_data(world)[-2:]
-            found = sheet.at(y, x - caption_width(sheet))
-            if found is not None:
-                self.mark(*found)
-                self.go_to(found[0])
+            tile = sheet.at(y, x - caption_width(sheet))
+            if tile is not None:
+                self.mark(*tile)
+                self.go_to(tile[0])
                 return
         if self.boxes.visible and self._viewer.dims.ndisplay == 2:
             point = np.array(self.boxes.world_to_data(world))[-self.boxes.ndim :]
@@ -373,12 +373,12 @@ class PatchesPanel(QWidget):
 
     def _paint_boxes(self) -> None:
         """Colour all boxes at once: pale if not selected, white if marked."""
-        each = len(self.boxes.data) // max(len(self._colours), 1)
+        n_edges = len(self.boxes.data) // max(len(self._colours), 1)
         colours = self._colours.copy()
         colours[~self._chosen, 3] = _PALE
         if self._marked is not None:
             colours[self._marked] = _MARK
-        self.boxes.edge_color = colours.repeat(each, axis=0)
+        self.boxes.edge_color = colours.repeat(n_edges, axis=0)
 
     def _fill_sheet(self) -> None:
         """Show the selected patches on the sheet, highest first, and the marked one."""
@@ -389,11 +389,11 @@ class PatchesPanel(QWidget):
         tiles = ranked[self._chosen[ranked]][:TILES]
         if self._marked is not None and self._marked not in tiles:
             tiles = np.concatenate([[self._marked], tiles[: TILES - 1]])
-        known = layer.metadata[METADATA_KEY]
+        metadata = layer.metadata[METADATA_KEY]
         # the tiles are mostly unchanged after a run
-        if not np.array_equal(tiles, known["sheet"].patches):
+        if not np.array_equal(tiles, metadata["sheet"].patches):
             high = layer.scale[0] * layer.data.shape[0]
-            known["sheet"] = sheet = self.result.sheet(tiles)
+            metadata["sheet"] = sheet = self.result.sheet(tiles)
             layer.scale = (high / sheet.image.shape[0],) * 2
         self._paint_sheet()
 
@@ -451,9 +451,9 @@ class PatchesPanel(QWidget):
 
 
 def _shows(layer: Any, what: str) -> bool:
-    known = layer.metadata.get(METADATA_KEY)
+    metadata = layer.metadata.get(METADATA_KEY)
     kind = Vectors if what == BOXES else Image
-    return isinstance(layer, kind) and isinstance(known, dict) and known.get("shows") == what
+    return isinstance(layer, kind) and isinstance(metadata, dict) and metadata.get("shows") == what
 
 
 #: Maximum number of voxels of a mask of excluded regions.
@@ -567,9 +567,9 @@ class PatchesWidget(JobWidget):
         size = (1,) * (n_spatial - len(result.patch_shape)) + result.patch_shape
         for corner in result.corners[self.panel.chosen()][:, -n_spatial:]:
             mask[tuple(slice(c, c + edge) for c, edge in zip(corner, size, strict=True))] = 1
-        place = {name: value[-n_spatial:] for name, value in _place_of(boxes).items()}
+        placement = {name: value[-n_spatial:] for name, value in _place_of(boxes).items()}
         name = f"{result.volume.name} excluded from training"
-        return self._viewer.add_labels(mask, name=name, opacity=0.4, **place)
+        return self._viewer.add_labels(mask, name=name, opacity=0.4, **placement)
 
 
 def _place_of(layer: Any) -> dict[str, Any]:

@@ -335,9 +335,9 @@ class GreyHistogram(QWidget):
         left = x + 6 if x + 6 + width < area.right() else x - 6 - width
         back = QColor(get_theme(self._viewer.theme).foreground.as_hex())
         back.setAlphaF(0.7)
-        place = QRectF(left - 2, area.bottom() - metrics.height(), width + 4, metrics.height())
-        painter.fillRect(place, back)
-        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
+        background = QRectF(left - 2, area.bottom() - metrics.height(), width + 4, metrics.height())
+        painter.fillRect(background, back)
+        painter.drawText(background, Qt.AlignmentFlag.AlignCenter, label)
 
     def _word(self, name: str) -> str:
         return {THRESHOLD: "threshold", STRICT: "hysteresis threshold"}[name]

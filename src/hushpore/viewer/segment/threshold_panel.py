@@ -183,8 +183,8 @@ def _find(finder: SampleFinder, settings: PoreSettings, greys: GreySurvey) -> Jo
 
     yield from prepare_kernels(settings)
     with KernelThreads() as threads:
-        found = finder.find(settings, greys, threads)
-        return (yield from mapped(found, lambda share: Progress("sample", 0, 0, "", share)))
+        search = finder.find(settings, greys, threads)
+        return (yield from mapped(search, lambda share: Progress("sample", 0, 0, "", share)))
 
 
 #: Initial distance of the two lines, as a share of the shown range.
@@ -299,17 +299,17 @@ class ThresholdPanel(GreyPanel):
             self.histogram.show_lines({}, reason="Threshold chosen during the run")
             self.preview.hide()
             return
-        found = self.greys.known(settings)
+        threshold = self.greys.known(settings)
         if isinstance(settings.threshold, str):
             self._method = settings.threshold
         if not self.greys.is_known(settings):
             self._finding.submit(partial(calling, self.greys.find, settings))
             return
-        self._show_lines(settings, found)
-        with_line = isinstance(found, float)
-        if isinstance(settings.threshold, str) and isinstance(found, float):
+        self._show_lines(settings, threshold)
+        with_line = isinstance(threshold, float)
+        if isinstance(settings.threshold, str) and isinstance(threshold, float):
             # a manual threshold starts at that of the method
-            self._threshold.suggest(found)
+            self._threshold.suggest(threshold)
         with signals_blocked(self._hysteresis):
             self._hysteresis.setChecked(settings.hysteresis is not None)
         self._hysteresis.setEnabled(with_line)
@@ -335,14 +335,14 @@ class ThresholdPanel(GreyPanel):
         if is_given:
             self._form[MEASURED].value = percent
 
-    def _show_lines(self, settings: PoreSettings, found: float | InputError | None) -> None:
+    def _show_lines(self, settings: PoreSettings, threshold: float | InputError | None) -> None:
         assert self.greys is not None
         bright = settings.pores_are == "bright"
-        if not isinstance(found, float):
-            reason = _LOCAL if found is None else f"{self._named()} found no threshold"
+        if not isinstance(threshold, float):
+            reason = _LOCAL if threshold is None else f"{self._named()} found no threshold"
             self.histogram.show_lines({}, bright=bright, reason=reason)
             return
-        lines = {THRESHOLD: found}
+        lines = {THRESHOLD: threshold}
         if settings.hysteresis is not None:
             lines[STRICT] = settings.hysteresis
         try:
@@ -358,10 +358,12 @@ class ThresholdPanel(GreyPanel):
     def _plausible(self, settings: PoreSettings) -> tuple[float, float] | None:
         """Return the range of plausible thresholds: of intervals, if their threshold is set."""
         assert self.greys is not None
-        found = self.greys.known(settings)
-        if self._band is not None and self._target is not None and isinstance(found, float):
-            values, own, ends = self._band
-            if values is self._target.volume.data and math.isclose(own, found, rel_tol=1e-3):
+        threshold = self.greys.known(settings)
+        if self._band is not None and self._target is not None and isinstance(threshold, float):
+            values, of_result, ends = self._band
+            if values is self._target.volume.data and math.isclose(
+                of_result, threshold, rel_tol=1e-3
+            ):
                 return ends
         return self.greys.plausible(settings)
 
