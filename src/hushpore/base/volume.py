@@ -264,7 +264,7 @@ class Volume:
             )
         # in pixels the size is unknown
         is_known = self.unit == other.unit != "pixel"
-        if is_known and not np.allclose(other.spacing, self.spacing, rtol=1e-3):
+        if is_known and not np.allclose(other.spacing, self.spacing, rtol=1e-3, atol=0):
             raise InputError(
                 f"{setting}: the voxels of {other.name} are {other.size_in_words}, those of "
                 f"{self.name} {self.size_in_words}. Reconstruct both scans with the same voxel "

@@ -260,7 +260,7 @@ class _Images(NamedTuple):
         padded = []
         for image in self:
             values = image.values
-            if not np.allclose(image.spacing, step):
+            if not np.allclose(image.spacing, step, atol=0):
                 values = ndimage.zoom(values, image.spacing / step, order=1)
             values = ndimage.gaussian_filter(values, _SMOOTH) - values.mean()
             room = np.zeros(size, np.float32)

@@ -30,6 +30,28 @@ def test_frames_without_a_thickness_have_the_size_of_their_pixels(tmp_path):
     assert "was set to the pixel size, 0.3 mm" in volume.notes[0]
 
 
+@pytest.mark.parametrize("frames", [0, "0", ""])
+@pytest.mark.parametrize("count", [1, 6])
+def test_a_file_of_no_frames_is_one_image(tmp_path, frames, count):
+    for k in range(count):
+        made = dataset(SCAN[k], k, ImagePositionPatient=[0, 0, 0.4 * k])
+        made.ImageOrientationPatient = AXIAL
+        made.NumberOfFrames = frames
+        made.save_as(tmp_path / f"{k}.dcm", enforce_file_format=True)
+    volume = read(tmp_path)
+    np.testing.assert_array_equal(np.squeeze(volume.data), np.squeeze(SCAN[:count]))
+    said = any("NumberOfFrames is 0; the file was read as one image" in n for n in volume.notes)
+    assert said == (frames != "")
+
+
+def test_a_compressed_file_of_no_frames_is_one_image(tmp_path):
+    made = dataset(SCAN[3], 3)
+    made.compress(RLELossless)
+    made.NumberOfFrames = 0
+    made.save_as(tmp_path / "one.dcm", enforce_file_format=True)
+    np.testing.assert_array_equal(np.squeeze(read(tmp_path).data), SCAN[3])
+
+
 def groups(**tags):
     """Return functional groups: sequences of one item, given as dicts."""
     made = Dataset()

@@ -66,6 +66,35 @@ def test_the_spacing_is_free_of_the_noise_of_computing_it(step, first):
     assert one(slices(places)).spacing[0] == step
 
 
+@pytest.mark.parametrize("tilt", [0.0, 0.4])
+@pytest.mark.parametrize("first", [0.0, -3.2])
+@pytest.mark.parametrize("step", [0.0005, 0.0001, 0.00006, 2e-6])
+def test_slices_of_nanometres_are_apart_and_in_order(step, first, tilt):
+    normal = (0.0, -math.sin(tilt), math.cos(tilt))
+    turned = (1, 0, 0, 0, math.cos(tilt), math.sin(tilt))
+    places = [float(f"{first + step * k:.12g}") for k in reversed(range(20))]
+    size = (step, step)
+    result = one(slices(places, normal, orientation=turned, pixel_spacing=size))
+    assert [item.number for item in result.slices] == list(range(20, 0, -1))
+    assert result.spacing == pytest.approx((step, step, step))
+    assert not any("same position" in note or "missing" in note for note in result.notes)
+
+
+def test_slices_of_nanometres_at_rounded_positions_are_fitted():
+    places = [round(0.0004 * k, 3) for k in range(40)]
+    result = one(slices(places, pixel_spacing=(0.0004, 0.0004)))
+    assert len(result.slices) == 40
+    assert result.spacing[0] == pytest.approx(0.0004, rel=0.02)
+    assert "Positions are rounded to 0.001 mm" in result.notes[0]
+
+
+def test_a_missing_slice_of_nanometres_is_named():
+    places = [0.0005 * k for k in range(20) if k != 7]
+    result = one(slices(places, pixel_spacing=(0.0005, 0.0005)))
+    assert "Slice 8 is missing" in result.notes[0]
+    assert result.metadata["slice_positions"][7] == pytest.approx(0.004)
+
+
 @pytest.mark.parametrize("digits", [2, 3, 6])
 @pytest.mark.parametrize("step", [1 / 3, 0.625, 1.7])
 def test_the_spacing_of_rounded_positions_is_their_mean(step, digits):

@@ -8,7 +8,7 @@ def grid(positions, numbers=None):
     positions = np.array(positions, float)
     none = np.full(len(positions), np.nan)
     numbers = none if numbers is None else np.array(numbers, float)
-    return grid_of(positions, numbers, rounding_of(positions))
+    return grid_of(positions, numbers, rounding_of(positions), 1e-3)
 
 
 @pytest.mark.parametrize("direction", [1, -1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.formatting import readable_count
-from hushpore.io.dicom.slice_grid import SAME_PLACE, SliceGrid, gap_notes, grid_of, rounding_of
+from hushpore.io.dicom.slice_grid import SliceGrid, gap_notes, grid_of, rounding_of
 from hushpore.io.folders import natural_key, shortened
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
+# distance below which two positions are equal: in pixels, and at most, in mm
+_SAME_PLACE, _MOST_SAME_PLACE = 0.02, 1e-3
+_ALONG = 1e-3  # direction cosine from which a coordinate changes along the slice normal
 _LEAST = 3  # smallest stack whose distances are examined
 _LEAST_JOINED = 5  # smallest number of one-slice series that are joined to a stack
 
@@ -81,8 +84,8 @@ def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
         key = (
             item.series,
             item.shape,
-            _rounded(item.orientation, 3),
-            _rounded(item.pixel_spacing, 5),
+            _rounded(item.orientation, ".3f"),
+            _rounded(item.pixel_spacing, ".5g"),
             alone,
         )
         groups.setdefault(key, []).append(item)
@@ -133,8 +136,8 @@ def _kind(item: Slice, described: bool) -> tuple[Any, ...]:
     description = facts.get("description") if described else None
     return (
         item.shape,
-        _rounded(item.orientation, 3),
-        _rounded(item.pixel_spacing, 5),
+        _rounded(item.orientation, ".3f"),
+        _rounded(item.pixel_spacing, ".5g"),
         facts.get("modality"),
         facts.get("localiser"),
         description,
@@ -148,9 +151,9 @@ def _evenly_spaced(slices: Sequence[Slice]) -> list[Slice]:
     """
     if all(item.position is not None for item in slices):
         positions, order = _ordered(slices)
-        if np.ptp(positions) >= SAME_PLACE:
+        if np.ptp(positions) >= (tolerance := _tolerance(slices)):
             grid = _grid([slices[i] for i in order], positions[order])
-            are_apart = np.diff(positions[order]).min() >= SAME_PLACE
+            are_apart = np.diff(positions[order]).min() >= tolerance
             is_even = grid.indices is not None or (are_apart and _count_on(slices))
             return list(slices) if is_even else []
     if _count_on(slices):
@@ -169,7 +172,8 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     if any(item.position is None for item in slices):
         return _without_positions(slices, notes)
     positions, order = _ordered(slices)
-    if np.ptp(positions) < SAME_PLACE and len(slices) >= _LEAST:
+    tolerance = _tolerance(slices)
+    if np.ptp(positions) < tolerance and len(slices) >= _LEAST:
         notes.append(
             f"All {len(slices)} slices state the same position, {positions[0]:.4g} mm; it was not "
             "used."
@@ -177,7 +181,7 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
         return _without_positions(slices, notes)
     layers: list[list[int]] = []
     for i in order:
-        if layers and positions[i] - positions[layers[-1][0]] < SAME_PLACE:
+        if layers and positions[i] - positions[layers[-1][0]] < tolerance:
             layers[-1].append(i)
         else:
             layers.append([i])
@@ -214,8 +218,7 @@ def _ordered(slices: Sequence[Slice]) -> tuple[Array, list[int]]:
     numbers = _numbers(slices)
     apart = (numbers - numbers.mean()) @ (positions - positions.mean())
     sign = -1.0 if apart < 0 else 1.0
-    # positions are equal if they differ by less than SAME_PLACE
-    steps = np.diff(np.sort(positions), prepend=positions.min()) >= SAME_PLACE
+    steps = np.diff(np.sort(positions), prepend=positions.min()) >= _tolerance(slices)
     place = np.empty(len(slices))
     place[np.argsort(positions, kind="stable")] = np.cumsum(steps)
     rank = sign * np.nan_to_num(numbers)
@@ -231,9 +234,19 @@ def _numbers(slices: Sequence[Slice]) -> Array:
     return np.array([math.nan if item.number is None else float(item.number) for item in slices])
 
 
+def _tolerance(slices: Sequence[Slice]) -> float:
+    """Return the distance below which two positions are equal, in mm.
+
+    Positions are decimal text, and a voxel may measure 0.3 mm or 60 nm.
+    """
+    first = slices[0]
+    size = min(first.pixel_spacing) if first.pixel_spacing else first.distance or math.inf
+    return min(_SAME_PLACE * size, _MOST_SAME_PLACE)
+
+
 def _grid(slices: Sequence[Slice], positions: Array) -> SliceGrid:
     """Return the grid of slices in order, given their positions along the normal."""
-    return grid_of(positions, _numbers(slices), _rounding(slices)[0])
+    return grid_of(positions, _numbers(slices), _rounding(slices)[0], _tolerance(slices))
 
 
 def _rounding(slices: Sequence[Slice]) -> tuple[float, float]:
@@ -243,10 +256,11 @@ def _rounding(slices: Sequence[Slice]) -> tuple[float, float]:
     """
     normal = np.abs(_directions(slices[0])[2])
     places = np.array([item.position for item in slices])
+    tolerance = _tolerance(slices)
     # a coordinate that stays the same moves no slice against another
-    units = [rounding_of(column) if np.ptp(column) > SAME_PLACE else 0.0 for column in places.T]
+    units = [rounding_of(column) if np.ptp(column) > tolerance else 0.0 for column in places.T]
     return float(normal @ units), max(
-        (unit for unit, part in zip(units, normal, strict=True) if part > SAME_PLACE), default=0.0
+        (unit for unit, part in zip(units, normal, strict=True) if part > _ALONG), default=0.0
     )
 
 
@@ -267,7 +281,7 @@ def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     gaps = gap_notes(positions, grid)
     notes += [*gaps, *_direction_notes(slices)]
     if gaps:
-        metadata["slice_positions"] = [round(float(place), 6) for place in positions]
+        metadata["slice_positions"] = [float(f"{place:.9g}") for place in positions]
     return _finish(slices, grid.step, notes, metadata)
 
 
@@ -313,7 +327,7 @@ def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
         source += ", fitted because it is coarsely rounded" if grid.is_fitted else ""
         gaps = gap_notes(places, grid)
         if gaps:
-            metadata["slice_positions"] = [round(float(place), 6) for place in places]
+            metadata["slice_positions"] = [float(f"{place:.9g}") for place in places]
     if len(ordered) > 1:
         notes.append(f"The slices have no positions. They were ordered by {how}; {source}.")
     notes += gaps
@@ -343,9 +357,9 @@ def _by_location(ordered: list[Slice]) -> tuple[list[Slice], Array, SliceGrid] |
         order = np.argsort(values, kind="stable")
         ordered, values = [ordered[i] for i in order], values[order]
     places = np.abs(values - values[0])
-    if places[-1] < SAME_PLACE:
+    if places[-1] < _tolerance(ordered):
         return None
-    grid = grid_of(places, _numbers(ordered), rounding_of(values))
+    grid = grid_of(places, _numbers(ordered), rounding_of(values), _tolerance(ordered))
     if grid.step == 0 or (grid.indices is None and not is_in_order):
         return None
     if grid.is_fitted and grid.indices is not None:
@@ -468,6 +482,6 @@ def _label(item: Slice) -> str:
     return item.path.name if item.n_frames == 1 else f"frame {item.frame + 1}"
 
 
-def _rounded(values: Sequence[float] | None, digits: int) -> tuple[float, ...] | None:
+def _rounded(values: Sequence[float] | None, digits: str) -> tuple[float, ...] | None:
     # adding 0.0 turns -0.0 into 0.0, for equal keys
-    return None if values is None else tuple(round(value, digits) + 0.0 for value in values)
+    return None if values is None else tuple(float(f"{value:{digits}}") + 0.0 for value in values)

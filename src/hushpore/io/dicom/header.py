@@ -242,8 +242,8 @@ def _integers(header: Header, *names: str) -> list[int | None]:
 
 
 def _frames(header: Header) -> int:
-    stated = integer(header.get("NumberOfFrames"))
-    return 1 if stated is None else stated
+    # some writers state 0 for the one image that follows
+    return integer(header.get("NumberOfFrames")) or 1
 
 
 def _encoding(
@@ -394,6 +394,7 @@ def _facts(header: Header) -> dict[str, Any]:
         "description": str(header.get("SeriesDescription", "")),
         "series_number": integer(header.get("SeriesNumber")),
         "localiser": "LOCALIZER" in image_type,
+        "zero_frames": integer(header.get("NumberOfFrames")) == 0,
         "inverted": str(header.get("PhotometricInterpretation", "")) == "MONOCHROME1",
         "padding": integer(header.get("PixelPaddingValue")),
         "padding_limit": integer(header.get("PixelPaddingRangeLimit")),

@@ -154,6 +154,8 @@ def _contradictions(slices: Sequence[Slice]) -> list[str]:
         notes.append(
             f"{_files(unscaled)}: {names} is not a number and was ignored; check the grey values."
         )
+    if zero := [each for each in slices if each.facts["zero_frames"]]:
+        notes.append(f"{_files(zero)}: NumberOfFrames is 0; the file was read as one image.")
     odd = [each for each in slices if not _is_usual(each)]
     if odd:
         notes.append(f"{_files(odd)}: {_unusual_scaling(odd[0])}; the header may be damaged.")

@@ -11,12 +11,11 @@ import numpy as np
 if TYPE_CHECKING:
     from hushpore.base.arrays import Array
 
-SAME_PLACE = 1e-3  # mm; DICOM stores positions as decimal text
 _UNEVEN = 0.01  # tolerance for evenly spaced slices, as a fraction of the spacing
 _MOST_MISSING = 10  # largest plausible ratio of grid positions to slices
 _LEAST = 3  # smallest stack whose distances are examined
 _ROUNDED = 1.25  # tolerance for rounded positions on an even grid, in units of the rounding
-_EXACT = 1e-6  # mm
+_EXACT = 1e-3  # spread of positions on a line that are not rounded, in tolerances
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class SliceGrid:
     is_fitted: bool = False  # whether coarsely rounded positions were averaged over the stack
 
 
-def grid_of(positions: Array, numbers: Array, rounding: float) -> SliceGrid:
+def grid_of(positions: Array, numbers: Array, rounding: float, tolerance: float) -> SliceGrid:
     """Return the grid of slices along one line.
 
     Coarsely rounded positions look uneven, or as if slices were missing or at the same position.
@@ -36,18 +35,19 @@ def grid_of(positions: Array, numbers: Array, rounding: float) -> SliceGrid:
 
     `positions`: ascending, in mm; at least 2. `numbers`: of the slices, which may skip missing
     ones; NaN if a slice has none. `rounding`: unit to which the positions are rounded, in mm; 0 if
-    unknown.
+    unknown. `tolerance`: distance below which two positions are equal, in mm.
     Returns: a grid with a step that is exact to floating-point precision if the positions are.
 
-    >>> grid_of(np.array([7.0, 8, 10, 12, 13]), np.arange(1.0, 6), 1.0)
+    >>> grid_of(np.array([7.0, 8, 10, 12, 13]), np.arange(1.0, 6), 1.0, 0.001)
     SliceGrid(step=1.6, indices=array([0, 1, 2, 3, 4]), is_fitted=True)
     """
     count = np.arange(len(positions))
-    are_apart = float(np.diff(positions).min()) >= SAME_PLACE
+    are_apart = float(np.diff(positions).min()) >= tolerance
     exact = SliceGrid(0.0, None)
     if are_apart:
-        exact = _even_steps(positions, rounding)
-        if rounding == 0 or len(positions) < _LEAST or _line(positions, count)[1] < _EXACT:
+        exact = _even_steps(positions, rounding, tolerance)
+        is_exact = _line(positions, count)[1] < _EXACT * tolerance
+        if rounding == 0 or len(positions) < _LEAST or is_exact:
             return exact
     candidates = [_indices_by_number(numbers)]
     if are_apart and _explains_little(exact):
@@ -56,7 +56,7 @@ def grid_of(positions: Array, numbers: Array, rounding: float) -> SliceGrid:
         if indices is None:
             continue
         step, spread = _line(positions, indices)
-        if spread < _EXACT:
+        if spread < _EXACT * tolerance:
             return exact
         # a finer rounding averages out
         if rounding >= step / 10 and spread <= _ROUNDED * rounding:
@@ -124,7 +124,7 @@ def _line(positions: Array, indices: Array) -> tuple[float, float]:
     return step, float(np.ptp(positions - step * indices))
 
 
-def _even_steps(positions: Array, rounding: float) -> SliceGrid:
+def _even_steps(positions: Array, rounding: float, tolerance: float) -> SliceGrid:
     """Return the grid of positions that differ, with the mean distance as step.
 
     If the slices are unevenly spaced, the step is the median distance.
@@ -140,7 +140,7 @@ def _even_steps(positions: Array, rounding: float) -> SliceGrid:
     # a coarser rounding is no reason to call uneven slices even
     while rounding >= step / 10:
         rounding /= 10
-    if off > max(_UNEVEN * step, rounding) + SAME_PLACE:
+    if off > max(_UNEVEN * step, rounding) + tolerance:
         return SliceGrid(_shortest(median, positions), None)
     return SliceGrid(_shortest(step, positions), indices.astype(int))
 
