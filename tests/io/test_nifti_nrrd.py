@@ -34,6 +34,21 @@ def test_values_spacing_and_unit_are_those_that_nibabel_wrote(tmp_path, ramp, na
     assert volume.spacing == (2, 0.7, 0.5)
 
 
+@pytest.mark.parametrize(("stored", "name"), [("a.nii", "b.nii.gz"), ("a.nii.gz", "b.nii")])
+@pytest.mark.parametrize("slope", [None, 2])
+@pytest.mark.parametrize("version", [nibabel.Nifti1Image, nibabel.Nifti2Image])
+def test_a_file_of_the_other_extension_is_read_by_its_content(
+    tmp_path, ramp, stored, name, slope, version
+):
+    image = version(ramp.T, np.diag([0.5, 0.7, 2, 1]))
+    image.header.set_xyzt_units("mm")
+    image.header.set_slope_inter(slope, slope and 0)
+    nibabel.save(image, tmp_path / stored)
+    volume = read((tmp_path / stored).rename(tmp_path / name))
+    np.testing.assert_array_equal(volume.data, ramp * (slope or 1))
+    assert (volume.spacing, volume.unit, volume.name) == ((2, 0.7, 0.5), "mm", "b")
+
+
 @pytest.mark.needs("SimpleITK")
 def test_simpleitk_and_hushpore_read_the_same(tmp_path, ramp):
     import SimpleITK
@@ -179,6 +194,16 @@ def test_a_header_that_leads_elsewhere_is_refused(tmp_path, ramp, name):
     path.write_bytes(text)
     (tmp_path / "secret.raw").write_bytes(ramp.tobytes())
     with pytest.raises(InputError):
+        read(path)
+
+
+@pytest.mark.parametrize("field", ["data file", "datafile"])
+@pytest.mark.parametrize("files", ["LIST\ns0.raw\ns1.raw", "LIST 2\ns 0.raw\ns 1.raw"])
+def test_an_nrrd_header_with_a_list_of_files_is_refused_as_such(tmp_path, ramp, field, files):
+    path = nrrd_file(tmp_path / "a.nhdr", ramp, encoding="raw")
+    text = path.read_text()
+    path.write_text(text[: text.index("data file")] + f"{field}: {files}\n")
+    with pytest.raises(InputError, match="its data must be one file in the same folder"):
         read(path)
 
 

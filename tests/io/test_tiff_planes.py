@@ -227,3 +227,51 @@ def test_files_with_one_uuid_are_refused_instead_of_repeated(tmp_path, same):
     write(tmp_path, NAMES, [same] * 4)
     with pytest.raises(InputError, match="give 4 files the same UUID"):
         read(tmp_path / NAMES[0])
+
+
+def pages(path, *, palette=False, copies=(), tags=(), big=False):
+    """Write 12 pages, with a colour table, smaller copies and further tags for each."""
+    planes = np.arange(12 * 40 * 44, dtype=np.uint16).reshape(12, 40, 44)
+    colours = {"photometric": "minisblack"}
+    if palette:
+        planes = planes.astype(np.uint8)
+        table = np.tile(np.arange(256, dtype=np.uint16), (3, 1))
+        colours = {"photometric": "palette", "colormap": table}
+    with tifffile.TiffWriter(path, bigtiff=big) as file:
+        for plane in planes:
+            file.write(plane, subifds=len(copies), metadata=None, extratags=tags, **colours)
+            for step in copies:
+                file.write(plane[::step, ::step], subfiletype=1, metadata=None, **colours)
+    return planes
+
+
+_PROFILE = (34675, 7, 3000, bytes(3000), False)  # a colour profile
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"palette": True},
+        {"palette": True, "big": True},
+        {"copies": (2,)},
+        {"copies": (2, 4), "big": True},
+        {"copies": (7,)},  # a thumbnail, no level of a pyramid
+        {"copies": (2,), "palette": True},
+        {"tags": [_PROFILE]},
+    ],
+)
+def test_metadata_of_each_page_are_not_taken_for_missing_slices(tmp_path, layout):
+    path = tmp_path / "a.tif"
+    planes = pages(path, **layout)
+    volume = read(path)
+    np.testing.assert_array_equal(volume.data, planes)
+    assert not any("missing" in note for note in volume.notes)
+    # cut the chain of directories: the first page is lost
+    with tifffile.TiffFile(path) as tif:
+        second, form = tif.pages[1].offset, tif.tiff
+    with path.open("r+b") as file:
+        file.seek(form.offsetsize)
+        file.write(second.to_bytes(form.offsetsize, "little"))
+    cut = read(path)
+    assert cut.shape[0] == 11
+    assert any("slices may be missing" in note for note in cut.notes)

@@ -31,6 +31,7 @@ _BEGINNING = 1 << 16  # bytes of a file for its signature and the header of a sl
 #: Bytes at the beginning of a file that are searched for a signature.
 START = 348
 TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+GZIP = b"\x1f\x8b"
 NUMPY = b"\x93NUMPY"
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 # lengths of the BMP header after the 14 bytes of the file header
@@ -142,8 +143,8 @@ def is_dicom(start: bytes, path: Path) -> bool:
 
 def is_nifti(start: bytes, path: Path) -> bool:
     """Return whether a file is NIfTI 1 or 2; for a gzip file the name decides."""
-    if start[:2] == b"\x1f\x8b":
-        return path.name.lower().endswith(".nii.gz")
+    if start[:2] == GZIP:
+        return path.name.lower().endswith((".nii", ".nii.gz"))
     return start[344:348] == b"n+1\0" or start[4:8] == b"n+2\0"
 
 

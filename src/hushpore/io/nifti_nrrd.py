@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
+import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import unit_of
 from hushpore.base.volume import Volume
+from hushpore.io.folders import GZIP
 from hushpore.io.guards import REST, captured_warnings, damaged, explained_damage, limits_for
 from hushpore.io.lazy_arrays import PlaneStack, Stream, uncompressed_planes
 from hushpore.io.raw import Layout, data_file, volume_of_layout
 from hushpore.io.undefined import in_one_unit, unitless_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from hushpore.base.arrays import Array
@@ -32,18 +35,21 @@ _LOGGER = "nibabel.global"  # logger of nibabel for problems in a header
 def read_nifti(path: Path) -> Volume:
     """Open a NIfTI image, 2D to 4D, as a lazy volume.
 
-    `path`: ``.nii`` or ``.nii.gz``.
+    `path`: ``.nii`` or ``.nii.gz``; its content tells whether it is compressed.
     Returns: a volume with axes zyx or tzyx; rows keep their stored order.
     Raises InputError if the file is damaged or does not contain grey values.
     """
-    import nibabel
-
-    with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER) as messages:
-        image: Any = nibabel.load(path)
-        _require_plausible(image, path)
+    with (
+        explained_damage(partial(_damaged, path)),
+        captured_warnings(_LOGGER) as messages,
+        _opened(path) as file,
+    ):
+        is_packed = isinstance(file, gzip.GzipFile)
+        image = _image(file)
+        _require_plausible(image, path, is_packed)
         steps = image.header.get_zooms()
         stated = _unit(image.header)
-        values = _values(image, path)
+        values = _values(image, path, is_packed)
     n_spatial = min(values.ndim, 3)
     # sizes of 1 without a unit are what programs write that know nothing of the image
     assumed = stated == "unknown" and any(step not in (0, 1) for step in steps[:n_spatial])
@@ -57,8 +63,29 @@ def read_nifti(path: Path) -> Volume:
         spacing=tuple((unit and float(str(step))) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",
         name=path.name.removesuffix(".gz").removesuffix(".nii"),
-        notes=[*(f"NIfTI: {message}." for message in messages), *notes, *_notes(image, path)],
+        notes=[
+            *(f"NIfTI: {message}." for message in messages),
+            *notes,
+            *_notes(image, path, is_packed),
+        ],
     )
+
+
+def _opened(path: Path) -> BinaryIO | gzip.GzipFile:
+    """Open a file, through gzip if it is compressed, whatever its name."""
+    with path.open("rb") as file:
+        is_packed = file.read(2) == GZIP
+    return gzip.open(path) if is_packed else path.open("rb")
+
+
+def _image(file: BinaryIO | gzip.GzipFile) -> Any:
+    """Return the image of an open file; its values can be read until the file is closed."""
+    import nibabel
+
+    is_second = file.read(8)[4:] == b"n+2\0"
+    version: Any = nibabel.Nifti2Image if is_second else nibabel.Nifti1Image
+    file.seek(0)
+    return version.from_file_map(version.make_file_map({"image": file}))
 
 
 def _unit(header: Any) -> str:
@@ -69,7 +96,7 @@ def _unit(header: Any) -> str:
         return "unknown"
 
 
-def _notes(image: Any, path: Path) -> list[str]:
+def _notes(image: Any, path: Path, is_packed: bool) -> list[str]:
     """Return notes on values that a damaged header would explain, too."""
     notes, stored = [], image.dataobj
     if (stored.slope, stored.inter) != (1, 0):
@@ -78,7 +105,7 @@ def _notes(image: Any, path: Path) -> list[str]:
             f"{stored.inter:g}, as given in the header."
         )
     end = stored.offset + math.prod(image.shape) * image.get_data_dtype().itemsize
-    if not path.name.lower().endswith(".gz"):
+    if not is_packed:
         return notes + limits_for(path).notes_of_rest(end)
     with path.open("rb") as file:
         # the last four bytes give the uncompressed size of the (last) gzip stream
@@ -89,7 +116,7 @@ def _notes(image: Any, path: Path) -> list[str]:
     return notes
 
 
-def _values(image: Any, path: Path) -> PlaneStack | Stream:
+def _values(image: Any, path: Path, is_packed: bool) -> PlaneStack | Stream:
     """Return the values of an image as a lazy array in z, y, x order."""
     stored, dtype = image.dataobj, image.get_data_dtype()
     if dtype.kind not in "buif":
@@ -98,7 +125,7 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
     shape = tuple(image.shape[:3]) + tuple(n for n in image.shape[3:] if n > 1)
     shape = shape[::-1]
     is_scaled = (stored.slope, stored.inter) != (1, 0)
-    if not is_scaled and not path.name.lower().endswith(".gz") and len(shape) > 1:
+    if not is_scaled and not is_packed and len(shape) > 1:
         numbers = np.arange(math.prod(shape[:-2])).reshape(shape[:-2])
         return uncompressed_planes(path, stored.offset, dtype, numbers, shape[-2:])
     wanted = dtype.newbyteorder("=")
@@ -106,8 +133,12 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
         wanted = np.dtype(np.float32)
 
     def fill(out: Array) -> None:
-        with explained_damage(partial(_damaged, path)), captured_warnings(_LOGGER):
-            out[...] = np.asarray(stored).T.reshape(shape)
+        with (
+            explained_damage(partial(_damaged, path)),
+            captured_warnings(_LOGGER),
+            _opened(path) as file,
+        ):
+            out[...] = np.asarray(_image(file).dataobj).T.reshape(shape)
 
     return Stream(shape, wanted, fill, limits_for(path))
 
@@ -121,7 +152,7 @@ def _damaged(path: Path, error: Exception) -> InputError:
     return damaged(path, "NIfTI", error)
 
 
-def _require_plausible(image: Any, path: Path) -> None:
+def _require_plausible(image: Any, path: Path, is_packed: bool) -> None:
     """Raise InputError for a damaged header, before memory is allocated for its image."""
     if min(image.shape, default=0) < 1:
         raise InputError(
@@ -134,7 +165,7 @@ def _require_plausible(image: Any, path: Path) -> None:
             f"{image.dataobj.offset}, inside the header. Copy or export it again."
         )
     needed = math.prod(image.shape) * image.get_data_dtype().itemsize
-    if path.name.lower().endswith(".gz"):
+    if is_packed:
         limits_for(path).require_plausible(needed)
     elif needed > path.stat().st_size - image.dataobj.offset:
         raise InputError(
@@ -172,11 +203,19 @@ def open_nrrd(path: Path) -> Volume:
 
     with explained_damage(partial(damaged, path, "NRRD")), captured_warnings("nrrd"):
         with path.open("rb") as file:
-            header: dict[str, Any] = dict(nrrd.read_header(file))
+            header: dict[str, Any] = dict(nrrd.read_header(_fields(file)))
             start = file.tell()
         layout = _layout(path, header, start)
         known = _geometry(header, len(layout.shape))
     return volume_of_layout(layout, path, **known)
+
+
+def _fields(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a header up to its end: an empty line, or the start of a list of files."""
+    for line in file:
+        yield line
+        if not line.strip() or re.match(rb"data ?file: *LIST", line):
+            return
 
 
 def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:

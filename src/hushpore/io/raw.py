@@ -372,7 +372,11 @@ def data_file(path: Path, name: str, after_header: int) -> tuple[Path, int]:
         return path, after_header
     # a header from someone else must not read other files of the user
     data = (path.parent / name).resolve()
-    if name.upper() == "LIST" or "%" in name or data.parent != path.parent.resolve():
+    if (
+        re.match(r"LIST( \d+)?$", name.upper())
+        or "%" in name
+        or data.parent != path.parent.resolve()
+    ):
         raise InputError(
             f"{path.name} refers to {name!r}; its data must be one file in the same folder."
         )

@@ -53,6 +53,7 @@ _UNCOMPRESSED = 1
 _OF_ONE_BIT = (2, 3, 4)  # fax compressions
 _BITS = 258  # tag for the bits per sample
 _PARTS = (273, 279, 324, 325)  # tags for the offsets and byte counts of strips and tiles
+_MOST_COPIES = 16  # directories of smaller copies of a page that are examined
 _SLACK = 512  # tolerated unused bytes of a file
 _ALIGNMENT = 16  # tolerated unused bytes per page, as writers align strips and tiles
 
@@ -219,7 +220,7 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
         notes.append(
             "The compression is for 1-bit images, but the pixels have more bits; check the image."
         )
-    first, beside, of_parts = _directory(tif)
+    first, beside, of_parts = _directory(tif.pages.first)
     beyond = np.maximum.accumulate(begin + length)
     # metadata must not overlap pixel data
     is_shared = bool((begin[1:] < beyond[:-1]).any()) or begin[0] < tif.tiff.offsetsize
@@ -232,7 +233,13 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
     count = max(len(pieces), len(tif.pages))
     metadata = sum(end - start for start, end in beside) + (count - 1) * of_parts
     rest = tif.filehandle.size - int(length.sum()) - metadata - count * (first[1] - first[0])
-    if rest >= max(smallest, _SLACK + count * _ALIGNMENT):
+    least = max(smallest, _SLACK + count * _ALIGNMENT)
+    if rest >= least:
+        # each page may have a colour table, or directories of its own
+        pages = len(tif.pages)
+        sizes = [_metadata_bytes(tif.pages.get(i), begin) for i in range(min(pages, 2))]
+        rest = tif.filehandle.size - int(length.sum()) - sizes[0] - (pages - 1) * sizes[-1]
+    if rest >= least:
         notes.append(f"{rest:,} bytes of the file belong to no image; slices may be missing.")
     return notes
 
@@ -274,18 +281,32 @@ def _is_of_its_size(page: Any, places: Int64s) -> bool:
     return bool(places[1].sum() == rows * -(-samples * form.bitspersample // 8))
 
 
-def _directory(tif: tifffile.TiffFile) -> tuple[tuple[int, int], list[tuple[int, int]], int]:
-    """Return the byte ranges of the first directory and of its separately stored values.
+def _directory(page: Any) -> tuple[tuple[int, int], list[tuple[int, int]], int]:
+    """Return the byte ranges of the directory of a page and of its separately stored values.
 
     The last item is the number of these bytes that hold strip and tile offsets, as in each page.
     """
-    first: Any = tif.pages.first
-    form = tif.tiff
-    size = form.tagnosize + len(first.tags) * form.tagsize + form.offsetsize
-    tags = [tag for tag in first.tags.values() if tag.valuebytecount > form.tagoffsetthreshold]
+    form = page.parent.tiff
+    size = form.tagnosize + len(page.tags) * form.tagsize + form.offsetsize
+    tags = [tag for tag in page.tags.values() if tag.valuebytecount > form.tagoffsetthreshold]
     beside = [(tag.valueoffset, tag.valueoffset + tag.valuebytecount) for tag in tags]
     of_parts = sum(int(tag.valuebytecount) for tag in tags if tag.code in _PARTS)
-    return (first.offset, first.offset + size), beside, of_parts
+    return (page.offset, page.offset + size), beside, of_parts
+
+
+def _metadata_bytes(page: Any, pixels: Int64s) -> int:
+    """Return the bytes of a page and of its smaller copies beside the pixel data at some offsets.
+
+    `pixels`: offsets of the pixel data that are counted elsewhere.
+    """
+    directory, beside, _ = _directory(page)
+    total = sum(end - start for start, end in (directory, *beside))
+    for i in range(min(len(page.subifds or ()), _MOST_COPIES)):
+        copy = page.pages.get(i)
+        total += _metadata_bytes(copy, pixels)
+        if not np.isin(copy.dataoffsets, pixels).any():
+            total += sum(copy.databytecounts)
+    return total
 
 
 _REMEDY = "Copy all files of this OME-TIFF into one folder, with their original names."
