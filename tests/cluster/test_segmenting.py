@@ -85,7 +85,7 @@ def assert_same(folder: Path, expected: Pores) -> None:
     np.testing.assert_array_equal(np.asarray(labels.data), expected.labels)
     assert (labels.spacing, labels.origin) == (expected.volume.spacing, expected.volume.origin)
     tables = expected.files().tables
-    of_form = {"form", "profile_depth", "profile_radius", "size_classes"}
+    of_form = {"form", "limits", "profile_depth", "profile_radius", "size_classes"}
     for name in ({"pores", "throats", "totals"} | of_form) & set(tables):
         table = tables[name].to_csv(index=False, lineterminator="\n")
         assert (folder / f"{name}.csv").read_text(encoding="utf-8") == table
@@ -131,7 +131,7 @@ OF_THE_WHOLE: list[dict[str, Any]] = [
 
 
 def test_every_setting_is_tried_on_a_cluster() -> None:
-    tried = {"sample_mask", "markers"}.union(*DONE, *OF_THE_WHOLE)
+    tried = {"sample_mask", "markers", "limits"}.union(*DONE, *OF_THE_WHOLE)
     assert tried == {each.name for each in dataclasses.fields(PoreSettings)}
 
 
@@ -147,19 +147,24 @@ def test_blocks_change_nothing_whatever_is_asked_for(
 
 @pytest.mark.parametrize("air", [0, 12])
 @pytest.mark.parametrize("form", ["casting", "bread"])
-def test_depths_below_the_surface_are_the_same_in_blocks(
+def test_depths_below_the_surface_and_their_limits_are_the_same_in_blocks(
     tmp_path: Path, client: Client, form: str, air: int
 ) -> None:
     # more voxels along x than the map has points
     noise = ndimage.gaussian_filter(np.random.default_rng(3).normal(size=(20, 24, 170)), 2)
     grey = np.pad(np.where(noise > 0.04, 30, 180).astype(np.uint8), air, constant_values=30)
     path = store(grey, tmp_path)
-    expected = hushpore.segment_pores(hushpore.read(path), report_form=form)
+    file = tmp_path / "limits.toml"
+    file.write_text('form = "casting"\n[a_max]\nmin = 0\n[P]\nmax = 1\n')
+    how = {"report_form": form, "limits": str(file)}
+    expected = hushpore.segment_pores(hushpore.read(path), **how)
+    lines = expected.provenance["result"]["acceptance"]["lines"]
+    assert [line["verdict"] for line in lines] == ["passed", "failed"]
     assert (expected.provenance["result"]["exterior_share"] > 0) == bool(air)
     pores = expected.pores_of_form
     is_of_faces = pores["surface_distance"].equals(pores["face_distance"])
     assert is_of_faces == (not air)
-    assert_same(run(path, client, 7, report_form=form), expected)
+    assert_same(run(path, client, 7, **how), expected)
     assert (tmp_path / "result" / "profile_depth.csv").is_file()
 
 

@@ -26,7 +26,7 @@ from hushpore.cli.terminal import TimingRecorder, drive, echo, echo_result
 from hushpore.jobs import CHAIN, JOBS, is_one_image, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from hushpore.base.settings import Settings
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from hushpore.runs.scan_recipe import ScanRecipe
 
     Decorator = Callable[[Any], Any]
+
+#: Exit status if figures of a scan fail their acceptance limits, or are not decided.
+NOT_ACCEPTED = 3
+
+#: Verdict of `hushpore.pores.forms.limits`, which takes time to import, on an accepted scan.
+PASSED = "passed"
 
 #: Flags of every command that runs jobs on one scan.
 _COMMON = (
@@ -139,6 +145,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
                 echo(f"Written: {done.folder / GROUPS}, with a plot in {PICTURE}")
         if done.count("done", "skipped") < len(done.states):
             sys.exit(1)
+        _require_accepted(done.table["limits"].dropna() if "limits" in done.table else ())
 
     decorators: list[Decorator] = [
         click.argument("scans", nargs=-1, required=True),
@@ -183,9 +190,15 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
         f"{', then '.join(JOBS[job].title.lower() for job in jobs)}.\n\n"
         "Writes a result folder for each scan and summary.csv for all of them. A scan that fails "
         "does not stop the others. Run again, the command skips finished scans. The exit status is "
-        "1 if a scan failed.",
+        "1 if a scan failed, else 3 if a scan does not pass its acceptance limits.",
     )
     return made(_decorated(command, decorators))
+
+
+def _require_accepted(verdicts: Iterable[str]) -> None:
+    """Exit with the status `NOT_ACCEPTED` unless all scans pass their acceptance limits."""
+    if not set(verdicts) <= {PASSED}:
+        sys.exit(NOT_ACCEPTED)
 
 
 def _with(job: str) -> str:
@@ -242,6 +255,7 @@ def _run(
     else:
         echo_result(done.headline, done.remarks)
         echo(f"Written: {done.folder}")
+    _require_accepted([done.provenance.get("result", {}).get("limits", PASSED)])
 
 
 def _run_on_cluster(

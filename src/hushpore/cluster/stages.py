@@ -33,6 +33,7 @@ from hushpore.cluster.watershed import (
 )
 from hushpore.pores.advice import examine_sample, remarks_of, warnings_of
 from hushpore.pores.forms.findings import Findings
+from hushpore.pores.forms.limits import columns_of, judged, read_limits
 from hushpore.pores.forms.tables import depth_column, form_tables, has_profiles
 from hushpore.pores.noise import find_noise, with_minimum
 from hushpore.pores.numbering import (
@@ -179,6 +180,9 @@ class _Segmentation:
         write_table(self.content, "totals", totals_columns(totals))
         form = self.settings.report_form
         findings = Findings(totals, *columns, self.volume, self.settings, phases=self.points)
+        if self.settings.limits:
+            totals |= judged(read_limits(self.settings.limits), findings)
+            write_table(self.content, "limits", columns_of(totals))
         write_table(self.content, "pores", columns.pores | depth_column(form, findings))
         if form != "none":
             for name, table in form_tables(form, findings).items():
@@ -308,7 +312,7 @@ class _Segmentation:
             yield from self._slabs("paint", "void", 0.3, each=self.is_open, source=phase)
             self._remove(f"{phase}-*.slab")
             self.void = "void"
-        elif has_profiles(settings.report_form):
+        elif has_profiles(settings.report_form) or settings.limits:
             found = yield from self._slabs("points", "void", 0.3, source=phase)
             self.points = np.concatenate([each["points"] for each in found])
         return sample, joined

@@ -149,6 +149,8 @@ _IN_MEMORY = (
 )
 _MODEL_CHECK = "hushpore.denoising.trained_model:check_file_target"
 
+_FIGURES = (*(total.name for total in TOTALS), "exterior", "exterior_share", "unit", "limits")
+
 #: The jobs by name.
 JOBS = Registry("jobs", JobDescription, {
     "denoise": JobDescription(
@@ -190,7 +192,8 @@ JOBS = Registry("jobs", JobDescription, {
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of the stack in PATH.\n\n"
         "Writes tables, labels.tif, report.html and result.json.",
-        figures=(*(total.name for total in TOTALS), "exterior", "exterior_share", "unit"),
+        figures=_FIGURES,
+        more_figures="hushpore.pores.forms.limits:figures_of",
         report="hushpore.runs.report_page:pore_report",
         correct="hushpore.pores.corrections.session:repeat_corrections",
         cluster="hushpore.cluster.segmenting:segment_on",
@@ -206,7 +209,8 @@ JOBS = Registry("jobs", JobDescription, {
         short_help="Measure labels made by another program.",
         help="Measure the labels, the mask or the probability map in PATH, made by another "
         "program.\n\nWrites tables, labels.tif, report.html and result.json.",
-        figures=(*(total.name for total in TOTALS), "exterior", "exterior_share", "unit"),
+        figures=_FIGURES,
+        more_figures="hushpore.pores.forms.limits:figures_of",
         report="hushpore.runs.report_page:pore_report",
         correct="hushpore.pores.corrections.session:repeat_corrections",
     ),

@@ -18,6 +18,7 @@ from hushpore.base.formatting import (
     readable_percent,
     readable_unit,
 )
+from hushpore.pores.forms.limits import remark_on
 from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
 from hushpore.scan.exterior import make_thumbnail, outside_of_thumbnail
 from hushpore.scan.histogram import Groups
@@ -406,6 +407,7 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
         _of_cut_pores(result, settings),
         _of_subvoxel(result),
         _of_intervals(result),
+        remark_on(result) if "limits" in result else None,
     ]
     return [note for note in found if note is not None]
 

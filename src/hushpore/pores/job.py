@@ -19,6 +19,7 @@ from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.advice import advise
 from hushpore.pores.compiling import compile_beside
+from hushpore.pores.forms.limits import read_limits
 from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.noise import find_noise, with_minimum
@@ -193,6 +194,7 @@ def segment(
     `measures_noise`: whether the noise may set the minimum pore size.
     """
     settings, slabs = work.settings, work.slabs
+    acceptance = {"acceptance": read_limits(settings.limits)} if settings.limits else {}
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         fingerprint = None
@@ -242,6 +244,7 @@ def segment(
         **thickness_totals(thickness),
         **subvoxel,
         **({} if certainty is None else certainty.totals),
+        **acceptance,
     }
     curve = {} if certainty is None else certainty.curve
     device = found.backend.description

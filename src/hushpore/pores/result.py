@@ -16,6 +16,7 @@ from hushpore.base.provenance import identified
 from hushpore.pores.advice import remarks_of
 from hushpore.pores.corrections.operations import Operation
 from hushpore.pores.forms.findings import Findings
+from hushpore.pores.forms.limits import columns_of, judged
 from hushpore.pores.forms.tables import depth_column, form_tables, other_forms, path_table
 from hushpore.pores.geometry.sums import index_of, intercept_totals
 from hushpore.pores.numbering import (
@@ -116,19 +117,21 @@ class Pores:
         provenance: Mapping[str, Any],
         columns: Columns | None = None,
         further: Mapping[str, Array] | None = None,
+        judges: bool = True,
         **fields: Any,
     ) -> Pores:
         """Put a result together: measure the pores of a graph and complete the totals.
 
         `numbering`: assignment of the basins to pores. `totals`: those that do not follow from the
         pores. `provenance`: record of the job, without totals. `columns`: tables, if they were
-        measured already. `further`: further columns of the table of pores (`FURTHER`).
+        measured already. `further`: further columns of the table of pores (`FURTHER`). `judges`:
+        whether figures are compared with the acceptance limits in `totals`, if there are any.
         ``**fields``: the other fields of the result.
         """
         if columns is None:
             columns = result_of(measured(graph, numbering, settings, volume))
         complete = totals_of(columns, volume, totals, settings.edge_pores)
-        return cls(
+        found = cls(
             volume=volume,
             provenance={**provenance, "result": complete},
             graph=graph,
@@ -136,6 +139,9 @@ class Pores:
             _columns=Columns({**columns.pores, **(further or {})}, columns.throats),
             **fields,
         )
+        if judges and "acceptance" in complete:
+            complete |= judged(complete["acceptance"], found._findings)
+        return found
 
     def measured_again(
         self, numbering: Numbering, totals: Mapping[str, Any], **changes: Any
@@ -331,6 +337,8 @@ class Pores:
         if self.settings.report_form != "none":
             of_form = form_tables(self.settings.report_form, self._findings)
             tables |= {name: pd.DataFrame(each) for name, each in of_form.items()}
+        if "limits" in self.provenance["result"]:
+            tables["limits"] = pd.DataFrame(columns_of(self.provenance["result"]))
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)
         if self.thickness:
@@ -563,6 +571,8 @@ def restored(
         provenance=provenance,
         labels=values,
         sample=sample,
+        # it was judged with the scan, whose air is not part of a stored result
+        judges=False,
         _basins=Stack.of(basins),
         _slabs=Slabs(len(basins), len(basins), False),
     )

@@ -204,6 +204,15 @@ class PoreSettings(VoidSettings):
         choice_labels=("None", "Bone", "Foam", "Casting", "Bread", "Rock", "Electrode"),
         more=True,
     )
+    limits: str = option(
+        "",
+        "Acceptance limits (.toml): the form, and for each limited symbol min and max in its unit. "
+        "Each is passed, failed, or not decided if a limit is inside the 90 % interval; in "
+        "limits.csv, the remarks and the report. The exit status is 3 unless all are passed.",
+        label="Acceptance limits",
+        more=True,
+        path="file",
+    )
     memory_budget: float | None = option(
         None,
         "Memory to use besides the scan itself. Volumes that need more are processed slab by slab "

@@ -27,6 +27,7 @@ from hushpore.runs.batch_groups import (
     note_on_units,
 )
 from hushpore.runs.batch_workers import State, plan, run_in_parallel, run_in_sequence
+from hushpore.runs.control_chart import control_chart, control_table
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 #: Files of a batch beside the result folders.
 TABLE, PROVENANCE, LOCK = "summary.csv", "summary.json", ".batch.lock"
 GROUPS, PICTURE = "groups.csv", "groups.png"
+CONTROL, CHART = "control.csv", "control.png"
 
 _claiming = threading.Lock()
 
@@ -237,6 +239,7 @@ def _run(
         _write_groups(folder, table)
         if note := note_on_units(table):
             yield Note(note, warning=True)
+    _write_control(folder, tasks, states)
     return Batch(folder, tuple(states.values()), table)
 
 
@@ -282,13 +285,34 @@ def _write_groups(folder: Path, table: pd.DataFrame) -> None:
         part.write_bytes(groups_picture(table))
 
 
+def _result(provenance: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the totals of the last job of a record; empty without a record."""
+    return {} if provenance is None else provenance["jobs"][-1].get("result", {})
+
+
+def _write_control(folder: Path, tasks: Sequence[Task], states: Mapping[str, State]) -> None:
+    """Write the control chart of figures with acceptance limits, if any, and its table."""
+    acceptances = {
+        task.name: acceptance
+        for task in tasks
+        if states[task.name].state in ("done", "skipped")
+        and (acceptance := _result(task.provenance()).get("acceptance"))
+    }
+    if acceptances:
+        table = control_table(acceptances)
+        with new_file(folder / CONTROL, overwrite=True) as part:
+            as_csv(table, part)
+        with new_file(folder / CHART, overwrite=True) as part:
+            part.write_bytes(control_chart(table))
+
+
 def _row(task: Task, state: State) -> dict[str, Any]:
     row: dict[str, Any] = {"name": encodable(task.name), "state": state.state}
     for position in task.source.at:
         axis, _, number = position.partition("=")
         row[axis] = int(number) if number.strip("-").isdecimal() else number
     provenance = task.provenance() if state.state in ("done", "skipped") else None
-    result = provenance["jobs"][-1].get("result", {}) if provenance is not None else {}
+    result = _result(provenance)
     plain = [name for name, value in result.items() if isinstance(value, int | float | str)]
     kind = JOBS[list(task.steps)[-1]]
     row |= {name: result.get(name) for name in kind.figures or plain}
@@ -320,7 +344,7 @@ def _claimed(folder: Path) -> Iterator[None]:
         with new_file(lock, overwrite=True) as part:
             part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
     # partial files of a batch that was killed
-    for name in (TABLE, PROVENANCE, LOCK, GROUPS, PICTURE):
+    for name in (TABLE, PROVENANCE, LOCK, GROUPS, PICTURE, CONTROL, CHART):
         remove_partial(folder / name)
     try:
         yield

@@ -105,6 +105,23 @@ def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
         )
 
 
+def limits_section(table: pd.DataFrame | None) -> Iterable[str]:
+    """Yield the figures with acceptance limits as an HTML section; nothing without limits."""
+    if table is None:
+        return
+    heads = ["Symbol", "Name", "Value", "90 % interval", "Unit", "Limits", "Verdict", "Reason"]
+    rows = []
+    numbers = dict.fromkeys(("value", "low", "high", "min", "max"), float)
+    for line in table.astype(numbers).itertuples():
+        limits = {"at least": line.min, "at most": line.max}
+        accepted = [f"{word} {end:g}" for word, end in limits.items() if not math.isnan(end)]
+        value = "" if math.isnan(line.value) else readable_number(line.value, 4)
+        cells = [line.symbol, line.name, value, _ends(line.low, line.high), _unit(line.unit)]
+        rows.append([*cells, ", ".join(accepted), line.verdict, line.reason])
+    yield "<h2>Acceptance limits</h2>"
+    yield _form_table(heads, rows)
+
+
 def form_choice(chosen: str, tables: Mapping[str, pd.DataFrame]) -> Iterable[str]:
     """Yield forms as HTML sections of which one is open at a time, without a script.
 
@@ -252,6 +269,7 @@ def pore_page(
         provenance,
         [_picture("Slices before and after, and pore sizes", picture)],
         [
+            *limits_section(tables.get("limits")),
             *form_choice(chosen, forms),
             "<h2>Totals</h2>",
             _table(totals_in_words(made["result"])),

@@ -68,6 +68,15 @@ def thickness(findings: Findings, name: str) -> float:
     return findings.thickness(name)
 
 
+def pore_density(findings: Findings) -> float | Interval:
+    """Return the number of pores over sample volume."""
+    findings.require_3d()
+    count = findings.with_interval("count")
+    if isinstance(count, Interval):
+        return count.mapped(lambda number: number / findings.sample)
+    return count / findings.sample
+
+
 def mean_of_pores(findings: Findings, column: str) -> float:
     """Return the mean of a column of pores."""
     return float(findings.column(column).mean())

@@ -70,6 +70,8 @@ class Entry:
         Reason if no scan gives the value.
     reference : str
         If another one than that of the form.
+    without_pores : float, optional
+        Value that acceptance limits are compared with if there are no pores.
     """
 
     symbol: str
@@ -80,6 +82,7 @@ class Entry:
     otherwise: str = ""
     missing: str = ""
     reference: str = ""
+    without_pores: float | None = None
 
     def compute(self, findings: Findings) -> float | Interval:
         """Return the value of a segmentation, in its unit of length.
@@ -170,7 +173,11 @@ def _entries(symbol: str, line: Mapping[str, Any], texts: Mapping[str, str]) -> 
     for word in line.get("repeat", [""]):
         values = {"symbol": symbol, **line}
         values.pop("repeat", None)
-        yield Entry(**{name: text.format(word, **texts) for name, text in values.items()})
+        filled: dict[str, Any] = {
+            name: value.format(word, **texts) if isinstance(value, str) else value
+            for name, value in values.items()
+        }
+        yield Entry(**filled)
 
 
 @cache

@@ -68,6 +68,7 @@ class MeasureSettings(Settings):
     local_thickness: str = _shared("local_thickness")
     tortuosity: bool = _shared("tortuosity")
     report_form: str = _shared("report_form")
+    limits: str = _shared("limits")
     memory_budget: float | None = _shared("memory_budget")
 
     def of_pores(self) -> PoreSettings:
