@@ -265,11 +265,10 @@ _USE_OTSU = Remedy("Use Otsu's threshold", {"threshold": "otsu"})
 
 def remarks_on_threshold(result: Mapping[str, Any], settings: PoreSettings) -> Iterator[Note]:
     """Yield the remarks on the threshold of a record, the most important first."""
-    swap = Remedy(
-        "Swap pores and solid",
-        {"pores_are": "dark" if settings.pores_are == "bright" else "bright"},
-    )
-    yield from _on_extremes(result, swap)
+    swap = Remedy("Swap pores and solid", {"pores_are": opposite_phase(settings)})
+    # a mask has no threshold, and names the remedy where its values are told
+    is_mask = result.get("threshold") is None and not settings.is_local
+    yield from _on_extremes(result, None if is_mask else swap)
     if result.get("only_values"):
         return
     record = result.get("threshold_groups")
@@ -337,7 +336,7 @@ def _dependence(result: Mapping[str, Any]) -> str:
     return f" Thresholds from {first} to {last} give a porosity of {low} to {high} %{small}."
 
 
-def _on_extremes(result: Mapping[str, Any], swap: Remedy) -> Iterator[Note]:
+def _on_extremes(result: Mapping[str, Any], swap: Remedy | None) -> Iterator[Note]:
     """Warn of a porosity, surrounding air or sample that can hardly be right."""
     share, porosity = result.get("exterior_share", 0.0), result["porosity"]
     is_air = bool(share) and result.get("exterior") != "keep"
@@ -351,11 +350,13 @@ def _on_extremes(result: Mapping[str, Any], swap: Remedy) -> Iterator[Note]:
         )
         yield Note(text, True, "result", swap)
     elif porosity > _ALMOST_ALL:
-        text = (
-            f"The porosity of {percent_digits(porosity)} % is unusually high. If the pores are the "
-            "other phase, swap pores and solid; if grains of metal or salt were taken for the "
-            "solid, set the threshold."
+        remedy = (
+            "Check that the mask or labels are of the pores, and not of the solid."
+            if swap is None
+            else "If the pores are the other phase, swap pores and solid; if grains of metal or "
+            "salt were taken for the solid, set the threshold."
         )
+        text = f"The porosity of {percent_digits(porosity)} % is unusually high. {remedy}"
         yield Note(text, True, "result", swap)
     if result.get("loose_solid"):
         text = (

@@ -396,7 +396,9 @@ def _spread(pores: pd.DataFrame, titles: Mapping[str, str]) -> str:
               "largest": 1}  # fmt: skip
     rows = []
     for column, title in titles.items():
-        values = pores[column].dropna().to_numpy(np.float64)
+        values = pores[column].to_numpy(np.float64)
+        # without solid, a pore has no largest ball
+        values = values[np.isfinite(values)]
         if values.size:
             found = [_number(value) for value in np.quantile(values, list(levels.values()))]
             rows.append([title, *found, _number(values.mean())])

@@ -161,6 +161,9 @@ _PHASES = 8
 #: highest number must not exceed this many times the number of values in the whole volume.
 _MANY, _GAPS = 20, 3
 
+#: Values of which a volume consists that is an empty or a full mask.
+_OF_MASKS = (0, 1, 255)
+
 #: Share of the voxels of a probability map that are nearly certain, and how far from 0 or 1.
 _CERTAIN, _NEARLY = 0.8, 0.1
 
@@ -181,7 +184,9 @@ def kind_of_values(volume: Volume) -> Kind:
     # some programs save labels and masks as floating-point values
     values = np.unique(sample)
     if values.size <= 2:
-        return "mask" if _has_two_values(volume) else ""
+        values, sample = _further_values(volume, sample)
+        if values.size <= 2:
+            return "mask" if _are_of_mask(values, sample) else ""
     is_certain = np.count_nonzero(values) >= _MANY
     return "labels" if _is_in_regions(sample, values) and (is_certain or _is_dense(volume)) else ""
 
@@ -241,14 +246,24 @@ def _is_dense(volume: Volume) -> bool:
     return bool(found[-1] <= _GAPS * np.count_nonzero(found))
 
 
-def _has_two_values(volume: Volume) -> bool:
-    """Whether a volume has two values, of which one is 0."""
-    found: set[Any] = set()
+def _further_values(volume: Volume, sample: Array) -> tuple[Array, Array]:
+    """Return the values of a volume with few, and slices of it (slices, y, x).
+
+    `sample`: returned if there are at most two values. Otherwise the first slices with more, as
+    labels are sparse in some volumes.
+    """
+    found: Array = np.zeros(0, volume.dtype)
     for part in _parts(volume):
         low, high = part.min(), part.max()
-        if np.count_nonzero((part != low) & (part != high)):
-            return False
-        found |= {low.item(), high.item()}
-        if len(found) > 2:
-            return False
-    return len(found) == 2 and 0 in found
+        found = np.union1d(found, [low, high]).astype(volume.dtype)
+        if found.size > 2 or ((part != low) & (part != high)).any():
+            slices = part.reshape(-1, *volume.shape[-2:])
+            return np.union1d(found, slices), slices
+    return found, sample
+
+
+def _are_of_mask(values: Array, sample: Array) -> bool:
+    """Whether one or two values are those of a mask, which may be empty or full."""
+    if values.size < 2:
+        return int(values[0]) in _OF_MASKS
+    return values[0] == 0 or _is_in_regions(sample, values)

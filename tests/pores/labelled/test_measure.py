@@ -239,6 +239,50 @@ def test_labels_are_recognised_in_any_type(dtype: Any) -> None:
     assert kind_of_values(Volume(labels[12].astype(dtype))) == "labels"
 
 
+@pytest.mark.parametrize(("solid", "pore"), [(1, 2), (3, 7), (100, 255), (0, 1), (0, 255)])
+@pytest.mark.parametrize("shape", [(24, 40, 50), (40, 50)])
+def test_a_mask_of_any_two_values_offers_the_other_one_as_the_pores(
+    solid: int, pore: int, shape: tuple[int, ...]
+) -> None:
+    void = void_of(shape)
+    mask = np.where(void, pore, solid).astype(np.uint8)
+    result = hushpore.run("measure", mask)
+    assert result.porosity == pytest.approx(void.mean())
+    (remark,) = (note for note in result.remarks if "are a mask" in note.message)
+    assert f"of the value {pore} ({solid} is solid)" in remark.message
+    assert remark.remedy is not None
+    assert remark.remedy.flags == "--pores-are dark"
+    other = hushpore.run("measure", mask, dict(remark.remedy.settings))
+    assert other.porosity == pytest.approx(1 - void.mean())
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int16, np.bool_])
+def test_a_mask_without_pores_has_a_porosity_of_0(dtype: Any) -> None:
+    result = hushpore.run("measure", np.zeros((12, 14, 16), dtype))
+    assert (result.porosity, len(result.pores)) == (0, 0)
+
+
+@pytest.mark.parametrize("value", [1, 255])
+def test_a_mask_without_solid_has_a_porosity_of_1(value: int) -> None:
+    result = hushpore.run("measure", np.full((12, 14, 16), value, np.uint8))
+    assert (result.porosity, len(result.pores)) == (1, 1)
+    (high,) = (note for note in result.remarks if "unusually high" in note.message)
+    assert high.remedy is None
+    assert "threshold" not in high.message
+
+
+def test_labels_outside_the_sampled_slices_are_labels() -> None:
+    labels = np.zeros((64, 30, 34), np.uint16)
+    for number in (1, 2, 3):
+        labels[1:5, 7 * number : 7 * number + 5, 3:20] = number
+    assert kind_of_values(Volume(labels)) == "labels"
+
+
+def test_a_constant_scan_is_no_mask() -> None:
+    with pytest.raises(InputError, match="seems to hold grey values"):
+        hushpore.run("measure", np.full((12, 14, 16), 137, np.uint8))
+
+
 def test_phases_are_labels() -> None:
     void = void_of((24, 40, 50))
     assert kind_of_values(Volume(void.astype(np.uint8) + void_of((24, 40, 50), 1) * 2)) == "labels"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
-from hushpore.base.events import Note, Progress
+from hushpore.base.events import Note, Progress, Remedy
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
 from hushpore.pores.job import check_axes, open_work, pores_of, prepare, segment, warm_up_kind
@@ -156,8 +156,8 @@ def measure_labels(volume: Volume, settings: MeasureSettings, backend: Backend) 
     how = settings.of_pores()
     slabs = plan_slabs(volume, how)
     yield from stages.prepare(prepare(warm_up_kind(how, True, slabs.on_disk)))
-    given, values = yield from _read(volume, settings, kind, slabs, stages)
-    for note in _notes(volume, kind, given.count, values, settings):
+    given, values, pair = yield from _read(volume, settings, kind, slabs, stages)
+    for note in _notes(volume, kind, values, pair, settings):
         notes.append(note)
         yield note
     scan = volume.auxiliary_of(settings, "image")
@@ -206,11 +206,13 @@ def _with_voxel_size_of_scan(volume: Volume, settings: MeasureSettings) -> Volum
 
 def _read(
     volume: Volume, settings: MeasureSettings, kind: Kind, slabs: Slabs, stages: Stages
-) -> Generator[Event, Any, tuple[GivenLabels, Array]]:
+) -> Generator[Event, Any, tuple[GivenLabels, Array, tuple[float, float] | None]]:
     """Read the labels into a stack, numbered from 1 without gaps.
 
-    Returns: the labels, and the value of each (n,); for a mask 1 to n.
+    Returns: the labels; the value of each (n,), for a mask 1 to n; and the two values of a mask.
     """
+    from scipy import ndimage
+
     shape = (1,) * (3 - volume.n_spatial) + volume.shape
     # the stack outlives the job as the basins of the result
     with closing(Scratch(slabs.on_disk)) as scratch:
@@ -218,15 +220,18 @@ def _read(
     if kind == "labels":
         values = yield from stages.run("reading", _distinct(volume, slabs), 0.05)
         yield from stages.run("reading", _number(volume, slabs, values, stack), 0.1)
-        return GivenLabels(stack, values.size), values
+        return GivenLabels(stack, values.size), values, None
     if slabs.on_disk:
         raise MemoryLimitError(
             f"The connected components of {volume.name} are found in memory, where it does not "
             "fit. Crop it or bin it, or number its components with another program."
         )
     with stages.timer.stage("reading"):
-        count = _number_components(volume, settings, kind, stack)
-    return GivenLabels(stack, count), np.arange(1, count + 1)
+        inside, pair = _inside(volume, settings, kind)
+        edge = 1 if settings.connectivity == "faces" else volume.n_spatial
+        near = ndimage.generate_binary_structure(volume.n_spatial, edge)
+        count = int(ndimage.label(inside, near, stack.array().reshape(volume.shape)))
+    return GivenLabels(stack, count), np.arange(1, count + 1), pair
 
 
 def _part(volume: Volume, first: int, last: int) -> Array:
@@ -275,18 +280,19 @@ def _number(volume: Volume, slabs: Slabs, values: Array, stack: Stack) -> Pass[N
         yield last / slabs.depth
 
 
-def _number_components(volume: Volume, settings: MeasureSettings, kind: Kind, stack: Stack) -> int:
-    """Write the connected components of a mask or a probability map; returns their number."""
-    from scipy import ndimage
-
+def _inside(
+    volume: Volume, settings: MeasureSettings, kind: Kind
+) -> tuple[Mask, tuple[float, float] | None]:
+    """Return the pores of a mask or a probability map, and the values of a mask if it has two."""
     values = volume.array()
     if kind == "probability":
-        inside = values >= max(settings.probability_level, np.finfo(np.float32).tiny)
-    else:
-        inside = values > 0
-    edge = 1 if settings.connectivity == "faces" else volume.n_spatial
-    near = ndimage.generate_binary_structure(volume.n_spatial, edge)
-    return int(ndimage.label(inside, near, stack.array().reshape(volume.shape)))
+        inside: Mask = values >= max(settings.probability_level, np.finfo(np.float32).tiny)
+        return inside, None
+    low, high = (values.min(), values.max()) if values.size else (0, 0)
+    has_two = low < high and bool(((values == low) | (values == high)).all())
+    inside = values > (low if has_two else 0)
+    pair = (float(low), float(high)) if has_two else None
+    return inside if settings.pores_are == "bright" else ~inside, pair
 
 
 class _Void:
@@ -310,9 +316,14 @@ def _void_of(stack: Stack, volume: Volume, slabs: Slabs) -> Any:
 
 
 def _notes(
-    volume: Volume, kind: Kind, count: int, values: Array, settings: MeasureSettings
+    volume: Volume,
+    kind: Kind,
+    values: Array,
+    pair: tuple[float, float] | None,
+    settings: MeasureSettings,
 ) -> list[Note]:
     """Return what was measured as a pore, and that labels were renumbered."""
+    count = values.size
     if kind == "labels":
         if not count or values[-1] == count:
             return []
@@ -321,9 +332,17 @@ def _notes(
             f"{count:,}; the column given_label has the numbers of {volume.name}."
         )
         return [Note(text, subject="result")]
-    what = {
-        "mask": "the values above 0",
-        "probability": f"probabilities from {settings.probability_level:g}",
-    }[kind]
-    text = f"Each connected component of {what} was measured as one pore."
-    return [Note(text, subject="result")]
+    if kind == "probability":
+        text = (
+            "Each connected component of probabilities from "
+            f"{settings.probability_level:g} was measured as one pore."
+        )
+        return [Note(text, subject="result")]
+    is_bright = settings.pores_are == "bright"
+    what = "the values above 0" if is_bright else "the values 0"
+    if pair:
+        pore, solid = reversed(pair) if is_bright else pair
+        what = f"the value {pore:g} ({solid:g} is solid)"
+    text = f"The values are a mask: each connected component of {what} was measured as one pore."
+    swap = Remedy("Swap pores and solid", {"pores_are": "dark" if is_bright else "bright"})
+    return [Note(text, subject="result", remedy=swap)]

@@ -36,11 +36,18 @@ class MeasureSettings(Settings):
     values: str = option(
         "auto",
         "How values become pores. auto: recognised from the values; labels: each whole number "
-        "above 0 is one pore; mask: each connected component of the values above 0 is one pore; "
+        "above 0 is one pore; mask: each connected component of the pores is one pore; "
         "probability: each connected component at or above the probability level is one pore.",
         label="Values are",
         choices=("auto", "labels", "mask", "probability"),
         choice_labels=("Recognised", "Labels", "Mask", "Probabilities"),
+    )
+    pores_are: str = option(
+        "bright",
+        "Which value of a mask of two values is pore: bright: the higher one; dark: the lower one.",
+        label="Pores are",
+        choices=("bright", "dark"),
+        choice_labels=("Bright", "Dark"),
     )
     probability_level: float = option(
         0.5,
@@ -74,10 +81,17 @@ class MeasureSettings(Settings):
     def of_pores(self) -> PoreSettings:
         """Return the settings of a pore segmentation with the same measurements."""
         given = {name: value for name, value in self.to_dict().items() if name in _SHARED}
+        del given["pores_are"]
         return PoreSettings(**given, exterior="keep", merge_overlapping=False)
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return why settings have no effect, by name."""
-        if self.values in ("auto", "probability"):
-            return {}
-        return {"probability_level": "Only used with Values are = Probabilities."}
+        kinds = {
+            "pores_are": ("mask", "Mask"),
+            "probability_level": ("probability", "Probabilities"),
+        }
+        return {
+            name: f"Only used with Values are = {title}."
+            for name, (kind, title) in kinds.items()
+            if self.values not in ("auto", kind)
+        }
