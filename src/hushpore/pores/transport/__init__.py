@@ -1,0 +1,1 @@
+"""Steady diffusion and viscous flow, solved in the voxels of a phase."""
