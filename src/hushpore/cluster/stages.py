@@ -65,6 +65,7 @@ from hushpore.pores.work import (
     require_solid,
     threshold_of,
 )
+from hushpore.scan.exterior import make_thumbnail
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -164,7 +165,8 @@ class _Segmentation:
         walls = walls_of(found.crossings, found.border_crossings)
         void = VoidTotals(*parts.voxels, parts.components, sample, share)
         known = void_totals(void, threshold, walls, graph, self.volume)
-        examined = examine_sample(self.volume, self.settings, self.exterior, known).totals()
+        small = make_thumbnail(self.volume)
+        examined = examine_sample(self.volume, self.settings, self.exterior, small, known).totals()
         known |= {**noise, **examined, **small_totals(numbering, graph, settings)}
         totals = totals_of(
             columns,

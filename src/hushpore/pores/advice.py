@@ -20,7 +20,7 @@ from hushpore.base.formatting import (
 )
 from hushpore.pores.forms.limits import remark_on
 from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
-from hushpore.scan.exterior import make_thumbnail, outside_of_thumbnail
+from hushpore.scan.exterior import outside_of_thumbnail
 from hushpore.scan.histogram import Groups
 from hushpore.scan.sample import kind_of_values
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
-    from hushpore.scan.exterior import Exterior
+    from hushpore.scan.exterior import Exterior, Thumbnail
 
 
 #: Fraction of the expected air; if less was excluded, a warning says so.
@@ -42,15 +42,17 @@ def advise(
     given: PoreSettings,
     decided: PoreSettings,
     exterior: Exterior,
+    small: Thumbnail,
     share: float,
     totals: Mapping[str, Any],
 ) -> tuple[dict[str, Any], list[Note]]:
     """Look at a finished segmentation; returns further totals of the record, and warnings.
 
-    `given`: settings of the user. `decided`: those that the job ran with. `share`: fraction of the
-    volume that was excluded. `totals`: of the void, see `hushpore.pores.numbering`.
+    `given`: settings of the user. `decided`: those that the job ran with. `small`: thumbnail of the
+    volume. `share`: fraction of the volume that was excluded. `totals`: of the void, see
+    `hushpore.pores.numbering`.
     """
-    examined = examine_sample(volume, decided, exterior, totals)
+    examined = examine_sample(volume, decided, exterior, small, totals)
     return examined.totals(), warnings_of(volume, given, exterior, share)
 
 
@@ -184,11 +186,16 @@ class Plausibility(NamedTuple):
 
 
 def examine_sample(
-    volume: Volume, settings: PoreSettings, exterior: Exterior, totals: Mapping[str, Any]
+    volume: Volume,
+    settings: PoreSettings,
+    exterior: Exterior,
+    small: Thumbnail,
+    totals: Mapping[str, Any],
 ) -> Plausibility:
     """Find whether the solid is in one piece, and the porosity at plausible thresholds.
 
-    `settings`: as decided. `totals`: of the void, see `hushpore.pores.numbering`.
+    `settings`: as decided. `small`: thumbnail of the volume. `totals`: of the void, see
+    `hushpore.pores.numbering`.
     """
     threshold = totals.get("threshold")
     porosity = totals["open_porosity"] + totals["closed_porosity"]
@@ -203,7 +210,6 @@ def examine_sample(
     if not record or not record["second"] or totals.get("only_values") or not is_all_void:
         return Plausibility(loose)
     groups = Groups(**record)
-    small = make_thumbnail(volume)
     inside = ~(outside_of_thumbnail(small, settings, exterior) | small.padded)
     values = small.values[inside]
     if not values.size:

@@ -49,7 +49,7 @@ from hushpore.pores.uncertainty import FEWEST_PARTS, Merged, find_certainty
 from hushpore.pores.void.subvoxel import find_subvoxel
 from hushpore.pores.watershed.merging import find_peaks
 from hushpore.pores.work import Work, check_grey
-from hushpore.scan.exterior import Exterior, find_exterior
+from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -87,7 +87,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     stages = Stages(volume, backend.timer())
     notes: list[Note] = []
     with stages.timer.stage("sample"):
-        exterior = find_exterior(volume, settings)
+        small = make_thumbnail(volume)
+        exterior = find_exterior(volume, settings, small)
     # the job runs with these settings; the record keeps the given ones
     decided = exterior.apply(settings)
     slabs = plan_slabs(volume, decided)
@@ -106,7 +107,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         found = yield from segment(work, backend, stages, notes, measures_noise=True)
     # its values are in memory if they were read
     read, share = found.segmented.work.volume, found.segmented.void.exterior_share
-    further, warnings = advise(read, settings, decided, exterior, share, found.totals)
+    further, warnings = advise(read, settings, decided, exterior, small, share, found.totals)
     found.totals.update(further)
     for warning in warnings:
         notes.append(warning)

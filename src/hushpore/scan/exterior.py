@@ -27,7 +27,7 @@ from hushpore.scan.histogram import Histogram, find_any_threshold, two_groups
 from hushpore.scan.settings import VoidSettings
 
 if TYPE_CHECKING:
-    from hushpore.base.arrays import Array, Float32s, Float64s, Int64s, Mask
+    from hushpore.base.arrays import Array, Float32s, Int64s, Mask
     from hushpore.base.volume import Volume
 
     S = TypeVar("S", bound=VoidSettings)
@@ -125,27 +125,31 @@ def _block_means(plane: Array, block: int) -> Float32s:
     counts = [np.minimum(block, n - np.arange(0, n, block)) for n in plane.shape]
     # values that are not finite raise an error later
     with np.errstate(all="ignore"):
-        sums = _sums_of_rows(_sums_of_rows(plane, block).T, block).T
+        sums: Array = plane
+        # ten times as fast as `numpy.add.reduceat`: rows, and then columns
+        for _ in range(2):
+            rows = sums[::block].astype(np.float64)
+            for place in range(1, block):
+                more = sums[place::block]
+                rows[: len(more)] += more
+            sums = rows.T
         means = sums / np.multiply.outer(*counts)
         smooth: Float32s
         smooth = ndimage.uniform_filter(means.astype(np.float32), 3, mode="nearest")
     return smooth
 
 
-def _sums_of_rows(values: Array, block: int) -> Float64s:
-    """Return the sums of blocks of rows, ten times as fast as `numpy.add.reduceat`."""
-    sums = values[::block].astype(np.float64)
-    for place in range(1, block):
-        more = values[place::block]
-        sums[: len(more)] += more
-    return sums
+def void_of(
+    small: Thumbnail, settings: VoidSettings, threshold: float | None = None
+) -> Mask | None:
+    """Return the approximate void of a thumbnail; None if the method finds no threshold.
 
-
-def void_of(small: Thumbnail, settings: VoidSettings) -> Mask | None:
-    """Return the approximate void of a thumbnail; None if the method finds no threshold."""
+    `threshold`: as `threshold_of` finds it, if it is known.
+    """
     if small.values.dtype == np.bool_:
         return small.means > 0.5
-    threshold = threshold_of(small, settings)
+    if threshold is None:
+        threshold = threshold_of(small, settings)
     if threshold is None:
         return None
     if settings.pores_are == "bright":
@@ -167,6 +171,20 @@ def threshold_of(small: Thumbnail, settings: VoidSettings) -> float | None:
         return None
 
 
+def grown(mask: Mask, by: int = 1) -> Mask:
+    """Return a mask (z, y, x) with all pixels within squares of `by` pixels around, slice by slice.
+
+    The same as SciPy's dilation in a tenth of the time.
+    """
+    for axis in (1, 2):
+        before, mask = np.moveaxis(mask, axis, 0), mask.copy()
+        after = np.moveaxis(mask, axis, 0)
+        for step in range(1, by + 1):
+            after[step:] |= before[:-step]
+            after[:-step] |= before[step:]
+    return mask
+
+
 def spread(depth: int) -> Int64s:
     """Return up to five slices of a thumbnail, evenly spaced from the first to the last."""
     return np.unique(np.linspace(0, depth - 1, min(depth, 5)).round().astype(np.int64))
@@ -181,8 +199,9 @@ def histogram_of(values: Array) -> Histogram:
         raise InputError("There are no two grey values.")
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "iu" and high - low < 1 << 16:
-        wide = values.astype(f"{values.dtype.kind}8")
-        counts = np.bincount((wide - wide.min()).astype(np.int64).ravel())
+        # differences that wrap around are right as numbers without a sign
+        above = (values - values.min()).view(f"u{values.dtype.itemsize}")
+        counts = np.bincount(above.ravel().astype(np.int64))
         return Histogram(counts, low + np.arange(counts.size, dtype=np.float64))
     # half precision has fewer numbers than there are bins
     wide = values.astype(np.promote_types(values.dtype, np.float32))
@@ -335,16 +354,13 @@ def values_of_sample(volume: Volume, slices: int) -> Array:
     `volume`: 2D or 3D. `slices`: maximum number to read, at least 4.
     Returns: (n,), of the type of the volume.
     """
-    from scipy import ndimage
-
     small = make_thumbnail(volume, slices - 3)
     settings = VoidSettings()
     around = find_exterior(volume, settings, small)
     left_out = small.padded
     left_out = left_out | outside_of_thumbnail(small, settings, around)
     # the rim belongs to neither
-    left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
-    values: Array = small.values[~left_out]
+    values: Array = small.values[~grown(left_out, 2)]
     # a single value could not be shown
     return values if values.size and values.min() < values.max() else small.values.ravel()
 
@@ -373,14 +389,17 @@ def find_exterior(
     padded = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
     if settings.sample_mask or not np.isfinite(small.means).all():
         return padded
-    void = void_of(small, settings)
+    threshold = None if small.values.dtype == np.bool_ else threshold_of(small, settings)
+    void = void_of(small, settings, threshold)
     drift = 0.0 if void is None or settings.is_local else _find_drift(void, small)
     padded = padded._replace(drift=drift)
     found = padded
     if void is not None and not settings.removes_air:
         found = _find_air(void | small.padded, small, padded)
     radius = 0.0 if found.treatment == "keep" else found.radius
-    groups = None if void is None else _find_groups(void, small, settings, radius)
+    groups = None
+    if void is not None and threshold is not None:
+        groups = _find_groups(void, small, settings, threshold, radius)
     if settings.keeps_all:
         # the settings are followed, and the air is reported
         kept = 0.0 if found.treatment == "keep" else found.share
@@ -394,15 +413,13 @@ def _find_drift(void: Mask, small: Thumbnail) -> float:
     A parabola is fitted to the grey values of the solid; the drift is the range of its middle 90 %
     as a share of the contrast between solid and void. 0 if it is small or not known.
     """
-    from scipy import ndimage
-
     values = small.values
-    measured = ~small.padded
-    # voxels beside void are partly void
-    solid = ndimage.binary_erosion(~void & measured, np.ones((1, 3, 3), np.bool_))
-    places = np.argwhere(solid)
-    places = places[:: max(1, len(places) // _SAMPLED)]
-    dark = values[void & measured]
+    # voxels beside void are partly void, and those at the faces may be beside some
+    solid = ~grown(void | small.padded)[:, 1:-1, 1:-1]
+    chosen = np.flatnonzero(solid)
+    chosen = chosen[:: max(1, len(chosen) // _SAMPLED)]
+    places = (np.array([[0], [1], [1]]) + np.unravel_index(chosen, solid.shape)).T
+    dark = values[void & ~small.padded]
     if values.dtype == np.bool_ or len(places) < _FEWEST or not dark.size:
         return 0.0
     grey = values[tuple(places.T)].astype(np.float64)
@@ -427,19 +444,14 @@ def _find_drift(void: Mask, small: Thumbnail) -> float:
 
 
 def _find_groups(
-    void: Mask, small: Thumbnail, settings: VoidSettings, radius: float
+    void: Mask, small: Thumbnail, settings: VoidSettings, threshold: float, radius: float
 ) -> tuple[float, float] | None:
     """Return the grey values of two groups of pore voxels, if the threshold of a method left two.
 
     `radius`: of the ball that finds the air around the sample; 0 without air. Air and small pores
     would be two groups as well, so they are examined separately.
     """
-    from scipy import ndimage
-
     if not isinstance(settings.threshold, str) or settings.is_local or settings.otsu_classes != 2:
-        return None
-    threshold = threshold_of(small, settings)
-    if threshold is None:
         return None
     places = slice(None) if not radius else spread(len(void))
     values, padded, void = small.values[places], small.padded[places], void[places]
@@ -448,7 +460,7 @@ def _find_groups(
         outside = rolled(void | padded, small, radius)
     solid = ~void & ~padded
     # voxels beside solid are partly solid, and no group
-    pure = ndimage.binary_erosion(void, np.ones((1, 3, 3), np.bool_), border_value=1) & ~padded
+    pure = ~grown(~void) & ~padded
     for part in (pure & ~outside, pure & outside):
         if part.any() and solid.any():
             histogram = histogram_of(values[part | solid])
@@ -460,15 +472,12 @@ def _find_groups(
 
 def _find_air(void: Mask, small: Thumbnail, nothing: Exterior) -> Exterior:
     """Return the air around a sample and its treatment; `nothing` if there is none."""
-    from scipy import ndimage
-
     padded = small.padded
     if void.all() or not any(is_around(void, padded, at, small.spacing) for at in axes_of(void)):
         return nothing
     radius, outside, places, hull, widest = _fitting_ball(void, small, nothing.radius)
     # means beside padding or solid are partly of it
-    mixed = ndimage.binary_dilation(padded[places], np.ones((1, 5, 5), np.bool_))
-    mixed |= ndimage.binary_dilation(~void[places], np.ones((1, 3, 3), np.bool_))
+    mixed = grown(padded[places], 2) | grown(~void[places])
     shown = small.means[places], outside & ~mixed, ~void[places]
     if small.values.dtype != np.bool_ and not _is_even(*shown):
         return nothing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from hushpore.base.formatting import readable_percent
-from hushpore.scan.exterior import find_exterior, make_thumbnail, rolled, void_of
+from hushpore.scan.exterior import find_exterior, grown, make_thumbnail, rolled, void_of
 from hushpore.scan.settings import VoidSettings
 
 if TYPE_CHECKING:
@@ -120,8 +120,6 @@ def find_sample(volume: Volume) -> Sample | None:
     """
     if len(volume.shape) > volume.n_spatial or min(volume.shape[-2:]) < 32:
         return None
-    from scipy import ndimage
-
     settings = VoidSettings()
     small = make_thumbnail(volume)
     around = find_exterior(volume, settings, small)
@@ -133,8 +131,7 @@ def find_sample(volume: Volume) -> Sample | None:
     if outside.mean() < _LEAST_AIR or outside.all():
         return None
     # pixels of a thumbnail at the surface are in part air
-    surface = ndimage.binary_dilation(~outside, np.ones((1, 3, 3), np.bool_))
-    values = small.values[surface & ~small.padded].astype(np.float64)
+    values = small.values[grown(~outside) & ~small.padded].astype(np.float64)
     deviation = float(values.std()) if values.size else 0.0
     if not deviation or not math.isfinite(deviation):
         return None
