@@ -1,0 +1,149 @@
+"""Stokes flow in voxels, against formulas for ducts, tubes and arrays of spheres."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from hushpore.base.events import result_of
+from hushpore.pores.flow import NotSolvedError
+from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.transport import stokes
+from hushpore.pores.transport.stokes import Flow, solve_flow
+
+
+def solve(
+    void: Any,
+    axis: int = 0,
+    spacing: tuple[float, float, float] = (1.0, 1.0, 1.0),
+    threads: int = 2,
+    **how: bool,
+) -> Flow:
+    with KernelThreads(threads) as pool:
+        found = solve_flow(np.ascontiguousarray(void), spacing, axis, pool, **how)
+        return result_of(found)  # type: ignore[arg-type, no-any-return]
+
+
+def blobs(shape: tuple[int, int, int], share: float, seed: int = 0) -> Any:
+    """Make random void that spans the first axis."""
+    noise = np.random.default_rng(seed).standard_normal(shape)
+    smooth = ndimage.gaussian_filter(noise, 2)
+    label, _ = ndimage.label(smooth < np.quantile(smooth, share))
+    through = np.intersect1d(label[0], label[-1])
+    return np.isin(label, through[through > 0])
+
+
+def duct(a: float, b: float) -> float:
+    """Permeability of a duct with sides a <= b (White, Viscous Fluid Flow, 3-48)."""
+    odd = np.arange(1, 200, 2)
+    series = np.sum(np.tanh(odd * math.pi * b / (2 * a)) / odd**5)
+    return float(a**2 / 12 * (1 - 192 * a / (math.pi**5 * b) * series))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8])
+def test_the_flow_between_two_walls_is_exact_for_any_width(width: int) -> None:
+    void = np.zeros((5, width + 1, 4), np.bool_)
+    void[:, :width] = True
+    share = width / (width + 1)
+    found = solve(void, periodic=True)
+    assert found.permeability == pytest.approx(share * width**2 / 12, rel=1e-3)
+
+
+@pytest.mark.parametrize("sides", [(8, 8), (4, 24), (10, 20)])
+def test_the_permeability_of_a_duct_is_that_of_its_series(sides: tuple[int, int]) -> None:
+    found = solve(np.ones((6, *sides), np.bool_))
+    assert found.permeability == pytest.approx(duct(*sides), rel=0.02)
+
+
+@pytest.mark.parametrize("radius", [10, 15])
+def test_the_permeability_of_a_tube_is_that_of_poiseuille(radius: int) -> None:
+    across = np.arange(2 * radius + 2) - (radius + 0.5)
+    disc = across[:, None] ** 2 + across**2 < radius**2
+    found = solve(np.repeat(disc[None], 6, axis=0))
+    expected = math.pi * radius**4 / 8 / disc.size
+    assert found.permeability == pytest.approx(expected, rel=0.02)
+    # fastest on the axis, twice the mean in the tube
+    assert found.speed.max() * disc.mean() == pytest.approx(2, rel=0.02)
+
+
+# Drag of a sphere in a cubic array over that of Stokes, by the volume of spheres: A. S. Sangani and
+# A. Acrivos (1982), https://doi.org/10.1016/0301-9322(82)90029-5; simple cubic
+@pytest.mark.parametrize(("volume", "drag"), [(0.125, 4.292), (0.343, 15.4)])
+def test_the_permeability_of_a_cubic_array_of_spheres_is_the_published_one(
+    volume: float, drag: float
+) -> None:
+    edge, cells = 24, 3
+    radius = edge * (3 * volume / (4 * math.pi)) ** (1 / 3)
+    across = (np.arange(edge) + 0.5 - edge / 2) ** 2
+    cell = across[:, None, None] + across[:, None] + across > radius**2
+    found = solve(np.concatenate([cell] * cells), periodic=True)
+    expected = edge**3 / (6 * math.pi * radius * drag)
+    assert found.permeability == pytest.approx(expected, rel=0.04)
+
+
+def test_voxels_may_be_longer_along_an_axis() -> None:
+    """A duct of 10 x 10 um in voxels of 2, 1 and 0.5 um."""
+    void = np.ones((4, 10, 20), np.bool_)
+    found = solve(void, spacing=(2.0, 1.0, 0.5))
+    assert found.permeability == pytest.approx(duct(10, 10), rel=0.02)
+    along_x = solve(void.transpose(1, 2, 0), axis=2, spacing=(1.0, 0.5, 2.0))
+    assert along_x.permeability == pytest.approx(found.permeability, rel=1e-6)
+
+
+def test_flow_is_conserved_and_pressure_falls_along_each_axis() -> None:
+    void = blobs((20, 24, 28), 0.5)
+    found = solve(void)
+    for axis in (1, 2):
+        turned = solve(np.moveaxis(void, 0, axis), axis)
+        assert turned.permeability == found.permeability
+        np.testing.assert_array_equal(np.moveaxis(turned.speed, axis, 0), found.speed)
+    assert (found.speed[~void] == 0).all()
+    # along the axis the mean is 1; sideways there is flow as well
+    assert (found.speed.mean((1, 2)) > 0.98).all()
+    assert 1 > found.profile[0] > found.profile[10] > found.profile[-1] > 0
+
+
+def test_double_the_edges_have_four_times_the_permeability() -> None:
+    void = blobs((20, 20, 20), 0.5)
+    one, two = (solve(void, spacing=(edge,) * 3) for edge in (1.0, 2.0))
+    assert two.permeability == pytest.approx(4 * one.permeability, rel=1e-6)
+
+
+def test_the_result_is_the_same_for_any_number_of_threads() -> None:
+    void = blobs((40, 40, 40), 0.5, seed=1)
+    one, three = solve(void, threads=1), solve(void, threads=3)
+    assert one.permeability == three.permeability
+    assert one.iterations == three.iterations
+    np.testing.assert_array_equal(one.speed, three.speed)
+
+
+def test_a_finer_solution_agrees_within_the_stated_change(monkeypatch: Any) -> None:
+    void = blobs((40, 40, 40), 0.4, seed=2)
+    found = solve(void)
+    assert found.residual < 1e-3
+    monkeypatch.setattr(stokes, "_CHANGE", 1e-5)
+    assert found.permeability == pytest.approx(solve(void).permeability, rel=2e-3)
+
+
+def test_a_large_network_of_pressures_is_solved_on_two_levels(monkeypatch: Any) -> None:
+    void = blobs((40, 40, 40), 0.4, seed=2)
+    expected = solve(void).permeability
+    monkeypatch.setattr(stokes, "_DIRECT", 10)
+    assert solve(void).permeability == pytest.approx(expected, rel=3e-3)
+
+
+def test_progress_rises_and_an_unfinished_flow_is_an_error(monkeypatch: Any) -> None:
+    void = blobs((20, 20, 20), 0.5)
+    with KernelThreads(1) as pool:
+        done = list(solve_flow(void, (1.0, 1.0, 1.0), 0, pool))
+        assert done[0] == 0
+        assert done[-1] < 1
+        assert len(done) > 10
+        assert (np.diff(done) >= -1e-6).all()
+        monkeypatch.setattr(stokes, "_MOST", 3)
+        with pytest.raises(NotSolvedError, match="did not converge in 3 iterations"):
+            list(solve_flow(void, (1.0, 1.0, 1.0), 0, pool))
