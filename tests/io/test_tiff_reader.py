@@ -199,6 +199,76 @@ def test_axes_that_are_not_named_are_taken_from_their_number(tmp_path, shape, ax
     np.testing.assert_array_equal(volume.data, values)
 
 
+@pytest.mark.parametrize("planar", ["contig", "separate"])
+@pytest.mark.parametrize(("samples", "pages"), [(2, 0), (3, 0), (5, 4)])
+def test_samples_of_a_pixel_are_channels_and_no_slices(tmp_path, rng, samples, pages, planar):
+    values = rng.random((pages or 1, 20, 30, samples)).astype("f4")
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        for page in values:
+            page = page if planar == "contig" else np.moveaxis(page, -1, 0)  # noqa: PLW2901
+            file.write(page, photometric="minisblack", planarconfig=planar, metadata=None)
+    volume = read(tmp_path / "a.tif")
+    truth = np.moveaxis(values, -1, 0)
+    assert volume.axes == ("czyx" if pages else "cyx")
+    np.testing.assert_array_equal(volume.data, truth if pages else truth[:, 0])
+    np.testing.assert_array_equal(volume.at(c=1).data, volume.data[1])
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}, {"planarconfig": "separate"}])
+@pytest.mark.parametrize("pages", [1, 3])
+def test_the_opacity_beside_a_grey_value_is_left_out(tmp_path, options, pages):
+    values = np.arange(pages * 120, dtype=np.uint16).reshape(pages, 10, 12)
+    both = np.stack([values, np.full_like(values, 65535)], -1)
+    if options.get("planarconfig"):
+        both = np.moveaxis(both, -1, 1)
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        for page in both:
+            file.write(page, photometric="minisblack", extrasamples=["unassalpha"], metadata=None,
+                       **({"planarconfig": "contig"} | options))  # fmt: skip
+    volume = read(tmp_path / "a.tif")
+    assert volume.axes == ("zyx" if pages > 1 else "yx")
+    np.testing.assert_array_equal(volume.data, values.squeeze())
+    assert volume.notes == ["The alpha channel (opacity) was left out."]
+
+
+def test_samples_beside_channels_are_refused(tmp_path):
+    values = np.zeros((2, 20, 30, 3), np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", values, ome=True, photometric="minisblack",
+                     planarconfig="contig", metadata={"axes": "CYXS"})  # fmt: skip
+    with pytest.raises(InputError, match="more axes"):
+        read(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize(
+    ("lines", "slope", "zero", "unit"),
+    [
+        ("cf=0\nc0=-32768.0\nc1=1.0\nvunit=Gray Value\n", 1, -32768, None),
+        ("cf=0\nc0=-1024.0\nc1=0.5\nvunit=HU\n", 0.5, -1024, "HU"),
+        ("cf=20\nc0=5.0\nc1=2.0\n", None, None, None),
+        ("cf=0\nc0=0.0\nc1=1.0\n", None, None, None),
+        ("cf=1\nc0=1.0\nc1=2.0\nc2=3.0\n", None, None, None),
+    ],
+)
+def test_the_calibration_of_imagej_is_applied(tmp_path, lines, slope, zero, unit):
+    values = np.arange(2 * 20 * 30, dtype=np.uint16).reshape(2, 20, 30) + 32000
+    text = f"ImageJ=1.54f\nimages=2\nslices=2\nunit=um\nspacing=2.0\n{lines}"
+    tifffile.imwrite(tmp_path / "a.tif", values, description=text, metadata=None,
+                     resolution=(2, 2), resolutionunit="NONE")  # fmt: skip
+    volume = read(tmp_path / "a.tif")
+    truth = values if slope is None else zero + slope * values.astype("f4")
+    np.testing.assert_array_equal(volume.array(), truth)
+    assert volume.metadata.get("value_unit") == unit
+    assert len(volume.notes) == (slope is not None or "cf=1" in lines)
+
+
+def test_slices_that_imagej_saved_one_by_one_have_its_calibration(tmp_path, ramp):
+    text = "ImageJ=1.54f\ncf=0\nc0=-32768.0\nc1=1.0\nvunit=Gray Value\n"
+    for number, plane in enumerate(ramp):
+        stored = (plane.astype("i4") + 32768).astype("u2")
+        tifffile.imwrite(tmp_path / f"{number}.tif", stored, description=text, metadata=None)
+    np.testing.assert_array_equal(read(tmp_path).array(), ramp)
+
+
 def test_more_axes_than_we_have_names_for_are_refused(tmp_path):
     values = np.zeros((2, 2, 2, 2, 5, 6), np.uint8)
     tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack")

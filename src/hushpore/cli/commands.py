@@ -120,7 +120,9 @@ def hushpore() -> None:
     epilog=f"Supported formats: {titles(READERS.values(), 'and')}.",
 )
 @click.argument("path", required=False)
-@reading_flags("series", "axes", "shape", "dtype", "byte_order", "offset", "crop", "bin", "trust")
+@reading_flags(
+    "series", "voxel_size", "axes", "shape", "dtype", "byte_order", "offset", "crop", "bin", "trust"
+)
 @click.option("--device", is_flag=True, help="Show the device that jobs run on, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def info(path: str | None, device: bool, as_json: bool, **flags: Any) -> None:

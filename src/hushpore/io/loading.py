@@ -35,6 +35,7 @@ from hushpore.io.lazy_arrays import LEFT_OUT, DiskArray
 from hushpore.io.output_target import PROVENANCE
 from hushpore.io.raw import why_misfit
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
+from hushpore.io.undefined import with_checked_size
 from hushpore.io.vendor_headers import is_log
 
 if TYPE_CHECKING:
@@ -271,7 +272,9 @@ def load(
         )
     except OSError as error:
         raise _reading_error(place, error) from error
-    volumes = [dataclasses.replace(volume, source=str(place)) for volume in volumes]
+    volumes = [
+        with_checked_size(dataclasses.replace(volume, source=str(place))) for volume in volumes
+    ]
     return volumes if lazy is True else (yield from into_memory(volumes, lazy=lazy, empty=empty))
 
 

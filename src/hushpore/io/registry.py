@@ -107,13 +107,14 @@ _READERS: dict[str, Reader] = {
         title="TIFF",
         matches=lambda start, path: start[:4] in folders.TIFF,
         read="hushpore.io.tiff_reader:read_tiff",
-        patterns=("*.tif", "*.tiff", "*.btf"),
+        patterns=("*.tif", "*.tiff", "*.btf", "*.lsm", "*.stk"),
         slices_by="name",
         read_slices="hushpore.io.tiff_reader:read_tiff_folder",
         understood="ImageJ hyperstacks, OME-TIFF, BigTIFF, pyramids (full resolution), tiles, all "
         "compressions of imagecodecs (WebP, LERC, JPEG XL and JPEG XR with `--trust`), both byte "
         "orders, pages of several shapes, a folder with one slice a file",
-        voxel_size="OME, ImageJ, or the resolution tags",
+        voxel_size="OME, LSM, STK, FEI, Zeiss SEM, ImageJ, a description by tifffile, or the "
+        "resolution tags, unless they are for printing",
     ),
     "zarr": Reader(
         title="OME-Zarr",

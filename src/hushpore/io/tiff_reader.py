@@ -14,7 +14,9 @@ import tifffile
 
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
 from hushpore.base.formatting import readable_count
-from hushpore.base.volume import Volume
+from hushpore.base.rescaled import Scaled
+from hushpore.base.safe_text import on_one_line
+from hushpore.base.volume import LONGEST_UNIT, Volume
 from hushpore.io.folders import SliceStack, note_on_damaged, stacks_by_name, without_strays
 from hushpore.io.guards import (
     CONSENT,
@@ -26,7 +28,6 @@ from hushpore.io.guards import (
 )
 from hushpore.io.lazy_arrays import PlaneStack, Stream
 from hushpore.io.tiff_planes import (
-    VoxelSize,
     explained,
     files_of_image,
     layout_notes,
@@ -36,8 +37,8 @@ from hushpore.io.tiff_planes import (
     require_files,
     require_own_folder,
     require_parts,
-    voxel_size,
 )
+from hushpore.io.tiff_sizes import VoxelSize, voxel_size
 from hushpore.io.vendor_headers import with_log
 
 if TYPE_CHECKING:
@@ -47,10 +48,13 @@ if TYPE_CHECKING:
 
 
 _ORDER = "tczyx"
-_COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
-_PALETTE = 3  # photometric interpretations, as the TIFF standard numbers them
+# photometric interpretations, as the TIFF standard numbers them
+_COLOURS = (2, 5, 6, 8, 9, 10)  # RGB, CMYK, YCbCr, and three forms of CIE L*a*b*
+_PALETTE = 3
+_UNCALIBRATED = 20  # number of no calibration function in ImageJ
 _WHITE_IS_ZERO = 0
 _MOST_CHANNELS = 7  # largest number in ImageJ; more "channels" are mislabelled slices
+_ALPHA = (1, 2)  # extra samples that are opacity, associated or not
 _MOST_LEVELS = 1000  # largest plausible number of subimages of a page (pyramid levels)
 # log messages of tifffile for missing pixels, which it would fill with zeros
 _INCOMPLETE = re.compile(
@@ -142,6 +146,7 @@ def _stack(stack: SliceStack, key: tuple[Any, ...], name: str) -> Volume:
         raise InputError(f"{files[0].name} has shape {tuple(shape)}; a slice has two axes, y x.")
     with captured_warnings("tifffile") as messages, _opened(files[0]) as tif:
         size, notes = voxel_size(tif, 0, 1), _photometric_notes(tif.pages.first)
+        imagej = tif.imagej_metadata
 
     def read(number: int, out: Array) -> None:
         path = files[number]
@@ -152,11 +157,11 @@ def _stack(stack: SliceStack, key: tuple[Any, ...], name: str) -> Volume:
 
     native = np.dtype(dtype).newbyteorder("=")
     if len(files) == 1:
-        return _volume(PlaneStack(np.array(0), tuple(shape), native, read), "yx", size,
-                       files[0].stem, notes)  # fmt: skip
+        plane = PlaneStack(np.array(0), tuple(shape), native, read)
+        return _calibrated(_volume(plane, "yx", size, files[0].stem, notes), imagej)
     planes = PlaneStack(np.arange(len(files)), tuple(shape), native, read)
     said = [*notes, *stack.notes, *_log_notes(messages)]
-    return with_log(_volume(planes, "zyx", size, name, said), stack)
+    return with_log(_calibrated(_volume(planes, "zyx", size, name, said), imagej), stack)
 
 
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
@@ -168,24 +173,28 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
     if tif.is_ome and any(_INCOMPLETE.search(message) for message in messages):
         require_files(tif, path)
     _require_complete(messages, path)
-    grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series.keyframe)]
+    grey = [
+        (i, series)
+        for i, series in enumerate(all_series)
+        if not _is_colour(series.keyframe) and not (tif.is_lsm and series.keyframe.is_reduced)
+    ]
     if not grey:
         _refuse_colour(tif.pages.first, path)
         raise InputError(f"{path.name} contains no image.")
     notes = []
-    if len(all_series) > 1:
+    if len(all_series) > 1 and not tif.is_lsm:
         shapes = "; ".join(" x ".join(str(n) for n in series.shape) for series in all_series)
         notes.append(
             f"The file contains {len(all_series)} image stacks ({shapes}), read separately."
         )
-    if len(grey) < len(all_series):
+    if len(grey) < len(all_series) and not tif.is_lsm:
         count = readable_count(len(all_series) - len(grey), "colour image")
         notes.append(f"{count} in the file skipped.")
     volumes = []
     for index, series in grey:
         volume = _read_one(tif, index, series, path)
         name = path.name.removesuffix(path.suffix).removesuffix(".ome")
-        name = name if len(all_series) == 1 else f"{name} [{index + 1}]"
+        name = name if len(all_series) == 1 or tif.is_lsm else f"{name} [{index + 1}]"
         volumes.append(volume.replace(volume.data, name=name, notes=[*notes, *volume.notes]))
     _require_complete(messages, path)
     shared = [*_log_notes(messages), *layout_notes(tif, all_series)]
@@ -205,19 +214,22 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     size = voxel_size(tif, index, len(tif.series))
     shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
     kept = _named_axes(letters, shape, size)
+    has_alpha = _has_alpha(level.keyframe)
+    if has_alpha:
+        del kept["c"]
     values, axes = _in_axis_order(level, letters, shape, kept, path, index)
     if isinstance(values, PlaneStack):
         values.coarser = tuple(_coarser_levels(series, kept, path))
     if size.is_boolean and values.dtype == np.uint8:
         values = values.as_boolean()
     notes = _photometric_notes(level.keyframe)
-    if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
-        notes.append(
-            f"The {values.shape[axes.index('c')]} images are labelled as channels, but were read "
-            "as slices."
-        )
+    if has_alpha:
+        notes.append("The alpha channel (opacity) was left out.")
+    n_channels = values.shape[axes.index("c")] if "c" in axes and "z" not in axes else 0
+    if n_channels > _MOST_CHANNELS and level.keyframe.samplesperpixel == 1:
+        notes.append(f"The {n_channels} images are labelled as channels, but were read as slices.")
         axes = axes.replace("c", "z")
-    return _volume(values, axes, size, path.stem, notes)
+    return _calibrated(_volume(values, axes, size, path.stem, notes), tif.imagej_metadata)
 
 
 def _coarser_levels(series: Any, kept: dict[str, int], path: Path) -> Iterator[PlaneStack]:
@@ -238,12 +250,12 @@ def _coarser_levels(series: Any, kept: dict[str, int], path: Path) -> Iterator[P
 
 def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]) -> Volume:
     n_spatial = 3 if axes.endswith("zyx") else 2
-    spacing, spacing_notes = size.along(n_spatial)
+    spacing, unit, spacing_notes = size.along(n_spatial)
     origin = size.origin[-n_spatial:] if len(size.origin) >= n_spatial else ()
     return Volume(
         values,
         spacing=spacing,
-        unit=size.unit,
+        unit=unit,
         axes=axes,
         name=name,
         origin=origin,
@@ -257,7 +269,12 @@ def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> dict[str
     stated = size.axes
     found: dict[str, int] = {}
     unknown: list[int] = []
-    for position, (letter, length) in enumerate(zip(letters.lower(), shape, strict=True)):
+    letters = letters.lower()
+    lengths = dict(zip(letters, shape, strict=True))
+    if lengths.get("s", 1) > 1 == lengths.get("c", 1):
+        # the samples of a pixel are channels
+        letters = letters.replace("c", "q").replace("s", "c")
+    for position, (letter, length) in enumerate(zip(letters, shape, strict=True)):
         if letter in "yx" or (letter in "zct" and (length > 1 or letter in stated)):
             found[letter] = position
         elif length > 1:
@@ -266,7 +283,7 @@ def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> dict[str
     free = [letter for letter in "zct" if letter not in found]
     if len(unknown) == 2 and free == ["z", "c", "t"]:
         free = ["z", "t"]
-    if len(unknown) > len(free):
+    if len(unknown) > len(free) or min(lengths.get("s", 1), lengths.get("c", 1)) > 1:
         raise InputError(
             f"An image with axes {letters} and shape {tuple(shape)} has more axes than time, "
             "channel, z, y and x. Split it first, for example in ImageJ."
@@ -322,14 +339,43 @@ def _in_axis_order(
 
 
 def _transposed(values: Array, order: list[int]) -> Array:
-    """Reorder the axes; axes that are not listed have length one and are dropped."""
+    """Reorder the axes; of axes that are not listed, the first position is taken."""
     dropped = [axis for axis in range(values.ndim) if axis not in order]
-    turned = values.transpose(*dropped, *order)
-    return turned.reshape(turned.shape[len(dropped) :])
+    turned: Array = values.transpose(*dropped, *order)[(0,) * len(dropped)]
+    return turned
 
 
 def _is_colour(page: Any) -> bool:
     return int(page.photometric) in _COLOURS and int(page.samplesperpixel) >= 3
+
+
+def _has_alpha(page: Any) -> bool:
+    """Whether a grey value is followed by an opacity."""
+    return int(page.samplesperpixel) == 2 and tuple(page.extrasamples)[:1] in {(a,) for a in _ALPHA}
+
+
+def _calibrated(volume: Volume, stated: dict[str, Any] | None) -> Volume:
+    """Return a volume with the calibration function of ImageJ applied, if it is a straight line."""
+    if not stated or "cf" not in stated or volume.dtype.kind not in "ui":
+        return volume
+    zero, slope = stated.get("c0", 0), stated.get("c1", 0)
+    if stated["cf"] != 0 or not all(isinstance(each, int | float) for each in (zero, slope)):
+        if stated["cf"] == _UNCALIBRATED:
+            return volume
+        note = "The calibration function of ImageJ is no straight line; it was not applied."
+        return volume.replace(volume.data, notes=[*volume.notes, note])
+    if (zero, slope) == (0, 1) or not slope or not math.isfinite(zero + slope):
+        return volume
+    note = (
+        f"The stored values are converted to grey value = {zero:g} + {slope:g} x stored value, the "
+        "calibration function of ImageJ."
+    )
+    unit = on_one_line(str(stated.get("vunit", "")).strip(), LONGEST_UNIT)
+    named = {} if unit.lower() in ("", "gray value") else {"value_unit": unit}
+    return volume.replace(
+        Scaled(volume.data, slope, zero), notes=[*volume.notes, note],
+        metadata={**volume.metadata, **named},
+    )  # fmt: skip
 
 
 def _refuse_colour(page: Any, path: Path) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Smallest magnitude that is no grey value: programs write 1e30 or the limits of float32 in
 #: voxels without a value.
 _LARGEST = 1e20
+#: Lengths of a voxel in metres, beyond which a size is doubted.
+_SMALLEST, _LARGEST_VOXEL = 1e-9, 5e-3
 #: Distance of the fill value from the lowest grey value, as a fraction of the range.
 _BELOW = 0.1
 
@@ -147,6 +149,29 @@ def unitless_notes(steps: Sequence[float], unit: str = "") -> list[str]:
         f"voxels. Set the size with its unit: --voxel-size {','.join(numbers)}um, or in napari the "
         "field Voxel size."
     ]
+
+
+def is_plausible(steps: Sequence[float], unit: str) -> bool:
+    """Return whether voxels have a size of scans, from 1 nm to 5 mm, or one without a unit.
+
+    >>> is_plausible((5, 0.5, 0.5), "mm"), is_plausible((12.7, 12.7), "mm")
+    (True, False)
+    """
+    metres = METRES.get(unit)
+    return metres is None or all(
+        _SMALLEST <= float(f"{step * metres:.9g}") <= _LARGEST_VOXEL for step in steps
+    )
+
+
+def with_checked_size(volume: Volume) -> Volume:
+    """Return a volume with a note if its voxels are larger or smaller than those of any scan."""
+    if is_plausible(volume.spacing, volume.unit):
+        return volume
+    note = (
+        f"The voxel size, {volume.size_in_words}, is unusual: voxels of scans have 1 nm to 5 mm. "
+        "If it is wrong, set it: --voxel-size, or in napari the field Voxel size."
+    )
+    return dataclasses.replace(volume, notes=[*volume.notes, note])
 
 
 def in_one_unit(

@@ -20,7 +20,7 @@ from hushpore.io.loading import into_memory
 from hushpore.io.parts import binned, cropped, resampled, with_rescaled_positions
 from hushpore.io.raw import open_raw_as
 from hushpore.io.results import read_points
-from hushpore.io.undefined import with_fill_value
+from hushpore.io.undefined import with_checked_size, with_fill_value
 from hushpore.runs.reading import ALL, Reading
 from hushpore.runs.sample_crop import box_of, crop_to
 
@@ -246,14 +246,16 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
         before = " x ".join(f"{size:g}" for size in volume.spacing)
         note += f" (in the file: {before} {readable_unit(volume.unit)})"
     spacing = tuple(factor * number for number in each)
-    return dataclasses.replace(
+    # notes that ask for a voxel size are answered
+    notes = [said for said in volume.notes if "--voxel-size" not in said]
+    return with_checked_size(dataclasses.replace(
         volume,
         spacing=spacing,
         unit=name,
         origin=(),
-        notes=[*volume.notes, f"{note}."],
+        notes=[*notes, f"{note}."],
         metadata=with_rescaled_positions(volume.metadata, spacing[0] / volume.spacing[0]),
-    )
+    ))  # fmt: skip
 
 
 def files_of(settings: Iterable[Settings]) -> list[str]:
