@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         segment_pores,
     )
     from hushpore.pores.corrections.session import Corrections, correct
+    from hushpore.pores.transport.job import transport
     from hushpore.runs.compare import compare
     from hushpore.runs.convert import convert
     from hushpore.runs.plots import export_plots
@@ -54,6 +55,7 @@ __all__ = [
     "sample_patches",
     "segment_pores",
     "start",
+    "transport",
 ]
 
 # imported on first use: `import hushpore` stays quick, and napari starts with it
@@ -74,6 +76,7 @@ _LATER = {
     "sample_patches": "hushpore.jobs.functions",
     "segment_pores": "hushpore.jobs.functions",
     "start": "hushpore.jobs",
+    "transport": "hushpore.pores.transport.job",
 }
 
 

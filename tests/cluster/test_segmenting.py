@@ -123,6 +123,7 @@ DONE: list[dict[str, Any]] = [
 OF_THE_WHOLE: list[dict[str, Any]] = [
     {"local_thickness": "both", "border_is_solid": True},
     {"tortuosity": True},
+    {"transport": "diffusion", "periodic_sides": True},
     {"intervals": True},
     {"measured_porosity": 40.0},
     {"subvoxel_porosity": True},

@@ -263,10 +263,10 @@ def test_intervals_of_flow_hold_that_of_tubes(radius: float, noise: float) -> No
     assert "permeability_x" not in totals
     assert "permeability_x_low" not in totals
     form = found.form("rock").set_index("symbol")
-    assert form.loc["F_z", "low"] == totals["formation_factor_z_low"]
-    assert form.loc["F_z", "value"] == pytest.approx(totals["formation_factor_z"])
+    assert form.loc["F_net,z", "low"] == totals["formation_factor_z_low"]
+    assert form.loc["F_net,z", "value"] == pytest.approx(totals["formation_factor_z"])
     electrode = found.form("electrode").set_index("symbol")
-    assert electrode.loc["N_M,z", "high"] == totals["formation_factor_z_high"]
+    assert electrode.loc["N_net,z", "high"] == totals["formation_factor_z_high"]
     # only with a form of flow, and not of other pores
     other = hushpore.segment_pores(volume, **how).provenance["result"]
     assert "permeability_z_low" not in other

@@ -230,10 +230,11 @@ def test_slow_figures_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
     rock = files.of_report["rock"]().set_index("symbol")
     assert len(solved) == 3
     assert (
-        rock.loc["F_z", "value"] == files.tables["form"].set_index("symbol").loc["N_M,z", "value"]
+        rock.loc["F_net,z", "value"]
+        == files.tables["form"].set_index("symbol").loc["N_net,z", "value"]
     )
-    assert rock.loc["k_z", "missing"].endswith("Set Report form to Rock (--report-form rock).")
-    assert np.isfinite(found.form("rock").set_index("symbol").loc["k_z", "value"])
+    assert rock.loc["k_net,z", "missing"].endswith("Set Report form to Rock (--report-form rock).")
+    assert np.isfinite(found.form("rock").set_index("symbol").loc["k_net,z", "value"])
     assert len(solved) == 6
 
 

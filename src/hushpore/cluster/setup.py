@@ -245,6 +245,7 @@ def _of_the_whole(settings: PoreSettings) -> str:
     wants = {
         "local thickness (local_thickness)": bool(settings.thickness_of),
         "tortuosity (tortuosity)": settings.tortuosity,
+        "transport (transport)": settings.transport != "none",
         "a measured porosity (measured_porosity)": settings.measured_porosity is not None,
         "sub-voxel porosity (subvoxel_porosity)": settings.subvoxel_porosity,
         "intervals (intervals)": settings.intervals,

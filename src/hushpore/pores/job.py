@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from concurrent.futures import wait
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from hushpore.pores.numbering import Columns, Marks
     from hushpore.pores.pipeline import Segmented
     from hushpore.pores.slabs import Stack
+    from hushpore.pores.transport.result import Transport
     from hushpore.pores.uncertainty import Certainty
     from hushpore.pores.watershed.merging import Numbering
 
@@ -176,6 +178,7 @@ class _Found(NamedTuple):
     numbering: Numbering
     totals: dict[str, Any]  # except the totals from the tables and of the exterior
     thickness: dict[str, LocalThickness]
+    transport: Transport | None
     curve: dict[str, Float64s]
     timing: Timing
     digest: str
@@ -231,6 +234,7 @@ def segment(
         labels = work.scratch.stack("labels", basins.shape, np.int32)
         written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
+        transport = yield from _find_transport(found, stages, notes)
         subvoxel = yield from _find_subvoxel(found, stages, notes)
         certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
         digest = yield from _wait_for(fingerprint, stages.slices)
@@ -244,13 +248,24 @@ def segment(
         "merged_by": by,
         **thickness_totals(thickness),
         **subvoxel,
+        **({} if transport is None else transport.record),
         **({} if certainty is None else certainty.totals),
         **acceptance,
     }
     curve = {} if certainty is None else certainty.curve
     device = found.backend.description
     return _Found(
-        found, device, labels, merged, numbering, totals, thickness, curve, timing, digest
+        found,
+        device,
+        labels,
+        merged,
+        numbering,
+        totals,
+        thickness,
+        transport,
+        curve,
+        timing,
+        digest,
     )
 
 
@@ -284,6 +299,7 @@ def pores_of(
         labels=found.labels.array().reshape(volume.shape),
         sample=segmented.void.sample,
         thickness=found.thickness,
+        transport=found.transport,
         curve=found.curve,
         _basins=segmented.basins,
         _slabs=segmented.work.slabs,
@@ -333,6 +349,26 @@ def _find_thickness(
     if found.distance is not None:
         found.distance.close()
     return thickness
+
+
+def _find_transport(
+    found: Segmented, stages: Stages, notes: list[Note]
+) -> Generator[Event, Any, Transport | None]:
+    """Solve transport in the void if requested."""
+    work, sample = found.work, int(found.void.sample.sum())
+    if work.settings.transport == "none":
+        return None
+    # imported late, because its kernels take 0.1 s to load
+    from hushpore.pores.transport.job import transport_of_job
+
+    void, conductivity = (found.basins.array() != 0).view(np.uint8), (0.0, 1.0)
+    is_all_sample = sample == math.prod(work.volume.shape)
+    how = work.volume, work.settings, work.threads, stages, notes
+    return (
+        yield from transport_of_job(
+            void, conductivity, *how, is_all_sample=is_all_sample, until=0.995
+        )
+    )
 
 
 def _find_subvoxel(
@@ -461,6 +497,7 @@ def warm_up_kind(
         local_thickness="solid" if settings.thickness_of else "none",
         # not computed for slabs on disk
         tortuosity=settings.tortuosity and not on_disk,
+        transport="none" if on_disk else settings.transport,
     )
     return WarmUpKind(tiny, is_void, on_disk)
 

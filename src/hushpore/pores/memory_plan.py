@@ -35,6 +35,10 @@ BYTES_OF_THICKNESS = 12
 #: the front; phase and distance are given back by then.
 BYTES_OF_WAYS = 8
 
+#: Bytes a voxel that transport takes where half of the voxels are void: the void 1, maps of three
+#: axes 12, and 8 and half of 20 (`hushpore.pores.transport.diffusion`).
+BYTES_OF_TRANSPORT = 31
+
 #: Bytes a voxel that are kept of a segmentation for its intervals, while others are made: phase 1,
 #: basins 4, labels 4, pores and sample 2, and 1 for what goes with the number of basins.
 BYTES_OF_INTERVALS = 12
@@ -77,12 +81,17 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
     if bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
         return _even(depth, max(LEAST_SLICES, cpu_threads() * AT_A_TIME // slice_voxels))
-    if settings.tortuosity:
-        raise MemoryLimitError(
-            f"The geodesic tortuosity needs {volume.name} in memory in one piece, "
-            f"{_gb(bytes_in_memory(volume, settings))} GB, and {_gb(budget)} GB {whose}. Leave "
-            "it out (tortuosity=False), crop the volume or bin it."
-        )
+    of_whole = {
+        "The geodesic tortuosity": ("tortuosity=False", settings.tortuosity),
+        "Transport in voxels": ("transport='none'", settings.transport != "none"),
+    }
+    for what, (without, is_asked) in of_whole.items():
+        if is_asked:
+            raise MemoryLimitError(
+                f"{what} needs {volume.name} in memory in one piece, "
+                f"{_gb(bytes_in_memory(volume, settings))} GB, and {_gb(budget)} GB {whose}. Leave "
+                f"it out ({without}), crop the volume or bin it."
+            )
     if settings.removes_air:
         # the ball needs more room, in which it is alone
         slice_voxels = math.prod(ball_around(stacked, *_ball(volume, settings)).shape[1:])
@@ -155,6 +164,8 @@ def bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     if settings.tortuosity:
         # with basins and labels
         needed = max(needed, count * (8 + diameters + BYTES_OF_WAYS))
+    if settings.transport != "none":
+        needed = max(needed, count * (8 + diameters + BYTES_OF_TRANSPORT))
     if settings.intervals:
         needed = max(needed, count * (BYTES_OF_INTERVALS + diameters + BYTES_A_VOXEL))
     if settings.removes_air:

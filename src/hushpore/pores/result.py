@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Float64s, Int32s, Int64s
     from hushpore.base.volume import Volume
     from hushpore.pores.geometry.thickness import LocalThickness
+    from hushpore.pores.transport.result import Transport
 
 
 #: Name of the set of arrays in a result folder from which pores can be merged again.
@@ -91,6 +92,9 @@ class Pores:
     curve : dict of str to numpy.ndarray
         REV curve: figures of cubes of the sample by edge length, if intervals were requested; see
         `hushpore.pores.uncertainty.curve`.
+    transport : Transport or None
+        Transport in the voxels, see `hushpore.pores.transport.result.Transport`; None if not
+        solved.
     """
 
     labels: Int32s
@@ -104,6 +108,7 @@ class Pores:
     _slabs: Slabs = dataclasses.field(repr=False)
     thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict, repr=False)
     curve: dict[str, Float64s] = dataclasses.field(default_factory=dict, repr=False)
+    transport: Transport | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -341,6 +346,9 @@ class Pores:
             tables["limits"] = pd.DataFrame(columns_of(self.provenance["result"]))
         if self.curve:
             tables["rev"] = pd.DataFrame(self.curve)
+        if self.transport is not None:
+            images |= self.transport.map_volumes
+            tables["transport"] = self.transport.profile
         if self.thickness:
             tables["thickness"] = self.thickness_distribution
             images |= {
@@ -478,6 +486,7 @@ class Pores:
             further={n: self._columns.pores[n] for n in FURTHER if n in self._columns.pores},
             thickness={n: each.scaled(ratio) for n, each in self.thickness.items()},
             curve=resized_curve(self.curve, ratio, volume.n_spatial),
+            transport=None if self.transport is None else self.transport.resized(volume),
         )
 
     def _require_uncorrected(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.formatting import readable_unit
@@ -144,6 +145,24 @@ class PoreSettings(VoidSettings):
         "the first slice to the last, relative to the straight distance. Takes several times as "
         "long as the segmentation; the volume must fit into memory.",
         label="Geodesic tortuosity",
+        more=True,
+    )
+    transport: str = option(
+        "none",
+        "Solve transport in the voxels of the pores along each axis: diffusion gives effective "
+        "diffusivity, tortuosity factor and formation factor (MacMullin number), flow (Stokes) the "
+        "permeability. Writes maps of the flux. Takes much longer than the segmentation; the "
+        "volume must fit into memory and be all sample.",
+        label="Transport in voxels",
+        choices=("none", "diffusion", "flow", "both"),
+        choice_labels=("Not solved", "Diffusion", "Flow", "Diffusion and flow"),
+        more=True,
+    )
+    periodic_sides: bool = option(
+        False,
+        "Diffusion in voxels: treat the four faces beside the axis as periodic, as of a "
+        "repeated unit cell, instead of closed.",
+        label="Periodic sides",
         more=True,
     )
     measured_porosity: float | None = option(
@@ -304,6 +323,7 @@ class PoreSettings(VoidSettings):
         unless(not self.markers, "merge_height merge_overlapping merging", why)
         why = "Only used with Sub-voxel porosity."
         unless(self.subvoxel_porosity, "void_grey solid_grey", why)
+        reasons |= unused_of_transport(self)
         if known.get("is_void"):
             why = "Not used: the layer is a mask of the void, without grey values."
             unless(False, " ".join(_GREY_SETTINGS), why)
@@ -313,6 +333,19 @@ class PoreSettings(VoidSettings):
         """Return the grey-value settings that differ from their defaults: unused for a mask."""
         given, usual = self.to_dict(), type(self)().to_dict()
         return {name: given[name] for name in _GREY_SETTINGS if given[name] != usual[name]}
+
+
+def shared(name: str) -> Any:
+    """Declare a setting of another job as the pore segmentation has it."""
+    (found,) = (field for field in fields(PoreSettings) if field.name == name)
+    return copy.copy(found)
+
+
+def unused_of_transport(settings: Any) -> dict[str, str]:
+    """Return why settings of transport have no effect, of the settings of any job."""
+    if settings.transport in ("diffusion", "both"):
+        return {}
+    return {"periodic_sides": "Only used with diffusion (Transport in voxels)."}
 
 
 def _merge_height_hint(settings: PoreSettings, volume: Volume | None) -> str:

@@ -60,7 +60,7 @@ def test_a_honeycomb_has_its_walls_surface_and_cells(pitch: float, wall: float) 
     assert rock["f_z"] == pytest.approx(100)
     assert np.isnan(rock["d_c,x"])
     # straight channels conduct as their share of the area
-    assert rock["F_z"] == pytest.approx(1 / porosity, rel=0.2)
+    assert rock["F_net,z"] == pytest.approx(1 / porosity, rel=0.2)
     bread, _ = segmented(void, "bread", merge_height=2.0)
     cells = bread["N_c"] * void.size * (STEP / 10) ** 3
     # whole channels, and halves at the sides
@@ -120,7 +120,7 @@ def test_plates_of_an_electrode_have_their_widths_and_straight_ways() -> None:
     assert form["tau_g,z"] == pytest.approx(1)
     assert form["tau_g,y"] == pytest.approx(1)
     assert np.isnan(form["tau_g,x"])
-    assert np.isnan(form["N_M,x"])
+    assert np.isnan(form["N_net,x"])
     # lengths in um; local thickness is right within a voxel, the surface of planes within 2 %
     step = 1e3 * STEP
     assert form["d_p"] == pytest.approx(12 * step, abs=step)
@@ -143,10 +143,10 @@ def test_tubes_of_a_rock_have_poiseuilles_permeability_and_washburns_pressure() 
     assert form["d_c,z"] == pytest.approx(21 * step, abs=step)
     # the width is right within a voxel in 21, and flow goes with its fourth power
     darcies = math.pi * 10.5**4 / 8 / area * (step * 1e-6) ** 2 / 9.869233e-13
-    assert form["k_z"] == pytest.approx(1e3 * darcies, rel=0.21)
-    assert form["F_z"] == pytest.approx(area / (math.pi * 10.5**2), rel=0.11)
-    assert np.isnan(form["k_x"])
-    assert np.isnan(form["F_y"])
+    assert form["k_net,z"] == pytest.approx(1e3 * darcies, rel=0.21)
+    assert form["F_net,z"] == pytest.approx(area / (math.pi * 10.5**2), rel=0.11)
+    assert np.isnan(form["k_net,x"])
+    assert np.isnan(form["F_net,y"])
     # all of it is entered at the width of the tubes
     assert form["d_50"] == pytest.approx(21 * step, abs=step)
     expected = 4 * 0.485 * math.cos(math.radians(40)) / (21 * step * 1e-6) / 1e6

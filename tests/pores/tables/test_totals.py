@@ -29,6 +29,7 @@ UNITS = {0: "", 1: "um", 2: "um^2", -1: "um^-1", -3: "um^-3"}
 EVERYTHING = PoreSettings(
     local_thickness="both",
     tortuosity=True,
+    transport="both",
     intervals=True,
     subvoxel_porosity=True,
     report_form="rock",

@@ -33,6 +33,7 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.tables.totals import is_of_interval
+from hushpore.pores.transport.result import without_transport
 from hushpore.pores.void.components import AIR
 from hushpore.pores.work import Threshold, spacing_of
 
@@ -335,6 +336,7 @@ class Corrections:
         totals = {name: value for name, value in record.items() if not is_of_interval(name)}
         if changes_void:
             totals = {name: value for name, value in totals.items() if "_thickness" not in name}
+            totals = without_transport(totals)
             totals |= self._void_totals(segmented, graph)
             totals |= {name: value for name, value in connection.items() if name in record}
         settings = {**given.provenance["settings"]}
@@ -347,6 +349,7 @@ class Corrections:
             settings=dataclasses.replace(given.settings, intervals=False),
             labels=labels,
             thickness={} if changes_void else given.thickness,
+            transport=None if changes_void else given.transport,
             curve={},
             provenance={
                 **given.provenance,

@@ -329,9 +329,25 @@ def _metres(findings: Findings) -> float:
     return METRES[findings.volume.unit]
 
 
+def network_permeability(findings: Findings, axis: str) -> float | Interval:
+    """Return the permeability of the network along an axis."""
+    return _flow(findings, permeability, axis)
+
+
+def over_voxels(findings: Findings, figure: str, total: str, axis: str) -> float:
+    """Return a figure of the network along an axis over a total that was solved in the voxels."""
+    of_voxels = findings.total(total)
+    return value_of(_NETWORK[figure](findings, axis)) / of_voxels
+
+
+def millidarcy(findings: Findings, name: str) -> float:
+    """Return a total of permeability."""
+    return findings.total(name) * 1e3 * _metres(findings) ** 2 / DARCY
+
+
 def permeability_in_millidarcy(findings: Findings, axis: str) -> float | Interval:
     """Return the permeability of the network along an axis."""
-    value = _flow(findings, permeability, axis)
+    value = network_permeability(findings, axis)
     factor = 1e3 * _metres(findings) ** 2 / DARCY
     if isinstance(value, Interval):
         return value.mapped(lambda length_squared: factor * length_squared)
@@ -356,8 +372,8 @@ def solid_fraction(findings: Findings) -> float:
     return 1 - value_of(findings.void_share)
 
 
-def tortuosity_factor(findings: Findings, axis: str) -> float:
-    """Return the formation factor times the porosity."""
+def network_tortuosity_factor(findings: Findings, axis: str) -> float:
+    """Return the formation factor of the network times the porosity."""
     return value_of(network_factor(findings, axis)) * value_of(findings.void_share)
 
 
@@ -366,4 +382,10 @@ def bruggeman_exponent(findings: Findings, axis: str) -> float:
     porosity = value_of(findings.void_share)
     if not 0 < porosity < 1:
         raise NotMeasuredError("Not defined without pores, or without solid.")
-    return -math.log(tortuosity_factor(findings, axis)) / math.log(porosity)
+    factor = findings.totals.get(f"voxel_tortuosity_factor_{axis}")
+    if factor is None:
+        factor = network_tortuosity_factor(findings, axis)
+    return -math.log(factor) / math.log(porosity)
+
+
+_NETWORK = {"network_factor": network_factor, "network_permeability": network_permeability}

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.settings import Settings, option
-from hushpore.pores.settings import PoreSettings
+from hushpore.pores.settings import PoreSettings, shared, unused_of_transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-#: Settings that mean the same as in the pore segmentation.
-_SHARED = {field.name: field for field in fields(PoreSettings)}
-
-
-def _shared(name: str) -> Any:
-    """Declare a setting as the pore segmentation has it."""
-    return copy.copy(_SHARED[name])
 
 
 @dataclass(frozen=True)
@@ -68,19 +59,22 @@ class MeasureSettings(Settings):
     minimum_voxels: int = option(
         1, "Exclude pores of fewer voxels.", label="Minimum pore size", unit="voxels", minimum=1
     )
-    minimum_shape_voxels: int = _shared("minimum_shape_voxels")
-    edge_pores: str = _shared("edge_pores")
-    connectivity: str = _shared("connectivity")
-    border_is_solid: bool = _shared("border_is_solid")
-    local_thickness: str = _shared("local_thickness")
-    tortuosity: bool = _shared("tortuosity")
-    report_form: str = _shared("report_form")
-    limits: str = _shared("limits")
-    memory_budget: float | None = _shared("memory_budget")
+    minimum_shape_voxels: int = shared("minimum_shape_voxels")
+    edge_pores: str = shared("edge_pores")
+    connectivity: str = shared("connectivity")
+    border_is_solid: bool = shared("border_is_solid")
+    local_thickness: str = shared("local_thickness")
+    tortuosity: bool = shared("tortuosity")
+    transport: str = shared("transport")
+    periodic_sides: bool = shared("periodic_sides")
+    report_form: str = shared("report_form")
+    limits: str = shared("limits")
+    memory_budget: float | None = shared("memory_budget")
 
     def of_pores(self) -> PoreSettings:
         """Return the settings of a pore segmentation with the same measurements."""
-        given = {name: value for name, value in self.to_dict().items() if name in _SHARED}
+        known = {opt.name for opt in PoreSettings.options()}
+        given = {name: value for name, value in self.to_dict().items() if name in known}
         del given["pores_are"]
         return PoreSettings(**given, exterior="keep", merge_overlapping=False)
 
@@ -90,7 +84,7 @@ class MeasureSettings(Settings):
             "pores_are": ("mask", "Mask"),
             "probability_level": ("probability", "Probabilities"),
         }
-        return {
+        return unused_of_transport(self) | {
             name: f"Only used with Values are = {title}."
             for name, (kind, title) in kinds.items()
             if self.values not in ("auto", kind)

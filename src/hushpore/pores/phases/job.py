@@ -32,6 +32,7 @@ from hushpore.pores.pipeline import Stages
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness
 from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.transport.job import transport_of_job
 from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import Work
@@ -104,6 +105,11 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         if settings.regions:
             regions = yield from _find_regions(work, found, settings, stages)
             of_regions = regions.of_phases(len(limits))
+        conductivity = (0.0, *settings.conductivity_of(len(limits)))
+        transport = yield from transport_of_job(
+            labels.array(), conductivity, volume, settings, threads, stages, notes,
+            is_all_sample=found.sample == math.prod(volume.shape), until=0.99,
+        )  # fmt: skip
     timing = stages.timer.timing()
     yield timing
     sums = PhaseSums(graph, limits, volume, thickness, of_regions)
@@ -115,6 +121,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         **outside_totals(found.exterior, 1 - found.sample / math.prod(volume.shape)),
         "phases": rows_of(columns),
         "contacts": rows_of(contacts),
+        **({} if transport is None else transport.record),
         "unit": volume.unit,
     }
     provenance = make_provenance("phases", volume, settings, backend.description, timing, notes)
@@ -128,6 +135,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         notes=tuple(note.message for note in notes),
         thickness=None if diameter is None else diameter.reshape(volume.shape),
         regions=regions,
+        transport=transport,
         _phase_columns=columns,
         _contact_columns=contacts,
     )

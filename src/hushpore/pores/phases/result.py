@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Float32s, UInt8s
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.measures import FoundRegions
+    from hushpore.pores.transport.result import Transport
 
 #: Colour of each phase in the window and in figures, from the darkest phase, which has the colour
 #: of pores; distinguishable by the colour-blind (Okabe and Ito, 2008,
@@ -59,6 +60,9 @@ class Phases:
     regions : FoundRegions or None
         Regions of the phases, see `hushpore.pores.phases.measures.FoundRegions`; None if not
         measured.
+    transport : Transport or None
+        Transport in the voxels, see `hushpore.pores.transport.result.Transport`; None if not
+        solved.
     """
 
     labels: UInt8s
@@ -69,6 +73,7 @@ class Phases:
     notes: tuple[str, ...]
     thickness: Float32s | None
     regions: FoundRegions | None
+    transport: Transport | None
     _phase_columns: dict[str, Any] = dataclasses.field(repr=False)
     _contact_columns: dict[str, Any] = dataclasses.field(repr=False)
 
@@ -163,6 +168,8 @@ class Phases:
             )
         made, thickness = self.provenance, self.thickness
         found = {"phases": rows_of(columns), "contacts": rows_of(contacts), "unit": unit}
+        transport = None if self.transport is None else self.transport.resized(volume)
+        found |= {} if transport is None else transport.record
         provenance = {
             **made,
             "input": {**made["input"], "spacing": list(volume.spacing), "unit": unit},
@@ -175,6 +182,7 @@ class Phases:
             provenance=provenance,
             thickness=None if thickness is None else thickness * np.float32(ratio[0]),
             regions=regions,
+            transport=transport,
             _phase_columns=columns,
             _contact_columns=contacts,
         )
@@ -213,6 +221,9 @@ class Phases:
             images["regions"] = self.regions_volume
             tables["regions"] = self.region_table
             tables["region_contacts"] = self.region_contacts
+        if self.transport is not None:
+            images |= self.transport.map_volumes
+            tables["transport"] = self.transport.profile
         return ResultFiles(images, tables)
 
 

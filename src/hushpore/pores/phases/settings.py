@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_number
 from hushpore.base.settings import Settings, option
-from hushpore.pores.settings import PoreSettings
+from hushpore.pores.settings import PoreSettings, shared, unused_of_transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,9 +121,21 @@ class PhaseSettings(Settings):
         more=True,
     )
 
+    transport: str = shared("transport")
+    conductivities: str = option(
+        "",
+        "Conductivity of each phase for diffusion in voxels, separated by commas, in the order of "
+        "the phases, as in '1, 0.05, 0'; 0 does not conduct. Values are relative to a conductivity "
+        "of 1. Flow is through the phase of the highest. Empty: 1 for the first phase, 0 for all "
+        "others.",
+        label="Conductivities",
+        more=True,
+    )
+    periodic_sides: bool = shared("periodic_sides")
+
     def __post_init__(self) -> None:
         """Check thresholds and names, after the checks of each setting."""
-        for name in ("thresholds", "names"):
+        for name in ("thresholds", "names", "conductivities"):
             given = getattr(self, name)
             if isinstance(given, (list, tuple)):
                 text = ", ".join(each if isinstance(each, str) else f"{each!r}" for each in given)
@@ -140,6 +152,7 @@ class PhaseSettings(Settings):
                 f"thresholds must number at most {MOST - 1}, for {MOST} phases; got {len(values)}: "
                 f"{self.thresholds!r}."
             )
+        self.conductivity_of(MOST)
         words = [word for word in self._words() if word]
         if len(set(words)) < len(words):
             raise InputError(f"names must be unique; got {self.names!r}.")
@@ -184,6 +197,25 @@ class PhaseSettings(Settings):
         words += [""] * (count - len(words))
         return tuple(word or f"phase {number}" for number, word in enumerate(words, 1))
 
+    def conductivity_of(self, count: int) -> tuple[float, ...]:
+        """Return the conductivity of each of `count` phases.
+
+        Raises InputError unless they are numbers of at least 0, one of them above 0, or if there
+        are more than phases.
+        """
+        words = self.conductivities.split(",") if self.conductivities.strip() else ["1"]
+        try:
+            values = tuple(float(word) for word in words)
+        except ValueError:
+            values = (math.nan,)
+        is_valid = all(math.isfinite(value) and value >= 0 for value in values) and any(values)
+        if not is_valid or len(values) > count:
+            raise InputError(
+                f"conductivities must be up to {count} numbers of at least 0, one of them above 0, "
+                f"separated by commas, such as '1, 0.05'; got {self.conductivities!r}."
+            )
+        return values + (0.0,) * (count - len(values))
+
     def _words(self) -> list[str]:
         return [word.strip() for word in self.names.split(",")] if self.names.strip() else []
 
@@ -211,6 +243,9 @@ class PhaseSettings(Settings):
         if not self.regions:
             why = "Only used with Split into regions."
             reasons |= dict.fromkeys(("merge_height", "merge_overlapping"), why)
+        reasons |= unused_of_transport(self)
+        if self.transport == "none":
+            reasons["conductivities"] = "Only used with Transport in voxels."
         if self.grey_values:
             reasons["phases"] = "Not used: the number follows from the thresholds."
         if self.are_labels or known.get("holds_labels"):

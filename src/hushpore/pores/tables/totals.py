@@ -122,6 +122,16 @@ TOTALS: list[Total] = [
         for axis in "zyx"
     ),
     *(Total(f"tortuosity_{axis}", f"Geodesic tortuosity along {axis}") for axis in "zyx"),
+    *(
+        Total(f"{name}_{axis}", f"{title} along {axis}, in voxels", power)
+        for name, title, power in (
+            ("effective_diffusivity", "Effective diffusivity", 0),
+            ("voxel_tortuosity_factor", "Tortuosity factor", 0),
+            ("voxel_formation_factor", "Formation factor", 0),
+            ("voxel_permeability", "Permeability", 2),
+        )
+        for axis in "zyx"
+    ),
     Total("void_thickness", "Mean local thickness of the pores", 1),
     Total("void_thickness_deviation", "Local thickness of the pores, standard deviation", 1),
     Total("solid_thickness", "Mean local thickness of the solid", 1),

@@ -60,10 +60,10 @@ _STEPS = 5000
 class Diffusion(NamedTuple):
     """Steady diffusion along one axis.
 
-    `conductivity`: effective conductivity of the volume, in the unit of those of the phases; 0 if
-    nothing spans the volume. `flux`: (z, y, x), float32: magnitude of the flux over the mean flux
-    along the axis, 0 where nothing flows. `profile`: (slices along the axis,), float64: mean
-    concentration of the conducting voxels, between 1 at the first face and 0 at the last.
+    `conductivity`: effective conductivity of the volume, in the unit of those of the phases.
+    `flux`: (z, y, x), float32: magnitude of the flux over the mean flux along the axis, 0 where
+    nothing flows. `profile`: (slices along the axis,), float64: mean concentration of the
+    conducting voxels, between 1 at the first face and 0 at the last.
     `iterations`: steps of conjugate gradients. `residual`: over the right side.
     """
 
@@ -199,29 +199,29 @@ def solve_diffusion(
     threads: KernelThreads,
     *,
     periodic: bool = False,
-) -> Pass[Diffusion]:
+) -> Pass[Diffusion | None]:
     """Solve steady diffusion along an axis.
 
     `phase`: (z, y, x), uint8; 0 does not conduct. `conductivity`: of each phase, from phase 0 on; 0
     for one that does not conduct either. `spacing`: edges of a voxel. `periodic`: whether the other
     sides are periodic instead of closed.
     Yields: about the completed fraction, after each step.
+    Returns: None if nothing spans the axis.
     Raises NotSolvedError without convergence.
     """
     of_phase = np.asarray(conductivity, np.float64)
-    size = phase.shape
     phase = np.moveaxis(phase, axis, 0)
     cross = phase.shape[1:]
     if periodic:
         # two colours alternate around an even number of voxels only
         phase = np.tile(phase, (1, *(1 + each % 2 for each in cross)))
-    phase = np.ascontiguousarray(phase)
+    phase = np.array(phase, order="C")
     steps = np.array([spacing[axis], *(each for i, each in enumerate(spacing) if i != axis)])
     of_axes = tuple(float(each) for each in (steps[0] / steps) ** 2)
     inside = of_phase[phase] > 0
     parts = spanning_parts(inside, threads, periodic=periodic)
     if parts is None:
-        return Diffusion(0.0, np.zeros(size, np.float32), np.zeros(size[axis]), 0, 0.0)
+        return None
     for z, plane in enumerate(phase):
         plane[parts.in_slice(z) < 0] = 0
     del inside

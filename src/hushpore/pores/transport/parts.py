@@ -118,6 +118,17 @@ def spanning_parts(inside: Mask, threads: KernelThreads, *, periodic: bool = Fal
     return parts._replace(number=number, used=int(is_used.sum()))
 
 
+def spanning(inside: Mask, axis: int, threads: KernelThreads) -> Mask | None:
+    """Return the voxels of a phase that connect the faces along an axis; None without any."""
+    moved = np.array(np.moveaxis(inside, axis, 0), order="C")
+    parts = spanning_parts(moved, threads)
+    if parts is None:
+        return None
+    for z, plane in enumerate(moved):
+        plane[...] = parts.in_slice(z) >= 0
+    return np.ascontiguousarray(np.moveaxis(moved, 0, axis))
+
+
 @kernel
 def _find_parts(inside: Mask, local: UInt8s, counts: Int32s, first: int, last: int) -> None:
     """Number the parts of each block in a range of layers of blocks, from 1.

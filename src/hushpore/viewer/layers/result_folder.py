@@ -282,6 +282,7 @@ def _restored(
         notes=tuple(map(str, provenance.get("notes", []))),
         # these are separate layers
         thickness=None,
+        transport=None,
         regions=None,
         _phase_columns=_columns(phases),
         _contact_columns=_columns(contacts),
